@@ -1,0 +1,23 @@
+"""Three families out of one block."""
+
+from glassformer.config import ModelConfig
+from glassformer.models.bert import BERT
+from glassformer.models.gpt import GPT
+from glassformer.models.parts import Family
+from glassformer.models.presets import PRESETS, preset
+from glassformer.models.state import State
+from glassformer.models.transformer import Transformer
+
+
+def build_model(config: ModelConfig) -> Transformer | GPT | BERT:
+    """The model a config describes, with fresh weights (from torch's global random state)."""
+    match config.family:
+        case "transformer":
+            return Transformer(config)
+        case "gpt":
+            return GPT(config)
+        case "bert":
+            return BERT(config)
+
+
+__all__ = ["BERT", "GPT", "PRESETS", "Family", "State", "Transformer", "build_model", "preset"]

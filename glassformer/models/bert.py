@@ -1,0 +1,105 @@
+"""Encoder-only: every token sees every other (Devlin et al. 2019). Three heads on the same body:
+
+mlm        what stood at the masked places
+classify   one label a sentence, read off its first token
+tag        one label a token
+
+All three are one label a position, so a row may hold one sentence or several: a class stands at its sentence's first
+position and every other position has no label.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from glassformer.config import ConfigError, ModelConfig
+from glassformer.models.parts import Family, initialise, make_encoder, make_norm, make_positions
+from glassformer.nn.embedding import Embedding
+from glassformer.nn.feedforward import ACTIVATIONS
+from glassformer.nn.loss import linear_cross_entropy
+from glassformer.nn.rows import Rows
+
+
+class MaskedHead(nn.Module):
+    """dense, activation, norm; then the embedding table as output layer, with a bias a word."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
+        self.activate = ACTIVATIONS.get(config.activation, nn.functional.gelu)
+        self.norm = make_norm(config)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def forward(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
+        return self.norm(self.activate(self.dense(x)))
+
+
+class LabelHead(nn.Module):
+    """For a class: dense, tanh, dropout, label. For tags: dropout, label."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.n_embd, config.n_embd, bias=config.bias) if config.head == "classify" else None
+        self.drop = nn.Dropout(config.dropout)
+        self.label = nn.Linear(config.n_embd, config.n_label)
+
+    def forward(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
+        return self.drop(x if self.dense is None else self.dense(x).tanh())
+
+
+class BERT(Family):
+    tap_names = ("embeddings", "logits")
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        if config.head != "mlm" and config.n_label < 2:
+            raise ConfigError(
+                f"model.head={config.head!r} needs model.n_label of at least 2; it is set from the data, or by hand"
+            )
+        self.embedding = Embedding(config.vocab_size, config.n_embd, scale=config.scale_embeddings)
+        self.positions = make_positions(config)
+        self.type_embedding = Embedding(config.n_token_type, config.n_embd) if config.n_token_type else None
+        self.embedding_norm = make_norm(config) if config.embedding_norm else None
+        self.encoder = make_encoder(config, config.n_layer)
+        self.head = MaskedHead(config) if config.head == "mlm" else LabelHead(config)
+        self.output = (
+            nn.Linear(config.n_embd, config.vocab_size, bias=False)
+            if config.head == "mlm" and not config.tie_output
+            else None
+        )
+        initialise(self)
+
+    def output_layer(self) -> tuple[Tensor, Tensor | None]:
+        if isinstance(self.head, LabelHead):
+            return self.head.label.weight, self.head.label.bias
+        return (self.embedding.weight if self.output is None else self.output.weight), self.head.bias
+
+    def hidden(self, rows: Rows, types: Int[Tensor, "B T"] | None = None) -> Float[Tensor, "B T C"]:
+        """The encoder's output. `types` tells sentence A from sentence B; without it all is A."""
+        view = self.view(rows, causal=False)
+        x = self.embed(self.embedding, self.positions, rows.tokens, rows.positions, rows.shape[1])
+        if self.type_embedding is not None:
+            x = x + self.type_embedding(torch.zeros_like(rows.tokens) if types is None else types)
+        x = self.tap("embeddings", x if self.embedding_norm is None else self.embedding_norm(x, view.real))
+        return self.encoder(self.drop(x), view)
+
+    def forward(self, rows: Rows, types: Int[Tensor, "B T"] | None = None) -> Float[Tensor, "B T V"]:
+        return self.logits(self.hidden(rows, types))
+
+    def logits(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
+        weight, bias = self.output_layer()
+        return self.tap("logits", nn.functional.linear(self.head(x), weight, bias))
+
+    def loss(
+        self,
+        rows: Rows,
+        labels: Int[Tensor, "B T"],
+        *,
+        types: Int[Tensor, "B T"] | None = None,
+        smoothing: float = 0.0,
+    ) -> Float[Tensor, ""]:
+        """Summed over the positions that have a label."""
+        weight, bias = self.output_layer()
+        return linear_cross_entropy(self.head(self.hidden(rows, types)), weight, labels, bias=bias, smoothing=smoothing)

@@ -1,0 +1,88 @@
+"""Decoder-only: each token is predicted from those before it (Radford et al. 2018, 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from glassformer.config import ModelConfig
+from glassformer.models.parts import Family, initialise, make_decoder, make_norm, make_positions
+from glassformer.models.state import State
+from glassformer.nn.embedding import Embedding
+from glassformer.nn.loss import linear_cross_entropy
+from glassformer.nn.rows import Rows
+
+
+class GPT(Family):
+    tap_names = ("embeddings", "logits")
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.embedding = Embedding(config.vocab_size, config.n_embd, scale=config.scale_embeddings)
+        self.positions = make_positions(config)
+        self.embedding_norm = make_norm(config) if config.embedding_norm else None
+        self.decoder = make_decoder(config, cross=False)
+        self.output = None if config.tie_output else nn.Linear(config.n_embd, config.vocab_size, bias=False)
+        initialise(self)
+
+    @property
+    def output_weight(self) -> Tensor:
+        return self.embedding.weight if self.output is None else self.output.weight
+
+    def read(self, tokens: Tensor, places: Tensor, length: int, real: Tensor | None = None) -> Float[Tensor, "B T C"]:
+        x = self.embed(self.embedding, self.positions, tokens, places, length)
+        x = self.tap("embeddings", x if self.embedding_norm is None else self.embedding_norm(x, real))
+        return self.drop(x)
+
+    def hidden(self, rows: Rows) -> Float[Tensor, "B T C"]:
+        view = self.view(rows, causal=True)
+        return self.decoder(self.read(rows.tokens, rows.positions, rows.shape[1], view.real), view)
+
+    def forward(self, rows: Rows) -> Float[Tensor, "B T V"]:
+        return self.logits(self.hidden(rows))
+
+    def logits(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
+        return self.tap("logits", nn.functional.linear(x, self.output_weight))
+
+    def loss(self, rows: Rows, labels: Int[Tensor, "B T"], *, smoothing: float = 0.0) -> Float[Tensor, ""]:
+        """Summed over the positions that have a label."""
+        return linear_cross_entropy(self.hidden(rows), self.output_weight, labels, smoothing=smoothing)
+
+    def start(self, rows: int, capacity: int) -> State:
+        """Room for `rows` texts of at most `capacity` tokens, nothing read yet."""
+        return State(self.make_cache(rows, capacity))
+
+    def step(
+        self, tokens: Int[Tensor, "B new"], state: State, lengths: Sequence[int] | None = None
+    ) -> Float[Tensor, "B new V"]:
+        """Read further tokens and score what may follow each. `lengths` says how many of each row's tokens are real,
+        where prompts of different lengths are read together (padded on the right)."""
+        new = tokens.size(1)
+        view = self.cached_view(state.cache, new)
+        x = self.read(tokens, state.cache.positions(new), state.cache.filled + new)
+        x = self.decoder(x, view, cache=state.cache)
+        state.cache.advance(new, lengths)
+        return self.logits(x)
+
+    @torch.no_grad()
+    def generate(
+        self, tokens: Int[Tensor, "B T"], new: int, *, temperature: float = 1.0, top_k: int | None = None
+    ) -> Int[Tensor, "B all"]:
+        """The plainest loop that uses the cache; real decoding, with everything one can ask of it, is in `decode`."""
+        state = self.start(tokens.size(0), tokens.size(1) + new)
+        scores = self.step(tokens, state)[:, -1]
+        for _ in range(new):
+            if temperature == 0:
+                chosen = scores.argmax(-1, keepdim=True)
+            else:
+                scores = scores / temperature
+                if top_k is not None:
+                    floor = scores.topk(min(top_k, scores.size(-1))).values[:, -1:]
+                    scores = scores.masked_fill(scores < floor, -torch.inf)
+                chosen = torch.multinomial(scores.softmax(-1), 1)
+            tokens = torch.cat([tokens, chosen], dim=1)
+            scores = self.step(chosen, state)[:, -1] if tokens.size(1) < state.cache.capacity + 1 else scores
+        return tokens

@@ -1,0 +1,206 @@
+"""From a config to parts: the one place that reads a ModelConfig and builds layers from its numbers.
+
+What the three families share also lives here: how rows become vectors with positions (`Reader`), what the layers are told
+of the rows (`view`), what is counted and how weights begin.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from glassformer.config import ModelConfig
+from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.block import Block, Decoder, DecoderLayer, Encoder, EncoderLayer, View
+from glassformer.nn.cache import KVCache
+from glassformer.nn.embedding import Embedding
+from glassformer.nn.feedforward import GATES, MLP, GatedMLP
+from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
+from glassformer.nn.positions import LearnedPositions, PositionalEncoding, Rotary, alibi_bias, alibi_slopes
+from glassformer.nn.rows import Rows, Sight, self_sight
+from glassformer.nn.taps import Tapped
+
+
+def make_norm(config: ModelConfig) -> nn.Module:
+    match config.norm:
+        case "layer":
+            return LayerNorm(config.n_embd, bias=config.bias, eps=config.norm_eps)
+        case "rms":
+            return RMSNorm(config.n_embd, eps=config.norm_eps)
+        case "batch":
+            return BatchNorm(config.n_embd, bias=config.bias, eps=config.norm_eps)
+        case "none":
+            return NoNorm()
+
+
+def make_attention(config: ModelConfig) -> MultiHeadAttention:
+    return MultiHeadAttention(
+        config.n_embd,
+        config.n_head,
+        n_kv_head=config.n_kv_head,
+        head_size=config.head_size,
+        value_size=config.value_size,
+        bias=config.bias,
+        dropout=config.attention_dropout,
+        qk_norm=config.qk_norm,
+        norm_eps=config.norm_eps,
+        scaled=config.scaled_attention,
+    )
+
+
+def make_mlp(config: ModelConfig) -> nn.Module:
+    kind = GatedMLP if config.activation in GATES else MLP
+    return kind(config.n_embd, config.hidden, activation=config.activation, bias=config.bias)
+
+
+def make_layer(config: ModelConfig, kind: type[Block], *, cross: bool) -> Block:
+    return kind(
+        make_attention(config),
+        make_mlp(config),
+        lambda: make_norm(config),
+        cross=make_attention(config) if cross else None,
+        pre_norm=config.pre_norm,
+        residual=config.residual,
+        dropout=config.dropout,
+    )
+
+
+def make_encoder(config: ModelConfig, n_layer: int) -> Encoder:
+    layers = [make_layer(config, EncoderLayer, cross=False) for _ in range(n_layer)]
+    return Encoder(layers, make_norm(config) if config.final_norm else None, share_layers=config.share_layers)
+
+
+def make_decoder(config: ModelConfig, *, cross: bool) -> Decoder:
+    layers = [make_layer(config, DecoderLayer, cross=cross) for _ in range(config.n_layer)]
+    return Decoder(layers, make_norm(config) if config.final_norm else None, share_layers=config.share_layers)
+
+
+def make_positions(config: ModelConfig) -> PositionalEncoding | LearnedPositions | None:
+    """The positions that are added to embeddings; rotary and ALiBi act inside attention instead."""
+    match config.positions:
+        case "sinusoidal":
+            return PositionalEncoding(config.block_size, config.n_embd)
+        case "learned":
+            return LearnedPositions(config.block_size, config.n_embd)
+        case _:
+            return None
+
+
+class Family(Tapped):
+    """What the encoder-decoder, the GPT and the BERT have in common."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        if config.vocab_size < 1:
+            raise ValueError("model.vocab_size is not known yet; it is set by the tokenizer, or by hand")
+        self.config = config
+        self.drop = nn.Dropout(config.dropout)
+        self.rotary = (
+            Rotary(config.block_size, config.key_size, config.rotary_base) if config.positions == "rotary" else None
+        )
+        if config.positions == "alibi":
+            self.register_buffer("slopes", torch.tensor(alibi_slopes(config.n_head)), persistent=False)
+
+    def embed(
+        self,
+        embedding: Embedding,
+        positions: PositionalEncoding | LearnedPositions | None,
+        tokens: Int[Tensor, "B T"],
+        places: Int[Tensor, "B T"],
+        length: int,
+    ) -> Float[Tensor, "B T C"]:
+        """Embedding plus position, before dropout. `length` is no smaller than any place plus one."""
+        x = embedding(tokens)
+        if positions is not None:
+            positions.grow(length)
+            x = x + positions(places)
+        return x
+
+    def view(
+        self,
+        rows: Rows,
+        *,
+        causal: bool,
+        cross: Sight | None = None,
+    ) -> View:
+        sight = self_sight(rows, causal=causal, window=self.config.window)
+        real = rows.real if self.config.norm == "batch" and rows.layout != "whole" else None
+        return self.complete(View(sight, cross or Sight(), None, real), rows.positions, rows.positions, rows.shape[1])
+
+    def cached_view(self, cache: KVCache, new: int, cross: Sight | None = None) -> View:
+        sight = cache.sight(new, self.config.window)
+        keys = torch.arange(cache.filled + new, device=cache.lengths.device).expand(cache.lengths.size(0), -1)
+        return self.complete(View(sight, cross or Sight()), cache.positions(new), keys, cache.filled + new)
+
+    def complete(self, view: View, queries: Int[Tensor, "B T"], keys: Int[Tensor, "B S"], length: int) -> View:
+        """Adds what positions say inside attention: rotary's angles, ALiBi's distances."""
+        sight, rotation = view.sight, None
+        if self.rotary is not None:
+            self.rotary.grow(length)
+            rotation = self.rotary.rotation(queries)
+        if self.config.positions == "alibi":
+            slopes = self.get_buffer("slopes")
+            sight = Sight(sight.mask, sight.causal, alibi_bias(slopes, queries, keys))
+        return View(sight, view.cross, rotation, view.real)
+
+    def make_cache(self, rows: int, capacity: int) -> KVCache:
+        c = self.config
+        weight = next(self.parameters())
+        dtype = weight.dtype
+        if torch.is_autocast_enabled(weight.device.type):
+            dtype = torch.get_autocast_dtype(weight.device.type)
+        return KVCache(c.n_layer, rows, capacity, c.kv_heads, c.key_size, c.val_size, device=weight.device, dtype=dtype)
+
+    def num_params(self, non_embedding: bool = False) -> int:
+        """Every parameter once, however many places use it. `non_embedding` leaves out the tables of words and of
+        learned positions, but not an output layer of its own, which is a matrix product like any other."""
+        total = sum(p.numel() for p in self.parameters())
+        if non_embedding:
+            total -= sum(p.numel() for name, p in self.named_parameters() if is_embedding(name))
+        return total
+
+    def checkpoint_activations(self, on: bool = True) -> None:
+        """Trade time for memory: blocks keep only their inputs and run again in the backward pass."""
+        for module in self.modules():
+            if hasattr(module, "checkpoint_activations") and module is not self:
+                module.checkpoint_activations = on  # type: ignore[assignment]
+
+
+def is_embedding(name: str) -> bool:
+    return name.rpartition(".")[0].endswith(("embedding", "positions"))
+
+
+def initialise(model: Family) -> None:
+    """How weights begin, by name (`model.init`):
+
+    normal   every matrix and table from N(0, 0.02); what writes into the residual stream (attention.out, cross.out and
+             mlp.down alike) divided by sqrt(number of such writers in its stack), as GPT-2 describes. Biases zero.
+    xavier   every matrix uniform in +-sqrt(6 / (in + out)), as the paper's reference code; tables from N(0, 1/sqrt(C)),
+             so that a table scaled by sqrt(C) has unit variance and a tied output layer starts with scores near one.
+    """
+    config = model.config
+    for name, parameter in model.named_parameters():
+        if parameter.dim() < 2:
+            continue
+        if is_embedding(name):
+            nn.init.normal_(parameter, std=0.02 if config.init == "normal" else config.n_embd**-0.5)
+        elif config.init == "normal":
+            writes = name.endswith((".attention.out.weight", ".cross.out.weight", ".mlp.down.weight"))
+            writers = config.n_layer * 2
+            if name.startswith("encoder."):
+                writers = config.encoder_layers * 2
+            elif config.family == "transformer":
+                writers = config.n_layer * 3
+            nn.init.normal_(parameter, std=0.02 / math.sqrt(writers) if writes and config.residual else 0.02)
+        else:
+            nn.init.xavier_uniform_(parameter)
+    for name, parameter in model.named_parameters():
+        if name.endswith(".bias"):
+            nn.init.zeros_(parameter)
+
+
+Maker = Callable[[ModelConfig], Family]

@@ -1,0 +1,38 @@
+"""What a decoder carries from one token to the next: its cache, and the source it is reading from where there is one.
+
+Rows that belong to one sentence (its beams) stand together: row r belongs to sentence r // beams. The source's keys and
+values are held once a sentence; `reorder` moves the cache's rows, and the source only when sentences leave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jaxtyping import Int
+from torch import Tensor
+
+from glassformer.nn.attention import Memory
+from glassformer.nn.cache import KVCache
+from glassformer.nn.rows import Sight
+
+
+@dataclass
+class State:
+    cache: KVCache
+    memories: list[Memory] = field(default_factory=list)
+    sight: Sight = field(default_factory=Sight)
+    beams: int = 1
+
+    @property
+    def rows(self) -> int:
+        return self.cache.lengths.size(0)
+
+    def reorder(self, rows: Int[Tensor, "N"]) -> None:
+        """Row i becomes what row rows[i] was. Rows stay within their sentence; whole sentences may leave."""
+        fewer = rows.size(0) != self.rows
+        self.cache.reorder(rows)
+        if fewer and self.memories:
+            sentences = rows[:: self.beams] // self.beams
+            self.memories = [(k.index_select(0, sentences), v.index_select(0, sentences)) for k, v in self.memories]
+            if self.sight.mask is not None:
+                self.sight = Sight(self.sight.mask.index_select(0, sentences))

@@ -1,0 +1,102 @@
+"""The encoder-decoder of "Attention Is All You Need": read a source, write a target.
+
+Source and target are two texts of their own lengths. The encoder reads the source once, every token seeing every other;
+the decoder writes the target, each token seeing the tokens before it and, through cross-attention, the whole source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from glassformer.config import ModelConfig
+from glassformer.models.parts import Family, initialise, make_decoder, make_encoder, make_norm, make_positions
+from glassformer.models.state import State
+from glassformer.nn.embedding import Embedding
+from glassformer.nn.loss import linear_cross_entropy
+from glassformer.nn.rows import Rows, Sight, cross_sight
+
+
+class Transformer(Family):
+    tap_names = ("source_embeddings", "target_embeddings", "logits")
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        if config.source_vocab_size is None and config.share_source_target:
+            self.embedding: Embedding | None = Embedding(
+                config.vocab_size, config.n_embd, scale=config.scale_embeddings
+            )
+        else:
+            self.embedding = None
+            source_size = config.source_vocab_size or config.vocab_size
+            self.source_embedding = Embedding(source_size, config.n_embd, scale=config.scale_embeddings)
+            self.target_embedding = Embedding(config.vocab_size, config.n_embd, scale=config.scale_embeddings)
+        self.source_positions = make_positions(config)
+        self.target_positions = make_positions(config)
+        self.source_norm = make_norm(config) if config.embedding_norm else None
+        self.target_norm = make_norm(config) if config.embedding_norm else None
+        self.encoder = make_encoder(config, config.encoder_layers)
+        self.decoder = make_decoder(config, cross=True)
+        self.output = None if config.tie_output else nn.Linear(config.n_embd, config.vocab_size, bias=False)
+        initialise(self)
+
+    @property
+    def source_table(self) -> Embedding:
+        return self.source_embedding if self.embedding is None else self.embedding
+
+    @property
+    def target_table(self) -> Embedding:
+        return self.target_embedding if self.embedding is None else self.embedding
+
+    @property
+    def output_weight(self) -> Tensor:
+        return self.target_table.weight if self.output is None else self.output.weight
+
+    def encode(self, source: Rows) -> Float[Tensor, "B S C"]:
+        view = self.view(source, causal=False)
+        x = self.embed(self.source_table, self.source_positions, source.tokens, source.positions, source.shape[1])
+        x = self.tap("source_embeddings", x if self.source_norm is None else self.source_norm(x, view.real))
+        return self.encoder(self.drop(x), view)
+
+    def write(self, tokens: Tensor, places: Tensor, length: int, real: Tensor | None = None) -> Float[Tensor, "B T C"]:
+        x = self.embed(self.target_table, self.target_positions, tokens, places, length)
+        x = self.tap("target_embeddings", x if self.target_norm is None else self.target_norm(x, real))
+        return self.drop(x)
+
+    def hidden(self, source: Rows, target: Rows) -> Float[Tensor, "B T C"]:
+        memories = self.decoder.remember(self.encode(source))
+        view = self.view(target, causal=True, cross=cross_sight(target, source))
+        x = self.write(target.tokens, target.positions, target.shape[1], view.real)
+        return self.decoder(x, view, memories)
+
+    def forward(self, source: Rows, target: Rows) -> Float[Tensor, "B T V"]:
+        return self.logits(self.hidden(source, target))
+
+    def logits(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
+        return self.tap("logits", nn.functional.linear(x, self.output_weight))
+
+    def loss(
+        self, source: Rows, target: Rows, labels: Int[Tensor, "B T"], *, smoothing: float = 0.0
+    ) -> Float[Tensor, ""]:
+        """Summed over the positions that have a label."""
+        return linear_cross_entropy(self.hidden(source, target), self.output_weight, labels, smoothing=smoothing)
+
+    def start(self, source: Rows, capacity: int, *, beams: int = 1) -> State:
+        """Read the source (one sentence a row) and make room for `beams` targets of at most `capacity` tokens each."""
+        memories = self.decoder.remember(self.encode(source))
+        sight = Sight() if source.layout == "whole" else Sight(source.real[:, None, None, :])
+        cache = self.make_cache(source.shape[0] * beams, capacity)
+        return State(cache, [(k.contiguous(), v.contiguous()) for k, v in memories], sight, beams)
+
+    def step(
+        self, tokens: Int[Tensor, "B new"], state: State, lengths: Sequence[int] | None = None
+    ) -> Float[Tensor, "B new V"]:
+        """Write further tokens and score what may follow each."""
+        new = tokens.size(1)
+        view = self.cached_view(state.cache, new, state.sight)
+        x = self.write(tokens, state.cache.positions(new), state.cache.filled + new)
+        x = self.decoder(x, view, state.memories, cache=state.cache)
+        state.cache.advance(new, lengths)
+        return self.logits(x)

@@ -1,0 +1,194 @@
+"""Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V          (Vaswani et al. 2017, equation 1)
+
+Written twice. `attention` is the equation; `fused_attention` is torch's kernel for it, which never holds the T x S
+weights. They are pinned to each other by tests. Whoever wants to see the weights gets the equation.
+
+A mask is True where attention is allowed. A query that may see nothing gets nothing: zeros, never NaN.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from glassformer.nn.cache import KVCache
+from glassformer.nn.norms import RMSNorm
+from glassformer.nn.positions import Rotation
+from glassformer.nn.rows import Sight
+from glassformer.nn.taps import Tapped
+
+Memory = tuple[Tensor, Tensor]
+"""Keys and values that are already computed: (B, H, S, D) and (B, H, S, Dv)."""
+
+
+def attention_scores(
+    q: Float[Tensor, "*b T D"], k: Float[Tensor, "*b S D"], *, scaled: bool = True
+) -> Float[Tensor, "*b T S"]:
+    scores = q @ k.transpose(-2, -1)
+    return scores / math.sqrt(q.size(-1)) if scaled else scores
+
+
+def masked_softmax(scores: Float[Tensor, "*b T S"], mask: Bool[Tensor, "..."] | None = None) -> Float[Tensor, "*b T S"]:
+    if mask is None:
+        return scores.softmax(dim=-1)
+    lowest = torch.finfo(scores.dtype).min
+    return scores.masked_fill(~mask, lowest).softmax(dim=-1).masked_fill(~mask, 0.0)
+
+
+def attention_weights(
+    q: Float[Tensor, "*b T D"],
+    k: Float[Tensor, "*b S D"],
+    mask: Bool[Tensor, "..."] | None = None,
+    *,
+    scaled: bool = True,
+) -> Float[Tensor, "*b T S"]:
+    return masked_softmax(attention_scores(q, k, scaled=scaled), mask)
+
+
+def attention(
+    q: Float[Tensor, "*b T D"],
+    k: Float[Tensor, "*b S D"],
+    v: Float[Tensor, "*b S Dv"],
+    mask: Bool[Tensor, "..."] | None = None,
+    *,
+    scaled: bool = True,
+) -> Float[Tensor, "*b T Dv"]:
+    """The equation. For each query, a weighted mean of the values; the weights say how well each key answers it."""
+    return attention_weights(q, k, mask, scaled=scaled) @ v
+
+
+def fused_attention(
+    q: Float[Tensor, "B H T D"],
+    k: Float[Tensor, "B Hk S D"],
+    v: Float[Tensor, "B Hk S Dv"],
+    sight: Sight,
+    *,
+    scaled: bool = True,
+    dropout: float = 0.0,
+) -> Float[Tensor, "B H T Dv"]:
+    """The same by torch's fused kernel; without a mask wherever the sight needs none. Fewer key heads than query heads
+    are shared by consecutive query heads."""
+    causal = sight.causal
+    mask: Tensor | None = sight.mask
+    if causal and (mask is not None or sight.bias is not None):
+        mask, causal = sight.explicit(q.size(2), k.size(2), q.device), False
+    if sight.bias is not None:
+        mask = sight.bias if mask is None else sight.bias.masked_fill(~mask, -math.inf)
+        mask = mask.to(q.dtype)
+    return F.scaled_dot_product_attention(
+        q,
+        k,
+        v,
+        attn_mask=mask,
+        dropout_p=dropout,
+        is_causal=causal,
+        scale=None if scaled else 1.0,
+        enable_gqa=q.size(1) != k.size(1),
+    )
+
+
+class MultiHeadAttention(Tapped):
+    """Several attentions side by side, each on its own projection of the input, joined by one more projection.
+
+    Self-attention: `mha(x, sight)`. Cross-attention: `mha(x, sight, mha.keys_values(source))`. The sight says who may
+    look at whom: causal, padding, segments and windows are all one mask (see rows.py). `n_kv_head` below `n_head` gives
+    grouped heads (Ainslie et al. 2023), 1 gives multi-query (Shazeer 2019). `qk_norm` is an RMSNorm on each query and
+    key head, before any rotation.
+    """
+
+    tap_names = ("q", "k", "v", "scores", "weights", "heads", "out")
+
+    def __init__(
+        self,
+        n_embd: int,
+        n_head: int,
+        *,
+        n_kv_head: int | None = None,
+        head_size: int | None = None,
+        value_size: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+        qk_norm: bool = False,
+        norm_eps: float = 1e-5,
+        scaled: bool = True,
+    ) -> None:
+        super().__init__()
+        if head_size is None:
+            if n_embd % n_head:
+                raise ValueError(f"n_embd {n_embd} is not divisible by n_head {n_head}; change one or set head_size")
+            head_size = n_embd // n_head
+        self.n_head = n_head
+        self.n_kv_head = n_kv_head or n_head
+        if n_head % self.n_kv_head:
+            raise ValueError(f"n_head {n_head} is not divisible by n_kv_head {self.n_kv_head}")
+        self.head_size = head_size
+        self.value_size = value_size or head_size
+        self.dropout = dropout
+        self.scaled = scaled
+        self.query = nn.Linear(n_embd, n_head * self.head_size, bias=bias)
+        self.key = nn.Linear(n_embd, self.n_kv_head * self.head_size, bias=bias)
+        self.value = nn.Linear(n_embd, self.n_kv_head * self.value_size, bias=bias)
+        self.out = nn.Linear(n_head * self.value_size, n_embd, bias=bias)
+        self.query_norm = RMSNorm(self.head_size, eps=norm_eps) if qk_norm else None
+        self.key_norm = RMSNorm(self.head_size, eps=norm_eps) if qk_norm else None
+
+    def queries(self, x: Float[Tensor, "B T C"], rotation: Rotation | None = None) -> Float[Tensor, "B H T D"]:
+        q = self.query(x).unflatten(-1, (self.n_head, self.head_size)).transpose(1, 2)
+        if self.query_norm is not None:
+            q = self.query_norm(q)
+        return self.tap("q", q if rotation is None else rotation.turn(q))
+
+    def keys_values(self, x: Float[Tensor, "B S C"], rotation: Rotation | None = None) -> Memory:
+        k = self.key(x).unflatten(-1, (self.n_kv_head, self.head_size)).transpose(1, 2)
+        v = self.value(x).unflatten(-1, (self.n_kv_head, self.value_size)).transpose(1, 2)
+        if self.key_norm is not None:
+            k = self.key_norm(k)
+        return self.tap("k", k if rotation is None else rotation.turn(k)), self.tap("v", v)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T C"],
+        sight: Sight,
+        memory: Memory | None = None,
+        *,
+        rotation: Rotation | None = None,
+        cache: KVCache | None = None,
+        layer: int = 0,
+    ) -> Float[Tensor, "B T C"]:
+        q = self.queries(x, rotation)
+        k, v = self.keys_values(x, rotation) if memory is None else memory
+        if cache is not None:
+            k, v = cache.append(layer, k, v)
+        rows, length = q.size(0), q.size(2)
+        if rows != k.size(0):
+            # Several rows (beams) ask one sentence: their queries stand side by side, so its keys are never copied.
+            q = q.unflatten(0, (k.size(0), -1)).transpose(1, 2).flatten(2, 3)
+        heads = self.explicit(q, k, v, sight) if self.is_watched else self.fused(q, k, v, sight)
+        if rows != k.size(0):
+            heads = heads.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
+        heads = self.tap("heads", heads)
+        return self.tap("out", self.out(heads.transpose(1, 2).flatten(-2)))
+
+    @property
+    def is_watched(self) -> bool:
+        return bool(self.listeners) and ("weights" in self.listeners or "scores" in self.listeners)
+
+    def fused(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Float[Tensor, "B H T Dv"]:
+        dropout = self.dropout if self.training else 0.0
+        return fused_attention(q, k, v, sight, scaled=self.scaled, dropout=dropout)
+
+    def explicit(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Float[Tensor, "B H T Dv"]:
+        """The equation again, with its two places to listen at."""
+        group = self.n_head // self.n_kv_head
+        k, v = (k, v) if group == 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
+        scores = attention_scores(q, k, scaled=self.scaled)
+        if sight.bias is not None:
+            scores = scores + sight.bias
+        scores = self.tap("scores", scores)
+        weights = masked_softmax(scores, sight.explicit(q.size(2), k.size(2), q.device))
+        weights = self.tap("weights", weights)
+        return F.dropout(weights, self.dropout, self.training) @ v

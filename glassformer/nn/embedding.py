@@ -1,0 +1,37 @@
+"""From ids to vectors, and, with the same table, from vectors back to a score for every word."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+
+class Embedding(nn.Module):
+    """A row a word. `scale` multiplies by sqrt(n_embd), as the paper does where the table also serves as output layer."""
+
+    def __init__(self, vocab_size: int, n_embd: int, *, scale: bool = False) -> None:
+        super().__init__()
+        self.factor = math.sqrt(n_embd) if scale else 1.0
+        self.weight = nn.Parameter(torch.empty(vocab_size, n_embd))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def check(self, tokens: Int[Tensor, "B T"]) -> None:
+        """An id outside the table is a clear error where looking costs nothing: eager, on a CPU."""
+        if torch.compiler.is_compiling() or tokens.device.type != "cpu" or tokens.numel() == 0:
+            return
+        low, high = (int(v) for v in tokens.aminmax())
+        if low < 0 or high >= self.weight.size(0):
+            wrong = low if low < 0 else high
+            raise ValueError(
+                f"token id {wrong} is not in the vocabulary, whose ids run from 0 to {self.weight.size(0) - 1}; "
+                "was the text encoded with another tokenizer?"
+            )
+
+    def forward(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T C"]:
+        self.check(tokens)
+        x = F.embedding(tokens, self.weight)
+        return x if self.factor == 1.0 else x * self.factor

@@ -1,0 +1,89 @@
+"""The output layer and its cross-entropy in one, so that the scores of all positions never stand in memory at once.
+
+Plain:  logits = x W^T + b over (positions x vocabulary), its float32 copy, its softmax and its gradient: several of the
+largest tensors of the whole step. Here, eagerly, the positions are taken a chunk at a time, and since the loss is the end
+of the computation, each chunk's gradient is made on the spot: three matrix products a chunk, as many as the plain way,
+and nothing is kept but the gradients of x, W and b. Positions whose label is IGNORE are left out before the first product.
+
+Compiled, the plain formula is given to the compiler instead: it fuses the conversion and the softmax into its kernels, so
+no float32 scores stand in memory either, and the larger product runs faster.
+
+Label smoothing (Szegedy et al. 2016): the target is (1 - s) on the label and s / V on every word, the label included.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+IGNORE = -100
+CHUNK_ELEMENTS = 2**23
+
+
+class LinearCrossEntropy(torch.autograd.Function):
+    """Sum over all positions of the cross-entropy of x W^T + b against labels."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, wants_gradient: bool
+    ) -> Tensor:
+        vocabulary = weight.size(0)
+        total = torch.zeros((), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
+        grad_x = torch.empty_like(x) if wants_gradient else None
+        grad_w = torch.zeros_like(weight) if wants_gradient else None
+        grad_b = torch.zeros_like(bias) if wants_gradient and bias is not None else None
+        step = max(1, CHUNK_ELEMENTS // vocabulary)
+        for start in range(0, x.size(0), step):
+            part = slice(start, start + step)
+            logits = F.linear(x[part], weight, bias)
+            scores = logits.to(total.dtype)
+            log_total = scores.logsumexp(dim=-1, keepdim=True)
+            right = scores.gather(1, labels[part, None])
+            loss = log_total - (1 - smoothing) * right
+            if smoothing:
+                loss = loss - smoothing * scores.mean(dim=-1, keepdim=True)
+            total += loss.sum()
+            if grad_x is not None and grad_w is not None:
+                # d loss / d scores = softmax - target; made in place of the scores, which no one needs any more.
+                grad = scores.sub_(log_total).exp_()
+                if smoothing:
+                    grad.sub_(smoothing / vocabulary)
+                grad.scatter_add_(1, labels[part, None], torch.full_like(right, smoothing - 1.0))
+                grad = grad.to(logits.dtype)
+                grad_x[part] = grad @ weight.to(grad.dtype)
+                grad_w += grad.T @ x[part].to(grad.dtype)
+                if grad_b is not None:
+                    grad_b += grad.sum(0)
+        ctx.save_for_backward(grad_x, grad_w, grad_b)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        grads = [None if g is None else g * grad_total.to(g.dtype) for g in ctx.saved_tensors]
+        return (*grads, None, None, None)
+
+
+def linear_cross_entropy(
+    x: Float[Tensor, "B T C"],
+    weight: Float[Tensor, "V C"],
+    labels: Int[Tensor, "B T"],
+    *,
+    bias: Float[Tensor, "V"] | None = None,
+    smoothing: float = 0.0,
+) -> Float[Tensor, ""]:
+    """Summed over the positions whose label is not IGNORE; the caller knows what to divide by."""
+    if torch.compiler.is_compiling():
+        logits = F.linear(x, weight, bias).flatten(0, 1)
+        return F.cross_entropy(
+            logits.float(), labels.flatten(), ignore_index=IGNORE, label_smoothing=smoothing, reduction="sum"
+        )
+    counts = labels != IGNORE
+    chosen = labels[counts]
+    if chosen.device.type == "cpu" and chosen.numel() and int(chosen.max()) >= weight.size(0):
+        raise ValueError(f"label {int(chosen.max())} is outside the {weight.size(0)} classes of the output layer")
+    wants_gradient = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    return LinearCrossEntropy.apply(x[counts], weight, bias, chosen, smoothing, wants_gradient)  # type: ignore[no-any-return]

@@ -1,0 +1,134 @@
+"""Where a token stands. Attention by itself cannot tell: permute its input and its output is permuted the same way.
+
+Sinusoidal (Vaswani et al. 2017), added to the embedding:
+    PE(pos, 2i) = sin(pos / base^(2i/C)),  PE(pos, 2i+1) = cos(pos / base^(2i/C))
+where 2i and 2i+1 are *dimensions*. The wavelengths form a geometric series from 2 pi towards base * 2 pi; PE(pos + k) is
+a rotation of PE(pos), the same for every pos; PE(p) . PE(q) depends on p - q alone.
+
+Learned (GPT-2, BERT): a table of block_size rows, added. It has no row past its last one.
+
+Rotary (Su et al. 2021): queries and keys are turned, pair by pair, by an angle proportional to their position, so that
+their product depends on the distance. Half-split: dimension i is paired with i + D/2.
+
+ALiBi (Press et al. 2021): nothing is added to tokens; each head's scores are lowered in proportion to the distance.
+
+Tables are made in float64 and rounded once, whatever dtype the model is cast to and in whatever order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+
+def sinusoids(length: int, width: int, base: float = 10000.0) -> Float[Tensor, "length width"]:
+    """The table of the paper, interleaved: sine in the even dimensions, cosine in the odd ones."""
+    positions = torch.arange(length, dtype=torch.float64)[:, None]
+    frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angles = positions * frequencies
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :width]
+
+
+class Table(nn.Module):
+    """A fixed table looked up by position; it grows when asked for a later position, so it has no last row."""
+
+    table: Tensor
+
+    def __init__(self, length: int, make: Callable[[int], Tensor]) -> None:
+        super().__init__()
+        self.make = make
+        self.register_buffer("table", make(length).to(torch.get_default_dtype()), persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        # A cast of the module must not inherit the rounding of the dtype it had before.
+        super()._apply(fn, recurse)
+        if self.table.device.type != "meta":
+            self.table = self.make(self.table.size(0)).to(self.table)
+        return self
+
+    def grow(self, length: int) -> None:
+        if length > self.table.size(0):
+            self.table = self.make(max(length, 2 * self.table.size(0))).to(self.table)
+
+    def forward(self, positions: Int[Tensor, "B T"]) -> Float[Tensor, "B T width"]:
+        return self.table[positions]
+
+
+class PositionalEncoding(Table):
+    """The sinusoidal encoding as a module."""
+
+    def __init__(self, length: int, width: int, base: float = 10000.0) -> None:
+        super().__init__(length, lambda n: sinusoids(n, width, base))
+
+
+class LearnedPositions(nn.Module):
+    def __init__(self, length: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(length, width))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def grow(self, length: int) -> None:
+        if length > self.weight.size(0):
+            raise ValueError(
+                f"a row of {length} tokens is longer than the {self.weight.size(0)} positions this model has learned; "
+                "shorten it, or train with a larger model.block_size or with positions that have no end (rotary, alibi)"
+            )
+
+    def forward(self, positions: Int[Tensor, "B T"]) -> Float[Tensor, "B T width"]:
+        return self.weight[positions]
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """The angle of every token, as cosine and sine, for one pass through the model."""
+
+    cos: Float[Tensor, "B 1 T half"]
+    sin: Float[Tensor, "B 1 T half"]
+
+    def turn(self, x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B H T D"]:
+        first, second = x.chunk(2, dim=-1)
+        turned = (first * self.cos - second * self.sin, first * self.sin + second * self.cos)
+        return torch.cat(turned, dim=-1).type_as(x)
+
+
+class Rotary(Table):
+    """Angles pos * base^(-2i/D) for the D/2 pairs of a head."""
+
+    def __init__(self, length: int, head_size: int, base: float = 10000.0) -> None:
+        if head_size % 2:
+            raise ValueError(f"rotary positions turn pairs of numbers, so the head size must be even, not {head_size}")
+
+        def angles(n: int) -> Tensor:
+            frequencies = base ** (-torch.arange(0, head_size, 2, dtype=torch.float64) / head_size)
+            angle = torch.arange(n, dtype=torch.float64)[:, None] * frequencies
+            return torch.cat([angle.cos(), angle.sin()], dim=-1)
+
+        super().__init__(length, angles)
+
+    def rotation(self, positions: Int[Tensor, "B T"]) -> Rotation:
+        cos, sin = self(positions)[:, None].chunk(2, dim=-1)
+        return Rotation(cos, sin)
+
+
+def alibi_slopes(n_head: int) -> list[float]:
+    """2^(-8/n), 2^(-16/n), … for a power of two; otherwise every second one of the next power fills up, as published."""
+
+    def powers(n: int) -> list[float]:
+        return [2 ** (-8 * (i + 1) / n) for i in range(n)]
+
+    whole = 2 ** math.floor(math.log2(n_head))
+    return powers(whole) + powers(2 * whole)[0::2][: n_head - whole]
+
+
+def alibi_bias(
+    slopes: Float[Tensor, "H"], queries: Int[Tensor, "B T"], keys: Int[Tensor, "B S"]
+) -> Float[Tensor, "B H T S"]:
+    """-slope * distance, for each head; both directions count alike where attention looks both ways."""
+    distance = (queries[:, :, None] - keys[:, None, :]).abs()
+    return -slopes[None, :, None, None] * distance[:, None].to(slopes.dtype)

@@ -1,0 +1,143 @@
+"""Rows of tokens: the one shape in which text reaches a model.
+
+A batch is a rectangle of tokens. Every token carries a *segment* (which sentence of the row it belongs to; 0 is padding)
+and a *position* (its place in that sentence). One sentence a row is ordinary padding; several sentences a row is packing.
+Both are the same rectangle read by the same code, so there is one rule for who may attend to whom:
+
+    a token sees the tokens of its own segment; a decoder also never sees a later position.
+
+Padding is known from the lengths, never from a token id: a model whose text contains the padding id by accident is not
+a broken model. Padding tokens may look wherever they like. Nobody looks at them, so it changes nothing, and no softmax
+ever runs over an empty set.
+
+The `layout` is what the maker of the rows knows for certain. It lets attention take the kernel without a mask where the
+mask would change nothing; it is a fact about the rows, never a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+Layout = Literal["whole", "padded", "packed"]
+"""whole: each row is one sentence and full.  padded: one sentence from column 0, then padding.  packed: anything."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    tokens: Int[Tensor, "B T"]
+    segments: Int[Tensor, "B T"]
+    positions: Int[Tensor, "B T"]
+    layout: Layout = "packed"
+
+    @staticmethod
+    def whole(tokens: Int[Tensor, "B T"]) -> Rows:
+        """Every row is one sentence, and all have the same length."""
+        positions = torch.arange(tokens.size(1), device=tokens.device).expand_as(tokens)
+        return Rows(tokens, torch.ones_like(tokens), positions, "whole")
+
+    @staticmethod
+    def padded(tokens: Int[Tensor, "B T"], lengths: Sequence[int]) -> Rows:
+        """One sentence a row, starting at column 0; what lies beyond its length is padding, whatever it holds."""
+        width = tokens.size(1)
+        if len(lengths) != tokens.size(0):
+            raise ValueError(f"{tokens.size(0)} rows came with {len(lengths)} lengths; each row needs one")
+        if any(not 0 <= length <= width for length in lengths):
+            raise ValueError(f"lengths must lie between 0 and the row width {width}, not {list(lengths)}")
+        if all(length == width for length in lengths):
+            return Rows.whole(tokens)
+        positions = torch.arange(width, device=tokens.device).expand_as(tokens)
+        ends = torch.tensor(list(lengths), device=tokens.device)
+        return Rows(tokens, (positions < ends[:, None]).to(tokens.dtype), positions, "padded")
+
+    @staticmethod
+    def from_lists(sentences: Sequence[Sequence[int]], *, side: Literal["right", "left"] = "right") -> Rows:
+        """One sentence a row, padded to the longest."""
+        width = max((len(s) for s in sentences), default=0)
+        lengths = [len(s) for s in sentences]
+        if side == "right" or min(lengths, default=0) == width:
+            tokens = torch.tensor([[*s, *[0] * (width - len(s))] for s in sentences], dtype=torch.long)
+            return Rows.padded(tokens.view(len(sentences), width), lengths)
+        tokens = torch.tensor([[*[0] * (width - len(s)), *s] for s in sentences], dtype=torch.long)
+        columns = torch.arange(width).expand_as(tokens) - (width - torch.tensor(lengths))[:, None]
+        return Rows(tokens, (columns >= 0).long(), columns.clamp(min=0), "packed")
+
+    @staticmethod
+    def pack(rows: Sequence[Sequence[Sequence[int]]], width: int) -> Rows:
+        """Several sentences a row: `rows[b]` lists the sentences of row b; segments count 1, 2, 3 … within the row."""
+        tokens = torch.zeros(len(rows), width, dtype=torch.long)
+        segments, positions = torch.zeros_like(tokens), torch.zeros_like(tokens)
+        for b, sentences in enumerate(rows):
+            start = 0
+            for number, sentence in enumerate(sentences, 1):
+                end = start + len(sentence)
+                if end > width:
+                    raise ValueError(f"row {b} holds more than its {width} tokens")
+                tokens[b, start:end] = torch.tensor(sentence, dtype=torch.long)
+                segments[b, start:end] = number
+                positions[b, start:end] = torch.arange(len(sentence))
+                start = end
+        return Rows(tokens, segments, positions, "packed")
+
+    @property
+    def real(self) -> Bool[Tensor, "B T"]:
+        return self.segments > 0
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.tokens.shape
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Rows:
+        moved = [t.to(device, non_blocking=non_blocking) for t in (self.tokens, self.segments, self.positions)]
+        return Rows(moved[0], moved[1], moved[2], self.layout)
+
+    def with_tokens(self, tokens: Int[Tensor, "B T"]) -> Rows:
+        return replace(self, tokens=tokens)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Who may attend to whom. `mask` is True where attention is allowed, None where all that `causal` allows is
+    allowed. `bias` is added to the scores (ALiBi's preference for what is near)."""
+
+    mask: Bool[Tensor, "B 1 T S"] | None = None
+    causal: bool = False
+    bias: Float[Tensor, "B H T S"] | None = None
+
+    def explicit(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "..."] | None:
+        """The same sight as one boolean mask (None: all see all)."""
+        if not self.causal:
+            return self.mask
+        triangle = torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
+        return triangle if self.mask is None else triangle & self.mask
+
+
+def self_sight(rows: Rows, *, causal: bool, window: int | None = None) -> Sight:
+    """Self-attention: inside the segment; causal: not later than oneself; window: at most that many keys, self included
+    (on each side, where attention runs both ways)."""
+    if window is None and (rows.layout == "whole" or (causal and rows.layout == "padded")):
+        # Right padding lies in everyone's future, so the causal rule alone already hides it.
+        return Sight(causal=causal)
+    mask = rows.segments[:, :, None] == rows.segments[:, None, :]
+    distance = rows.positions[:, :, None] - rows.positions[:, None, :]
+    if causal:
+        mask = mask & (distance >= 0)
+    if window is not None:
+        mask = mask & (distance.abs() < window)
+    mask = mask | (rows.segments == 0)[:, :, None]
+    return Sight(mask[:, None])
+
+
+def cross_sight(queries: Rows, keys: Rows, *, window: int | None = None) -> Sight:
+    """Cross-attention: equal segments of the two rows. A window is refused: positions of two texts have no distance."""
+    if window is not None:
+        raise ValueError("a window on cross-attention has no meaning: source and target positions cannot be compared")
+    if queries.layout in ("whole", "padded") and keys.layout == "whole":
+        return Sight()
+    mask = (queries.segments[:, :, None] == keys.segments[:, None, :]) | (queries.segments == 0)[:, :, None]
+    return Sight(mask[:, None])

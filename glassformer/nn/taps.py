@@ -1,0 +1,106 @@
+"""Named places in the model where someone may listen or interfere.
+
+A module that has something worth seeing calls `x = self.tap("weights", x)` there. Its full name is the module's path and
+the tap's name: `decoder.3.cross.weights`. When no one listens, a tap is one look into an empty dictionary; in a compiled
+model it is nothing at all.
+
+    with record(model, "decoder.*.cross.weights") as seen:
+        model(source, target)
+    seen["decoder.0.cross.weights"]          # heads x target x source
+
+    with replace(model, "encoder.1.mlp.out", lambda x: 0 * x):
+        model(source, target)                # as if that MLP were not there
+
+Attention computes its scores and weights only on the explicit path, so listening there switches that one attention to it;
+the fused kernel never holds them. Taps are for the eager model: a compiled or captured copy has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+
+from torch import Tensor, nn
+
+Listener = Callable[[Tensor], Tensor]
+
+
+class Tapped(nn.Module):
+    """A module with taps; `tap_names` lists them."""
+
+    tap_names: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listeners: dict[str, list[Listener]] = {}
+
+    def tap(self, name: str, value: Tensor) -> Tensor:
+        if self.listeners:
+            for listener in self.listeners.get(name, ()):
+                value = listener(value)
+        return value
+
+
+def tap_names(model: nn.Module) -> list[str]:
+    """Every name that can be listened to in this model."""
+    return list(find_taps(model, "*"))
+
+
+def find_taps(model: nn.Module, *patterns: str) -> dict[str, tuple[Tapped, str]]:
+    found: dict[str, tuple[Tapped, str]] = {}
+    for path, module in model.named_modules():
+        if isinstance(module, Tapped):
+            for name in module.tap_names:
+                full = f"{path}.{name}" if path else name
+                if any(fnmatchcase(full, pattern) for pattern in patterns):
+                    found[full] = (module, name)
+    return found
+
+
+@contextmanager
+def replace(model: nn.Module, pattern: str, change: Listener) -> Iterator[None]:
+    """Inside, whatever matches `pattern` is what `change` makes of it. A name that matches nothing is an error."""
+    taps = find_taps(model, pattern)
+    if not taps:
+        raise KeyError(f"{pattern!r} matches no activation; tap_names(model) lists them")
+    for module, name in taps.values():
+        module.listeners.setdefault(name, []).append(change)
+    try:
+        yield
+    finally:
+        for module, name in taps.values():
+            # By identity: two equal listeners may be installed, and each removes its own.
+            module.listeners[name] = [f for f in module.listeners[name] if f is not change]
+            if not module.listeners[name]:
+                del module.listeners[name]
+
+
+@contextmanager
+def record(model: nn.Module, *patterns: str) -> Iterator[dict[str, Tensor]]:
+    """Inside, every run of the model leaves the matching activations in the dictionary, detached, the latest run's."""
+    taps = find_taps(model, *patterns)
+    for pattern in patterns:
+        if not find_taps(model, pattern):
+            raise KeyError(f"{pattern!r} matches no activation; tap_names(model) lists them")
+    seen: dict[str, Tensor] = {}
+    installed: list[tuple[Tapped, str, Listener]] = []
+
+    def listener(full: str) -> Listener:
+        def keep(value: Tensor) -> Tensor:
+            seen[full] = value.detach()
+            return value
+
+        return keep
+
+    for full, (module, name) in taps.items():
+        keep = listener(full)
+        module.listeners.setdefault(name, []).append(keep)
+        installed.append((module, name, keep))
+    try:
+        yield seen
+    finally:
+        for module, name, keep in installed:
+            module.listeners[name] = [f for f in module.listeners[name] if f is not keep]
+            if not module.listeners[name]:
+                del module.listeners[name]

@@ -62,7 +62,8 @@ def relu_squared(x: Array) -> Array:
 
 
 def silu(x: Array) -> Array:
-    return x / (1.0 + np.exp(-x))
+    """x times the logistic function, which is (1 + tanh(x/2)) / 2 and so never overflows."""
+    return x * 0.5 * (1.0 + np.tanh(x / 2.0))
 
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -110,7 +111,7 @@ def norm(x: Array, p: Params, kind: str, eps: float) -> Array:
     if kind == "rms":
         return rms_norm(x, p["weight"], eps)
     if kind == "batch":  # one sentence on its own says nothing of a batch: the running statistics
-        return batch_norm(x, p["weight"], p.get("bias"), eps, p["running_mean"], p["running_var"])
+        return batch_norm(x, p["weight"], p.get("bias"), eps, p["running_mean"], p["running_variance"])
     raise ValueError(kind)
 
 
@@ -314,8 +315,8 @@ def encoder_decoder(p: Params, config: Any, source: Sequence[int], target: Seque
     memory = embed(source, source_table, p.get("source_positions.weight"), config)
     x = embed(target, target_table, p.get("target_positions.weight"), config)
     if config.embedding_norm:
-        memory = norm(memory, under(p, "source_embedding_norm"), config.norm, config.norm_eps)
-        x = norm(x, under(p, "target_embedding_norm"), config.norm, config.norm_eps)
+        memory = norm(memory, under(p, "source_norm"), config.norm, config.norm_eps)
+        x = norm(x, under(p, "target_norm"), config.norm, config.norm_eps)
     memory = stack(memory, under(p, "encoder"), config, config.encoder_layers, causal=False)
     x = stack(x, under(p, "decoder"), config, config.n_layer, causal=True, memory=memory)
     return x @ (target_table if config.tie_output else p["output.weight"]).T
@@ -343,7 +344,8 @@ def bert(p: Params, config: Any, ids: Sequence[int], token_types: Sequence[int] 
         return linear(x, under(p, "head.label"))
     if config.head == "classify":
         return linear(np.tanh(linear(x[0], under(p, "head.dense"))), under(p, "head.label"))
-    x = ACTIVATIONS[config.activation](linear(x, under(p, "head.dense")))
+    activation = "gelu" if config.activation in ("swiglu", "geglu") else config.activation  # a head has no gate
+    x = ACTIVATIONS[activation](linear(x, under(p, "head.dense")))
     x = norm(x, under(p, "head.norm"), config.norm, config.norm_eps)
     logits = x @ (p["embedding.weight"] if config.tie_output else p["output.weight"]).T
     return logits + p["head.bias"] if "head.bias" in p else logits

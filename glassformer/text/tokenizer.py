@@ -1,0 +1,297 @@
+"""Text to ids and back: characters, words, byte-level BPE, unigram; on the `tokenizers` library.
+
+Ids 0 to 4 are control ids: they steer the model and stand for no text. The library would register them as special tokens,
+and then finds them in the text of a user: whoever types `</s>` ends the sentence. So they are no special tokens here. They
+are plain entries of the model's vocabulary whose names hold a space, and no kind of tokenizer ever makes a piece with a
+space in it: byte-level pieces write a space as another letter, words end at spaces, and a character is one character. The
+file stays an ordinary tokenizer.json that the library loads, and what it loads cannot be talked into a control id either.
+
+BPE and unigram work on bytes: any text comes back exactly, and nothing is unknown. The price is that a rare character is
+spread over several ids. Char and word know what they saw in training; the rest is UNK. Word does not keep the spacing; it
+is restored by rule.
+
+Kind and lower-casing are not stored beside the model; they are read off it: what a file does is what it is. Training is
+deterministic: ties are broken by the pieces themselves, and unigram scores are rounded, since the library sums them in an
+order that changes from run to run.
+
+The module does not know where BOS and EOS go, nor how long a text may be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+
+from glassformer.config import UserError
+from glassformer.text.languages import WORD_PATTERN, is_han, join_words, lowercase, segment_chinese
+
+PAD, BOS, EOS, UNK, MASK = range(5)
+CONTROL = 5
+
+CONTROL_NAMES = ("<pad >", "<bos >", "<eos >", "<unk >", "<mask >")  # the space is the point: see above
+CHARACTER_PATTERN = r"[\s\S]"
+
+Kind = Literal["char", "word", "bpe", "unigram"]
+SMALLEST_BYTE_LEVEL = CONTROL + 256
+
+
+class Tokenizer:
+    """One vocabulary. Make one with `Tokenizer.train` or `Tokenizer.load`."""
+
+    def __init__(self, library: tokenizers.Tokenizer) -> None:
+        self.library = library
+        facts = json.loads(library.to_str())
+        self.kind: Kind = kind_of(facts)
+        self.lowercase = (facts.get("normalizer") or {}).get("type") == "Lowercase"
+        self.vocab_size: int = library.get_vocab_size()
+        self._id_of: dict[str, int] = library.get_vocab()
+        names = [""] * self.vocab_size
+        for name, index in self._id_of.items():
+            names[index] = name
+        self._text_of: list[str] = names
+        self._bytes_of: list[bytes] = []
+        if self.kind in ("bpe", "unigram"):
+            byte_of = {letter: byte for byte, letter in byte_letters().items()}
+            self._bytes_of = [b""] * CONTROL + [bytes(byte_of[letter] for letter in name) for name in names[CONTROL:]]
+
+    @staticmethod
+    def train(kind: str, texts: Iterable[str], vocab_size: int, lowercase: bool = False) -> Tokenizer:
+        """Learn at most `vocab_size` ids from texts, which are read once and never held all at once."""
+        if kind not in get_args(Kind):
+            raise UserError(f"there is no tokenizer of kind {kind!r}; choose one of {', '.join(get_args(Kind))}")
+        if kind in ("bpe", "unigram") and vocab_size < SMALLEST_BYTE_LEVEL:
+            raise UserError(
+                f"a {kind} tokenizer needs a vocab_size of at least {SMALLEST_BYTE_LEVEL} "
+                f"(256 bytes and {CONTROL} control ids), not {vocab_size}"
+            )
+        if vocab_size <= CONTROL:
+            raise UserError(f"vocab_size must be above {CONTROL}, the number of control ids, not {vocab_size}")
+        return Tokenizer(TRAINERS[kind](not_empty(encodable(texts)), vocab_size, lowercase))
+
+    @staticmethod
+    def load(path: str | Path) -> Tokenizer:
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"the tokenizer {path} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise UserError(f"{path} is not a tokenizer.json: it is not UTF-8 text") from None
+        try:
+            facts = json.loads(text)
+            library = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # the library raises bare Exception
+            raise UserError(f"{path} is not a tokenizer.json: {error}") from None
+        vocab = library.get_vocab(with_added_tokens=False)
+        ours = all(vocab.get(name) == index for index, name in enumerate(CONTROL_NAMES)) and not facts.get(
+            "added_tokens"
+        )
+        if not ours or sorted(vocab.values()) != list(range(len(vocab))):
+            raise UserError(
+                f"{path} was not made by glassformer: its first {CONTROL} ids are not the control ids, "
+                "or it has special tokens, which the text of a user could spell; train a tokenizer instead"
+            )
+        return Tokenizer(library)
+
+    def save(self, path: str | Path) -> None:
+        """As an ordinary tokenizer.json. (The library leaves words uncut in Chinese: jieba is not part of the file.)"""
+        path = Path(path)
+        temporary = path.with_name(path.name + ".tmp")
+        with open(temporary, "w", encoding="utf-8") as handle:
+            handle.write(self.library.to_str(pretty=True))
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(temporary, path)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of the text alone: no BOS, no EOS, and no control id but UNK, which char and word give for the unseen."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        texts = list(encodable(texts))
+        look_up = self._id_of.get
+        if self.kind == "char":
+            return [[look_up(c, UNK) for c in (lowercase(t) if self.lowercase else t)] for t in texts]
+        if self.kind == "word":
+            words = ([text[start:end] for start, end in self._word_spans(text)] for text in texts)
+            return [[look_up(lowercase(w) if self.lowercase else w, UNK) for w in found] for found in words]
+        return [found.ids for found in self.library.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """For each id of `encode(text)` the characters it stands for; ids that share a character have equal spans."""
+        if self.kind == "word":
+            next(encodable([text]))
+            return self._word_spans(text)
+        if self.kind == "char":
+            next(encodable([text]))
+            if not self.lowercase:
+                return [(i, i + 1) for i in range(len(text))]
+            return [(i, i + 1) for i, c in enumerate(text) for _ in lowercase(c)]
+        return list(self.library.encode(next(encodable([text])), add_special_tokens=False).offsets)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of the ids; control ids stand for no text."""
+        real = [i for i in map(int, ids) if i >= CONTROL]
+        if self._bytes_of:
+            return b"".join(self._bytes_of[i] for i in real).decode("utf-8", errors="replace")
+        words = [self._text_of[i] for i in real]
+        return "".join(words) if self.kind == "char" else join_words(words)
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Each id by itself, to be read: its text, `<eos>` for a control id, `\\xe5` for a byte of a cut character."""
+        return [self._piece(int(i)) for i in ids]
+
+    def _piece(self, index: int) -> str:
+        if index < CONTROL:
+            return CONTROL_NAMES[index].replace(" ", "")
+        if self._bytes_of:
+            return self._bytes_of[index].decode("utf-8", errors="backslashreplace")
+        return self._text_of[index]
+
+    def _word_spans(self, text: str) -> list[tuple[int, int]]:
+        return word_spans(self.library.pre_tokenizer, text)
+
+
+def kind_of(facts: dict[str, Any]) -> Kind:
+    """Read the kind off the model in a tokenizer.json."""
+    model = facts["model"]["type"]
+    if model == "BPE":
+        return "bpe"
+    if model == "Unigram":
+        return "unigram"
+    pattern = facts["pre_tokenizer"].get("pattern", {}).get("Regex") if facts.get("pre_tokenizer") else None
+    if model == "WordLevel" and pattern in (CHARACTER_PATTERN, WORD_PATTERN):
+        return "char" if pattern == CHARACTER_PATTERN else "word"
+    raise UserError(f"a tokenizer with a {model} model and this splitting is none of {', '.join(get_args(Kind))}")
+
+
+def byte_letters() -> dict[int, str]:
+    """The letter that stands for each byte in byte-level pieces: GPT-2's table, printable bytes as themselves."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    table = {byte: chr(byte) for byte in printable}
+    for byte in range(256):
+        if byte not in table:
+            table[byte] = chr(0x100 + len(table) - len(printable))
+    return table
+
+
+def encodable(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise UserError(
+                f"the text has a lone surrogate (U+{ord(text[error.start]):04X}) at character {error.start + 1}, "
+                "which is half a character and cannot be encoded; remove it"
+            ) from None
+        yield text
+
+
+def not_empty(texts: Iterable[str]) -> Iterator[str]:
+    empty = True
+    for text in texts:
+        empty = empty and not text.strip()
+        yield text
+    if empty:
+        raise UserError("there is no text to train a tokenizer on: all of it is empty or blank")
+
+
+def word_spans(splitter: Any, text: str) -> list[tuple[int, int]]:
+    spans: list[tuple[int, int]] = []
+    for piece, (start, end) in splitter.pre_tokenize_str(text):
+        if not is_han(piece[0]):
+            spans.append((start, end))
+            continue
+        for word in segment_chinese(piece):
+            spans.append((start, start + len(word)))
+            start += len(word)
+    return spans
+
+
+def train_char(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(lowercase(text) if lower else text)
+    splitter = pre_tokenizers.Split(Regex(CHARACTER_PATTERN), "isolated")
+    return listing(counts, vocab_size, splitter, decoders.Fuse(), lower)
+
+
+def train_word(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
+    splitter = pre_tokenizers.Split(Regex(WORD_PATTERN), "removed", invert=True)
+    counts: Counter[str] = Counter()
+    for text in texts:
+        words = (text[start:end] for start, end in word_spans(splitter, text))
+        counts.update(map(lowercase, words) if lower else words)
+    return listing(counts, vocab_size, splitter, None, lower)
+
+
+def listing(counts: Counter[str], vocab_size: int, splitter: Any, decoder: Any, lower: bool) -> tokenizers.Tokenizer:
+    """The most frequent pieces, each an id of its own."""
+    frequent = sorted(counts, key=lambda piece: (-counts[piece], piece))[: vocab_size - CONTROL]
+    vocab = {piece: index for index, piece in enumerate((*CONTROL_NAMES, *frequent))}
+    library = tokenizers.Tokenizer(models.WordLevel(vocab, unk_token=CONTROL_NAMES[UNK]))
+    library.pre_tokenizer = splitter
+    if decoder is not None:
+        library.decoder = decoder
+    if lower:
+        library.normalizer = normalizers.Lowercase()
+    return library
+
+
+def train_bpe(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
+    library = byte_level(models.BPE(), lower)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size - CONTROL,
+        min_frequency=2,
+        initial_alphabet=sorted(byte_letters().values()),
+        show_progress=False,
+    )
+    library.train_from_iterator(texts, trainer)
+    facts = json.loads(library.to_str())
+    learned = facts["model"]["vocab"]
+    facts["model"]["vocab"] = {name: index for index, name in enumerate(CONTROL_NAMES)} | {
+        piece: index + CONTROL for piece, index in learned.items()
+    }
+    return tokenizers.Tokenizer.from_str(json.dumps(facts))
+
+
+def train_unigram(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
+    alphabet = sorted(byte_letters().values())
+    library = byte_level(models.Unigram(), lower)
+    trainer = trainers.UnigramTrainer(vocab_size=vocab_size - CONTROL, initial_alphabet=alphabet, show_progress=False)
+    library.train_from_iterator(texts, trainer)
+    facts = json.loads(library.to_str())
+    score_of = {piece: round(score, 6) for piece, score in facts["model"]["vocab"]}
+    lowest = min(score_of.values(), default=0.0)
+    # The library gives each unseen letter the lowest score plus 0.0001 times its place in an order that is random.
+    unseen_below = lowest + 0.0001 * len(alphabet)
+    for letter in alphabet:
+        if score_of.get(letter, lowest) <= unseen_below:
+            score_of[letter] = lowest
+    pieces = sorted(score_of.items(), key=lambda item: (-item[1], item[0]))
+    facts["model"]["vocab"] = [(name, lowest) for name in CONTROL_NAMES] + pieces
+    facts["model"]["unk_id"] = UNK  # never used, as every byte has a letter; the library asks for one
+    return tokenizers.Tokenizer.from_str(json.dumps(facts))
+
+
+def byte_level(model: Any, lower: bool) -> tokenizers.Tokenizer:
+    library = tokenizers.Tokenizer(model)
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = decoders.ByteLevel()
+    if lower:
+        library.normalizer = normalizers.Lowercase()
+    return library
+
+
+TRAINERS: dict[str, Callable[[Iterable[str], int, bool], tokenizers.Tokenizer]] = {
+    "char": train_char,
+    "word": train_word,
+    "bpe": train_bpe,
+    "unigram": train_unigram,
+}

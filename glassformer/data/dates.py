@@ -1,0 +1,207 @@
+"""Dates as the world writes them: "jeudi 3 mai 1979", "2024年3月5日星期二", "3 במאי 1979".
+
+The patterns and the names come from CLDR, the Unicode consortium's collection, through Babel (an extra). A `Writing` is
+one locale's full, long or medium pattern, taken apart once into pieces, each with a table of what it can say; writing a
+date is then a few look-ups, several times faster than `babel.dates.format_date`, whose output it equals.
+Because the pieces are the pattern's own fields, the exact place of day, month, year and weekday in the text is known,
+which is what `tag_date` reports.
+
+Left out is what cannot be read without knowing the locale: years of two digits, and months written as bare numbers
+(05/03/1979) unless year, month and day come in this order. Calendars other than the Gregorian do not appear.
+
+A day belongs to one split for ever, by a hash of its ISO form, whatever the locale: a day in the test set is never seen
+in training in any language.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, get_args
+
+from glassformer.config import UserError
+
+Split = Literal["train", "val", "test"]
+DateTag = Literal["DAY", "MONTH", "YEAR", "WEEKDAY", "O"]
+DATE_TAGS: tuple[str, ...] = get_args(DateTag)
+
+FIRST_YEAR, LAST_YEAR = 1900, 2099
+FORMATS = ("full", "long", "medium")
+LOCALES = (
+    *("en", "en_GB", "de", "fr", "es", "it", "pt", "nl", "sv", "fi", "pl", "cs", "hu", "ro", "tr", "vi", "id"),
+    *("el", "ru", "uk", "ar", "fa", "he", "hi", "bn", "ta", "th", "ka", "hy", "am", "zh", "ja", "ko"),
+)
+
+FIELD_TAGS: dict[str, DateTag] = {
+    "d": "DAY",
+    "M": "MONTH",
+    "L": "MONTH",
+    "y": "YEAR",
+    "E": "WEEKDAY",
+    "c": "WEEKDAY",
+}  # by the pattern letters of Unicode Technical Standard 35
+
+
+def require_babel(what: str) -> None:
+    try:
+        import babel  # noqa: F401
+    except ImportError:
+        raise UserError(f"the built-in data {what!r} needs Babel: pip install 'glassformer[dates]'") from None
+
+
+def splits_of(keys: Iterable[str], held_out: int = 5) -> list[Split]:
+    """The split each key belongs to, `held_out` percent for each of val and test; the same on every machine."""
+    splits: list[Split] = []
+    for key in keys:
+        number = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big") % 100
+        splits.append("test" if number < held_out else "val" if number < 2 * held_out else "train")
+    return splits
+
+
+@cache
+def days_of(split: Split) -> tuple[datetime.date, ...]:
+    first, last = datetime.date(FIRST_YEAR, 1, 1), datetime.date(LAST_YEAR, 12, 31)
+    days = [datetime.date.fromordinal(number) for number in range(first.toordinal(), last.toordinal() + 1)]
+    splits = splits_of(day.isoformat() for day in days)
+    return tuple(day for day, its_split in zip(days, splits, strict=True) if its_split == split)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A field of a pattern, or the text between two fields (tag O); `texts` holds what it says for each value."""
+
+    tag: DateTag
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Writing:
+    """One way of writing a date."""
+
+    locale: str
+    format: str
+    pieces: tuple[Piece, ...]
+
+    def parts(self, day: datetime.date) -> list[tuple[str, DateTag]]:
+        value = {"DAY": day.day, "MONTH": day.month, "YEAR": day.year - FIRST_YEAR, "WEEKDAY": day.weekday(), "O": 0}
+        return [(piece.texts[value[piece.tag]], piece.tag) for piece in self.pieces]
+
+    def write(self, day: datetime.date) -> str:
+        return "".join([text for text, _ in self.parts(day)])
+
+
+def is_readable_anywhere(fields: Sequence[str]) -> bool:
+    """Whether the pattern's fields, in their order, leave no doubt about day, month and year."""
+    tags = [FIELD_TAGS.get(field[0]) for field in fields]
+    if sorted(tag for tag in tags if tag in ("DAY", "MONTH", "YEAR")) != ["DAY", "MONTH", "YEAR"]:
+        return False
+    if len(fields[tags.index("YEAR")]) == 2:
+        return False
+    month_is_a_number = len(fields[tags.index("MONTH")]) <= 2
+    return not month_is_a_number or tags.index("YEAR") < tags.index("MONTH") < tags.index("DAY")
+
+
+def piece_of_field(locale: str, field: str) -> Piece:
+    from babel.dates import DateTimeFormat
+
+    def say(year: int = 2000, month: int = 1, day: int = 1) -> str:
+        return DateTimeFormat(datetime.date(year, month, day), locale)[field]
+
+    tag = FIELD_TAGS.get(field[0], "O")
+    if tag == "DAY":
+        return Piece(tag, ("", *(say(day=day) for day in range(1, 32))))
+    if tag == "MONTH":
+        return Piece(tag, ("", *(say(month=month) for month in range(1, 13))))
+    if tag == "YEAR":
+        return Piece(tag, tuple(say(year=year) for year in range(FIRST_YEAR, LAST_YEAR + 1)))
+    if tag == "WEEKDAY":
+        return Piece(tag, tuple(say(day=3 + weekday) for weekday in range(7)))  # 3 January 2000 was a Monday
+    if field[0] == "G":  # the era, the same for all our years
+        return Piece("O", (say(),))
+    raise ValueError(f"locale {locale} writes dates with a field {field!r} that has no place in a plain date")
+
+
+@cache
+def writings_of(locale: str) -> tuple[Writing, ...]:
+    """The distinct readable writings of one locale; a format that repeats an earlier one's pattern adds nothing."""
+    from babel import Locale
+    from babel.dates import tokenize_pattern
+
+    found: dict[str, Writing] = {}
+    for format in FORMATS:
+        pattern = Locale.parse(locale).date_formats[format].pattern
+        # Text between fields comes as text, a field as its letter and how often it stands there.
+        tokens = [value if isinstance(value, str) else value[0] * value[1] for _, value in tokenize_pattern(pattern)]
+        is_field = [kind == "field" for kind, _ in tokenize_pattern(pattern)]
+        fields = [token for token, field in zip(tokens, is_field, strict=True) if field]
+        if pattern in found or not is_readable_anywhere(fields):
+            continue
+        pieces = [
+            piece_of_field(locale, token) if field else Piece("O", (token,))
+            for token, field in zip(tokens, is_field, strict=True)
+        ]
+        found[pattern] = Writing(locale, format, tuple(pieces))
+    return tuple(found.values())
+
+
+def all_writings() -> list[Writing]:
+    require_babel("dates")
+    return [writing for locale in LOCALES for writing in writings_of(locale)]
+
+
+@cache
+def kind_of_character(character: str) -> Literal["space", "digit", "letter", "alone"]:
+    """Han and kana stand alone, as does punctuation; marks and joiners belong to the letters around them."""
+    if character.isdecimal():
+        return "digit"
+    if character in "\u200c\u200d":
+        return "letter"
+    category = unicodedata.category(character)
+    if character.isspace() or category == "Cf":
+        return "space"
+    if category[0] not in "LM" or unicodedata.name(character, "").startswith(("CJK", "HIRAGANA", "KATAKANA")):
+        return "alone"
+    return "letter"
+
+
+def token_spans(text: str) -> list[tuple[int, int]]:
+    spans: list[tuple[int, int]] = []
+    previous = "space"
+    for place, character in enumerate(text):
+        kind = kind_of_character(character)
+        if kind == previous and kind in ("digit", "letter"):
+            spans[-1] = (spans[-1][0], place + 1)
+        elif kind != "space":
+            spans.append((place, place + 1))
+        previous = kind
+    return spans
+
+
+def date_tokens(text: str) -> list[str]:
+    """The tokens that `date-parts` tags: a number, a word, one Han or kana character, one punctuation mark.
+
+    It looks at nothing but the text, so that a line typed by a person is cut as the training lines were.
+    """
+    return [text[start:end] for start, end in token_spans(text)]
+
+
+def tag_date(writing: Writing, day: datetime.date) -> tuple[list[str], list[DateTag]]:
+    """The tokens of a written date and a tag for each.
+
+    A word takes the tag of the field whose letters it holds, so a particle grown onto a name goes with it (Hebrew
+    במאי, "in May"); no token holds letters of two fields. A dot that CLDR counts as part of an abbreviated name
+    carries the name's tag.
+    """
+    parts = writing.parts(day)
+    text = "".join([part for part, _ in parts])
+    tag_of_character = [tag for part, tag in parts for _ in part]
+    tokens: list[str] = []
+    tags: list[DateTag] = []
+    for start, end in token_spans(text):
+        tokens.append(text[start:end])
+        tags.append(next((tag for tag in tag_of_character[start:end] if tag != "O"), "O"))
+    return tokens, tags

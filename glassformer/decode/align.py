@@ -1,0 +1,41 @@
+"""Which source tokens a translation came from: the decoder's cross-attention, read while the translation is forced on it.
+
+The weights are averaged over layers and heads. A row belongs to the token that was being chosen, not to the one just read.
+Attention is where the model looked, which is often, and not always, what the word translates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from glassformer.decode.steps import device_of
+from glassformer.nn.rows import Rows
+from glassformer.nn.taps import record
+
+
+def forced_decoding(
+    model: Any, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, bos: int
+) -> tuple[Float[Tensor, "N T V"], Float[Tensor, "N T S"]]:
+    """For each pair, the log-probabilities at every place of the target (and the one after it), and the attention."""
+    source = Rows.from_lists(sources).to(device_of(model))
+    target = Rows.from_lists([[bos, *ids] for ids in targets]).to(device_of(model))
+    state = model.start(source, target.shape[1])
+    with record(model, "decoder.*.cross.weights") as seen:
+        logits = model.step(target.tokens, state)
+    weights = torch.stack([layer.mean(dim=1) for layer in seen.values()]).mean(dim=0)
+    return logits.log_softmax(-1), weights
+
+
+def alignments(
+    model: Any, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, bos: int
+) -> list[list[list[float]]]:
+    """alignment[pair][target token][source token]; every row adds up to one."""
+    weights = forced_decoding(model, sources, targets, bos=bos)[1].tolist()
+    return [
+        [row[: len(source)] for row in rows[: len(target)]] for rows, source, target in zip(weights, sources, targets)
+    ]

@@ -1,0 +1,65 @@
+"""Which of the allowed tokens is taken: the best one, or a draw.
+
+A draw uses no generator that others advance. The number behind it is a function of the seed, of the text being continued,
+of the number of the sample and of the step (Philox 4x32-10; Salmon et al. 2011, "Parallel random numbers: as easy as
+1, 2, 3"). So a sample can be repeated whatever else is in the batch, in whatever order, on whatever device.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+WORD = np.uint64(0xFFFFFFFF)
+HALF = np.uint64(32)
+
+
+def philox(counter: np.ndarray, key: tuple[int, int]) -> np.ndarray:
+    """Ten rounds on counters of four 32-bit words (..., 4); the result has their shape and is as good as random."""
+    a, b, c, d = (counter[..., i].astype(np.uint64) for i in range(4))
+    k0, k1 = key
+    for _ in range(10):
+        left = np.uint64(0xD2511F53) * a
+        right = np.uint64(0xCD9E8D57) * c
+        a, b, c, d = (
+            (right >> HALF) ^ b ^ np.uint64(k0),
+            right & WORD,
+            (left >> HALF) ^ d ^ np.uint64(k1),
+            left & WORD,
+        )
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return np.stack([a, b, c, d], axis=-1)
+
+
+def fingerprint(ids: Sequence[int]) -> int:
+    """32 bits that stand for a text, so that two texts of a batch do not get the same draws."""
+    return zlib.crc32(np.asarray(ids, dtype=np.int64).tobytes())
+
+
+def uniforms(seed: int, texts: Sequence[int], samples: Sequence[int], steps: int) -> Float[Tensor, "R steps"]:
+    """Numbers in [0, 1), of 53 bits, for the first `steps` tokens of each row: sample samples[i] of the text texts[i]."""
+    counter = np.zeros((len(texts), steps, 4), dtype=np.uint64)
+    counter[:, :, 0] = np.arange(steps)
+    counter[:, :, 1] = np.asarray(samples)[:, None]
+    counter[:, :, 2] = np.asarray(texts)[:, None]
+    words = philox(counter, (seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF))
+    bits = (words[:, :, 0] << np.uint64(21)) | (words[:, :, 1] >> np.uint64(11))
+    return torch.from_numpy(bits.astype(np.float64) * 2.0**-53)
+
+
+def greedy(scores: Float[Tensor, "R V"]) -> Int[Tensor, "R"]:
+    return scores.argmax(-1)
+
+
+def sample(scores: Float[Tensor, "R V"], uniform: Float[Tensor, "R"]) -> Int[Tensor, "R"]:
+    """The token at which the cumulative probability passes `uniform`; never one that was filtered out."""
+    total = scores.double().softmax(-1).cumsum(-1)
+    # Scaled by the last sum, which rounding keeps from being exactly 1.
+    threshold = uniform.to(total)[:, None] * total[:, -1:]
+    last = (total < total[:, -1:]).sum(-1, keepdim=True)
+    return torch.minimum(torch.searchsorted(total, threshold, right=True), last).squeeze(1)

@@ -49,7 +49,7 @@ PHRASES_SEED = 1
 
 
 @runtime_checkable
-class Examples(Protocol):
+class DataSet(Protocol):
     """What a data set is to its users: it has a length, and every `iter()` starts again at the first example."""
 
     def __len__(self) -> int: ...
@@ -288,7 +288,7 @@ DEFAULT_SIZES = {"dates": 100_000, "copy": 50_000, "reverse": 50_000, "sort": 50
 DEFAULT_SIZES |= {"languages": 48_000, "date-parts": 50_000}  # stdlib and phrases give all they have
 
 
-def open_builtin(config: DataConfig, split: Split) -> Examples:
+def open_builtin(config: DataConfig, split: Split) -> DataSet:
     """The examples of one split: (source, target), Document, (line, label) or (tokens, tags), as the task has it."""
     name = config.builtin
     if name not in TASKS:

@@ -1,0 +1,157 @@
+"""What one example is made of: the tokens a model reads and the labels it is to find, for each task.
+
+    pairs      source = ids EOS     row = BOS ids                  labels = ids EOS
+    prompts    (decoder alone)      row = BOS source EOS target    labels = target EOS, from the place of that first EOS
+    classify                        row = BOS ids                  label = the class, at BOS
+    tag                             row = BOS ids                  labels = a tag at the first piece of each word
+
+A label at a place is what the model should say *at* that place; -100 says nothing is learned there. Examples come in
+bulk, end to end, because that is how they are laid into rows; where in a row they go is not known here.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Int
+
+from glassformer.config import UserError
+from glassformer.data.tokens import TokenFile
+from glassformer.text.tokenizer import BOS, EOS
+
+IGNORE = -100
+
+Flat = Int[np.ndarray, " m"]
+Ids = Int[np.ndarray, " n"]
+
+
+@runtime_checkable
+class Examples(Protocol):
+    """`source_lengths` and `row_lengths` count control tokens; source lengths are 0 where there is only one side."""
+
+    has_source: bool
+
+    @property
+    def source_lengths(self) -> Ids: ...
+
+    @property
+    def row_lengths(self) -> Ids: ...
+
+    def sources(self, ids: Ids) -> Flat: ...
+
+    def rows(self, ids: Ids) -> tuple[Flat, Flat]:
+        """Tokens and labels, equally long."""
+        ...
+
+
+def starts_of(lengths: Ids) -> Ids:
+    return np.cumsum(lengths) - lengths
+
+
+def after(first: int, file: TokenFile, ids: Ids) -> Flat:
+    """`first`, then the sequence; for each id."""
+    lengths = file.lengths[ids] + 1
+    out = np.full(int(lengths.sum()), first, np.int64)
+    inside = np.ones(len(out), bool)
+    inside[starts_of(lengths)] = False
+    out[inside] = file.take(ids)
+    return out
+
+
+def before(last: int, file: TokenFile, ids: Ids) -> Flat:
+    """The sequence, then `last`; for each id."""
+    lengths = file.lengths[ids] + 1
+    out = np.full(int(lengths.sum()), last, np.int64)
+    inside = np.ones(len(out), bool)
+    inside[np.cumsum(lengths) - 1] = False
+    out[inside] = file.take(ids)
+    return out
+
+
+class Pairs:
+    """For the encoder-decoder."""
+
+    has_source = True
+
+    def __init__(self, source: TokenFile, target: TokenFile) -> None:
+        check_equal(len(source), len(target), "source", "target")
+        self.source, self.target = source, target
+        self.source_lengths = source.lengths + 1
+        self.row_lengths = target.lengths + 1
+
+    def sources(self, ids: Ids) -> Flat:
+        return before(EOS, self.source, ids)
+
+    def rows(self, ids: Ids) -> tuple[Flat, Flat]:
+        return after(BOS, self.target, ids), before(EOS, self.target, ids)
+
+
+class OneSided:
+    has_source = False
+
+    def __init__(self, row_lengths: Ids) -> None:
+        self.row_lengths = row_lengths
+        self.source_lengths = np.zeros_like(row_lengths)
+
+    def sources(self, ids: Ids) -> Flat:
+        raise TypeError("these examples have one side only")
+
+
+class Prompts(OneSided):
+    """Pairs for a decoder alone: EOS closes the prompt, the loss is on the answer and the EOS that closes it."""
+
+    def __init__(self, source: TokenFile, target: TokenFile) -> None:
+        check_equal(len(source), len(target), "source", "target")
+        self.source, self.target = source, target
+        super().__init__(source.lengths + target.lengths + 2)
+
+    def rows(self, ids: Ids) -> tuple[Flat, Flat]:
+        prompt, answer = self.source.lengths[ids] + 1, self.target.lengths[ids] + 1
+        # Pieces alternate: BOS source, EOS target, BOS source, …
+        pieces = np.stack([prompt, answer], axis=1).reshape(-1)
+        of_answer = np.repeat(np.arange(len(pieces)) % 2 == 1, pieces)
+        tokens = np.empty(len(of_answer), np.int64)
+        tokens[~of_answer] = after(BOS, self.source, ids)
+        tokens[of_answer] = after(EOS, self.target, ids)
+        labels = np.full(len(tokens), IGNORE, np.int64)
+        labels[of_answer] = before(EOS, self.target, ids)
+        return tokens, labels
+
+
+class Classify(OneSided):
+    def __init__(self, text: TokenFile, classes: Int[np.ndarray, " n"]) -> None:
+        check_equal(len(text), len(classes), "text", "labels")
+        self.text, self.classes = text, classes
+        super().__init__(text.lengths + 1)
+
+    def rows(self, ids: Ids) -> tuple[Flat, Flat]:
+        tokens = after(BOS, self.text, ids)
+        labels = np.full(len(tokens), IGNORE, np.int64)
+        labels[starts_of(self.row_lengths[ids])] = self.classes[ids]
+        return tokens, labels
+
+
+class Tag(OneSided):
+    """`tags` has a number for each token of the text: the tag at a word's first piece, IGNORE at its other pieces."""
+
+    def __init__(self, text: TokenFile, tags: TokenFile) -> None:
+        check_equal(len(text), len(tags), "text", "labels")
+        wrong = np.flatnonzero(text.lengths != tags.lengths)
+        if len(wrong):
+            raise UserError(
+                f"example {wrong[0]} has {text.lengths[wrong[0]]} tokens and {tags.lengths[wrong[0]]} tags; "
+                "each token needs one (-100 where there is none)"
+            )
+        self.text, self.tags = text, tags
+        super().__init__(text.lengths + 1)
+
+    def rows(self, ids: Ids) -> tuple[Flat, Flat]:
+        return after(BOS, self.text, ids), after(IGNORE, self.tags, ids)
+
+
+def check_equal(first: int, second: int, first_name: str, second_name: str) -> None:
+    if first != second:
+        raise UserError(
+            f"{first_name} has {first} examples and {second_name} has {second}; they must be as many, line for line"
+        )

@@ -11,7 +11,7 @@ position and every other position has no label.
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from glassformer.config import ConfigError, ModelConfig
@@ -32,8 +32,8 @@ class MaskedHead(nn.Module):
         self.norm = make_norm(config)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
-    def forward(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
-        return self.norm(self.activate(self.dense(x)))
+    def forward(self, x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T C"]:
+        return self.norm(self.activate(self.dense(x)), real)
 
 
 class LabelHead(nn.Module):
@@ -45,7 +45,7 @@ class LabelHead(nn.Module):
         self.drop = nn.Dropout(config.dropout)
         self.label = nn.Linear(config.n_embd, config.n_label)
 
-    def forward(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
+    def forward(self, x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T C"]:
         return self.drop(x if self.dense is None else self.dense(x).tanh())
 
 
@@ -79,18 +79,18 @@ class BERT(Family):
     def hidden(self, rows: Rows, types: Int[Tensor, "B T"] | None = None) -> Float[Tensor, "B T C"]:
         """The encoder's output. `types` tells sentence A from sentence B; without it all is A."""
         view = self.view(rows, causal=False)
-        x = self.embed(self.embedding, self.positions, rows.tokens, rows.positions, rows.shape[1])
+        x = self.embed(self.embedding, self.positions, rows.tokens, rows.places, rows.shape[1])
         if self.type_embedding is not None:
             x = x + self.type_embedding(torch.zeros_like(rows.tokens) if types is None else types)
         x = self.tap("embeddings", x if self.embedding_norm is None else self.embedding_norm(x, view.real))
         return self.encoder(self.drop(x), view)
 
     def forward(self, rows: Rows, types: Int[Tensor, "B T"] | None = None) -> Float[Tensor, "B T V"]:
-        return self.logits(self.hidden(rows, types))
+        return self.logits(self.hidden(rows, types), rows.real)
 
-    def logits(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
+    def logits(self, x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T V"]:
         weight, bias = self.output_layer()
-        return self.tap("logits", nn.functional.linear(self.head(x), weight, bias))
+        return self.tap("logits", nn.functional.linear(self.head(x, real), weight, bias))
 
     def loss(
         self,
@@ -102,4 +102,5 @@ class BERT(Family):
     ) -> Float[Tensor, ""]:
         """Summed over the positions that have a label."""
         weight, bias = self.output_layer()
-        return linear_cross_entropy(self.head(self.hidden(rows, types)), weight, labels, bias=bias, smoothing=smoothing)
+        x = self.head(self.hidden(rows, types), rows.real)
+        return linear_cross_entropy(x, weight, labels, bias=bias, smoothing=smoothing)

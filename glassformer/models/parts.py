@@ -20,7 +20,7 @@ from glassformer.nn.cache import KVCache
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.feedforward import GATES, MLP, GatedMLP
 from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
-from glassformer.nn.positions import LearnedPositions, PositionalEncoding, Rotary, alibi_bias, alibi_slopes
+from glassformer.nn.positions import LearnedPositions, PositionalEncoding, Rotary, Table, alibi_bias, alibi_slopes
 from glassformer.nn.rows import Rows, Sight, self_sight
 from glassformer.nn.taps import Tapped
 
@@ -103,21 +103,25 @@ class Family(Tapped):
             Rotary(config.block_size, config.key_size, config.rotary_base) if config.positions == "rotary" else None
         )
         if config.positions == "alibi":
-            self.register_buffer("slopes", torch.tensor(alibi_slopes(config.n_head)), persistent=False)
+            self.slopes = Table(config.n_head, lambda n: torch.tensor(alibi_slopes(n), dtype=torch.float64))
 
     def embed(
         self,
         embedding: Embedding,
         positions: PositionalEncoding | LearnedPositions | None,
         tokens: Int[Tensor, "B T"],
-        places: Int[Tensor, "B T"],
+        places: Int[Tensor, "P T"],
         length: int,
     ) -> Float[Tensor, "B T C"]:
-        """Embedding plus position, before dropout. `length` is no smaller than any place plus one."""
+        """Embedding plus position, before dropout. `length` is no smaller than any place plus one. Under autocast on a GPU
+        the residual stream that begins here is of the smaller type, which halves the traffic of everything that is not
+        a matrix product."""
         x = embedding(tokens)
         if positions is not None:
             positions.grow(length)
             x = x + positions(places)
+        if x.is_cuda and torch.is_autocast_enabled("cuda"):
+            x = x.to(torch.get_autocast_dtype("cuda"))
         return x
 
     def view(
@@ -129,22 +133,21 @@ class Family(Tapped):
     ) -> View:
         sight = self_sight(rows, causal=causal, window=self.config.window)
         real = rows.real if self.config.norm == "batch" and rows.layout != "whole" else None
-        return self.complete(View(sight, cross or Sight(), None, real), rows.positions, rows.positions, rows.shape[1])
+        return self.complete(View(sight, cross or Sight(), None, real), rows.places, rows.places, rows.shape[1])
 
     def cached_view(self, cache: KVCache, new: int, cross: Sight | None = None) -> View:
         sight = cache.sight(new, self.config.window)
         keys = torch.arange(cache.filled + new, device=cache.lengths.device).expand(cache.lengths.size(0), -1)
         return self.complete(View(sight, cross or Sight()), cache.positions(new), keys, cache.filled + new)
 
-    def complete(self, view: View, queries: Int[Tensor, "B T"], keys: Int[Tensor, "B S"], length: int) -> View:
+    def complete(self, view: View, queries: Int[Tensor, "P T"], keys: Int[Tensor, "P S"], length: int) -> View:
         """Adds what positions say inside attention: rotary's angles, ALiBi's distances."""
         sight, rotation = view.sight, None
         if self.rotary is not None:
             self.rotary.grow(length)
             rotation = self.rotary.rotation(queries)
         if self.config.positions == "alibi":
-            slopes = self.get_buffer("slopes")
-            sight = Sight(sight.mask, sight.causal, alibi_bias(slopes, queries, keys))
+            sight = Sight(sight.mask, sight.causal, alibi_bias(self.slopes.table, queries, keys))
         return View(sight, view.cross, rotation, view.real)
 
     def make_cache(self, rows: int, capacity: int) -> KVCache:

@@ -10,7 +10,7 @@ layer and a GPT layer are this same block; what differs is whether the sight is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ class View:
     """What every layer of a stack is told of the rows it reads; computed once and shared."""
 
     sight: Sight
-    cross: Sight = Sight()
+    cross: Sight = field(default_factory=Sight)
     rotation: Rotation | None = None
     real: Bool[Tensor, "B T"] | None = None
 

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 IGNORE = -100
 CHUNK_ELEMENTS = 2**23
@@ -62,6 +63,7 @@ class LinearCrossEntropy(torch.autograd.Function):
         return total
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         grads = [None if g is None else g * grad_total.to(g.dtype) for g in ctx.saved_tensors]
         return (*grads, None, None, None)
@@ -77,13 +79,22 @@ def linear_cross_entropy(
 ) -> Float[Tensor, ""]:
     """Summed over the positions whose label is not IGNORE; the caller knows what to divide by."""
     if torch.compiler.is_compiling():
-        logits = F.linear(x, weight, bias).flatten(0, 1)
+        # Matrix units like round sizes: 50,257 words cost more than 50,304. The padding melts into the conversion of the
+        # weight to bfloat16, and its scores are cut off again.
+        missing = -weight.size(0) % 128
+        padded = F.pad(weight, (0, 0, 0, missing)) if missing else weight
+        logits = F.linear(x, padded)[..., : weight.size(0)].flatten(0, 1)
+        if bias is not None:
+            logits = logits + bias
         return F.cross_entropy(
             logits.float(), labels.flatten(), ignore_index=IGNORE, label_smoothing=smoothing, reduction="sum"
         )
     counts = labels != IGNORE
     chosen = labels[counts]
-    if chosen.device.type == "cpu" and chosen.numel() and int(chosen.max()) >= weight.size(0):
-        raise ValueError(f"label {int(chosen.max())} is outside the {weight.size(0)} classes of the output layer")
-    wants_gradient = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    if chosen.device.type == "cpu" and chosen.numel():
+        low, high = (int(v) for v in chosen.aminmax())
+        if low < 0 or high >= weight.size(0):
+            wrong = low if low < 0 else high
+            raise ValueError(f"label {wrong} is outside the {weight.size(0)} classes of the output layer")
+    wants_gradient = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias))
     return LinearCrossEntropy.apply(x[counts], weight, bias, chosen, smoothing, wants_gradient)  # type: ignore[no-any-return]

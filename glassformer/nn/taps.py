@@ -17,7 +17,7 @@ the fused kernel never holds them. Taps are for the eager model: a compiled or c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 
@@ -58,49 +58,49 @@ def find_taps(model: nn.Module, *patterns: str) -> dict[str, tuple[Tapped, str]]
     return found
 
 
+def matching(model: nn.Module, *patterns: str) -> dict[str, tuple[Tapped, str]]:
+    """As find_taps, but a pattern that matches nothing is an error: it is a misspelt name."""
+    for pattern in patterns:
+        if not find_taps(model, pattern):
+            raise KeyError(f"{pattern!r} matches no activation; tap_names(model) lists them")
+    return find_taps(model, *patterns)
+
+
 @contextmanager
-def replace(model: nn.Module, pattern: str, change: Listener) -> Iterator[None]:
-    """Inside, whatever matches `pattern` is what `change` makes of it. A name that matches nothing is an error."""
-    taps = find_taps(model, pattern)
-    if not taps:
-        raise KeyError(f"{pattern!r} matches no activation; tap_names(model) lists them")
-    for module, name in taps.values():
-        module.listeners.setdefault(name, []).append(change)
+def listening(taps: Mapping[str, tuple[Tapped, str]], make: Callable[[str], Listener]) -> Iterator[None]:
+    """Inside, the tap of each name has one more listener, `make(name)`; it is taken away however the block ends."""
+    installed = [(module, name, make(full)) for full, (module, name) in taps.items()]
+    for module, name, listener in installed:
+        module.listeners.setdefault(name, []).append(listener)
     try:
         yield
     finally:
-        for module, name in taps.values():
-            # By identity: two equal listeners may be installed, and each removes its own.
-            module.listeners[name] = [f for f in module.listeners[name] if f is not change]
+        for module, name, listener in installed:
+            # By identity: two equal listeners may be installed, and each block removes its own.
+            module.listeners[name] = [f for f in module.listeners[name] if f is not listener]
             if not module.listeners[name]:
                 del module.listeners[name]
 
 
 @contextmanager
+def replace(model: nn.Module, pattern: str, change: Listener) -> Iterator[None]:
+    """Inside, whatever matches `pattern` is what `change` makes of it. A name that matches nothing is an error."""
+    # A listener of this block's own, since the same `change` may be at work in a block around it.
+    with listening(matching(model, pattern), lambda full: lambda value: change(value)):
+        yield
+
+
+@contextmanager
 def record(model: nn.Module, *patterns: str) -> Iterator[dict[str, Tensor]]:
     """Inside, every run of the model leaves the matching activations in the dictionary, detached, the latest run's."""
-    taps = find_taps(model, *patterns)
-    for pattern in patterns:
-        if not find_taps(model, pattern):
-            raise KeyError(f"{pattern!r} matches no activation; tap_names(model) lists them")
     seen: dict[str, Tensor] = {}
-    installed: list[tuple[Tapped, str, Listener]] = []
 
-    def listener(full: str) -> Listener:
+    def keeper(full: str) -> Listener:
         def keep(value: Tensor) -> Tensor:
             seen[full] = value.detach()
             return value
 
         return keep
 
-    for full, (module, name) in taps.items():
-        keep = listener(full)
-        module.listeners.setdefault(name, []).append(keep)
-        installed.append((module, name, keep))
-    try:
+    with listening(matching(model, *patterns), keeper):
         yield seen
-    finally:
-        for module, name, keep in installed:
-            module.listeners[name] = [f for f in module.listeners[name] if f is not keep]
-            if not module.listeners[name]:
-                del module.listeners[name]

@@ -1,0 +1,205 @@
+"""A token read with the cache gets the logits it would get if everything were read again from the start.
+
+The test is a script of steps and reorders, run by the model with its cache, while a plain Python list keeps what each row
+has read. After every step all positions are computed afresh, without a cache, from that list."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import glassformer.models.state as state_module
+from glassformer.models import GPT, Transformer
+from glassformer.nn import KVCache, Rows, Sight
+from tests.counts import count
+from tests.laws.zoo import CAUSAL, POSITIONS, VOCABULARY, Sentence, cases, small
+
+TOLERANCE = 1e-10
+CAPACITY = 40
+
+
+class Decoding:
+    """A model reading through its cache, beside what it has read."""
+
+    def __init__(self, model: Transformer | GPT, sentences: int, *, beams: int = 1, seed: int = 0) -> None:
+        self.model, self.beams, self.draw = model, beams, random.Random(seed)
+        self.largest_gap = 0.0
+        self.texts: list[Sentence] = [[] for _ in range(sentences * beams)]
+        self.sources = [self.words(self.draw.randrange(1, 7)) for _ in range(sentences)]
+        if isinstance(model, Transformer):
+            self.state = model.start(Rows.from_lists(self.sources), CAPACITY, beams=beams)
+        else:
+            self.state = model.start(sentences * beams, CAPACITY)
+
+    def words(self, n: int) -> Sentence:
+        return [self.draw.randrange(VOCABULARY) for _ in range(n)]
+
+    def afresh(self) -> Tensor:
+        """Every row's whole text, read at once (that padding changes nothing is a law of its own)."""
+        target = Rows.from_lists(self.texts)
+        if isinstance(self.model, Transformer):
+            return self.model(Rows.from_lists([self.sources[r // self.beams] for r in range(len(self.texts))]), target)
+        return self.model(target)
+
+    def step(self, *lengths: int) -> None:
+        """Each row reads as many new words as its number says; one number is for all rows."""
+        given = list(lengths) * len(self.texts) if len(lengths) == 1 else list(lengths)
+        new = [self.words(max(given)) for _ in self.texts]
+        logits = self.model.step(torch.tensor(new), self.state, given if len(lengths) > 1 else None)
+        self.texts = [text + words[:n] for text, words, n in zip(self.texts, new, given, strict=True)]
+        afresh = self.afresh()
+        for row, n in enumerate(given):
+            end = len(self.texts[row])
+            if n:
+                difference = (logits[row, :n] - afresh[row, end - n : end]).abs().max()
+                self.largest_gap = max(self.largest_gap, float(difference))
+
+    def reorder(self, rows: list[int]) -> None:
+        self.state.reorder(torch.tensor(rows))
+        self.texts = [self.texts[r] for r in rows]
+        self.sources = [self.sources[r // self.beams] for r in rows[:: self.beams]]
+
+
+def cache_gap(model: Transformer | GPT) -> float:
+    """A fixed script that meets every verb: a prompt, single words, a chunk, ragged chunks, beams that change places,
+    sentences that leave."""
+    with torch.no_grad():
+        plain = Decoding(model, 2)
+        for n in (3, 1, 1, 2, 1):
+            plain.step(n)
+        ragged = Decoding(model, 3, seed=1)
+        ragged.step(4, 1, 3)
+        ragged.step(1)
+        ragged.step(2, 3, 0)
+        ragged.reorder([0, 1])
+        ragged.step(1)
+        ragged.step(2)
+        beams = Decoding(model, 3, beams=2, seed=2)
+        beams.step(1)
+        beams.step(2)
+        beams.reorder([1, 1, 2, 3, 5, 4])
+        beams.step(1)
+        beams.reorder([1, 0, 4, 4])
+        beams.step(1)
+        beams.step(2)
+        return max(plain.largest_gap, ragged.largest_gap, beams.largest_gap)
+
+
+@pytest.mark.parametrize(("family", "changes"), cases(*CAUSAL))
+def test_cached_is_computed_afresh(family: str, changes: dict[str, Any]) -> None:
+    """Caught: see the broken caches below."""
+    assert cache_gap(small(family, **changes)) <= TOLERANCE
+
+
+@settings(max_examples=count(fast=20, soak=500), deadline=None)
+@given(
+    family=st.sampled_from(CAUSAL),
+    positions=st.sampled_from(POSITIONS),
+    n_kv_head=st.sampled_from([1, 2, 6]),
+    window=st.sampled_from([None, 1, 2, 4]),
+    pre_norm=st.booleans(),
+    sentences=st.integers(1, 3),
+    beams=st.integers(1, 3),
+    script=st.data(),
+)
+def test_any_script_of_steps_and_reorders(
+    family: str, sentences: int, beams: int, script: st.DataObject, **changes: Any
+) -> None:
+    """Positions that have no end also go past block_size here."""
+    block_size = CAPACITY if changes["positions"] == "learned" else 5
+    with torch.no_grad():
+        decoding = Decoding(small(family, block_size=block_size, **changes), sentences, beams=beams)
+        for _ in range(script.draw(st.integers(1, 5))):
+            rows = len(decoding.texts)
+            action = script.draw(st.sampled_from(["step", "ragged", "beams", "leave"]))
+            if action == "step" or rows == 1:
+                decoding.step(script.draw(st.integers(1, 4)))
+            elif action == "ragged":
+                lengths = script.draw(st.lists(st.integers(0, 4), min_size=rows, max_size=rows).filter(any))
+                decoding.step(*lengths)
+            elif action == "beams":
+                own = [r // beams * beams for r in range(rows)]
+                decoding.reorder([first + script.draw(st.integers(0, beams - 1)) for first in own])
+            else:
+                n = rows // beams
+                stay = sorted(script.draw(st.sets(st.integers(0, n - 1), min_size=1)))
+                decoding.reorder([s * beams + b for s in stay for b in range(beams)])
+    assert decoding.largest_gap <= TOLERANCE
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+@pytest.mark.parametrize("positions", [p for p in POSITIONS if p != "none"])
+def test_positions_taken_from_the_column_are_caught(
+    family: str, positions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of different lengths that all think they are at the same place."""
+
+    def same_for_all(cache: KVCache, new: int) -> Tensor:
+        return (cache.filled + torch.arange(new)).expand(cache.lengths.size(0), -1)
+
+    monkeypatch.setattr(KVCache, "positions", same_for_all)
+    assert cache_gap(small(family, positions=positions)) > 1e-3
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+def test_a_cache_that_is_not_reordered_is_caught(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lengths_only(cache: KVCache, rows: Tensor) -> None:
+        cache.keys = [k[: len(rows)] for k in cache.keys]
+        cache.values = [v[: len(rows)] for v in cache.values]
+        cache.lengths = cache.lengths[rows]
+
+    monkeypatch.setattr(KVCache, "reorder", lengths_only)
+    assert cache_gap(small(family)) > 1e-3
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+def test_a_step_that_forgets_the_window_is_caught(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = KVCache.sight
+    monkeypatch.setattr(KVCache, "sight", lambda cache, new, window=None: right(cache, new))
+    assert cache_gap(small(family, window=2)) > 1e-3
+
+
+def test_sources_that_do_not_leave_with_their_sentences_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first_sentences(state: state_module.State, rows: Tensor) -> None:
+        state.cache.reorder(rows)
+        n = len(rows) // state.beams
+        state.memories = [(k[:n], v[:n]) for k, v in state.memories]
+        state.sight = state.sight if state.sight.mask is None else Sight(state.sight.mask[:n])
+
+    monkeypatch.setattr(state_module.State, "reorder", first_sentences)
+    assert cache_gap(small("transformer")) > 1e-3
+
+
+def test_the_source_is_held_once_a_sentence() -> None:
+    """Not once a beam: its keys and values are the largest thing a translating decoder holds."""
+    model = small("transformer", n_kv_head=2)
+    state = model.start(Rows.from_lists([[1, 2, 3], [4]]), 10, beams=5)
+    assert state.rows == 10
+    assert all(k.size(0) == v.size(0) == 2 for k, v in state.memories)
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+def test_a_full_cache_says_so(family: str) -> None:
+    model = small(family)
+    state = model.start(Rows.whole(torch.tensor([[1, 2]])), 3) if family == "transformer" else model.start(1, 3)
+    model.step(torch.tensor([[1, 2]]), state)
+    with pytest.raises(ValueError, match="the cache holds 3 tokens a row; 4 were asked of it"):
+        model.step(torch.tensor([[1, 2]]), state)
+
+
+def test_generation_follows_the_most_likely_word() -> None:
+    """GPT.generate at temperature 0 = taking the best word of a full recomputation, one word at a time."""
+    model = small("gpt")
+    tokens = torch.tensor([[3, 1, 4], [1, 5, 9]])
+    expected = tokens
+    for _ in range(6):
+        with torch.no_grad():
+            best = model(Rows.whole(expected))[:, -1].argmax(-1, keepdim=True)
+        expected = torch.cat([expected, best], 1)
+    assert torch.equal(model.generate(tokens, 6, temperature=0), expected)

@@ -167,7 +167,7 @@ class DataConfig:
     text_field: str = "text"
     label_field: str = "label"
     swap: bool = False  # pairs: learn target to source
-    val_fraction: float = 0.05  # taken from the end of the training text where no val is given
+    val_fraction: float = 0.05  # taken out of the training data where no val (or test) is given; see data/sources.py
     tokenizer: Literal["char", "word", "bpe", "unigram"] = "bpe"
     tokenizer_file: str | None = None  # a finished tokenizer.json instead of training one
     vocab_size: int = 8000  # at most; char and word take what occurs

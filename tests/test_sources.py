@@ -1,0 +1,385 @@
+"""Laws of the sources: what is written comes back whatever the format, splits are disjoint, and bad data is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import pickle
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.config import DataConfig, UserError
+from glassformer.data import files, records
+from glassformer.data.sources import Document, Examples, open_split
+from tests.counts import count
+
+# A separator of Unicode inside a line is not a line's end; tools that think so shift one of two aligned files.
+PAIRS = [(f"source {i} \u2028 ä", f"目标 {i} \x85 é") for i in range(300)]
+LABELLED = [(f"text {i} 好", f"label{i % 3}") for i in range(300)]
+TAGGED = [([f"w{i}", "的", "end"], ["A", "B", f"T{i % 4}"]) for i in range(300)]
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    data = text.encode("utf-8") if isinstance(text, str) else text
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def lines(items: Any) -> str:
+    return "".join(f"{item}\n" for item in items)
+
+
+def everything(config: DataConfig) -> list[Any]:
+    return [example for split in ("train", "val", "test") for example in open_split(config, split)]  # type: ignore[arg-type]
+
+
+def pair_config(folder: Path, kind: str) -> DataConfig:
+    """The same pairs, written in one of the ways."""
+    if kind.startswith("tsv"):
+        name = write(folder / f"all.{kind}", lines("\t".join((*pair, "a third column")) for pair in PAIRS)).name
+        return DataConfig(path=str(folder), train=name)
+    if kind.startswith("lines"):
+        gz = ".gz" if kind.endswith("gz") else ""
+        write(folder / f"all.src{gz}", lines(s for s, _ in PAIRS).replace("\n", "\r\n"))
+        write(folder / f"all.tgt{gz}", lines(t for _, t in PAIRS).removesuffix("\n"))
+        return DataConfig(path=str(folder), train=f"all.src{gz}", train_target=f"all.tgt{gz}")
+    rows = [{"id": i, "q": s, "pair": {"a": t}} for i, (s, t) in enumerate(PAIRS)]
+    fields: dict[str, Any] = {"source_field": "q", "target_field": "pair.a"}
+    if kind.startswith("jsonl"):
+        name = write(folder / f"all.{kind}", lines(json.dumps(row) for row in rows)).name
+        return DataConfig(path=str(folder), train=name, **fields)
+    if kind == "parquet":
+        import pyarrow
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "all.parquet")
+        return DataConfig(path=str(folder), train="all.parquet", **fields)
+    import datasets
+
+    datasets.Dataset.from_list(rows).save_to_disk(str(folder / "all"))
+    return DataConfig(path=str(folder), train="all", **fields)
+
+
+PAIR_KINDS = ["tsv", "tsv.gz", "lines", "lines.gz", "jsonl", "jsonl.gz", "parquet", "datasets"]
+
+
+@pytest.mark.parametrize("kind", PAIR_KINDS)
+def test_pairs_come_back_from_every_format(tmp_path: Path, kind: str) -> None:
+    """All three splits together are the file, in every format the same splits, and each `iter` starts again."""
+    config = pair_config(tmp_path, kind)
+    expected = [(s.strip(), t.strip()) for s, t in PAIRS]
+    assert sorted(everything(config)) == sorted(expected)
+    train = open_split(config, "train")
+    first = list(train)
+    kept = set(first)
+    assert list(train) == first == [pair for pair in expected if pair in kept]  # in the order of the file
+    reference = pair_config(write(tmp_path / "again" / "x", "").parent, "tsv")
+    assert list(open_split(reference, "val")) == list(open_split(config, "val"))
+
+
+def test_splits_are_disjoint_stable_and_about_as_large_as_asked(tmp_path: Path) -> None:
+    pairs = [(f"s{i % 1500}", f"t{i}") for i in range(3000)]  # each source twice, with two targets
+    write(tmp_path / "a.tsv", lines("\t".join(p) for p in pairs))
+    config = DataConfig(train=str(tmp_path / "a.tsv"), val_fraction=0.1)
+    splits = {name: list(open_split(config, name)) for name in ("train", "val", "test")}  # type: ignore[arg-type]
+    sources = {name: {s for s, _ in rows} for name, rows in splits.items()}
+    assert not sources["train"] & sources["val"] and not sources["train"] & sources["test"]
+    assert not sources["val"] & sources["test"]
+    assert 200 < len(splits["val"]) < 400 and 200 < len(splits["test"]) < 400
+    # Neither a longer file nor the other direction moves a line across a border.
+    swapped = list(open_split(dataclasses.replace(config, swap=True), "val"))
+    assert swapped == [(t, s) for s, t in splits["val"]]
+    write(tmp_path / "b.tsv", lines("\t".join(p) for p in [("new", "line"), *pairs]))
+    longer = set(open_split(dataclasses.replace(config, train=str(tmp_path / "b.tsv")), "val"))
+    assert set(splits["val"]) == longer - {("new", "line")}
+
+
+def test_given_splits_are_read_whole_and_train_loses_only_what_is_missing(tmp_path: Path) -> None:
+    for name in ("train", "val", "test"):
+        write(tmp_path / f"{name}.tsv", lines(f"{name} {i}\tt" for i in range(200)))
+    config = DataConfig(path=str(tmp_path), train="train.tsv", val="val.tsv", test="test.tsv")
+    for name in ("train", "val", "test"):
+        assert [s for s, _ in open_split(config, name)] == [f"{name} {i}" for i in range(200)]  # type: ignore[arg-type]
+    no_test = dataclasses.replace(config, test=None)
+    rest = [s for s, _ in open_split(no_test, "train")]
+    assert len(list(open_split(no_test, "val"))) == 200
+    assert sorted(rest + [s for s, _ in open_split(no_test, "test")]) == sorted(f"train {i}" for i in range(200))
+    assert rest and len(rest) < 200
+    alone = DataConfig(path=str(tmp_path), test="test.tsv")
+    assert len(list(open_split(alone, "test"))) == 200
+
+
+def test_swap_and_lowercase(tmp_path: Path) -> None:
+    write(tmp_path / "a.tsv", "ÄB\tΟΔΟΣ\n")
+    config = DataConfig(train=str(tmp_path / "a.tsv"), val_fraction=0.0, swap=True, lowercase=True)
+    assert list(open_split(config, "train")) == [("οδοσ", "äb")]
+    write(tmp_path / "b.tsv", "Label\tTEXT\n")
+    config = DataConfig(task="classify", train=str(tmp_path / "b.tsv"), val_fraction=0.0, lowercase=True)
+    assert list(open_split(config, "train")) == [("text", "Label")]
+    write(tmp_path / "c.tsv", "Word\tTAG\n")
+    config = DataConfig(task="tag", train=str(tmp_path / "c.tsv"), val_fraction=0.0, lowercase=True)
+    assert list(open_split(config, "train")) == [(["word"], ["TAG"])]
+
+
+def test_empty_sides_and_blank_lines_are_passed_over(tmp_path: Path) -> None:
+    write(tmp_path / "a.tsv", "\ufeffa\tb\n\n \tc\nd\t \n\t\ne\tf")
+    config = DataConfig(train=str(tmp_path / "a.tsv"), val_fraction=0.0)
+    assert list(open_split(config, "train")) == [("a", "b"), ("e", "f")]
+
+
+@pytest.mark.parametrize("kind", ["tsv", "tsv.gz", "jsonl", "datasets"])
+def test_labelled_lines(tmp_path: Path, kind: str) -> None:
+    if kind == "datasets":
+        import datasets
+
+        features = datasets.Features(
+            {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["label0", "label1", "label2"])}
+        )
+        data = datasets.Dataset.from_list([{"text": t, "label": int(x[-1])} for t, x in LABELLED], features=features)
+        datasets.DatasetDict({"train": data, "validation": data.select(range(5))}).save_to_disk(str(tmp_path / "all"))
+        config = DataConfig(task="classify", path=str(tmp_path), train="all")
+        assert list(open_split(config, "val")) == LABELLED[:5]  # the split the data set itself has
+        assert {*open_split(config, "train"), *open_split(config, "test")} == set(LABELLED)
+        return
+    if kind == "jsonl":
+        write(tmp_path / "all.jsonl", lines(json.dumps({"text": t, "label": x}) for t, x in LABELLED))
+    else:
+        write(tmp_path / f"all.{kind}", lines(f"{x}\t{t}" for t, x in LABELLED))
+    config = DataConfig(task="classify", path=str(tmp_path), train=f"all.{kind}")
+    assert sorted(everything(config)) == sorted(LABELLED)
+
+
+@pytest.mark.parametrize("kind", ["tsv", "txt.gz", "jsonl", "parquet"])
+def test_tagged_tokens(tmp_path: Path, kind: str) -> None:
+    if kind in ("tsv", "txt.gz"):
+        sentences = (
+            "".join(f"{w}\tcolumn between\t{t}\n" for w, t in zip(*example, strict=True)) for example in TAGGED
+        )
+        write(tmp_path / f"all.{kind}", "\n\n".join(sentences))
+    elif kind == "jsonl":
+        write(tmp_path / "all.jsonl", lines(json.dumps({"text": w, "label": t}) for w, t in TAGGED))
+    else:
+        import pyarrow
+        import pyarrow.parquet
+
+        table = pyarrow.Table.from_pylist([{"text": w, "label": t} for w, t in TAGGED])
+        pyarrow.parquet.write_table(table, tmp_path / "all.parquet")
+    config = DataConfig(task="tag", path=str(tmp_path), train=f"all.{kind}")
+    assert sorted(everything(config)) == sorted(TAGGED)
+
+
+# Text
+
+
+def text_config(train: Path, **settings: Any) -> DataConfig:
+    return DataConfig(task="text", train=str(train), **settings)
+
+
+def joined(documents: Any) -> list[str]:
+    """Documents put together from their pieces."""
+    out, held = [], ""
+    for piece in documents:
+        held += piece.text
+        if piece.ends:
+            out.append(held)
+            held = ""
+    assert not held  # every document ends
+    return out
+
+
+@pytest.mark.parametrize("suffix", ["txt", "txt.gz"])
+@given(
+    text=st.text(st.sampled_from("ab\n\r 喜😀é"), min_size=1, max_size=200),
+    size=st.integers(4, 40),
+    fraction=st.sampled_from([0.0, 0.1, 0.5]),
+)
+@settings(deadline=None, max_examples=count(fast=60, soak=1000))
+def test_a_text_comes_back_exactly_in_bounded_pieces(
+    tmp_path_factory: pytest.TempPathFactory, suffix: str, text: str, size: int, fraction: float
+) -> None:
+    """Whatever the size of a piece: no byte lost, no character cut, train and val together are the file."""
+    path = write(tmp_path_factory.mktemp("text") / f"a.{suffix}", text)
+    config = text_config(path, val_fraction=fraction)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "PIECE_BYTES", size)
+        both = []
+        for split in ("train", "val") if fraction else ("train",):
+            try:
+                pieces = list(open_split(config, split))  # type: ignore[arg-type]
+            except UserError:
+                continue  # nothing was left for this split
+            both += joined(pieces)
+            assert all(len(piece.text.encode()) <= 3 * size for piece in pieces)
+            assert all(
+                piece.text.endswith("\n") or len(piece.text.encode()) >= size - 4 for piece in pieces if not piece.ends
+            )
+    assert "".join(both) == text and len(both) <= 2
+
+
+def test_val_is_the_end_of_a_single_text(tmp_path: Path) -> None:
+    text = lines(range(1000))
+    config = text_config(write(tmp_path / "a.txt", text), val_fraction=0.1)
+    train, val = ("".join(joined(open_split(config, split))) for split in ("train", "val"))  # type: ignore[arg-type]
+    assert train + val == text and val.startswith("9") and train.endswith("\n")
+    assert len(val) == pytest.approx(0.1 * len(text), abs=10)
+    with pytest.raises(UserError, match="no test text"):
+        open_split(config, "test")
+
+
+def test_a_folder_is_one_document_a_file_in_order(tmp_path: Path) -> None:
+    for name in ("b.txt", "a/z.txt", "a/y.txt.gz", ".hidden/x.txt", "c.md"):
+        write(tmp_path / name, f"I am {name}\nwith two lines\n")
+    config = text_config(tmp_path, val_fraction=0.25)
+    all_of_it = joined(open_split(dataclasses.replace(config, val=str(tmp_path)), "train"))
+    assert [text.split()[2] for text in all_of_it] == ["a/y.txt.gz", "a/z.txt", "b.txt", "c.md"]
+    train, val = (joined(open_split(config, split)) for split in ("train", "val"))  # type: ignore[arg-type]
+    assert sorted(train + val) == sorted(all_of_it) and len(val) == 1
+
+
+def test_lines_and_records_as_documents(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "one\n\ntwo\n")
+    assert list(open_split(text_config(path, format="lines", val_fraction=0.0), "train")) == [
+        Document("one", ends=True),
+        Document("two", ends=True),
+    ]
+    path = write(tmp_path / "a.jsonl", lines(json.dumps({"body": f"text\n{i}"}) for i in range(100)))
+    config = text_config(path, text_field="body")
+    found = [*open_split(config, "train"), *open_split(config, "val")]
+    assert sorted(d.text for d in found) == sorted(f"text\n{i}" for i in range(100))
+
+
+@pytest.mark.slow
+def test_memory_stays_bounded(tmp_path: Path) -> None:
+    """40 MB of text, and as much in one line: a reader that holds a file, or all lines, takes 40 MB and more."""
+    path = write(tmp_path / "a.txt", ("0123456789abcde\n" * 65536) * 40)
+    endless = write(tmp_path / "b.txt", "喜" * (14 << 20))
+    pairs = write(tmp_path / "c.tsv", lines(f"source {i}\t" + "target " * 400 for i in range(15_000)))
+    configs = [
+        text_config(path, val_fraction=0.0),
+        text_config(endless, val_fraction=0.0),
+        DataConfig(train=str(pairs)),
+    ]
+    tracemalloc.start()
+    try:
+        for config in configs:
+            tracemalloc.reset_peak()
+            assert sum(1 for _ in open_split(config, "train")) > 30
+            assert tracemalloc.get_traced_memory()[1] < 16e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_examples_travel_to_another_process(tmp_path: Path) -> None:
+    write(tmp_path / "a.tsv", "a\tb\n")
+    examples = open_split(DataConfig(train=str(tmp_path / "a.tsv"), val_fraction=0.0), "train")
+    assert list(pickle.loads(pickle.dumps(examples))) == [("a", "b")]
+
+
+def test_built_in_data_is_passed_on() -> None:
+    plain = list(open_split(DataConfig(builtin="reverse", size=20), "train"))
+    assert len(plain) == 20
+    swapped = open_split(DataConfig(builtin="reverse", size=20, swap=True), "train")
+    assert isinstance(swapped, Examples) and list(swapped) == [(t, s) for s, t in plain]
+
+
+# Bad input
+
+
+BAD = [
+    ("a.tsv", b"a\tb\njust one\n", {}, r"a\.tsv, line 2: only one column"),
+    ("a.tsv", b"a\tb\nc\td\n\xff\te\n", {}, r"a\.tsv, line 3: not valid UTF-8 \(byte 0xff\)"),
+    ("a.tsv", b"", {}, r"a\.tsv is empty"),
+    ("a.tsv", b"\n\n", {}, r"a\.tsv holds no example"),
+    ("a.tsv.gz", gzip.compress(b"a\tb\n" * 1000)[:-20], {}, r"a\.tsv\.gz is not a whole gzip file"),
+    ("a.tsv.gz", b"a\tb\n", {}, r"a\.tsv\.gz is not a whole gzip file"),
+    ("a.jsonl", b'{"source": "a", "target": "b"}\n{"source": \n', {}, r"a\.jsonl, line 2: not valid JSON"),
+    ("a.jsonl", b"[1]\n", {}, r"a\.jsonl, line 1: not a JSON object"),
+    ("a.jsonl", b'{"source": "a", "goal": "b"}\n', {}, r"line 1: there is no field 'target'; there are source, goal"),
+    ("a.jsonl", b'{"source": "a", "target": null}\n', {}, r"line 1: the field 'target' is null"),
+    ("a.jsonl", b'{"source": "a", "target": [1]}\n', {}, r"line 1: the field 'target' must hold text, not list"),
+    ("a.jsonl", b'{"source": "a", "target": "\\ud800"}\n', {}, r"line 1: .*lone surrogate"),
+    ("a.parquet", b"no parquet", {}, r"a\.parquet is not a readable Parquet file"),
+    ("a.txt", b"first\nsecond\xc3\n", {"task": "text"}, r"a\.txt, line 2: not valid UTF-8 \(byte 0xc3\)"),
+    ("a.txt", b"", {"task": "text"}, r"a\.txt is empty"),
+    ("a.txt", b"text", {"format": "text"}, "pairs cannot be read from plain text"),
+    ("a.txt", b"text", {"format": "lines"}, r"set data\.train_target"),
+    ("a.txt", b"text", {"format": "text", "task": "tag"}, "labels cannot be read from plain text"),
+    ("a.tsv", b"label only\n", {"task": "classify"}, r"a\.tsv, line 1: only one column"),
+    ("a.tsv", b"w\tT\n\nword\n", {"task": "tag"}, r"a\.tsv, line 3: only one column"),
+    ("a.jsonl", b'{"text": ["a", "b"], "label": ["T"]}\n', {"task": "tag"}, r"line 1: 2 words but 1 tags"),
+    (
+        "a.jsonl",
+        b'{"text": "a b", "label": ["T", "T"]}\n',
+        {"task": "tag"},
+        r"'text' must hold a list of words, not str",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "settings", "sentence"), BAD)
+def test_bad_input_is_named_with_its_line(
+    tmp_path: Path, name: str, content: bytes, settings: dict[str, Any], sentence: str
+) -> None:
+    """Every sentence is a UserError on one line; a KeyError, UnicodeDecodeError or silence fails here."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=sentence) as caught:
+        list(open_split(DataConfig(train=str(tmp_path / name), val_fraction=0.0, **settings), "train"))
+    assert "\n" not in str(caught.value)
+
+
+def test_invalid_utf8_in_the_held_out_end_has_the_line_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"line\n" * 99 + b"\xff\n")
+    with pytest.raises(UserError, match="line 100: not valid UTF-8"):
+        list(open_split(text_config(tmp_path / "a.txt", val_fraction=0.1), "val"))
+
+
+def test_unequal_line_counts(tmp_path: Path) -> None:
+    write(tmp_path / "a.en", "1\n2\n3\n")
+    write(tmp_path / "a.de", "1\n2\n")
+    config = DataConfig(path=str(tmp_path), train="a.en", train_target="a.de", val_fraction=0.0)
+    with pytest.raises(UserError, match=r"a\.en: 3 lines, but .*a\.de has 2"):
+        list(open_split(config, "train"))
+
+
+def test_missing_files_are_named_at_once(tmp_path: Path) -> None:
+    write(tmp_path / "train.tsv", "a\tb\n")
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"train": "trian.tsv"}, r"there is no file .*trian\.tsv \(did you mean 'train\.tsv'\?\)"),
+        ({"train": "train.tsv", "val": "other.tsv"}, r"there is no file .*other\.tsv"),
+        ({"train": "train.tsv", "train_target": "none.tsv"}, r"there is no file .*none\.tsv"),
+        ({}, "there is no data"),
+        ({"val_target": "train.tsv", "train": "train.tsv"}, r"data\.val_target is set but data\.val is not"),
+        ({"train": "."}, "is a folder"),
+    ]
+    for names, sentence in cases:
+        with pytest.raises(UserError, match=sentence):
+            open_split(DataConfig(path=str(tmp_path), **names), "val" if "val" in str(names) else "train")
+
+
+def test_a_split_nothing_falls_to_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path / "a.tsv", "a\tb\n")
+    with pytest.raises(UserError, match=r"data\.val is not set, and nothing .* set data\.val, or raise"):
+        list(open_split(DataConfig(train=str(tmp_path / "a.tsv"), val_fraction=0.0), "val"))
+
+
+@pytest.mark.parametrize(("module", "name"), [("pyarrow.parquet", "a.parquet"), ("datasets", "saved")])
+def test_missing_extras_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, name: str) -> None:
+    write(tmp_path / "a.parquet", "x")
+    write(tmp_path / "saved" / "state.json", "{}")
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    records.open_datasets.cache_clear()
+    with pytest.raises(UserError, match=r"pip install 'glassformer\["):
+        list(open_split(DataConfig(path=str(tmp_path), train=name), "train"))
+
+
+def test_a_broken_data_set_folder_is_a_sentence(tmp_path: Path) -> None:
+    write(tmp_path / "saved" / "state.json", "{}")
+    with pytest.raises(UserError, match="cannot be loaded"):
+        open_split(DataConfig(path=str(tmp_path), train="saved"), "train")

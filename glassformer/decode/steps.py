@@ -14,7 +14,7 @@ alone. Every other position scheme has no end and simply goes on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -24,6 +24,7 @@ from glassformer.config import ModelConfig
 from glassformer.nn.rows import Rows
 
 
+@runtime_checkable
 class EncoderDecoder(Protocol):
     """A model that reads a source and writes a target."""
 
@@ -34,6 +35,7 @@ class EncoderDecoder(Protocol):
     def parameters(self) -> Any: ...
 
 
+@runtime_checkable
 class LanguageModel(Protocol):
     """A model that continues a text."""
 
@@ -44,6 +46,7 @@ class LanguageModel(Protocol):
     def parameters(self) -> Any: ...
 
 
+@runtime_checkable
 class Steps(Protocol):
     """All that a search knows of a model."""
 

@@ -1,0 +1,229 @@
+"""Glossary terms, stop strings, settings that contradict each other."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from glassformer.config import ConfigError, DecodeConfig, UserError
+from glassformer.decode import Controls, Demands, generate_batch, spellings, stream_generation, translate_batch
+from glassformer.decode.constraints import Terms, contains
+from glassformer.text.tokenizer import Tokenizer
+from tests.counts import count
+from tests.laws.zoo import VOCABULARY, small
+from tests.tables import CONTROLS, EOS, TableModel, by_hand, everything
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beam", [1, 3, 8])
+def test_every_glossary_term_appears(beam: int) -> None:
+    """Random terms of one to three tokens, up to three of them, overlapping and repeated tokens included, with bigrams
+    that must not repeat. Caught: EOS before the last term; a term begun too late for the limit; one broken off that
+    counts as met; another filter that forbids a term."""
+    model = small("transformer", seed=2, tie_output=False)
+    draw = random.Random(beam)
+    for _ in range(count(fast=6, soak=60)):
+        sources, demands = [], []
+        for _ in range(4):
+            sources.append([draw.randrange(5, VOCABULARY) for _ in range(draw.randrange(1, 8))])
+            terms = []
+            for _ in range(draw.randrange(4)):
+                ways = [
+                    tuple(draw.randrange(5, 9) for _ in range(draw.randrange(1, 4))) for _ in range(draw.choice((1, 2)))
+                ]
+                terms.append(tuple(ways))
+            prefix = tuple(draw.randrange(5, 9) for _ in range(draw.choice((0, 2))))
+            demands.append(Demands(terms=tuple(terms), prefix=prefix))
+        config = DecodeConfig(
+            beam=beam, n_best=beam, max_ratio=0.0, max_extra=draw.choice((2, 12)), no_repeat_ngram=draw.choice((0, 2))
+        )
+        for hypotheses, demand in zip(translate_batch(model, sources, config, demands=demands), demands):
+            assert hypotheses
+            for h in hypotheses:
+                assert tuple(h.ids[: len(demand.prefix)]) == demand.prefix
+                for term in demand.terms:
+                    assert any(contains(tuple(h.ids), spelling) for spelling in term), (h, term)
+
+
+def test_constrained_search_finds_the_best_text_with_the_term() -> None:
+    """Among everything that contains it, where the beam covers the space."""
+    for seed in range(count(fast=6, soak=60)):
+        draw = random.Random(seed)
+        vocabulary, limit = 3, 5
+        model = TableModel(4, vocabulary, limit, seed=seed)
+        term = tuple(draw.choice((0, 2)) for _ in range(draw.choice((1, 2, 3))))
+        config = DecodeConfig(
+            beam=vocabulary**limit, n_best=3, max_new_tokens=limit, alpha=draw.choice((-1.0, 0.0, 0.6, 2.0))
+        )
+        found = translate_batch(
+            model, [[n] for n in range(4)], config, controls=CONTROLS, demands=Demands(terms=((term,),))
+        )
+        for table, hypotheses in enumerate(found):
+            possible = [p for p in everything(model, table, limit) if p.complete and contains(p.ids, term)]
+            best = sorted(possible, key=lambda p: -by_hand(p, "gnmt", config.alpha))[:3]
+            assert [tuple(h.ids) for h in hypotheses] == [p.ids for p in best]
+
+
+def test_missing_counts_down_to_zero() -> None:
+    terms = Terms((((5, 6, 7),), ((6, 7), (8,)), ((5,),)))
+    assert terms.missing([]) == 5
+    assert terms.missing([5]) == 3  # (5,) is met and (5, 6, 7) has begun
+    assert terms.missing([5, 6]) == 2 and terms.missing([5, 6, 7]) == 0  # (6, 7) came with it
+    assert terms.missing([5, 8]) == 3  # what was begun is lost
+    written: list[int] = []
+    while terms.missing(written):
+        before = terms.missing(written)
+        written.append(next(t for t in terms.next_tokens(written) if terms.missing([*written, t]) < before))
+    assert not terms.unmet(written)
+
+
+def tokenizer() -> Tokenizer:
+    texts = ["the cat sat on the mat", "a dog ran", "我们去北京", "the best of the rest 😀"] * 3
+    return Tokenizer.train("bpe", texts, 300)
+
+
+def test_terms_are_spelt_with_and_without_a_space() -> None:
+    bpe = tokenizer()
+    ways = spellings(bpe.encode, "cat")
+    assert {bpe.decode(way) for way in ways} == {"cat", " cat"}
+    words = Tokenizer.train("word", ["the cat sat"] * 2, 20)
+    assert spellings(words.encode, "cat") == (tuple(words.encode("cat")),)
+    with pytest.raises(UserError, match="'zebra' cannot be written"):
+        spellings(words.encode, "zebra")
+    with pytest.raises(UserError):
+        spellings(bpe.encode, " ")
+
+
+def test_a_glossary_term_is_in_the_text() -> None:
+    bpe = tokenizer()
+    model = small("transformer", vocab_size=bpe.vocab_size, tie_output=False)
+    demands = Demands(terms=(spellings(bpe.encode, "北京"), spellings(bpe.encode, "the cat")))
+    config = DecodeConfig(beam=4, n_best=4, max_new_tokens=6)
+    for h in translate_batch(model, [[7, 8, 9]], config, demands=demands, text=bpe.decode)[0]:
+        assert h.text is not None and "北京" in h.text and "the cat" in h.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings", [{"beam": 3, "n_best": 3}, {"beam": 1}, {"temperature": 1.0, "num_samples": 5}], ids=str
+)
+def test_text_ends_before_a_stop_string(settings: dict[str, object]) -> None:
+    """Caught: a stop string that begins in one token and ends in another; one that stays in the text."""
+    bpe = tokenizer()
+    model = small("gpt", vocab_size=bpe.vocab_size, tie_output=False, seed=1)
+    config = DecodeConfig(**settings, max_new_tokens=30, min_new_tokens=30)  # type: ignore[arg-type]
+    free = generate_batch(model, [[10, 11]], config, text=bpe.decode)[0]
+    for h in free:
+        assert h.text is not None
+        stop = h.text[4:7]
+        stopped = generate_batch(model, [[10, 11]], config, text=bpe.decode, demands=Demands(stops=(stop, "never!")))[0]
+        for s in stopped:
+            assert s.text is not None and stop not in s.text
+        same_start = [s for s in stopped if s.ended == "stop"]
+        assert same_start and any(h.text.startswith(s.text or "") and s.ids == h.ids[: len(s.ids)] for s in same_start)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{"beam": 1}, {"temperature": 1.3, "seed": 5}], ids=str)
+@pytest.mark.parametrize("stops", [(), ("e", "th")], ids=str)
+def test_what_streams_is_what_would_have_been_returned(settings: dict[str, object], stops: tuple[str, ...]) -> None:
+    bpe = tokenizer()
+    for seed in range(2):
+        model = small("gpt", vocab_size=bpe.vocab_size, tie_output=False, seed=seed, positions="rotary")
+        config = DecodeConfig(**settings, max_new_tokens=25)  # type: ignore[arg-type]
+        demands = Demands(stops=stops)
+        whole = generate_batch(model, [[10, 11]], config, text=bpe.decode, demands=demands)[0][0]
+        pieces = list(stream_generation(model, [10, 11], config, text=bpe.decode, demands=demands))
+        assert "".join(piece.text for piece in pieces) == whole.text
+        assert [piece.id for piece in pieces if piece.id is not None] == whole.ids
+        logprobs = [piece.logprob for piece in pieces if piece.id is not None]
+        assert logprobs == pytest.approx(whole.token_logprobs[: len(whole.ids)])
+
+
+def test_streaming_a_beam_is_refused() -> None:
+    model = small("gpt")
+    with pytest.raises(ConfigError, match="streaming"):
+        list(stream_generation(model, [5], DecodeConfig(beam=4), text=str))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"beam": 0}, "beam must be at least 1"),
+        ({"n_best": 5}, "n_best=5 asks for more than the 4"),
+        ({"beam": 4, "temperature": 0.8}, "choose one"),
+        ({"top_k": 5}, "nothing is drawn"),
+        ({"top_p": 0.5}, "nothing is drawn"),
+        ({"temperature": 1.0, "top_p": 0.0}, "top_p must be above 0"),
+        ({"temperature": 1.0, "top_p": 1.1}, "top_p must be above 0"),
+        ({"temperature": 1.0, "min_p": -0.1}, "min_p must lie"),
+        ({"temperature": 1.0, "top_k": 0}, "top_k must be at least 1"),
+        ({"temperature": -1.0}, "temperature cannot be negative"),
+        ({"temperature": float("nan")}, "temperature cannot be"),
+        ({"num_samples": 3}, "needs decode.temperature"),
+        ({"temperature": 1.0, "n_best": 2}, "n_best=2 asks"),
+        ({"min_new_tokens": 9, "max_new_tokens": 8}, "min_new_tokens=9 is above"),
+        ({"min_ratio": 3.0}, "min_ratio=3.0 is above"),
+        ({"groups": 3, "diversity": 1.0}, "cannot be parted"),
+        ({"groups": 2}, "needs both"),
+        ({"diversity": 0.5}, "needs both"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty must be above 0"),
+        ({"no_repeat_ngram": -1}, "no_repeat_ngram cannot be negative"),
+        ({"alpha": float("inf")}, "alpha must lie"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+    ],
+    ids=str,
+)
+def test_contradictions_are_refused_in_a_sentence(settings: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        DecodeConfig(**settings)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("demands", "settings", "sentence"),
+    [
+        (Demands(terms=(((5, 6),),), banned=((6,),)), {}, "asked for and contains a sequence that is banned"),
+        (Demands(terms=(((2,),),)), {}, "control id"),
+        (Demands(terms=(((99,),),)), {}, "token id 99 is not in the vocabulary"),
+        (Demands(terms=((),)), {}, "without any token"),
+        (Demands(terms=(((5,),),), stops=("x",)), {}, "cannot be promised"),
+        (Demands(terms=(((5,),),)), {"temperature": 1.0}, "need a search"),
+        (Demands(terms=(((5,),),)), {"groups": 2, "diversity": 1.0}, "set decode.groups to 1"),
+        (Demands(prefix=(5,), forced={0: 6}), {}, "two different tokens at place 0"),
+        (Demands(prefix=(5, 0)), {}, "control id"),
+        (Demands(banned=((),)), {}, "empty sequence"),
+        (Demands(stops=("",)), {}, "empty stop string"),
+    ],
+    ids=str,
+)
+def test_impossible_demands_are_refused_in_a_sentence(
+    demands: Demands, settings: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence) as caught:
+        translate_batch(small("transformer"), [[5]], DecodeConfig(**settings), demands=demands, text=str)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_what_learned_positions_cannot_hold_is_refused() -> None:
+    model = small("transformer", positions="learned", block_size=8)
+    with pytest.raises(UserError, match="source 2 has 9 tokens"):
+        translate_batch(model, [[5], [5] * 9])
+    with pytest.raises(UserError, match="longer than the 8 tokens"):
+        translate_batch(model, [[5]], demands=Demands(terms=(((5,) * 9,),)))
+    assert len(translate_batch(model, [[5] * 8], DecodeConfig(min_ratio=2.0))[0][0].ids) == 8  # cut at the block
+
+
+def test_control_ids_of_other_models() -> None:
+    """EOS need not be 2, nor need there be one; what is `never` written is said by the caller."""
+    model = small("gpt", tie_output=False)
+    config = DecodeConfig(beam=2, max_new_tokens=6)
+    (h,) = generate_batch(model, [[5]], config, controls=Controls(bos=0, eos=None, unknown=None, never=()))[0]
+    assert h.ended == "length" and len(h.ids) == 6
+    with torch.no_grad():
+        model.output.weight.zero_()
+        model.output.weight[EOS] = 1e-3
+    (h,) = generate_batch(model, [[5]], config, controls=Controls(bos=0, eos=7, unknown=None, never=(1,)))[0]
+    assert 1 not in h.ids

@@ -1,0 +1,235 @@
+"""Real data over the network: fetched, checked, and cut into train, val and test.
+
+    tatoeba:en-de, tatoeba:en-zh   sentence pairs of tatoeba.org, in the edition of manythings.org/anki   CC-BY 2.0 FR
+    multi30k:en-de                 captions of photographs, from github.com/multi30k/dataset              non-commercial
+    shakespeare                    tiny Shakespeare, from github.com/karpathy/char-rnn                    public domain
+
+Every file goes to a temporary name and takes its own only when it is whole and its SHA-256 is right, so what stands under
+its name can be trusted; a download that breaks leaves nothing. Only the checksum of tiny Shakespeare is known beforehand.
+The Tatoeba archives are published anew every few weeks, and Multi30k publishes no checksums, so theirs are noted in
+`checksums.json` beside the files at the first download and held against them ever after: that finds what is damaged later,
+not what was wrong at first. (Multi30k is also held to the number of lines its publisher states.)
+
+Splits are the publisher's where there are any. Tatoeba has none: its pairs are put in an order by a hash of the English
+side, and no sentence of val or test, in either language, occurs in train, case and punctuation aside. Shakespeare is cut
+as nanoGPT cuts it, the last tenth for validation; it has no test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import json
+import os
+import unicodedata
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from glassformer.config import UserError, did_you_mean
+from glassformer.data.files import numbered_lines
+from glassformer.data.sources import fraction_of
+
+TIMEOUT = 30.0  # seconds without a byte
+BLOCK = 1 << 16
+LOCK = "checksums.json"
+HELD_OUT = 0.02  # of Tatoeba, for each of val and test
+MOST_HELD_OUT = 1000
+
+
+@dataclass(frozen=True)
+class Collection:
+    base: str  # files are at base/name
+    files: Mapping[str, str | None]  # names, with their SHA-256 where it is known
+    cut: Callable[[Path, Sequence[Path]], dict[str, int]]  # writes the splits, returns their sizes
+    licence: str
+
+
+# Fetching
+
+
+def get(name: str, folder: str | Path, base_urls: Mapping[str, str] | None = None) -> dict[str, int]:
+    """Fetch a collection into `folder`; what is there and whole is not fetched again. Returns the size of each split.
+
+    `base_urls` replaces the address of a collection: a mirror, or a server in a test.
+    """
+    if name not in COLLECTIONS:
+        raise UserError(
+            f"there is no collection {name!r}{did_you_mean(name, list(COLLECTIONS))}; there are {', '.join(COLLECTIONS)}"
+        )
+    collection = COLLECTIONS[name]
+    base = (base_urls or {}).get(name, collection.base)
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files = [fetch(f"{base}/{file}", folder, sha256) for file, sha256 in collection.files.items()]
+        return collection.cut(folder, files)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written: {error.strerror or error}") from None
+
+
+def fetch(url: str, folder: Path, sha256: str | None) -> Path:
+    """The file under its own name, whole and right; or a sentence, and nothing at all."""
+    path = folder / url.rsplit("/", 1)[-1]
+    known = sha256 or read_lock(folder).get(path.name)
+    if known is not None and path.exists() and sha256_of(path) == known:
+        return path
+    with written(path) as handle:
+        digest = stream(url, handle)
+        if known is not None and digest != known:
+            advice = "" if sha256 else f" (if the publisher has a new edition, remove {path.name} from {folder / LOCK})"
+            raise UserError(
+                f"{url} is not the file that was expected: its SHA-256 is {digest}, not {known}; nothing was kept{advice}"
+            )
+    if known is None:
+        with written(folder / LOCK) as handle:
+            handle.write((json.dumps(read_lock(folder) | {path.name: digest}, indent=2) + "\n").encode())
+    return path
+
+
+def read_lock(folder: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads((folder / LOCK).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        raise UserError(f"{folder / LOCK} is not valid JSON; remove it to begin anew") from None
+
+
+@contextlib.contextmanager
+def written(path: Path) -> Iterator[IO[bytes]]:
+    """A file that exists whole or not at all: written beside its place, flushed to the disk, then renamed."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(temporary, "wb") as handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def stream(url: str, handle: IO[bytes]) -> str:
+    """Copy a URL into a file, with a bar on stderr; the SHA-256 of what came."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    request = urllib.request.Request(url, headers={"User-Agent": "glassformer"})  # some publishers refuse Python's own
+    digest = hashlib.sha256()
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    done = 0
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+            length = answer.headers.get("Content-Length")
+            total = int(length) if length is not None and length.isdigit() else None
+            with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+                task = progress.add_task(url.rsplit("/", 1)[-1], total=total)
+                while block := answer.read(BLOCK):
+                    handle.write(block)
+                    digest.update(block)
+                    done += len(block)
+                    progress.update(task, completed=done)
+    except urllib.error.HTTPError as error:
+        raise UserError(f"{url} answered {error.code} {error.reason}; nothing was kept") from None
+    except urllib.error.URLError as error:
+        raise UserError(f"{url} cannot be reached: {error.reason}") from None
+    except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
+        what = str(error) or type(error).__name__
+        raise UserError(
+            f"the download of {url} broke off after {done} bytes ({what}); nothing was kept, try again"
+        ) from None
+    if total is not None and done != total:
+        raise UserError(f"the download of {url} broke off after {done} of {total} bytes; nothing was kept, try again")
+    return digest.hexdigest()
+
+
+def sha256_of(path: Path) -> str:
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+# Cutting into splits
+
+
+def write_pairs(path: Path, pairs: Sequence[tuple[str, str]]) -> int:
+    with written(path) as handle:
+        for pair in pairs:
+            handle.write("\t".join(" ".join(side.split()) for side in pair).encode() + b"\n")
+    return len(pairs)
+
+
+def cut_tatoeba(folder: Path, files: Sequence[Path]) -> dict[str, int]:
+    """From an archive that holds one text: English TAB the other language TAB whose sentences they are."""
+    try:
+        with zipfile.ZipFile(files[0]) as archive:
+            inside = next(name for name in archive.namelist() if name.endswith(".txt") and not name.startswith("_"))
+            text = archive.read(inside).decode("utf-8")
+    except (zipfile.BadZipFile, StopIteration, UnicodeDecodeError) as error:
+        raise UserError(f"{files[0]} is not an archive of sentence pairs ({error}); remove it and try again") from None
+    columns = (line.split("\t") for line in text.split("\n"))
+    pairs = {(row[0], row[1]) for row in columns if len(row) >= 2}
+    left = sorted(pairs, key=lambda pair: (fraction_of(bare(pair[0])), pair))
+    held_out = min(MOST_HELD_OUT, int(len(left) * HELD_OUT))
+    sizes = {}
+    for split in ("val", "test"):
+        sizes[split] = write_pairs(folder / f"{split}.tsv", left[:held_out])
+        seen = {bare(side) for pair in left[:held_out] for side in pair}
+        left = [pair for pair in left[held_out:] if seen.isdisjoint(map(bare, pair))]
+    return {"train": write_pairs(folder / "train.tsv", left)} | sizes
+
+
+def bare(sentence: str) -> str:
+    """Without case, punctuation and spaces: what two spellings of one sentence share."""
+    return "".join(c for c in unicodedata.normalize("NFKC", sentence).casefold() if c.isalnum())
+
+
+MULTI30K_LINES = {"train": 29000, "val": 1014, "test": 1000}  # as its README states
+
+
+def cut_multi30k(folder: Path, files: Sequence[Path]) -> dict[str, int]:
+    """The publisher's own splits; each is two gzipped files, line for line."""
+    splits = {}
+    for split, english, german in zip(MULTI30K_LINES, files[0::2], files[1::2], strict=True):
+        sides = [[line for _, line in numbered_lines(file)] for file in (english, german)]
+        for file, side in zip((english, german), sides, strict=True):
+            if len(side) != MULTI30K_LINES[split]:
+                raise UserError(
+                    f"{file} has {len(side)} lines, not the {MULTI30K_LINES[split]} its publisher states; remove it"
+                )
+        splits[split] = list(zip(*sides, strict=True))
+    return {split: write_pairs(folder / f"{split}.tsv", pairs) for split, pairs in splits.items()}
+
+
+def cut_shakespeare(folder: Path, files: Sequence[Path]) -> dict[str, int]:
+    text = files[0].read_text(encoding="utf-8")
+    border = int(len(text) * 0.9)
+    parts = {"train": text[:border], "val": text[border:]}
+    for name, part in parts.items():
+        with written(folder / f"{name}.txt") as handle:
+            handle.write(part.encode())
+    return {name: len(part) for name, part in parts.items()}
+
+
+GITHUB = "https://raw.githubusercontent.com"
+COLLECTIONS: dict[str, Collection] = {
+    "tatoeba:en-de": Collection("https://www.manythings.org/anki", {"deu-eng.zip": None}, cut_tatoeba, "CC-BY 2.0 FR"),
+    "tatoeba:en-zh": Collection("https://www.manythings.org/anki", {"cmn-eng.zip": None}, cut_tatoeba, "CC-BY 2.0 FR"),
+    "multi30k:en-de": Collection(
+        f"{GITHUB}/multi30k/dataset/master/data/task1/raw",
+        {f"{part}.{side}.gz": None for part in ("train", "val", "test_2016_flickr") for side in ("en", "de")},
+        cut_multi30k,
+        "research and education, non-commercial",
+    ),
+    "shakespeare": Collection(
+        f"{GITHUB}/karpathy/char-rnn/master/data/tinyshakespeare",
+        {"input.txt": "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"},
+        cut_shakespeare,
+        "public domain",
+    ),
+}

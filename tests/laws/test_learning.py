@@ -20,7 +20,15 @@ Loss = Callable[[], Tensor]
 
 
 def config(family: str, **changes: object) -> ModelConfig:
-    size = {"n_layer": 1, "n_head": 2, "n_embd": 32, "n_hidden": 32, "block_size": LENGTH, "dropout": 0.0}
+    size = {
+        "n_layer": 1,
+        "n_head": 2,
+        "n_embd": 32,
+        "n_hidden": 32,
+        "block_size": LENGTH,
+        "dropout": 0.0,
+        "scale_embeddings": False,
+    }
     return ModelConfig(family=family, vocab_size=VOCABULARY + 1, positions="learned", **size, **changes)  # type: ignore[arg-type]
 
 

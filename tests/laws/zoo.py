@@ -31,6 +31,7 @@ SMALL: dict[str, Any] = {
     "n_embd": 24,
     "n_hidden": 20,
     "dropout": 0.0,
+    "scale_embeddings": False,
 }
 FAMILIES = ("transformer", "gpt", "bert")
 CAUSAL = ("transformer", "gpt")

@@ -1,0 +1,228 @@
+"""The floors of the house: a room imports only from below, nothing goes round in a circle, and `import glassformer` needs
+no more than it says."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "glassformer"
+
+# From the ground up. A room may import from any floor below its own; rooms on one floor do not know each other.
+HOUSE: list[set[str]] = [
+    {"nn", "config", "plots"},
+    {"models", "text"},
+    {"checkpoint"},
+    {"decode", "data"},
+    {"run_folder"},
+    {"train", "evaluate", "probe", "interop"},
+    {"api"},
+    {"runs"},
+    {"studies"},
+    {"serve"},
+    {"cli"},
+]
+FLOORS = {name: floor for floor, names in enumerate(HOUSE) for name in names}
+# Stand outside the floors: the public names, the door to the command line, and the one file that leans on nothing.
+OUTSIDE = {"__init__", "__main__", "classic"}
+
+# Heavy or optional: never needed to import the package, only by the function that uses them.
+HEAVY = [
+    "matplotlib",
+    "rich",
+    "typer",
+    "safetensors",
+    "sacrebleu",
+    "babel",
+    "jieba",
+    "transformers",
+    "pyarrow",
+    "datasets",
+    "tensorboard",
+    "wandb",
+    "scipy",
+    "pandas",
+    "ctranslate2",
+    "sentencepiece",
+    "onnx",
+    "onnxruntime",
+    "gguf",
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "pydantic",
+    "httpx",
+    "psutil",
+    "pytest",
+    "hypothesis",
+    "beartype",
+]
+
+
+def modules(package: Path = PACKAGE) -> dict[str, ast.Module]:
+    """Every module of the package by its dotted name, parsed."""
+    found = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = [package.name, *path.relative_to(package).with_suffix("").parts]
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    return found
+
+
+def imports(name: str, tree: ast.Module, known: dict[str, ast.Module]) -> Iterator[str]:
+    """The full name of every module that `name` imports, anywhere in it: an import inside a function is one too."""
+    package = name if any(k.startswith(f"{name}.") for k in known) else name.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, *([node.module] if node.module else [])])
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                yield inner if inner in known else base
+
+
+def room(module: str) -> str:
+    """`glassformer.nn.attention` is in `nn`; the package's own file is `__init__`."""
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def upward_imports(known: dict[str, ast.Module]) -> list[str]:
+    found = []
+    for name, tree in known.items():
+        here = room(name)
+        if here in ("__init__", "__main__"):
+            continue
+        for other in imports(name, tree, known):
+            if other.split(".")[0] != "glassformer" or room(other) == here:
+                continue
+            if here == "classic" or room(other) in OUTSIDE or FLOORS[room(other)] >= FLOORS[here]:
+                found.append(f"{name} imports {other}")
+    return found
+
+
+def cycle(known: dict[str, ast.Module]) -> list[str]:
+    """Modules that import each other in a circle, or nothing."""
+    edges = {name: [o for o in imports(name, tree, known) if o in known] for name, tree in known.items()}
+    done: set[str] = set()
+
+    def walk(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name in done:
+            return []
+        for other in edges[name]:
+            if other != name and (found := walk(other, [*path, name])):
+                return found
+        done.add(name)
+        return []
+
+    return next((found for name in edges if (found := walk(name, []))), [])
+
+
+def parsed(**sources: str) -> dict[str, ast.Module]:
+    return {name.replace("__", "."): ast.parse(text) for name, text in sources.items()}
+
+
+def test_every_room_has_a_floor() -> None:
+    rooms = {room(name) for name in modules()}
+    assert rooms <= set(FLOORS) | OUTSIDE
+
+
+def test_no_room_imports_upwards_or_sideways() -> None:
+    assert upward_imports(modules()) == []
+
+
+def test_nothing_goes_round_in_a_circle() -> None:
+    assert cycle(modules()) == []
+
+
+def test_the_checks_see_what_they_should() -> None:
+    """Upwards, sideways, hidden in a function, relative, out of the package's own file, and round two corners."""
+    package = parsed(glassformer="", glassformer__nn="", glassformer__models="", glassformer__text="")
+    for here, line in {
+        "glassformer.nn.cache": "import glassformer.models",
+        "glassformer.models.gpt": "from glassformer.text import tokenizer",
+        "glassformer.models.bert": "def f():\n    from glassformer.cli import info",
+        "glassformer.nn.rows": "from ..models import GPT",
+        "glassformer.text.words": "from glassformer import Rows",
+        "glassformer.classic": "from glassformer.nn import attention",
+    }.items():
+        assert len(upward_imports({**package, here: ast.parse(line)})) == 1, here
+    allowed = {
+        "glassformer.models.gpt": "from glassformer.nn.rows import Rows\nimport torch\nfrom .parts import Family"
+    }
+    assert upward_imports({**package, **{k: ast.parse(v) for k, v in allowed.items()}}) == []
+    circle = parsed(
+        glassformer__nn__a="from glassformer.nn import b",
+        glassformer__nn__b="def f():\n    from glassformer.nn.c import x",
+        glassformer__nn__c="from .a import y",
+    )
+    assert set(cycle({**package, **circle})) == set(circle)
+
+
+def test_nn_leans_on_torch_alone() -> None:
+    allowed = {"torch", "jaxtyping", *sys.stdlib_module_names}
+    known = modules()
+    for name, tree in known.items():
+        if room(name) in ("nn", "classic"):
+            wrong = {o for o in imports(name, tree, known) if o.split(".")[0] not in allowed | {"glassformer"}}
+            assert not wrong, f"{name} imports {wrong}"
+            if room(name) == "classic":
+                assert not any("jaxtyping" in o or "glassformer" in o for o in imports(name, tree, known))
+
+
+BLOCKER = f"""
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {HEAVY!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}} (blocked)", name=name)
+sys.meta_path.insert(0, Blocked())
+try:
+    import rich
+except ModuleNotFoundError:
+    pass
+else:
+    sys.exit("the blocker lets everything through")
+"""
+
+
+def run_blocked(script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", BLOCKER + script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.slow
+def test_importing_the_package_needs_torch_numpy_jaxtyping_and_tokenizers_alone() -> None:
+    """With everything else made impossible to import: the package, every room below the command line and the server, and
+    a model that runs. Caught: one heavy import at the top of any module."""
+    rooms = [name for name in modules() if room(name) not in ("cli", "serve", "__main__")]
+    done = run_blocked(
+        f"""
+import importlib
+import glassformer, torch
+from glassformer import GPT, ModelConfig, Rows
+model = GPT(ModelConfig(family="gpt", vocab_size=5, n_layer=1, n_head=1, n_embd=4))
+assert model(Rows.whole(torch.tensor([[1, 2, 3]]))).shape == (1, 3, 5)
+failed = []
+for name in {rooms!r}:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        failed.append(f"{{name}}: {{error}}")
+if failed:
+    sys.exit("\\n".join(failed))
+"""
+    )
+    assert done.returncode == 0, done.stderr

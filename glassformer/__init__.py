@@ -1,10 +1,10 @@
 """Glassformer: train a Transformer on your own pairs or text, see through it, ship it."""
 
-from glassformer.config import DataConfig, DecodeConfig, ModelConfig, Recipe, TrainConfig
+from glassformer.config import VERSION, DataConfig, DecodeConfig, ModelConfig, Recipe, TrainConfig
 from glassformer.models import BERT, GPT, Transformer, build_model, preset
 from glassformer.nn import MultiHeadAttention, Rows, attention, record, replace, tap_names
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "BERT",

@@ -67,7 +67,7 @@ class ModelConfig:
     window: int | None = None  # self-attention sees this many keys, self included; cross-attention always sees all
     qk_norm: bool = False
     scaled_attention: bool = True  # False: without the 1/sqrt(d_k), for the experiment
-    scale_embeddings: bool = False  # multiply embeddings by sqrt(n_embd), as in the paper
+    scale_embeddings: bool = True  # multiply embeddings by sqrt(n_embd), as in the paper: beside sinusoids they would drown
     tie_output: bool = True  # the output layer is the embedding table
     share_source_target: bool = True  # one embedding table for both sides, where they share a vocabulary
     share_layers: bool = False  # all layers of a stack have the same parameters, for the experiment

@@ -32,6 +32,7 @@ GPT2: dict[str, Any] = {
     "activation": "gelu_tanh",
     "dropout": 0.1,
     "attention_dropout": 0.1,
+    "scale_embeddings": False,
 }
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -62,6 +63,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "bias": False,
         "dropout": 0.2,
         "attention_dropout": 0.2,
+        "scale_embeddings": False,
     },
     "bert-base": {
         "family": "bert",
@@ -78,6 +80,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "embedding_norm": True,
         "norm_eps": 1e-12,
         "attention_dropout": 0.1,
+        "scale_embeddings": False,
     },
     "modern-gpt": {
         "family": "gpt",
@@ -93,7 +96,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "activation": "swiglu",
         "qk_norm": True,
         "bias": False,
-        "tie_output": True,
+        "scale_embeddings": False,
         "dropout": 0.0,
     },
 }

@@ -149,6 +149,23 @@ class MultiHeadAttention(Tapped):
             k = self.key_norm(k)
         return self.tap("k", k if rotation is None else rotation.turn(k)), self.tap("v", v)
 
+    def project_together(
+        self, x: Float[Tensor, "B T C"], rotation: Rotation | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """queries and keys_values by one matrix product in place of three: for the compiled model, where the joining of
+        the three weights melts into their conversion to bfloat16."""
+        parts = (self.query, self.key, self.value)
+        weight = torch.cat([p.weight for p in parts])
+        bias = torch.cat([p.bias for p in parts]) if self.query.bias is not None else None
+        sizes = [p.out_features for p in parts]
+        q, k, v = F.linear(x, weight, bias).split(sizes, dim=-1)
+        q = q.unflatten(-1, (self.n_head, self.head_size)).transpose(1, 2)
+        k = k.unflatten(-1, (self.n_kv_head, self.head_size)).transpose(1, 2)
+        v = v.unflatten(-1, (self.n_kv_head, self.value_size)).transpose(1, 2)
+        if self.query_norm is not None and self.key_norm is not None:
+            q, k = self.query_norm(q), self.key_norm(k)
+        return (q, k, v) if rotation is None else (rotation.turn(q), rotation.turn(k), v)
+
     def forward(
         self,
         x: Float[Tensor, "B T C"],
@@ -159,8 +176,11 @@ class MultiHeadAttention(Tapped):
         cache: KVCache | None = None,
         layer: int = 0,
     ) -> Float[Tensor, "B T C"]:
-        q = self.queries(x, rotation)
-        k, v = self.keys_values(x, rotation) if memory is None else memory
+        if memory is None and torch.compiler.is_compiling():
+            q, k, v = self.project_together(x, rotation)
+        else:
+            q = self.queries(x, rotation)
+            k, v = self.keys_values(x, rotation) if memory is None else memory
         if cache is not None:
             k, v = cache.append(layer, k, v)
         rows, length = q.size(0), q.size(2)

@@ -28,7 +28,7 @@ class LayerNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(size)) if bias else None
 
     def forward(self, x: Float[Tensor, "*any C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "*any C"]:
-        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps).type_as(x)
 
 
 class RMSNorm(nn.Module):
@@ -38,7 +38,7 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(size))
 
     def forward(self, x: Float[Tensor, "*any C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "*any C"]:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps).type_as(x)
 
 
 class BatchNorm(nn.Module):

@@ -56,7 +56,7 @@ class Table(nn.Module):
         if length > self.table.size(0):
             self.table = self.make(max(length, 2 * self.table.size(0))).to(self.table)
 
-    def forward(self, positions: Int[Tensor, "B T"]) -> Float[Tensor, "B T width"]:
+    def forward(self, positions: Int[Tensor, "P T"]) -> Float[Tensor, "P T width"]:
         return self.table[positions]
 
 
@@ -80,7 +80,7 @@ class LearnedPositions(nn.Module):
                 "shorten it, or train with a larger model.block_size or with positions that have no end (rotary, alibi)"
             )
 
-    def forward(self, positions: Int[Tensor, "B T"]) -> Float[Tensor, "B T width"]:
+    def forward(self, positions: Int[Tensor, "P T"]) -> Float[Tensor, "P T width"]:
         return self.weight[positions]
 
 
@@ -88,8 +88,8 @@ class LearnedPositions(nn.Module):
 class Rotation:
     """The angle of every token, as cosine and sine, for one pass through the model."""
 
-    cos: Float[Tensor, "B 1 T half"]
-    sin: Float[Tensor, "B 1 T half"]
+    cos: Float[Tensor, "P 1 T half"]
+    sin: Float[Tensor, "P 1 T half"]
 
     def turn(self, x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B H T D"]:
         first, second = x.chunk(2, dim=-1)
@@ -111,7 +111,7 @@ class Rotary(Table):
 
         super().__init__(length, angles)
 
-    def rotation(self, positions: Int[Tensor, "B T"]) -> Rotation:
+    def rotation(self, positions: Int[Tensor, "P T"]) -> Rotation:
         cos, sin = self(positions)[:, None].chunk(2, dim=-1)
         return Rotation(cos, sin)
 
@@ -127,8 +127,8 @@ def alibi_slopes(n_head: int) -> list[float]:
 
 
 def alibi_bias(
-    slopes: Float[Tensor, "H"], queries: Int[Tensor, "B T"], keys: Int[Tensor, "B S"]
-) -> Float[Tensor, "B H T S"]:
+    slopes: Float[Tensor, "H"], queries: Int[Tensor, "P T"], keys: Int[Tensor, "P S"]
+) -> Float[Tensor, "P H T S"]:
     """-slope * distance, for each head; both directions count alike where attention looks both ways."""
     distance = (queries[:, :, None] - keys[:, None, :]).abs()
     return -slopes[None, :, None, None] * distance[:, None].to(slopes.dtype)

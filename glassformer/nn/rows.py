@@ -89,6 +89,12 @@ class Rows:
         return self.segments > 0
 
     @property
+    def places(self) -> Int[Tensor, "P T"]:
+        """The positions, or one row of them where all rows have the same: what is looked up once need not be looked up
+        (nor its gradient gathered) for every row."""
+        return self.positions if self.layout == "packed" else self.positions[:1]
+
+    @property
     def shape(self) -> torch.Size:
         return self.tokens.shape
 
@@ -107,7 +113,7 @@ class Sight:
 
     mask: Bool[Tensor, "B 1 T S"] | None = None
     causal: bool = False
-    bias: Float[Tensor, "B H T S"] | None = None
+    bias: Float[Tensor, "P H T S"] | None = None
 
     def explicit(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "..."] | None:
         """The same sight as one boolean mask (None: all see all)."""

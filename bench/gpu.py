@@ -1,0 +1,214 @@
+"""Training speed on one GPU: useful target tokens a second, compilation stated apart.
+
+    python3 bench/gpu.py gpt2                      # GPT-2 124M, batch 64 x 1024
+    python3 bench/gpu.py base tiny big --data DIR  # encoder-decoder on Multi30k sentences (DIR has train.en, train.de)
+
+The step is a whole one: batch to the device, forward, backward, clipping, AdamW. `useful` counts the labels learned from,
+never padding. `mfu` is model FLOPs (three forward passes, causal attention counted once) over the device's peak.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from glassformer.config import TrainConfig
+from glassformer.models import build_model, preset
+from glassformer.nn.rows import Rows
+from glassformer.train.graph import CapturedStep
+from glassformer.train.optim import make_optimizers
+
+
+def peak_flops() -> float:
+    """Measured: the largest bf16 matrix product this device does."""
+    a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    for _ in range(3):
+        a @ a
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(10):
+        a @ a
+    torch.cuda.synchronize()
+    return 10 * 2 * 8192**3 / (time.perf_counter() - start)
+
+
+def stepper(model, optimizers, loss_of, args: argparse.Namespace):
+    """A whole step, eager around a compiled loss, or captured as one graph."""
+
+    def work(inputs, tokens):
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = loss_of(*inputs)
+        (loss / tokens).backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in optimizers:
+            optimizer.found_inf = (~(torch.isfinite(loss.detach()) & torch.isfinite(norm))).float()
+            optimizer.grad_scale = None
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    if not args.graph:
+        return lambda inputs, tokens: work(inputs, torch.tensor(float(tokens), device="cuda"))
+    return CapturedStep(work)
+
+
+def measure(step, tokens_of, args: argparse.Namespace, *, warm: int = 8, timed: int = 20) -> dict[str, float]:
+    """Compile and warm up, then time; `step(i)` runs step i and returns its loss."""
+    began = time.perf_counter()
+    loss = step(0)
+    torch.cuda.synchronize()
+    compiled = time.perf_counter() - began
+    for i in range(1, warm):
+        step(i)
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    began = time.perf_counter()
+    for i in range(warm, warm + timed):
+        loss = step(i)
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - began
+    tokens = sum(tokens_of(i) for i in range(warm, warm + timed))
+    if args.profile:
+        from torch.profiler import ProfilerActivity, profile
+
+        with profile(activities=[ProfilerActivity.CUDA]) as found:
+            for i in range(3):
+                step(i)
+            torch.cuda.synchronize()
+        rows = sorted(found.key_averages(), key=lambda e: -e.self_device_time_total)[: args.profile]
+        for row in rows:
+            print(f"  {row.self_device_time_total / 3000:8.3f} ms  x{row.count / 3:6.1f}  {row.key[:110]}")
+    return {
+        "tokens_per_second": tokens / seconds,
+        "ms_a_step": 1000 * seconds / timed,
+        "compile_s": compiled,
+        "memory_gb": torch.cuda.max_memory_allocated() / 2**30,
+        "loss": float(loss) / tokens_of(warm + timed - 1),
+    }
+
+
+def gpt2(args: argparse.Namespace) -> dict[str, float]:
+    config = dataclasses.replace(preset("gpt2"), dropout=0.0, attention_dropout=0.0)
+    model = build_model(config).cuda().train()
+    optimizers = make_optimizers(model, TrainConfig(weight_decay=0.1))
+    rows, length = args.rows or 64, 1024
+    data = [torch.randint(0, 50257, (rows, length + 1), device="cuda") for _ in range(4)]
+
+    def loss_of(tokens, segments, positions, labels):
+        return model.loss(Rows(tokens, segments, positions, "whole"), labels)
+
+    fast = torch.compile(loss_of, dynamic=False)
+    whole = Rows.whole(data[0][:, :-1].contiguous())
+    inputs = [
+        (d[:, :-1].contiguous(), whole.segments, whole.positions.contiguous(), d[:, 1:].contiguous()) for d in data
+    ]
+
+    whole_step = stepper(model, optimizers, fast, args)
+    result = measure(lambda i: whole_step(inputs[i % 4], rows * length), lambda i: rows * length, args)
+    matrices = model.num_params(non_embedding=True) + model.embedding.weight.numel()
+    flops = 3 * (2 * matrices + 2 * 2 * config.n_layer * config.n_embd * length / 2)
+    return result | {"flops_a_token": flops}
+
+
+def seq2seq(name: str, args: argparse.Namespace) -> dict[str, float]:
+    from glassformer.data.batches import SentenceBatches
+    from glassformer.data.examples import Pairs
+    from glassformer.data.tokens import TokenFile
+    from glassformer.text.tokenizer import Tokenizer
+
+    folder = Path(args.data)
+    lines = [(folder / f"train.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "de")]
+    tokenizer = Tokenizer.train("bpe", lines[0] + lines[1], 10000)
+    files = [TokenFile.of(tokenizer.encode_batch(side), tokenizer.vocab_size) for side in lines]
+    table = 10000 if name == "tiny" else 32000
+    config = dataclasses.replace(preset(f"transformer-{name}"), vocab_size=table)
+    if args.no_dropout:
+        config = dataclasses.replace(config, dropout=0.0)
+    batches = SentenceBatches(
+        Pairs(*files), budget=args.tokens, limit=128, layout="packed", seed=1, row_width=args.width, workers=2
+    )
+    stream = batches.starting_at()
+    ready = [next(stream)[0] for _ in range(25)]
+    on_device = [b.to("cuda") for b in ready]
+    model = build_model(config).cuda().train()
+    optimizers = make_optimizers(model, TrainConfig())
+
+    def loss_of(st, ss, sp, tt, ts, tp, labels):
+        return model.loss(Rows(st, ss, sp, "packed"), Rows(tt, ts, tp, "packed"), labels, smoothing=0.1)
+
+    fast = torch.compile(loss_of, dynamic=False)
+
+    whole_step = stepper(model, optimizers, fast, args)
+
+    def step(i: int):
+        b = on_device[i % 25]
+        sides = (
+            b.source.tokens,
+            b.source.segments,
+            b.source.positions,
+            b.rows.tokens,
+            b.rows.segments,
+            b.rows.positions,
+        )
+        return whole_step((*sides, b.labels), b.target_tokens)
+
+    result = measure(step, lambda i: ready[i % 25].target_tokens, args)
+    return result | {"shape": str(batches.shape), "target_tokens_a_step": ready[0].target_tokens}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("work", nargs="+", choices=["gpt2", "base", "tiny", "big"])
+    parser.add_argument("--data", help="a folder with train.en and train.de")
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--tokens", type=int, default=32768)
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--graph", action="store_true", help="capture the whole step as one CUDA graph")
+    parser.add_argument("--cudnn", action="store_true", help="prefer cuDNN's attention kernel")
+    parser.add_argument("--tune", action="store_true", help="let the compiler search for better kernel settings")
+    parser.add_argument("--profile", type=int, default=0, help="print so many of the most expensive kernels")
+    parser.add_argument("--no-dropout", action="store_true")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    torch.set_float32_matmul_precision("high")
+    if args.tune:
+        import torch._inductor.config as inductor
+
+        inductor.coordinate_descent_tuning = True
+    if args.cudnn:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        order = [
+            SDPBackend.CUDNN_ATTENTION,
+            SDPBackend.FLASH_ATTENTION,
+            SDPBackend.EFFICIENT_ATTENTION,
+            SDPBackend.MATH,
+        ]
+        preferred = sdpa_kernel(order, set_priority=True)
+        preferred.__enter__()
+    peak = peak_flops()
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, measured peak {peak / 1e12:.0f} TFLOP/s")
+    results = {}
+    for name in args.work:
+        torch.manual_seed(0)
+        torch._dynamo.reset()
+        result = gpt2(args) if name == "gpt2" else seq2seq(name, args)
+        if "flops_a_token" in result:
+            result["mfu"] = result["flops_a_token"] * result["tokens_per_second"] / peak
+        results[name] = result
+        print(name, json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in result.items()}), flush=True)
+        torch.cuda.empty_cache()
+    if args.out:
+        args.out.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()

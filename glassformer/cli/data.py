@@ -1,0 +1,69 @@
+"""`glassformer data`: fetch data that is on the network, and look at data before training on it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="Fetch data, and look at it before training.")
+
+
+@app.command("get")
+def get(
+    name: Annotated[str, typer.Argument(help="tatoeba:en-de, tatoeba:en-zh, multi30k:en-de or shakespeare.")],
+    out: Annotated[Path | None, typer.Option(help="Where to put it; data/NAME if not said.")] = None,
+    mirror: Annotated[str | None, typer.Option(help="Fetch the same files from this address instead.")] = None,
+) -> None:
+    """Download a collection, check it, and cut it into train, val and test."""
+    from rich.console import Console
+
+    from glassformer.data import download
+
+    folder = out or Path("data") / name.replace(":", "-")
+    sizes = download.get(name, folder, None if mirror is None else {name: mirror.rstrip("/")})
+    what = "characters" if name == "shakespeare" else "pairs"
+    console = Console()
+    for split, size in sizes.items():
+        console.print(f"{split:<6}{size:>9,} {what}", highlight=False)
+    console.print(f"in {folder} (licence: {download.COLLECTIONS[name].licence})", highlight=False, soft_wrap=True)
+
+
+@app.command("check")
+def check(
+    files: Annotated[list[Path], typer.Argument(help="train, val and test: a file each, or two aligned ones.")],
+    task: Annotated[str | None, typer.Option(help="pairs, text, classify or tag; guessed if not said.")] = None,
+    source_field: Annotated[str, typer.Option(help="JSONL, Parquet: the field of the source.")] = "source",
+    target_field: Annotated[str, typer.Option(help="The field of the target.")] = "target",
+    text_field: Annotated[str, typer.Option(help="The field of the text or the words.")] = "text",
+    label_field: Annotated[str, typer.Option(help="The field of the label or the tags.")] = "label",
+    picture: Annotated[Path, typer.Option(help="The picture, as PNG and SVG.")] = Path("data-check.png"),
+    no_picture: Annotated[bool, typer.Option("--no-picture", help="No picture.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of a table.")] = False,
+) -> None:
+    """Look at data as training would read it; exit code 1 if training on it would be a mistake."""
+    from rich.console import Console
+
+    from glassformer import plots
+    from glassformer.data import doctor
+
+    fields = {
+        "source_field": source_field,
+        "target_field": target_field,
+        "text_field": text_field,
+        "label_field": label_field,
+    }
+    report = doctor.check(files, task, **fields)
+    console = Console()
+    if as_json:
+        print(json.dumps(report.to_dict(), ensure_ascii=False))
+    else:
+        doctor.show(report, console)
+    if not no_picture:
+        saved = plots.save(doctor.picture(report), picture)
+        if not as_json:
+            console.print(f"picture: {saved[0]}", highlight=False, soft_wrap=True)
+    if report.mistake:
+        raise typer.Exit(1)

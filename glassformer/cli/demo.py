@@ -1,0 +1,81 @@
+"""`glassformer demo`: a model that reads dates in two dozen languages, trained before one's eyes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glassformer.checkpoint import problem
+from glassformer.config import read_recipe
+from glassformer.models import PRESETS
+from glassformer.run_folder import RunFolder
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the run goes.")] = Path("runs/dates"),
+) -> None:
+    """Train `dates` on this machine (about three minutes on two cores) and show what it learned."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from glassformer import runs
+    from glassformer.api import load
+    from glassformer.data.builtin import examples_in_ten_languages
+    from glassformer.studies.alignment import draw_cross_attention
+    from glassformer.studies.curves import draw_curves
+    from glassformer.studies.score import score_split
+
+    console = Console()
+    if RunFolder.is_run(out) and problem(RunFolder(out).final) is None:
+        console.print(
+            f"The run [bold]{out}[/] is there already; this is what it can do. (Delete the folder to train again.)"
+        )
+    else:
+        console.print(
+            "[bold]Dates in two dozen languages to ISO 8601[/]: training a 2+2-layer Transformer from nothing."
+        )
+        try:
+            if RunFolder.is_run(out):
+                console.print(f"Going on with the unfinished run in {out}.")
+                runs.resume(out)
+            else:
+                runs.train(read_recipe("dates", presets=PRESETS), out)
+        except runs.Stopped:
+            console.print(
+                f"Stopped and saved; `make demo` goes on with it, and so does: glassformer train {out} --resume"
+            )
+            raise SystemExit(runs.STOPPED) from None
+    scores, count = score_split(out, "test")
+    model = load(out)
+    table = Table(title="Days it has never seen", title_justify="left")
+    for column in ("language", "written", "read as", ""):
+        table.add_column(column)
+    examples = examples_in_ten_languages("test")
+    for (language, source, wanted), answer in zip(examples, model.translate([s for _, s, _ in examples]), strict=True):
+        table.add_row(language, source, answer, "[green]right[/]" if answer == wanted else f"[red]it is {wanted}[/]")
+    console.print(table)
+    console.print(
+        f"[bold]{scores.values['exact_match']:.1f}%[/] of {count:,} unseen days read exactly right "
+        f"(BLEU {scores.values['bleu']:.1f}, chrF {scores.values['chrf']:.1f})\n"
+    )
+    curves = draw_curves(RunFolder(out))
+    attention = draw_cross_attention(model, "3 mai 1979", out / "cross-attention")
+    console.print(f"loss curve       {curves[0]}", highlight=False)
+    console.print(f"cross-attention  {attention[0]}", highlight=False)
+    console.print(f"the run          {out}", highlight=False)
+    console.print("\nTry next:")
+    for command in (
+        f'glassformer translate {out} "3 mai 1979"',
+        f"glassformer evaluate {out}",
+        "glassformer info dates",
+    ):
+        console.print(f"  {program()} {command.removeprefix('glassformer ')}", highlight=False)
+
+
+def program() -> str:
+    """How this very program is called here: by its name where that is on the path."""
+    import shutil
+
+    return "glassformer" if shutil.which("glassformer") else ".venv/bin/glassformer"

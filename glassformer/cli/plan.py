@@ -1,0 +1,34 @@
+"""`glassformer plan`: what a recipe will cost on this machine, before it costs it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from glassformer.config import read_recipe
+from glassformer.models import PRESETS
+
+
+def plan(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name or a .toml file.")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...")] = None,
+    seconds: Annotated[float, typer.Option(help="How long to measure.")] = 5.0,
+) -> None:
+    """Parameters, memory, whether it fits here, tokens a second measured in a few seconds, and the time to finish."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from glassformer.studies.plan import make_plan
+
+    found = make_plan(read_recipe(recipe, overrides or [], presets=PRESETS), seconds=seconds)
+    table = Table(title=f"{recipe} on {found.device}", show_header=False, title_justify="left")
+    table.add_column(style="bold")
+    table.add_column()
+    for name, value in found.rows():
+        table.add_row(name, value)
+    console = Console()
+    console.print(table)
+    if not found.fits:
+        console.print(f"[red]It does not fit.[/] {found.advice}")
+        raise SystemExit(1)

@@ -1,0 +1,206 @@
+"""From the text a recipe names to token files a trainer reads: tokenizers learned on the training split alone, every
+split encoded once, all of it kept in the run's own folder.
+
+Training reads those files and nothing else, so a run that is stopped and continued sees the same data, whatever has
+happened to the original text since. Nothing here holds a corpus in memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.checkpoint import write_atomically
+from glassformer.config import DataConfig, Recipe, UserError
+from glassformer.data.sources import Document, open_split
+from glassformer.data.tokens import TokenFile
+from glassformer.nn.loss import IGNORE
+from glassformer.text.tokenizer import EOS, Tokenizer
+
+ENCODED_AT_ONCE = 2000
+TOKENIZER_CHARACTERS = 50_000_000  # a tokenizer learns from at most so much text; more changes little and costs memory
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The tokenizers and labels of a run: what turns its text into numbers and back."""
+
+    target: Tokenizer
+    source: Tokenizer  # the same one, unless the two sides have vocabularies of their own
+    labels: list[str]
+
+    @property
+    def shared(self) -> bool:
+        return self.source is self.target
+
+    def save(self, folder: Path) -> None:
+        if self.shared:
+            self.target.save(folder / "tokenizer.json")
+        else:
+            self.source.save(folder / "tokenizer.source.json")
+            self.target.save(folder / "tokenizer.target.json")
+        if self.labels:
+            write_atomically(folder / "labels.json", (json.dumps(self.labels, ensure_ascii=False) + "\n").encode())
+
+    @staticmethod
+    def load(folder: Path) -> Texts:
+        labels_file = folder / "labels.json"
+        labels = json.loads(labels_file.read_text(encoding="utf-8")) if labels_file.exists() else []
+        if (folder / "tokenizer.json").exists():
+            tokenizer = Tokenizer.load(folder / "tokenizer.json")
+            return Texts(tokenizer, tokenizer, labels)
+        return Texts(
+            Tokenizer.load(folder / "tokenizer.target.json"), Tokenizer.load(folder / "tokenizer.source.json"), labels
+        )
+
+
+def chunks(items: Iterable[Any], size: int = ENCODED_AT_ONCE) -> Iterator[list[Any]]:
+    iterator = iter(items)
+    while chunk := list(itertools.islice(iterator, size)):
+        yield chunk
+
+
+def limited(texts: Iterable[str], characters: int) -> Iterator[str]:
+    for text in texts:
+        yield text
+        characters -= len(text)
+        if characters <= 0:
+            return
+
+
+def texts_of(config: DataConfig, split: Any, side: str) -> Iterator[str]:
+    """All text of one side ("source" or "target"; for anything but pairs there is one side)."""
+    for example in split:
+        if config.task == "pairs":
+            yield example[0] if side == "source" else example[1]
+        elif config.task == "text":
+            yield example.text
+        elif config.task == "classify":
+            yield example[0]
+        else:
+            yield " ".join(example[0])
+
+
+def learn_texts(config: DataConfig) -> Texts:
+    """The tokenizers, from the training split alone, and the labels that occur in it."""
+    train = open_split(config, "train")
+
+    def learn(sides: tuple[str, ...]) -> Tokenizer:
+        if config.tokenizer_file is not None:
+            return Tokenizer.load(config.tokenizer_file)
+        share = TOKENIZER_CHARACTERS // len(sides)
+        text = itertools.chain.from_iterable(limited(texts_of(config, train, side), share) for side in sides)
+        return Tokenizer.train(config.tokenizer, text, config.vocab_size, config.lowercase)
+
+    labels: list[str] = []
+    if config.task == "classify":
+        labels = sorted({label for _, label in train})
+    elif config.task == "tag":
+        labels = sorted({tag for _, tags in train for tag in tags})
+    if config.task in ("classify", "tag") and len(labels) < 2:
+        raise UserError(
+            f"the training data has {len(labels)} different labels; to learn to tell them apart takes at least 2"
+        )
+    if config.task == "pairs" and config.separate_vocabularies:
+        return Texts(learn(("target",)), learn(("source",)), labels)
+    joint = learn(("source", "target") if config.task == "pairs" else ("text",))
+    return Texts(joint, joint, labels)
+
+
+def encode_text(tokenizer: Tokenizer, documents: Iterable[Document]) -> Iterator[list[int]]:
+    """A sequence a document, EOS at its end; a document that arrives in pieces is one sequence a piece."""
+    for group in chunks(documents, 64):
+        for document, ids in zip(group, tokenizer.encode_batch([d.text for d in group]), strict=True):
+            yield [*ids, EOS] if document.ends else ids
+
+
+def encode_tagged(
+    tokenizer: Tokenizer, examples: Iterable[tuple[list[str], list[str]]], label_ids: dict[str, int], where: str
+) -> Iterator[tuple[list[int], list[int]]]:
+    """The ids of all words of a line, and for each the tag of its word: on its first piece, nothing on the others."""
+    for words, tags in examples:
+        ids: list[int] = []
+        labels: list[int] = []
+        for number, (word, pieces) in enumerate(zip(words, tokenizer.encode_batch(words), strict=True)):
+            pieces = pieces or tokenizer.encode_batch(["?"])[0]
+            ids += pieces
+            labels += [known_label(tags[number], label_ids, where)] + [IGNORE] * (len(pieces) - 1)
+        yield ids, labels
+
+
+def known_label(label: str, label_ids: dict[str, int], where: str) -> int:
+    if label not in label_ids:
+        raise UserError(
+            f"the label {label!r} in the {where} data never occurs in training, which knows {', '.join(sorted(label_ids)[:12])}"
+        )
+    return label_ids[label]
+
+
+def encode_split(config: DataConfig, split_name: str, texts: Texts, folder: Path) -> dict[str, TokenFile]:
+    """Writes one split's token files. Names: source and target, or text, and labels."""
+    split = open_split(config, split_name)  # type: ignore[arg-type]
+    label_ids = {label: i for i, label in enumerate(texts.labels)}
+    prefix = folder / split_name
+
+    def write(name: str, sequences: Iterable[list[int]], vocab_size: int | None) -> TokenFile:
+        return TokenFile.write(f"{prefix}.{name}", sequences, vocab_size)
+
+    def plain(tokenizer: Tokenizer, side: str) -> Iterator[list[int]]:
+        for group in chunks(texts_of(config, split, side)):
+            yield from tokenizer.encode_batch(group)
+
+    match config.task:
+        case "pairs":
+            return {
+                "source": write("source", plain(texts.source, "source"), texts.source.vocab_size),
+                "target": write("target", plain(texts.target, "target"), texts.target.vocab_size),
+            }
+        case "text":
+            return {"text": write("text", encode_text(texts.target, split), texts.target.vocab_size)}
+        case "classify":
+            labels = ([known_label(label, label_ids, split_name)] for _, label in split)
+            return {
+                "text": write("text", plain(texts.target, "text"), texts.target.vocab_size),
+                "labels": write("labels", labels, None),
+            }
+        case "tag":
+            tagged = encode_tagged
+            return {
+                "text": write(
+                    "text", (i for i, _ in tagged(texts.target, split, label_ids, split_name)), texts.target.vocab_size
+                ),
+                "labels": write("labels", (t for _, t in tagged(texts.target, split, label_ids, split_name)), None),
+            }
+
+
+def open_files(config: DataConfig, split_name: str, folder: Path) -> dict[str, Any]:
+    names = {"pairs": ("source", "target"), "text": ("text",)}.get(config.task, ("text", "labels"))
+    files: dict[str, Any] = {name: TokenFile.open(folder / f"{split_name}.{name}") for name in names}
+    if config.task == "classify":
+        files["labels"] = np.asarray(files["labels"].tokens, dtype=np.int64)
+    return files
+
+
+def prepare(recipe: Recipe, folder: Path) -> Texts:
+    """Leaves tokenizers in `folder` and token files of train and val in `folder/data`."""
+    texts = learn_texts(recipe.data)
+    texts.save(folder)
+    for split in ("train", "val"):
+        encode_split(recipe.data, split, texts, folder / "data")
+    return texts
+
+
+def complete_model(recipe: Recipe, texts: Texts) -> Recipe:
+    """The recipe with what only the data could tell: sizes of vocabularies, number of labels."""
+    sizes: dict[str, Any] = {"vocab_size": texts.target.vocab_size}
+    if not texts.shared:
+        sizes |= {"source_vocab_size": texts.source.vocab_size, "share_source_target": False}
+    if texts.labels:
+        sizes |= {"n_label": len(texts.labels)}
+    return recipe.with_model(**sizes)

@@ -1,0 +1,43 @@
+"""One picture of what the decoder looks at: the cross-attention of every head while it writes its answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from glassformer import plots
+from glassformer.api import Model
+from glassformer.config import UserError
+from glassformer.models import Transformer
+from glassformer.nn.rows import Rows
+from glassformer.nn.taps import record
+from glassformer.text.tokenizer import BOS, EOS
+
+
+@torch.no_grad()
+def cross_attention(talk: Model, text: str) -> tuple[dict[str, np.ndarray], list[str], list[str]]:
+    """The weights of every decoder layer (heads x written x source), and the pieces on both sides. Each row is the step
+    that wrote that piece."""
+    model = talk.model
+    if not isinstance(model, Transformer):
+        raise UserError("only an encoder-decoder has cross-attention to look at")
+    source = talk.texts.source.encode(text)
+    target = talk.texts.target.encode(talk.translate([text])[0])
+    with record(model, "decoder.*.cross.weights") as seen:
+        model(Rows.from_lists([[*source, EOS]]).to(talk.device), Rows.from_lists([[BOS, *target]]).to(talk.device))
+    weights = {name: w[0].float().cpu().numpy() for name, w in seen.items()}
+    return weights, talk.texts.target.pieces([*target, EOS]), talk.texts.source.pieces([*source, EOS])
+
+
+def draw_cross_attention(talk: Model, text: str, stem: Path) -> list[Path]:
+    weights, written, source = cross_attention(talk, text)
+    maps, titles = [], []
+    for name, layer in weights.items():
+        for head, weight in enumerate(layer):
+            maps.append(weight)
+            titles.append(f"layer {name.split('.')[1]}, head {head}")
+    answer = "".join(written[:-1])
+    fig = plots.attention_maps(maps, titles, written, source, title=f"{text}  →  {answer}: where each character looks")
+    return plots.save(fig, stem)

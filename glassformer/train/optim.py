@@ -1,0 +1,140 @@
+"""AdamW, and Muon for the matrices where asked.
+
+Groups: weight decay acts on matrices; on embedding tables only where asked; never on norms and biases.
+
+Muon (Jordan et al. 2024): the momentum of a matrix is replaced by the nearest orthogonal one, found by five steps of a
+Newton-Schulz iteration, so that every direction of the matrix moves at the same rate. torch's own Muon iterates in
+bfloat16 always; on a CPU that is hundreds of times slower than float32, so this one iterates in float32 there.
+
+A step can be refused without asking the device: `finite` is a tensor, and an update that meets a zero in it leaves
+parameters and state as they are, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import TrainConfig
+from glassformer.models.parts import is_embedding
+
+
+def parameter_groups(model: nn.Module, config: TrainConfig) -> dict[str, list[tuple[str, nn.Parameter]]]:
+    """matrices, tables (embeddings, learned positions) and vectors (norms, biases); each parameter once."""
+    groups: dict[str, list[tuple[str, nn.Parameter]]] = {"matrices": [], "tables": [], "vectors": []}
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        kind = "tables" if is_embedding(name) else "matrices" if parameter.dim() >= 2 else "vectors"
+        groups[kind].append((name, parameter))
+    return groups
+
+
+def orthogonal(matrix: Tensor, steps: int = 5) -> Tensor:
+    """About the nearest matrix whose singular values are all one: a quintic Newton-Schulz iteration."""
+    a, b, c = 3.4445, -4.7750, 2.0315
+    x = matrix.bfloat16() if matrix.is_cuda else matrix.float()
+    wide = x.size(-2) <= x.size(-1)
+    x = x if wide else x.mT
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    for _ in range(steps):
+        square = x @ x.mT
+        x = a * x + (b * square + c * square @ square) @ x
+    return (x if wide else x.mT).to(matrix.dtype)
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum (Nesterov), made orthogonal, with decoupled weight decay. For two-dimensional weights of hidden layers.
+
+    The step is scaled by sqrt(max(1, rows / columns)), so that one learning rate serves matrices of any shape."""
+
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.0
+    ) -> None:
+        super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self.finite: Tensor | None = None
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            # Matrices of one shape go through the iteration together: few large products in place of many small ones.
+            by_shape: dict[torch.Size, list[nn.Parameter]] = {}
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    by_shape.setdefault(parameter.shape, []).append(parameter)
+            for shape, members in by_shape.items():
+                grads = torch.stack([p.grad for p in members])  # type: ignore[misc]
+                for p in members:
+                    self.state[p].setdefault("momentum", torch.zeros_like(p))
+                old = torch.stack([self.state[p]["momentum"] for p in members])
+                new = old.lerp(grads, 1 - group["momentum"])
+                update = orthogonal(grads.lerp(new, group["momentum"]))
+                update = update * (max(1.0, shape[0] / shape[1]) ** 0.5 * group["lr"])
+                if self.finite is not None:
+                    new = torch.where(self.finite, new, old)
+                    update = torch.where(self.finite, update, torch.zeros_like(update))
+                for i, p in enumerate(members):
+                    self.state[p]["momentum"].copy_(new[i])
+                    shrink = 1 - group["lr"] * group["weight_decay"]
+                    if group["weight_decay"]:
+                        p.mul_(shrink if self.finite is None else torch.where(self.finite, shrink, 1.0))
+                    p.sub_(update[i])
+
+
+def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    """One AdamW, or Muon for the matrices and AdamW for the rest."""
+    groups = parameter_groups(model, config)
+    fused = all(p.device.type in ("cuda", "cpu") for p in model.parameters())
+    decayed = list(groups["matrices"]) if config.optimizer == "adamw" else []
+    kept = list(groups["vectors"])
+    (decayed if config.decay_embeddings else kept).extend(groups["tables"])
+    adamw_groups = [
+        {"params": [p for _, p in decayed], "weight_decay": config.weight_decay},
+        {"params": [p for _, p in kept], "weight_decay": 0.0},
+    ]
+    optimizers: list[torch.optim.Optimizer] = [
+        torch.optim.AdamW(
+            [g for g in adamw_groups if g["params"]],
+            lr=config.learning_rate,
+            betas=config.betas,
+            eps=config.eps,
+            fused=fused,
+            capturable=any(p.is_cuda for p in model.parameters()),
+        )
+    ]
+    if config.optimizer == "muon":
+        matrices = [p for _, p in groups["matrices"]]
+        optimizers.append(Muon(matrices, lr=config.muon_learning_rate, weight_decay=config.weight_decay))
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["base_lr"] = group["lr"]
+    return optimizers
+
+
+def optimizer_tensors(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
+    """The whole state of the optimizers, by the names of the parameters it belongs to."""
+    names = {id(p): name for name, p in model.named_parameters()}
+    tensors: dict[str, Tensor] = {}
+    for optimizer in optimizers:
+        for parameter, state in optimizer.state.items():
+            for key, value in state.items():
+                tensors[f"{key}/{names[id(parameter)]}"] = torch.as_tensor(value)
+    return tensors
+
+
+def load_optimizer_tensors(
+    model: nn.Module, optimizers: list[torch.optim.Optimizer], tensors: dict[str, Tensor]
+) -> None:
+    by_owner: dict[str, dict[str, Tensor]] = {}
+    for full, tensor in tensors.items():
+        key, _, owner = full.partition("/")
+        by_owner.setdefault(owner, {})[key] = tensor
+    for optimizer in optimizers:
+        members = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        for name, parameter in model.named_parameters():
+            if id(parameter) in members and name in by_owner:
+                optimizer.state[parameter] = {
+                    key: tensor.to(parameter.device).clone() for key, tensor in by_owner[name].items()
+                }

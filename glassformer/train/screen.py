@@ -1,0 +1,94 @@
+"""What a person sees while a model trains: one tidy line that moves on a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import torch
+
+from glassformer.train.trainer import StepReport
+
+
+def memory_in_use() -> str:
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        return f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GB"
+    try:
+        with open("/proc/self/statm") as file:
+            pages = int(file.read().split()[1])
+        return f"{pages * 4096 / 2**30:.1f} GB"
+    except OSError:
+        return ""
+
+
+def duration(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+class Screen:
+    """Listens to the trainer; `steps` is where the run ends."""
+
+    def __init__(self, steps: int, first: int = 0) -> None:
+        from rich.console import Console
+
+        self.console = Console(stderr=True)
+        self.steps, self.first = steps, first
+        self.score = ""
+        self.live: Any = None
+        self.began = time.perf_counter()
+        self.last = (self.began, 0)
+        self.speed = 0.0
+        self.last_line = 0.0
+
+    def __enter__(self) -> Screen:
+        if self.console.is_terminal:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self.live = Progress(
+                TextColumn("[bold]{task.completed:,.0f}[/]/{task.total:,.0f}"),
+                BarColumn(bar_width=20),
+                TextColumn("{task.fields[facts]}"),
+                TextColumn("ETA"),
+                TimeRemainingColumn(),
+                console=self.console,
+                refresh_per_second=4,
+            )
+            self.live.start()
+            self.task = self.live.add_task("train", total=self.steps, completed=self.first, facts="starting …")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+    def on_log(self, report: StepReport) -> None:
+        now = time.perf_counter()
+        then, tokens = self.last
+        if tokens and report.tokens > tokens:
+            fresh = (report.tokens - tokens) / max(1e-9, now - then)
+            self.speed = fresh if not self.speed else 0.8 * self.speed + 0.2 * fresh
+        self.last = (now, report.tokens)
+        facts = f"loss {report.loss:.4f}  lr {report.rate:.2e}  |g| {report.norm:.2f}  {self.speed:,.0f} tok/s"
+        memory = memory_in_use()
+        facts += f"  {memory}" if memory else ""
+        facts += f"  {self.score}" if self.score else ""
+        if self.live is not None:
+            self.live.update(self.task, completed=report.step, facts=facts)
+        elif now - self.last_line > 10 or report.step == self.steps:
+            self.last_line = now
+            done = max(1, report.step - self.first)
+            eta = (now - self.began) / done * (self.steps - report.step)
+            print(f"step {report.step}/{self.steps}  {facts}  ETA {duration(eta)}", file=sys.stderr, flush=True)
+
+    def on_message(self, text: str) -> None:
+        if self.live is not None:
+            self.live.console.print(text, highlight=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def pause(self) -> None:
+        """Time that is not training (a validation) must not count as slow training."""
+        self.last = (time.perf_counter(), 0)

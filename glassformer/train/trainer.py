@@ -1,0 +1,244 @@
+"""The loop: batches in, steps of an optimizer out, and everything that moves in one place, so that it can be saved whole.
+
+The trainer is handed the model, a loss, the batches, the optimizers and the rate, and callbacks for what it does not know
+(how to validate, where to save, what to show). It knows nothing of Transformers, files or screens.
+
+The loss of a step is the sum over its micro-batches divided by the real target tokens of the whole step, so that splitting
+a step into micro-batches changes nothing, however ragged the lengths.
+
+A step whose loss or any gradient is not finite changes nothing: neither weights nor optimizer nor moving average. On CUDA
+the decision stays on the device (the fused optimizer is handed a flag) and the host hears of it when it next looks, at the
+logging interval. On a CPU it is told at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.checkpoint import load_model_tensors, model_tensors
+from glassformer.config import TrainConfig, UserError
+from glassformer.data.batches import Batch, Batches
+from glassformer.data.stream import Position
+from glassformer.train.optim import load_optimizer_tensors, optimizer_tensors
+
+
+@dataclass
+class Progress:
+    """Everything that moves, apart from tensors."""
+
+    step: int = 0
+    tokens: int = 0  # target tokens learned from
+    epoch: int = 0
+    index: int = 0
+    best_step: int | None = None
+    best_score: float | None = None
+    waiting: int = 0  # validations since the best
+    bad_steps: int = 0  # non-finite steps in a row
+    loss_sum: float = 0.0  # since the last line in the log
+    loss_tokens: int = 0
+    usual_loss: float | None = None  # moving mean and spread, for telling a spike
+    usual_spread: float = 0.0
+    finished: bool = False
+
+    @property
+    def position(self) -> Position:
+        return Position(self.epoch, self.index)
+
+
+@dataclass(frozen=True)
+class StepReport:
+    step: int
+    loss: float
+    rate: float
+    norm: float
+    tokens: int
+    epoch: int
+
+
+class Watcher(Protocol):
+    """Whoever wants to know: the screen, the log file."""
+
+    def on_log(self, report: StepReport) -> None: ...
+    def on_message(self, text: str) -> None: ...
+
+
+class NotFinite(UserError):
+    """Too many steps in a row whose loss or gradients were not finite."""
+
+
+class Trainer:
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Callable[[Batch], Tensor],
+        batches: Batches,
+        optimizers: list[torch.optim.Optimizer],
+        rate: Callable[[int], float],
+        config: TrainConfig,
+        *,
+        watchers: list[Watcher],
+        device: torch.device,
+        autocast: torch.dtype | None = None,
+    ) -> None:
+        self.model, self.loss, self.batches = model, loss, batches
+        self.optimizers, self.rate, self.config = optimizers, rate, config
+        self.watchers, self.device, self.autocast = watchers, device, autocast
+        self.progress = Progress()
+        self.ema = {n: t.clone() for n, t in model_tensors(model).items()} if config.ema is not None else None
+        self.stream: Iterator[tuple[Batch, Position]] | None = None
+        self.pending: list[tuple[StepReport, tuple[int, ...], Tensor]] = []
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+
+    # ---- one step
+
+    def next_batch(self) -> Batch:
+        if self.stream is None:
+            self.stream = self.batches.starting_at(self.progress.position)
+        batch, after = next(self.stream)
+        self.progress.epoch, self.progress.index = after.epoch, after.index
+        return batch
+
+    def gradients(self, micro: list[Batch], total: int) -> Tensor:
+        """Leaves the gradients of the step in the parameters; returns the summed loss."""
+        summed = torch.zeros((), device=self.device)
+        for batch in micro:
+            if batch.target_tokens == 0:
+                continue
+            with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
+                loss = self.loss(batch.to(self.device, non_blocking=True))
+            (loss / total).backward()
+            summed = summed + loss.detach()
+        return summed
+
+    def step(self) -> None:
+        progress, config = self.progress, self.config
+        micro = [self.next_batch() for _ in range(config.accumulate)]
+        total = max(1, sum(b.target_tokens for b in micro))
+        summed = self.gradients(micro, total)
+        grads = [p.grad for p in self.parameters if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(grads) if grads else torch.zeros((), device=self.device)
+        finite = torch.isfinite(summed) & torch.isfinite(norm)
+        progress.step += 1
+        rate = self.rate(progress.step)
+        if self.device.type == "cuda" or bool(finite):
+            if config.clip is not None:
+                torch.nn.utils.clip_grads_with_norm_(self.parameters, config.clip, norm)
+            self.update(rate, finite)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        progress.tokens += total
+        report = StepReport(progress.step, 0.0, rate, 0.0, total, progress.epoch)
+        self.pending.append(
+            (report, tuple(e for b in micro for e in b.examples), torch.stack([summed, norm.to(summed)]))
+        )
+        if self.device.type != "cuda" or progress.step % config.log_every == 0:
+            self.settle()
+
+    def update(self, rate: float, finite: Tensor) -> None:
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate * group["base_lr"] / self.config.learning_rate
+            if self.device.type == "cuda":
+                if isinstance(optimizer, torch.optim.AdamW):
+                    optimizer.grad_scale, optimizer.found_inf = None, (~finite).float()  # type: ignore[attr-defined]
+                else:
+                    optimizer.finite = finite  # type: ignore[attr-defined]
+            optimizer.step()
+        if self.ema is not None:
+            decay = self.config.ema or 0.0
+            weight = torch.where(finite, 1 - decay, 0.0)
+            current = model_tensors(self.model)
+            for name, average in self.ema.items():
+                if average.is_floating_point():
+                    average.lerp_(current[name], weight.to(average))
+                else:
+                    average.copy_(current[name])
+
+    def settle(self) -> None:
+        """Look at the losses of the steps since the last look: log, warn, or stop."""
+        if not self.pending:
+            return
+        progress = self.progress
+        values = torch.stack([v for _, _, v in self.pending]).double().cpu()
+        for (report, examples, _), (summed, norm) in zip(self.pending, values.tolist(), strict=True):
+            loss = summed / report.tokens
+            if not (math.isfinite(summed) and math.isfinite(norm)):
+                progress.bad_steps += 1
+                what = "loss" if not math.isfinite(summed) else "gradient"
+                shown = ", ".join(map(str, examples[:8])) + (" …" if len(examples) > 8 else "")
+                self.say(f"step {report.step}: the {what} is not finite; the step is skipped (examples {shown})")
+                if progress.bad_steps >= self.config.bad_steps:
+                    self.pending = []
+                    raise NotFinite(
+                        f"{progress.bad_steps} steps in a row had a loss or gradient that is not finite; the weights are "
+                        "those of the last good step. Try a lower train.learning_rate, a longer train.warmup or train.clip"
+                    )
+                continue
+            progress.bad_steps = 0
+            self.note_spike(report.step, loss)
+            progress.loss_sum += summed
+            progress.loss_tokens += report.tokens
+            if report.step % self.config.log_every == 0:
+                mean = progress.loss_sum / max(1, progress.loss_tokens)
+                line = StepReport(report.step, mean, report.rate, norm, progress.tokens, report.epoch)
+                progress.loss_sum, progress.loss_tokens = 0.0, 0
+                for watcher in self.watchers:
+                    watcher.on_log(line)
+        self.pending = []
+
+    def note_spike(self, step: int, loss: float) -> None:
+        progress = self.progress
+        if progress.usual_loss is None:
+            progress.usual_loss = loss
+            return
+        distance = loss - progress.usual_loss
+        if step > 100 and distance > 6 * progress.usual_spread and distance > 0.5:
+            self.say(f"step {step}: the loss jumped to {loss:.3f} from about {progress.usual_loss:.3f}")
+        progress.usual_spread = 0.98 * progress.usual_spread + 0.02 * abs(distance)
+        progress.usual_loss += 0.02 * distance
+
+    def say(self, text: str) -> None:
+        for watcher in self.watchers:
+            watcher.on_message(text)
+
+    # ---- everything that moves
+
+    def tensors(self) -> dict[str, dict[str, Tensor]]:
+        training = {f"optimizer/{n}": t for n, t in optimizer_tensors(self.model, self.optimizers).items()}
+        training |= {f"ema/{n}": t for n, t in (self.ema or {}).items()}
+        training["random/cpu"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            training["random/cuda"] = torch.cuda.get_rng_state()
+        return {"model": model_tensors(self.model), "training": training}
+
+    def state(self) -> dict[str, Any]:
+        self.settle()
+        return asdict(self.progress)
+
+    def restore(self, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> None:
+        training = tensors["training"]
+
+        def part(prefix: str) -> dict[str, Tensor]:
+            return {n.removeprefix(prefix): t for n, t in training.items() if n.startswith(prefix)}
+
+        load_model_tensors(self.model, tensors["model"])
+        load_optimizer_tensors(self.model, self.optimizers, part("optimizer/"))
+        if self.ema is not None:
+            for name, tensor in part("ema/").items():
+                self.ema[name].copy_(tensor)
+        torch.set_rng_state(training["random/cpu"])
+        if self.device.type == "cuda" and "random/cuda" in training:
+            torch.cuda.set_rng_state(training["random/cuda"])
+        known = Progress.__dataclass_fields__
+        self.progress = Progress(**{k: v for k, v in state.items() if k in known})
+        self.stream = None
+
+    def served_tensors(self) -> dict[str, Tensor]:
+        """The weights one would use now: the moving average where there is one."""
+        return model_tensors(self.model) if self.ema is None else self.ema

@@ -1,0 +1,130 @@
+"""`glassformer info`: a model as a table, before anything is built or downloaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.config import ConfigError, Recipe, apply_override, did_you_mean, read_recipe, recipe_names
+from glassformer.models import PRESETS
+from glassformer.models.costs import BYTES, Costs, Part, costs, parts
+from glassformer.run_folder import RunFolder
+
+
+def find_recipe(name: str, overrides: list[str]) -> Recipe:
+    """A preset, a recipe's name, a .toml file, or a run."""
+    if name in PRESETS:
+        values: dict[str, Any] = {"name": name, "model": {"preset": name}}
+        for override in overrides:
+            apply_override(values, override)
+        return Recipe.from_dict(values, presets=PRESETS)
+    if name.endswith(".toml") or name in recipe_names():
+        return read_recipe(name, overrides, presets=PRESETS)
+    if RunFolder.is_run(Path(name)):
+        if overrides:
+            raise ConfigError(
+                f"{name} is a run, whose settings are what they are; give a recipe to try {overrides[0]!r}"
+            )
+        return RunFolder.open(name).recipe
+    known = [*PRESETS, *recipe_names()]
+    raise ConfigError(
+        f"there is no preset, recipe or run {name!r}{did_you_mean(name, known)}; known are {', '.join(known)}"
+    )
+
+
+def fill_in_sizes(recipe: Recipe) -> tuple[Recipe, str]:
+    """What only the data will tell is estimated, and said."""
+    model, data, notes = recipe.model, recipe.data, []
+    if not model.vocab_size:
+        recipe = recipe.with_model(vocab_size=data.vocab_size)
+        at_most = " at most" if data.tokenizer in ("char", "word") else ""
+        notes.append(
+            f"The vocabulary is not known before the data is read: counted as {data.vocab_size:,} words{at_most}."
+        )
+        if data.separate_vocabularies and model.family == "transformer" and model.source_vocab_size is None:
+            recipe = recipe.with_model(source_vocab_size=data.vocab_size, share_source_target=False)
+    if model.head != "mlm" and not model.n_label:
+        recipe = recipe.with_model(n_label=2)
+        notes.append("The labels are not known before the data is read: counted as 2.")
+    return recipe, " ".join(notes)
+
+
+def short(number: int | float) -> str:
+    """1234567 as 1.23 M."""
+    for unit in ("", " k", " M", " G", " T"):
+        if number < 1000 or unit == " T":
+            break
+        number /= 1000
+    return f"{number:.3g}{unit}" if unit else f"{number:,.0f}"
+
+
+def shape_of(part: Part) -> str:
+    weight = " × ".join(f"{n:,}" for n in part.shape)
+    return f"{weight} + {part.bias:,}" if part.bias else weight
+
+
+def rows_of(listed: list[Part]) -> list[tuple[str, str, str, str]]:
+    """Name, shape, how often, parameters; the parts of a stack's layers are shown once, under its name."""
+    rows = []
+    stack = ""
+    for part in listed:
+        head, star, tail = part.name.partition(".*.")
+        if star and head != stack:
+            members = [p for p in listed if p.name.startswith(f"{head}.*.")]
+            total = sum(p.parameters for p in members)
+            shared = " (shared)" if part.copies < part.layers else ""
+            rows.append((head, "", f"× {part.layers}{shared}", f"{total:,}"))
+        stack = head if star else ""
+        name = f"  {tail}" if star else part.name
+        total_of_part = f"{part.parameters:,}" if part.copies else "tied"
+        rows.append((name, shape_of(part), "", total_of_part))
+    return rows
+
+
+def summary_of(found: Costs, recipe: Recipe) -> list[tuple[str, str]]:
+    token = "a token pair" if recipe.model.family == "transformer" else "a token"
+    lines = [
+        ("parameters", f"{found.parameters:,}"),
+        ("without embeddings", f"{found.non_embedding:,}"),
+        (f"FLOPs {token}, forward", f"{short(found.forward_flops)} ({short(found.attention_flops)} in attention)"),
+        (f"FLOPs {token}, training step", short(found.training_flops)),
+    ]
+    if found.cache_numbers:
+        lines.append(("KV cache a token", ", ".join(f"{found.cache_bytes(d):,} bytes in {d}" for d in BYTES)))
+    if found.source_numbers:
+        lines.append(("kept of a source token", ", ".join(f"{found.source_bytes(d):,} bytes in {d}" for d in BYTES)))
+    return lines
+
+
+def info(
+    name: Annotated[str, typer.Argument(help="A preset, a recipe, a .toml file or a run.")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...")] = None,
+    context: Annotated[int | None, typer.Option(help="Length of a row; by default the model's block_size.")] = None,
+) -> None:
+    """The model as a table: each part, its shape and its parameters; what a token costs to read and to learn from."""
+    from rich.console import Console
+    from rich.table import Table
+
+    if context is not None and context < 1:
+        raise ConfigError(f"--context must be at least 1, not {context}")
+    recipe, note = fill_in_sizes(find_recipe(name, overrides or []))
+    found = costs(recipe.model, context)
+    table = Table(title=f"{recipe.name}: {recipe.model.family}", title_justify="left")
+    table.add_column("part")
+    table.add_column("shape", justify="right")
+    table.add_column("layers", justify="right")
+    table.add_column("parameters", justify="right")
+    for row in rows_of(parts(recipe.model)):
+        inside = row[0].startswith(" ")
+        table.add_row(*row, style=None if inside else "bold")
+    summary = Table(show_header=False, box=None)
+    for label, value in summary_of(found, recipe):
+        summary.add_row(label, value)
+    console = Console()
+    console.print(table)
+    console.print(summary)
+    console.print(f"A row of {found.context:,} tokens; keys that cannot be seen are not counted.", style="dim")
+    if note:
+        console.print(note, style="yellow")

@@ -1,0 +1,186 @@
+"""What a model costs, from its config alone: parameters, arithmetic a token, bytes of cache a token. Nothing is built.
+
+A matrix of n numbers costs 2 n FLOPs for every token it meets: a product and a sum each. Attention adds, for every key a
+query sees, 2 (d_k + d_v) FLOPs a head: one product with the key, one with the value. Keys hidden by the causal rule or by
+a window are not counted, though a kernel may compute them: the number is that of the work, not of a machine. A backward
+pass costs twice the forward pass. Norms, activations, softmax and looking up embeddings are left out; they are small in
+arithmetic, if not always in time. (The counting of Kaplan et al. 2020, with attention and the output layer included.)
+
+The encoder-decoder reads two texts; its token is a pair: one token of the source and one of the target, with as many keys
+on either side.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from glassformer.config import ModelConfig
+from glassformer.nn.feedforward import GATES
+
+BYTES = {"fp32": 4, "bf16": 2}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One tensor of weights with its bias. In its name a star stands for the number of a layer."""
+
+    name: str
+    kind: Literal["table", "matrix", "gain"]
+    shape: tuple[int, ...]
+    bias: int = 0
+    layers: int = 1  # how many layers have such a part
+    copies: int = 1  # how many of them have numbers of their own
+
+    @property
+    def parameters(self) -> int:
+        return self.copies * (math.prod(self.shape) + self.bias)
+
+    @property
+    def flops(self) -> int:
+        """A token's, forward. A table is looked up, a gain is small."""
+        return 2 * self.layers * math.prod(self.shape) if self.kind == "matrix" else 0
+
+
+@dataclass(frozen=True)
+class Costs:
+    parameters: int
+    non_embedding: int
+    forward_flops: int  # a token
+    attention_flops: int  # of these, scores and weighted values
+    cache_numbers: int  # a token: keys and values of every layer
+    source_numbers: int  # a source token: what cross-attention keeps of it
+    context: int
+
+    @property
+    def training_flops(self) -> int:
+        return 3 * self.forward_flops
+
+    def cache_bytes(self, dtype: str) -> int:
+        return self.cache_numbers * BYTES[dtype]
+
+    def source_bytes(self, dtype: str) -> int:
+        return self.source_numbers * BYTES[dtype]
+
+
+def norm_parts(config: ModelConfig, name: str, layers: int = 1, copies: int = 1) -> list[Part]:
+    if config.norm == "none":
+        return []
+    has_bias = config.bias and config.norm != "rms"
+    return [Part(name, "gain", (config.n_embd,), config.n_embd * has_bias, layers, copies)]
+
+
+def attention_parts(config: ModelConfig, name: str, layers: int, copies: int) -> list[Part]:
+    width, keys, values = config.n_embd, config.kv_heads * config.key_size, config.kv_heads * config.val_size
+    outputs = {"query": config.n_head * config.key_size, "key": keys, "value": values}
+    parts = [
+        Part(f"{name}.{part}", "matrix", (size, width), size * config.bias, layers, copies)
+        for part, size in outputs.items()
+    ]
+    joined = config.n_head * config.val_size
+    parts.append(Part(f"{name}.out", "matrix", (width, joined), width * config.bias, layers, copies))
+    if config.qk_norm:
+        for part in ("query_norm", "key_norm"):
+            parts.append(Part(f"{name}.{part}", "gain", (config.key_size,), 0, layers, copies))
+    return parts
+
+
+def mlp_parts(config: ModelConfig, name: str, layers: int, copies: int) -> list[Part]:
+    width, hidden = config.n_embd, config.hidden
+    wide = ("gate", "up") if config.activation in GATES else ("up",)
+    parts = [Part(f"{name}.{part}", "matrix", (hidden, width), hidden * config.bias, layers, copies) for part in wide]
+    return [*parts, Part(f"{name}.down", "matrix", (width, hidden), width * config.bias, layers, copies)]
+
+
+def stack_parts(config: ModelConfig, stack: str, layers: int, *, cross: bool) -> list[Part]:
+    copies = 1 if config.share_layers else layers
+    found = attention_parts(config, f"{stack}.*.attention", layers, copies)
+    found += norm_parts(config, f"{stack}.*.attention_norm", layers, copies)
+    if cross:
+        found += attention_parts(config, f"{stack}.*.cross", layers, copies)
+        found += norm_parts(config, f"{stack}.*.cross_norm", layers, copies)
+    found += mlp_parts(config, f"{stack}.*.mlp", layers, copies)
+    found += norm_parts(config, f"{stack}.*.mlp_norm", layers, copies)
+    return found + (norm_parts(config, f"{stack}.norm") if config.final_norm else [])
+
+
+def parts(config: ModelConfig) -> list[Part]:
+    """Every part of the model, from the embeddings to the output."""
+    c = config
+    two_tables = c.family == "transformer" and not (c.source_vocab_size is None and c.share_source_target)
+    sides = ("source", "target") if c.family == "transformer" else ("",)
+
+    def of(side: str, name: str) -> str:
+        return f"{side}_{name}" if side else name
+
+    if two_tables:
+        found = [
+            Part("source_embedding", "table", (c.source_vocab_size or c.vocab_size, c.n_embd)),
+            Part("target_embedding", "table", (c.vocab_size, c.n_embd)),
+        ]
+    else:
+        found = [Part("embedding", "table", (c.vocab_size, c.n_embd))]
+    if c.positions == "learned":
+        found += [Part(of(side, "positions"), "table", (c.block_size, c.n_embd)) for side in sides]
+    if c.n_token_type:
+        found.append(Part("type_embedding", "table", (c.n_token_type, c.n_embd)))
+    if c.embedding_norm:
+        for side in sides:
+            found += norm_parts(c, of(side, "norm") if side else "embedding_norm")
+    if c.family != "gpt":
+        found += stack_parts(c, "encoder", c.encoder_layers, cross=False)
+    if c.family != "bert":
+        found += stack_parts(c, "decoder", c.n_layer, cross=c.family == "transformer")
+    return found + output_parts(c)
+
+
+def output_parts(config: ModelConfig) -> list[Part]:
+    width, words = config.n_embd, config.vocab_size
+    found = []
+    if config.family == "bert":
+        if config.head != "tag":
+            found.append(Part("head.dense", "matrix", (width, width), width * config.bias))
+        if config.head != "mlm":
+            return [*found, Part("head.label", "matrix", (config.n_label, width), config.n_label)]
+        found += norm_parts(config, "head.norm")
+        found.append(Part("head.bias", "gain", (words,)))
+    # A tied output layer has no numbers of its own, and costs its product all the same.
+    return [*found, Part("output", "matrix", (words, width), copies=0 if config.tie_output else 1)]
+
+
+def keys_seen(context: int, *, causal: bool, window: int | None) -> float:
+    """How many keys a query sees, on average over a row of `context` tokens."""
+    reach = context if window is None else min(window, context)
+    before = sum(min(i, reach) for i in range(1, context + 1)) / context  # oneself included
+    return before if causal else 2 * before - 1
+
+
+def attention_flops(config: ModelConfig, context: int) -> int:
+    a_key = 2 * config.n_head * (config.key_size + config.val_size)
+    both_ways = a_key * keys_seen(context, causal=False, window=config.window)
+    backwards = a_key * keys_seen(context, causal=True, window=config.window)
+    match config.family:
+        case "transformer":
+            return round(config.encoder_layers * both_ways + config.n_layer * (backwards + a_key * context))
+        case "gpt":
+            return round(config.n_layer * backwards)
+        case "bert":
+            return round(config.n_layer * both_ways)
+
+
+def costs(config: ModelConfig, context: int | None = None) -> Costs:
+    """`context` is the length of a row, by default the longest the model is built for."""
+    context = context or config.block_size
+    listed = parts(config)
+    in_attention = attention_flops(config, context)
+    cached = config.n_layer * config.kv_heads * (config.key_size + config.val_size)
+    return Costs(
+        parameters=sum(p.parameters for p in listed),
+        non_embedding=sum(p.parameters for p in listed if p.kind != "table"),
+        forward_flops=sum(p.flops for p in listed) + in_attention,
+        attention_flops=in_attention,
+        cache_numbers=0 if config.family == "bert" else cached,
+        source_numbers=cached if config.family == "transformer" else 0,
+        context=context,
+    )

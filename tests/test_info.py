@@ -1,0 +1,183 @@
+"""What a model costs: the accounting beside the built model, and beside torch's own counting of FLOPs."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from glassformer.cli.info import find_recipe, info, short
+from glassformer.config import ConfigError, ModelConfig
+from glassformer.models import PRESETS, build_model, preset
+from glassformer.models.costs import Part, costs, keys_seen, parts
+from glassformer.nn import Rows, record, self_sight
+from tests.laws.zoo import FAMILIES, SMALL, VOCABULARY, cases, run
+
+LABELLED = [
+    pytest.param("bert", {"head": head, "n_label": 5, "n_token_type": 2}, id=f"bert: {head}")
+    for head in ("classify", "tag")
+]
+
+
+def built(config: ModelConfig) -> tuple[Any, dict[str, tuple[tuple[int, ...], int, int]]]:
+    """The model on the meta device, and for each part: the weight's shape, the bias, and how many layers own one."""
+    with torch.device("meta"):
+        model = build_model(config)
+    found: dict[str, list[Any]] = defaultdict(lambda: [(), 0, 0])
+    for name, parameter in model.named_parameters():
+        path, _, last = re.sub(r"\.\d+\.", ".*.", name).rpartition(".")
+        if last == "weight":
+            found[path][0] = tuple(parameter.shape)
+            found[path][2] += 1
+        elif path == "head":
+            found[f"{path}.{last}"] = [tuple(parameter.shape), 0, 1]
+        else:
+            found[path][1] = parameter.numel()
+    return model, {name: (shape, bias, times) for name, (shape, bias, times) in found.items()}
+
+
+def check_parts(config: ModelConfig, listed: list[Part]) -> None:
+    """Every name, shape and number. Tables and matrices, and nothing that is not there."""
+    model, found = built(config)
+    assert {p.name: (p.shape, p.bias, p.copies) for p in listed if p.copies} == found
+    assert sum(p.parameters for p in listed) == model.num_params() == costs(config).parameters
+    assert costs(config).non_embedding == model.num_params(non_embedding=True)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_parts_of_every_preset(name: str) -> None:
+    check_parts(preset(name), parts(preset(name)))
+
+
+@pytest.mark.parametrize(("family", "changes"), [*cases(*FAMILIES), *LABELLED])
+def test_the_parts_of_every_variant(family: str, changes: dict[str, Any]) -> None:
+    config = ModelConfig(**{**SMALL, "family": family, **changes})
+    check_parts(config, parts(config))
+
+
+@pytest.mark.parametrize("wrong", ["missing", "shape", "bias", "times"])
+def test_wrong_accounts_are_caught(wrong: str) -> None:
+    config = preset("gpt2")
+    listed = parts(config)
+    i = next(i for i, p in enumerate(listed) if p.name.endswith("mlp.up"))
+    p = listed[i]
+    mutants = {
+        "missing": [],
+        "shape": [Part(p.name, p.kind, (p.shape[0] + 1, p.shape[1]), p.bias, p.layers, p.copies)],
+        "bias": [Part(p.name, p.kind, p.shape, 0, p.layers, p.copies)],
+        "times": [Part(p.name, p.kind, p.shape, p.bias, p.layers, p.copies - 1)],
+    }
+    with pytest.raises(AssertionError):
+        check_parts(config, [*listed[:i], *mutants[wrong], *listed[i + 1 :]])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [None, 1, 2, 5, 30])
+@pytest.mark.parametrize("context", [1, 2, 7, 12])
+def test_keys_seen_are_those_of_the_mask(context: int, window: int | None, causal: bool) -> None:
+    sight = self_sight(Rows.whole(torch.zeros(1, context, dtype=torch.long)), causal=causal, window=window)
+    mask = sight.explicit(context, context, torch.device("cpu"))
+    seen = float(torch.ones(context, context).sum() if mask is None else mask.sum()) / context
+    assert keys_seen(context, causal=causal, window=window) == pytest.approx(seen)
+
+
+@pytest.mark.parametrize(("family", "changes"), [*cases(*FAMILIES), *LABELLED])
+def test_flops_are_those_torch_counts(family: str, changes: dict[str, Any]) -> None:
+    """torch counts the products of a pass through the explicit path, hidden keys included: so the matrices must agree
+    exactly, and attention after the hidden keys are put back."""
+    config = ModelConfig(**{**SMALL, "family": family, **changes})
+    model: Any = build_model(config).eval()
+    rows = Rows.whole(torch.randint(0, VOCABULARY, (2, 9)))
+    with record(model, "*.weights"), FlopCounterMode(display=False) as counter:
+        run(model, rows, rows)
+    found = costs(config, 9)
+    a_key = 2 * config.n_head * (config.key_size + config.val_size)
+    layers = {"gpt": config.n_layer, "bert": config.n_layer, "transformer": config.encoder_layers + 2 * config.n_layer}
+    matrices = found.forward_flops - found.attention_flops
+    assert counter.get_total_flops() == 2 * 9 * (matrices + layers[family] * a_key * 9)
+    assert found.training_flops == 3 * found.forward_flops
+
+
+def test_attention_is_counted_for_what_is_seen() -> None:
+    """One layer, by hand: 4 heads of 8, 10 tokens."""
+    small: dict[str, Any] = {"vocab_size": 5, "n_layer": 1, "n_head": 4, "n_embd": 32, "block_size": 10}
+    a_key = 2 * 4 * (8 + 8)
+    assert costs(ModelConfig(family="bert", **small)).attention_flops == 10 * a_key
+    assert costs(ModelConfig(family="gpt", **small)).attention_flops == 5.5 * a_key
+    assert costs(ModelConfig(family="gpt", window=1, **small)).attention_flops == a_key
+    assert costs(ModelConfig(family="transformer", **small)).attention_flops == (10 + 5.5 + 10) * a_key
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("changes", [{}, {"n_kv_head": 2}, {"head_size": 6, "value_size": 5}])
+def test_cache_bytes_are_those_of_the_cache(dtype: str, changes: dict[str, Any]) -> None:
+    kinds = {"fp32": torch.float32, "bf16": torch.bfloat16}
+    for family in ("gpt", "transformer"):
+        config = ModelConfig(**{**SMALL, "family": family, **changes})
+        model: Any = build_model(config).to(kinds[dtype])
+        source = Rows.whole(torch.zeros(2, 3, dtype=torch.long))
+        state = model.start(source, 7) if family == "transformer" else model.start(2, 7)
+        held = sum(t.nbytes for t in [*state.cache.keys, *state.cache.values])
+        assert costs(config).cache_bytes(dtype) * 2 * 7 == held
+        assert costs(config).source_bytes(dtype) * 2 * 3 == sum(t.nbytes for pair in state.memories for t in pair)
+    assert costs(ModelConfig(**{**SMALL, "family": "bert"})).cache_bytes(dtype) == 0
+
+
+def printed(capsys: pytest.CaptureFixture[str], name: str, *overrides: str, **options: Any) -> str:
+    info(name, list(overrides), **options)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_shown(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, name)
+    found = costs(preset(name))
+    assert f"{found.parameters:,}" in text and f"{found.non_embedding:,}" in text
+    assert f"× {preset(name).n_layer}" in text
+
+
+def test_layers_are_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "gpt2")
+    assert text.count("attention.query") == 1
+    assert "73,728 bytes in fp32, 36,864 bytes in bf16" in text
+    assert "(shared)" in printed(capsys, "gpt2", "model.share_layers=true")
+    assert "KV cache" not in printed(capsys, "bert-base")
+
+
+def test_overrides_and_context(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "× 3" in printed(capsys, "gpt2", "model.n_layer=3")
+    assert printed(capsys, "gpt2", context=8) != printed(capsys, "gpt2")
+    with pytest.raises(ConfigError, match="--context must be at least 1"):
+        info("gpt2", [], context=0)
+
+
+def test_a_recipe_whose_words_are_not_known_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("[data]\nvocab_size = 1234\n", encoding="utf-8")
+    text = printed(capsys, str(path))
+    assert "1,234 × 512" in text and "not known before the data is read" in text
+    apart = printed(capsys, str(path), "data.separate_vocabularies=true")
+    assert "source_embedding" in apart and "target_embedding" in apart
+    known = printed(capsys, str(path), "model.vocab_size=99")
+    assert "99 × 512" in known and "not known" not in known
+    tagging = printed(capsys, str(path), "model.family=bert", "model.head=tag")
+    assert "labels are not known" in " ".join(tagging.split())
+
+
+def test_a_name_nobody_knows() -> None:
+    for wrong, right in {"gpt-2": "gpt2", "transformer-bse": "transformer-base", "date": "dates"}.items():
+        with pytest.raises(ConfigError, match=f"did you mean '{right}'") as error:
+            find_recipe(wrong, [])
+        assert "\n" not in str(error.value)
+    with pytest.raises(ConfigError, match="did you mean 'n_layer'"):
+        find_recipe("gpt2", ["model.n_layers=2"])
+
+
+def test_short_numbers() -> None:
+    written = {7: "7", 999: "999", 1234: "1.23 k", 85_056_000: "85.1 M", 1.5e9: "1.5 G", 2.25e13: "22.5 T"}
+    assert {n: short(n) for n in written} == written

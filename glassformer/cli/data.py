@@ -62,6 +62,7 @@ def check(
     else:
         doctor.show(report, console)
     if not no_picture:
+        picture.parent.mkdir(parents=True, exist_ok=True)
         saved = plots.save(doctor.picture(report), picture)
         if not as_json:
             console.print(f"picture: {saved[0]}", highlight=False, soft_wrap=True)

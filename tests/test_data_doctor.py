@@ -1,0 +1,266 @@
+"""The data doctor: each illness alone is found, named with its line, and graded; healthy data passes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from glassformer import plots
+from glassformer.cli.data import app
+from glassformer.config import UserError
+from glassformer.data import doctor
+from glassformer.data.doctor import Report, check
+from glassformer.text import languages
+
+WORDS = [
+    "the",
+    "a",
+    "red",
+    "blue",
+    "small",
+    "dog",
+    "cat",
+    "house",
+    "tree",
+    "river",
+    "walks",
+    "sleeps",
+    "sees",
+    "over",
+    "under",
+    "near",
+    "old",
+    "new",
+    "and",
+    "with",
+]
+
+
+def sentence(generator: random.Random, n: int = 8) -> str:
+    return " ".join(generator.choice(WORDS) for _ in range(n))
+
+
+def pairs(n: int, seed: int) -> list[str]:
+    generator = random.Random(seed)
+    return [f"{sentence(generator)}\t{sentence(generator)} ja" for _ in range(n)]
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def healthy(tmp_path: Path) -> dict[str, Path]:
+    sizes = {"train": 400, "val": 100, "test": 100}
+    return {name: write(tmp_path / f"{name}.tsv", pairs(n, i)) for i, (name, n) in enumerate(sizes.items())}
+
+
+def kinds(report: Report, level: str | None = None) -> set[tuple[str, str]]:
+    return {(f.split, f.kind) for f in report.findings if level in (None, f.level)}
+
+
+def found(report: Report, kind: str) -> Any:
+    return next(f for f in report.findings if f.kind == kind)
+
+
+def test_healthy_data_passes(healthy: dict[str, Path]) -> None:
+    report = check(list(healthy.values()))
+    assert report.findings == [] and not report.mistake
+    assert {name: facts.examples for name, facts in report.splits.items()} == {"train": 400, "val": 100, "test": 100}
+    assert report.unknown == {"val": 0.0, "test": 0.0}
+
+
+# (split to spoil, lines to put in, finding, its level, lines it names); 400 training and 100 test pairs are healthy.
+ILLNESSES: list[tuple[str, list[str], str, str, tuple[int, ...]]] = [
+    ("train", ["only one column"], "columns", "error", (401,)),
+    ("train", ["a dog\t", "\ta cat"], "empty", "warning", (401, 402)),
+    ("train", [f"same {i}\tsame {i}" for i in range(10)], "identical", "warning", (401, 402, 403, 404, 405)),
+    ("train", [f"same {i}\tsame {i}" for i in range(500)], "identical", "error", (401, 402, 403, 404, 405)),
+    ("train", ["a new dog\tja", "a new dog\tja", "a new dog\tja"], "duplicates", "warning", (402, 403)),
+    ("train", ["a dog\t" + "ja " * 100], "ratio", "warning", (401,)),
+    ("train", ["a dog " * 40 + "\tja"], "ratio", "warning", (401,)),
+    ("test", pairs(400, 0)[:1], "leaked", "warning", (101,)),
+    ("test", pairs(400, 0)[:20], "leaked", "error", (101, 102, 103, 104, 105)),
+    ("test", [pairs(400, 0)[0].split("\t")[0] + "\tanders"], "known sources", "warning", (101,)),
+    ("test", ["xylophone " * 8 + "\t" + "quark " * 8] * 7, "unknown", "warning", ()),
+    ("test", [f"xylophone{i} quark zebra gnu\tyak{i} emu" for i in range(600)], "unknown", "error", ()),
+]
+
+
+@pytest.mark.parametrize(("split", "lines", "kind", "level", "numbers"), ILLNESSES)
+def test_each_illness_is_found_and_graded(
+    healthy: dict[str, Path], split: str, lines: list[str], kind: str, level: str, numbers: tuple[int, ...]
+) -> None:
+    """A check that never fires, fires on healthy data, counts lines wrongly or grades wrongly fails here."""
+    write(healthy[split], healthy[split].read_text().splitlines() + lines)
+    report = check(list(healthy.values()))
+    finding = found(report, kind)
+    assert (finding.split, finding.level, finding.lines) == (split, level, numbers)
+    assert report.mistake == (level == "error")
+
+
+def test_invalid_utf8_is_named_and_reading_goes_on(healthy: dict[str, Path]) -> None:
+    content = healthy["train"].read_bytes().split(b"\n")
+    content[6] = b"\xff" + content[6]
+    content[9] = b"\xfe" + content[9]
+    healthy["train"].write_bytes(b"\n".join(content))
+    report = check(list(healthy.values()))
+    finding = found(report, "encoding")
+    assert finding.lines == (7, 10) and "line 7" in finding.message and finding.level == "error"
+    assert report.splits["train"].examples == 400
+
+
+def test_line_counts_that_disagree(tmp_path: Path) -> None:
+    source = write(tmp_path / "train.en", [f"the dog {i}" for i in range(20)])
+    target = write(tmp_path / "train.de", [f"der Hund {i}" for i in range(19)])
+    report = check([source, target])
+    assert report.mistake and "20 lines, but" in found(report, "counts").message
+    write(target, [f"der Hund {i}" for i in range(20)])
+    assert not check([source, target]).findings
+    write(target, [])
+    assert ("train", "nothing") in kinds(check([source, target]), "error")
+
+
+def test_an_empty_and_a_torn_file(tmp_path: Path) -> None:
+    assert kinds(check([write(tmp_path / "train.tsv", [])], "pairs"), "error") == {("train", "nothing")}
+    torn = tmp_path / "train.tsv.gz"
+    torn.write_bytes(gzip.compress("\n".join(pairs(2000, 1)).encode())[:-300])
+    assert ("train", "unreadable") in kinds(check([torn], "pairs"), "error")
+
+
+def test_labels(tmp_path: Path) -> None:
+    train = write(tmp_path / "train.tsv", [f"{'good' if i % 2 else 'bad'}\tthe film {i} was" for i in range(100)])
+    test = write(tmp_path / "test.tsv", ["good\tthe film was", "ugly\tthe film was not"])
+    report = check([train, test], "classify")
+    assert found(report, "labels").message.endswith("ugly") and report.mistake
+    assert report.splits["train"].labels == {"good": 50, "bad": 50}
+    write(train, [f"good\tthe film {i} was" for i in range(100)])
+    assert ("train", "labels") in kinds(check([train], "classify"), "error")
+    tagged = write(tmp_path / "tagged.txt", ["the\tDET", "dog\tNOUN", "", "a\tDET", "cat\tNOUN"])
+    report = check([tagged], "tag")
+    assert not report.findings and report.splits["train"].labels == {"DET": 2, "NOUN": 2}
+
+
+def test_text_as_documents(tmp_path: Path) -> None:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for i in range(4):
+        write(folder / f"{i}.txt", [f"document {i % 3}", "ends"])  # the last is the first again
+    test = write(tmp_path / "test.txt", ["document 1", "ends"])
+    report = check([folder, test])
+    assert report.task == "text" and report.splits["train"].examples == 4
+    assert found(report, "duplicates").lines == (4,)
+    assert found(report, "leaked").level == "error"
+
+
+def test_records_with_named_fields(tmp_path: Path) -> None:
+    path = tmp_path / "train.jsonl"
+    write(path, [json.dumps({"en": a, "de": b}) for a, b in (line.split("\t") for line in pairs(50, 1))] + ["{"])
+    report = check([path], source_field="en", target_field="de")
+    assert report.splits["train"].examples == 50 and found(report, "json").lines == (51,)
+
+
+@pytest.mark.parametrize(
+    ("names", "content", "task", "expected"),
+    [
+        (["a.tsv"], "x\ty", "pairs", {"train": "a.tsv"}),
+        (["a.txt"], "x", "text", {"train": "a.txt"}),
+        (["a.en", "a.de"], "x", "pairs", {"train": "a.en", "train_target": "a.de"}),
+        (
+            ["train.tsv", "dev.tsv", "test.tsv"],
+            "x\ty",
+            "pairs",
+            {"train": "train.tsv", "val": "dev.tsv", "test": "test.tsv"},
+        ),
+        (["test.tsv", "mine.tsv"], "x\ty", "pairs", {"train": "mine.tsv", "test": "test.tsv"}),
+        (["one.tsv", "two.tsv"], "x\ty", "pairs", {"train": "one.tsv", "val": "two.tsv"}),
+        (
+            ["train.en", "train.de", "val.en", "val.de"],
+            "x",
+            "pairs",
+            {"train": "train.en", "train_target": "train.de", "val": "val.en", "val_target": "val.de"},
+        ),
+        (["constraint.tsv"], "x\ty", "pairs", {"train": "constraint.tsv"}),
+    ],
+)
+def test_roles_by_name_or_place(
+    tmp_path: Path, names: list[str], content: str, task: str, expected: dict[str, str]
+) -> None:
+    files = [write(tmp_path / name, [content]) for name in names]
+    config = doctor.arrange(files, None, {})
+    keys = ("train", "val", "test", "train_target", "val_target", "test_target")
+    assert config.task == task
+    assert {key: Path(value).name for key in keys if (value := getattr(config, key))} == expected
+
+
+def test_files_that_cannot_be_told_apart(tmp_path: Path) -> None:
+    files = [write(tmp_path / f"train{x}.tsv", ["a\tb"]) for x in (".1", ".2", ".3")]
+    with pytest.raises(UserError, match="cannot be told apart"):
+        check(files)
+    with pytest.raises(UserError, match="there is no file"):
+        check([tmp_path / "none.tsv"])
+    with pytest.raises(UserError, match="one by one"):
+        check([write(tmp_path / "train.a", ["x"]), write(tmp_path / "train.b", ["y"])], "text")
+
+
+def test_chinese_without_jieba_is_counted_in_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jieba", None)
+    languages.load_jieba.cache_clear()
+    try:
+        train = write(tmp_path / "train.tsv", ["我喜欢你\tI like you", "你好\thello"])
+        test = write(tmp_path / "test.tsv", ["他喜欢你\tI hello"])
+        report = check([train, test])
+        assert report.tokenizer == "char" and report.unknown["test"] == pytest.approx(1 / 11)
+    finally:
+        languages.load_jieba.cache_clear()
+
+
+def test_lengths_are_those_of_the_file(healthy: dict[str, Path]) -> None:
+    lengths = sorted(len(line.split("\t")[0]) for line in healthy["train"].read_text().splitlines())
+    facts = check([healthy["train"]]).to_dict()["splits"]["train"]
+    assert facts["examples"] == 400
+    assert facts["source_length"]["max"] == lengths[-1]
+    assert lengths[199] <= facts["source_length"]["median"] <= lengths[200]
+
+
+@pytest.mark.slow
+def test_the_picture_shows_every_split(healthy: dict[str, Path], tmp_path: Path) -> None:
+    figure = doctor.picture(check(list(healthy.values())))
+    legends = [text.get_text() for axis in figure.axes for text in axis.get_legend().get_texts()]
+    assert set(legends) >= {"train source", "train target", "test source", "val"}
+    png, svg = plots.save(figure, tmp_path / "picture")
+    assert png.read_bytes().startswith(b"\x89PNG") and b"<svg" in svg.read_bytes()
+    empty = doctor.picture(check([write(tmp_path / "train.tsv", [])], "pairs"))
+    assert len(empty.axes) == 2
+
+
+@pytest.mark.slow
+def test_the_verb(healthy: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 0 for healthy data and for mere warnings, 1 where training would be a mistake."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    runner = CliRunner()
+    result = runner.invoke(app, ["check", "train.tsv", "val.tsv", "test.tsv"])
+    assert result.exit_code == 0 and "Nothing stands out" in result.output and "400" in result.output
+    assert (tmp_path / "data-check.png").exists()
+    write(healthy["train"], [*pairs(400, 0), pairs(400, 0)[0], "[bold]only one column[/]"])
+    result = runner.invoke(app, ["check", "train.tsv", "--task", "pairs", "--no-picture"])
+    assert result.exit_code == 1 and "line 402" in result.output and "would be a mistake" in result.output
+    assert "warning" in result.output and "duplicates" not in result.output
+    result = runner.invoke(app, ["check", "train.tsv", "--json", "--no-picture"])
+    told = json.loads(result.output)
+    assert (
+        result.exit_code == 1 and told["mistake"] and {f["kind"] for f in told["findings"]} == {"columns", "duplicates"}
+    )
+    result = runner.invoke(app, ["check", "none.tsv"])
+    assert isinstance(result.exception, UserError)  # the one line and the exit code 2 are the main program's
+    result = runner.invoke(app, ["get", "tatoeba:en-xx"])
+    assert isinstance(result.exception, UserError) and "did you mean" in str(result.exception)

@@ -442,20 +442,15 @@ def picture(report: Report) -> Any:
             else {"": facts.source_lengths}
         )
         curves |= {f"{name} {side}".strip(): np.frombuffer(x, np.uint64) for side, x in sides.items() if len(x)}
-    longest = max((int(values.max()) for values in curves.values()), default=1)
+    longest = max((int(np.quantile(values, 0.995)) for values in curves.values()), default=0) + 1
     for (name, values), colour in zip(curves.items(), itertools.cycle(COLOURS), strict=False):
-        weights = np.full(len(values), 1 / len(values))
-        axis.hist(
-            values,
-            bins=min(60, longest + 1),
-            range=(0, longest + 1),
-            weights=weights,
-            histtype="step",
-            color=colour,
-            label=name,
-        )
+        shares = np.full(len(values), 1 / len(values))
+        bins = np.linspace(0, longest, min(40, longest) + 1)
+        axis.hist(np.minimum(values, longest), bins, weights=shares, histtype="step", color=colour, label=name)
     axis.set(
-        title="Lengths", xlabel="characters", ylabel="share of lines" if report.task == "text" else "share of examples"
+        title="Lengths",
+        xlabel="characters (the last bar: that and more)",
+        ylabel="share of lines" if report.task == "text" else "share of examples",
     )
     if curves:
         axis.legend(frameon=False)
@@ -463,9 +458,9 @@ def picture(report: Report) -> Any:
         axis = axes[0][1]
         for (name, facts), colour in zip(report.splits.items(), COLOURS, strict=False):
             if facts.examples:
-                ratios = log_ratios(facts) / np.log(2)
-                weights = np.full(len(ratios), 1 / len(ratios))
-                axis.hist(ratios, bins=60, weights=weights, histtype="step", color=colour, label=name)
+                ratios = np.clip(log_ratios(facts) / np.log(2), -3, 3)
+                shares = np.full(len(ratios), 1 / len(ratios))
+                axis.hist(ratios, np.linspace(-3, 3, 49), weights=shares, histtype="step", color=colour, label=name)
         axis.set(title="Target against source", xlabel="log₂ of the ratio of lengths", ylabel="share of pairs")
         if any(facts.examples for facts in report.splits.values()):
             axis.legend(frameon=False)

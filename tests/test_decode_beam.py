@@ -54,6 +54,55 @@ def test_a_beam_that_covers_the_space_finds_the_best_of_everything(alpha: float)
                     assert [h.score for h in hypotheses] == pytest.approx([score for _, score in best], abs=1e-6)
 
 
+def plain_beam(model: TableModel, table: int, config: DecodeConfig, limit: int) -> list[tuple[tuple[int, ...], float]]:
+    """Beam search as the text of the module tells it, one sentence, lists and sorting; `exact` as running to the end."""
+    logprobs = model.logits[table].detach().log_softmax(-1).tolist()
+    alive: list[tuple[float, tuple[int, ...], int]] = [(0.0, (), 0)]
+    ended: list[Possible] = []
+    for length in range(1, limit + 1):
+        candidates = [
+            (total + logprob, ids, node, token)
+            for total, ids, node in alive
+            for token, logprob in enumerate(logprobs[node])
+            if token != EOS or length > config.min_new_tokens
+        ]
+        candidates = sorted(candidates, reverse=True)[: 2 * config.beams if config.beams > 1 else 1]
+        alive = []
+        for rank, (total, ids, node, token) in enumerate(candidates):
+            if token == EOS:
+                ended += [Possible(ids, total, True)] if rank < config.beams else []
+            elif len(alive) < config.beams:
+                alive.append((total, (*ids, token), node * model.config.vocab_size + token + 1))
+        if config.stop_rule == "first-k" and len(ended) >= config.beams:
+            alive = []
+    ended += [Possible(ids, total, False) for total, ids, _ in alive]
+    return ranking(ended, config.length_rule, config.alpha)[: config.n_best]
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_narrow_beam_is_the_plain_beam(stop: str) -> None:
+    """Caught: an EOS below the first k candidates that counts as ended; a beam that is not filled up after one has ended;
+    rows of one sentence taken for another's."""
+    draw = random.Random(11)
+    for seed in range(count(fast=15, soak=150)):
+        model = TableModel(5, 4, 6, seed=seed, scale=2.0)
+        beam = draw.choice((1, 2, 3, 5))
+        config = DecodeConfig(
+            beam=beam,
+            n_best=draw.randrange(1, beam + 1),
+            stop_rule=stop,
+            length_rule=draw.choice(RULES),
+            alpha=draw.choice(ALPHAS),
+            max_new_tokens=6,
+            min_new_tokens=draw.choice((0, 1, 3)),
+        )
+        found = translate_batch(model, [[n] for n in range(5)], config, controls=CONTROLS)
+        for table, hypotheses in enumerate(found):
+            expected = plain_beam(model, table, config, 6)
+            assert [tuple(h.ids) for h in hypotheses] == [ids for ids, _ in expected]
+            assert [h.score for h in hypotheses] == pytest.approx([score for _, score in expected], abs=1e-9)
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_the_exact_stop_returns_what_running_on_returns(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Caught: a bound at the present length (wrong for alpha > 0), at the longest length (wrong for alpha < 0), or one

@@ -181,7 +181,7 @@ class DataConfig:
     prompt_answer: bool = False  # GPT on pairs: the source is the prompt, the loss is on the answer
     mask_fraction: float = 0.15  # BERT
     size: int | None = None  # built-in data: how many training examples
-    workers: int = 0  # loader processes
+    workers: int = 0  # background threads that make batches ahead
 
     def __post_init__(self) -> None:
         check_choices(self)

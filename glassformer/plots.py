@@ -33,7 +33,7 @@ def figure(width: float = 7.0, height: float = 4.0, **layout: Any) -> tuple[Any,
     from matplotlib.figure import Figure
 
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
-    style = {
+    style: dict[Any, Any] = {
         "font.family": FONTS,
         "axes.spines.top": False,
         "axes.spines.right": False,

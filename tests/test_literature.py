@@ -168,7 +168,7 @@ def test_i_like_to_code() -> None:
         [[0.1, 0.2, 0.3, 0.4], [0.2, 0.3, 0.4, 0.5], [0.3, 0.4, 0.5, 0.6], [0.4, 0.5, 0.6, 0.7]], dtype=torch.float64
     )
     config = ModelConfig(
-        family="gpt", vocab_size=4, block_size=4, n_layer=1, n_head=1, n_embd=4, positions="sinusoidal"
+        family="gpt", vocab_size=4, block_size=4, n_layer=1, n_head=1, n_embd=4, scale_embeddings=False
     )
     model = GPT(config).double().eval()
     with torch.no_grad(), record(model, "embeddings") as seen:

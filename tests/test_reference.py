@@ -623,6 +623,7 @@ def test_transformer_of_torch(pre_norm: bool) -> None:
         pre_norm=pre_norm,
         positions="none",
         dropout=0.0,
+        scale_embeddings=False,
     )
     ours = small(config)
     assert isinstance(ours, Transformer)

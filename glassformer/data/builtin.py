@@ -42,7 +42,7 @@ from glassformer.data.dates import (
 )
 
 if TYPE_CHECKING:
-    from glassformer.data.sources import Document
+    from glassformer.data.files import Document
 
 HELD_OUT_SIZE = 1000  # examples in validation, and in test
 PHRASES_SEED = 1
@@ -242,7 +242,7 @@ class SourceFiles:
         return len(self.files)
 
     def __iter__(self) -> Iterator[Document]:
-        from glassformer.data.sources import Document
+        from glassformer.data.files import Document
 
         for file in self.files:
             yield Document(text=file.read_text(encoding="utf-8"), ends=True)

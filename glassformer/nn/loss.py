@@ -41,22 +41,25 @@ class LinearCrossEntropy(torch.autograd.Function):
         for start in range(0, x.size(0), step):
             part = slice(start, start + step)
             logits = F.linear(x[part], weight, bias)
-            scores = logits.to(total.dtype)
-            log_total = scores.logsumexp(dim=-1, keepdim=True)
-            right = scores.gather(1, labels[part, None])
-            loss = log_total - (1 - smoothing) * right
+            log_p = logits.log_softmax(dim=-1, dtype=total.dtype)
+            right = log_p.gather(1, labels[part, None])
+            total -= (1 - smoothing) * right.sum()
             if smoothing:
-                loss = loss - smoothing * scores.mean(dim=-1, keepdim=True)
-            total += loss.sum()
+                total -= smoothing * log_p.mean(dim=-1).sum()
             if grad_x is not None and grad_w is not None:
-                # d loss / d scores = softmax - target; made in place of the scores, which no one needs any more.
-                grad = scores.sub_(log_total).exp_()
+                # d loss / d logits = softmax - target; made in place of log_p, which no one needs any more.
+                grad = log_p.exp_()
                 if smoothing:
                     grad.sub_(smoothing / vocabulary)
                 grad.scatter_add_(1, labels[part, None], torch.full_like(right, smoothing - 1.0))
                 grad = grad.to(logits.dtype)
                 grad_x[part] = grad @ weight.to(grad.dtype)
-                grad_w += grad.T @ x[part].to(grad.dtype)
+                if grad_w.dtype == grad.dtype == x.dtype:
+                    grad_w.addmm_(
+                        grad.T, x[part]
+                    )  # added where it is: a second table would cost as much as the product
+                else:
+                    grad_w += grad.T @ x[part].to(grad.dtype)
                 if grad_b is not None:
                     grad_b += grad.sum(0)
         ctx.save_for_backward(grad_x, grad_w, grad_b)
@@ -69,28 +72,46 @@ class LinearCrossEntropy(torch.autograd.Function):
         return (*grads, None, None, None)
 
 
+class SoftmaxLoss(torch.autograd.Function):
+    """Cross-entropy of scores that stand in memory in their own type: what is kept for the backward pass is the scores and
+    one number a row. Columns from `words` on do not exist."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor, words: int, smoothing: float) -> Tensor:
+        scores = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        exists = torch.arange(logits.size(1), device=logits.device) < words
+        log_total = scores.masked_fill(~exists, -torch.inf).logsumexp(dim=-1)
+        counts = labels != IGNORE
+        right = logits.gather(1, labels.masked_fill(~counts, 0)[:, None])[:, 0].to(scores.dtype)
+        loss = log_total - (1 - smoothing) * right
+        if smoothing:
+            loss = loss - smoothing / words * scores.masked_fill(~exists, 0.0).sum(dim=-1)
+        ctx.save_for_backward(logits, labels, log_total)
+        ctx.words, ctx.smoothing = words, smoothing
+        return loss.masked_fill(~counts, 0.0).sum()
+
+    @staticmethod
+    def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        logits, labels, log_total = ctx.saved_tensors
+        column = torch.arange(logits.size(1), device=logits.device)
+        chances = (logits.to(log_total.dtype) - log_total[:, None]).exp()
+        target = torch.where(column == labels[:, None], 1 - ctx.smoothing, 0.0) + ctx.smoothing / ctx.words
+        counts = (labels != IGNORE)[:, None] & (column < ctx.words)
+        return torch.where(counts, (chances - target) * grad_total, 0.0).to(logits.dtype), None, None, None
+
+
 def compiled_cross_entropy(x: Tensor, weight: Tensor, labels: Tensor, bias: Tensor | None, smoothing: float) -> Tensor:
     """The plain formula, in the shape a compiler makes the most of.
 
     Matrix units and memory like round sizes: rows of 50,257 scores, each starting off a memory boundary, cost three times
-    what rows of 50,304 cost. So the table is padded (which melts into its conversion to bfloat16) and the scores of words
-    that do not exist are put out of the way by a comparison, which melts into the reading of the scores."""
+    what rows of 50,304 cost. So the table is padded, which melts into its conversion to bfloat16, and the scores of words
+    that do not exist are passed over."""
     words = weight.size(0)
     missing = -words % 128
-    scores = F.linear(x, F.pad(weight, (0, 0, 0, missing)) if missing else weight).flatten(0, 1)
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    logits = F.linear(x, F.pad(weight, (0, 0, 0, missing)) if missing else weight).flatten(0, 1)
     if bias is not None:
-        scores = scores + F.pad(bias, (0, missing))
-    column = torch.arange(words + missing, device=x.device)
-    real = scores.masked_fill(column >= words, -torch.inf) if missing else scores
-    flat = labels.flatten()
-    counts = flat != IGNORE
-    right = real.gather(1, flat.masked_fill(~counts, 0)[:, None])[:, 0]
-    loss = real.logsumexp(dim=-1) - (1 - smoothing) * right
-    if smoothing:
-        everything = scores.masked_fill(column >= words, 0.0) if missing else scores
-        loss = loss - smoothing / words * everything.sum(dim=-1)
-    return loss.masked_fill(~counts, 0.0).sum()
+        logits = logits + F.pad(bias, (0, missing)).to(logits.dtype)
+    return SoftmaxLoss.apply(logits, labels.flatten(), words, smoothing)  # type: ignore[no-any-return]
 
 
 def linear_cross_entropy(

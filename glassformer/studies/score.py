@@ -53,6 +53,13 @@ def score_files(
     if run.recipe.data.task != "pairs":
         raise UserError(f"{path} does not learn from pairs; evaluate it on one of its splits")
     data = dataclasses.replace(
-        run.recipe.data, builtin=None, path=None, train=None, test=str(source), test_target=str(target), format="lines"
+        run.recipe.data,
+        builtin=None,
+        path=None,
+        train=None,
+        test=str(source),
+        test_target=str(target),
+        format="lines",
+        swap=False,
     )
     return score(run, data, "test", device=device, limit=limit)

@@ -1,5 +1,6 @@
 """Glassformer: train a Transformer on your own pairs or text, see through it, ship it."""
 
+from glassformer.api import load
 from glassformer.config import VERSION, DataConfig, DecodeConfig, ModelConfig, Recipe, TrainConfig
 from glassformer.models import BERT, GPT, Transformer, build_model, preset
 from glassformer.nn import MultiHeadAttention, Rows, attention, record, replace, tap_names
@@ -19,6 +20,7 @@ __all__ = [
     "Transformer",
     "attention",
     "build_model",
+    "load",
     "preset",
     "record",
     "replace",

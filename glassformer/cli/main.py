@@ -19,10 +19,15 @@ app = typer.Typer(
 
 
 def add_verbs() -> None:
-    from glassformer.cli import data, demo, evaluate, info, plan, train
+    from glassformer.cli import classify, data, demo, evaluate, fill, generate, info, plan, tag, train, translate
 
     app.command("demo")(demo.demo)
     app.command("train")(train.train)
+    app.command("translate")(translate.translate)
+    app.command("generate")(generate.generate)
+    app.command("fill")(fill.fill)
+    app.command("classify")(classify.classify)
+    app.command("tag")(tag.tag)
     app.command("plan")(plan.plan)
     app.command("evaluate")(evaluate.evaluate)
     app.command("info")(info.info)

@@ -1,0 +1,82 @@
+"""`glassformer generate`: text that goes on where a prompt ends, by a GPT."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glassformer.cli import lines, writing
+from glassformer.config import ConfigError
+
+BETWEEN = "\n" + "-" * 40 + "\n"
+
+
+def generate(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    prompt: Annotated[str, typer.Option(help="What the text begins with; without it, a document begins.")] = "",
+    stream: Annotated[bool, typer.Option("--stream", help="Show the text as it is written.")] = False,
+    only_new: Annotated[bool, typer.Option("--only-new", help="Leave the prompt out of what is shown.")] = False,
+    as_json: lines.AsJson = False,
+    num_samples: writing.NumSamples = None,
+    seed: writing.Seed = None,
+    temperature: writing.Temperature = None,
+    top_k: writing.TopK = None,
+    top_p: writing.TopP = None,
+    min_p: writing.MinP = None,
+    max_new_tokens: writing.MaxNewTokens = None,
+    beam: writing.Beam = None,
+    n_best: writing.NBest = None,
+    term: writing.Terms = None,
+    prefix: writing.Prefix = "",
+    ban: writing.Banned = None,
+    stop: writing.Stops = None,
+    settings: writing.Settings = None,
+    device: lines.Device = "cpu",
+    step: lines.Step = None,
+) -> None:
+    """Continue a prompt. Tokens are drawn, unless --temperature 0 or --beam asks for a search; the same seed draws the
+    same text."""
+    from glassformer.api import load
+
+    if stream and as_json:
+        raise ConfigError("--stream shows text as it comes and --json whole answers; choose one of them")
+    if stream and term:
+        raise ConfigError("--term is met by a search, which changes its mind, and --stream cannot; choose one of them")
+    options = writing.decode_options(
+        settings,
+        num_samples=num_samples,
+        seed=seed,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        max_new_tokens=max_new_tokens,
+        beam=beam,
+        n_best=n_best,
+    )
+    wishes = writing.make_wishes(term, None, prefix, ban, stop)
+    if wishes.glossary:
+        raise ConfigError("--term WORD=TERM is for translations; a GPT is given the terms alone")
+    model = load(run, device=device, step=step)
+    model.need("generate", "gpt", "gpt on pairs")
+    if wishes.terms and temperature is None and beam is None:
+        options["beam"] = model.recipe.decode.beam or 4  # terms are met by a search
+    shown = "" if only_new or model.kind == "gpt on pairs" else prompt
+    config = model.settings(**options)
+    if stream:
+        pieces = model.stream(prompt, config=config, prefix=prefix, banned=wishes.banned, stops=wishes.stops)
+        first = next(pieces, "")  # before the first word, since what is wrong is said without a beginning of an answer
+        lines.stdout_write(shown + first)
+        for piece in pieces:
+            lines.stdout_write(piece)
+        lines.stdout_write("\n")
+        return
+    answers = model.generate_full([prompt], config=config, wishes=wishes)[0]
+    if as_json:
+        for answer in answers:
+            facts = {"prompt": prompt, **writing.answer_facts(answer)}
+            lines.stdout_write(lines.as_line(facts) + "\n")
+        return
+    lines.stdout_write(BETWEEN.join(shown + answer.text for answer in answers) + "\n")

@@ -1,0 +1,95 @@
+"""`glassformer translate`: texts in, texts out, by a model that learned from pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glassformer.api import Answer
+from glassformer.cli import lines, writing
+from glassformer.config import ConfigError
+
+
+def translate(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    texts: lines.Texts = None,
+    file: lines.InputFile = None,
+    out: lines.OutputFile = None,
+    resume: lines.Resume = False,
+    beam: writing.Beam = None,
+    n_best: writing.NBest = None,
+    scores: Annotated[bool, typer.Option("--scores", help="The score before each answer, and a tab.")] = False,
+    align: Annotated[
+        bool,
+        typer.Option("--align", help="After each answer a tab and links of tokens, source-answer, counted from 0."),
+    ] = False,
+    as_json: lines.AsJson = False,
+    trace: Annotated[bool, typer.Option("--trace", help="With --json: every step of the beam.")] = False,
+    term: writing.Terms = None,
+    glossary: Annotated[Path | None, typer.Option(help="A file of WORD<tab>TERM lines, as for --term.")] = None,
+    prefix: writing.Prefix = "",
+    ban: writing.Banned = None,
+    stop: writing.Stops = None,
+    temperature: writing.Temperature = None,
+    top_k: writing.TopK = None,
+    top_p: writing.TopP = None,
+    min_p: writing.MinP = None,
+    num_samples: writing.NumSamples = None,
+    seed: writing.Seed = None,
+    max_new_tokens: writing.MaxNewTokens = None,
+    strict: writing.Strict = None,
+    batch_size: writing.BatchSize = None,
+    settings: writing.Settings = None,
+    device: lines.Device = "cpu",
+    step: lines.Step = None,
+) -> None:
+    """Translate texts, or each line of stdin or of a file.
+
+    One line for each line, in order; with --n-best N (or --num-samples N) N lines for each. Blank lines stay blank. Exit
+    codes: 0 all answered; 1 some lines could not be answered (stderr says which, and their answer is an empty line); 2
+    something to put right.
+    """
+    from glassformer.api import load
+
+    if trace and not as_json:
+        raise ConfigError("--trace tells more than a line can hold; add --json")
+    options = writing.decode_options(
+        settings,
+        beam=beam,
+        n_best=n_best,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        num_samples=num_samples,
+        seed=seed,
+        max_new_tokens=max_new_tokens,
+        strict=strict,
+        batch_size=batch_size,
+    )
+    wishes = writing.make_wishes(term, glossary, prefix, ban, stop)
+    model = load(run, device=device, step=step)
+    model.need("translate", "transformer", "gpt on pairs")
+    config = model.settings(**options)
+    model.check(wishes, config)
+    wide = 1 if as_json else config.num_samples if config.temperature > 0 else config.n_best
+
+    def show(text: str, answers: list[Answer]) -> list[str]:
+        if as_json:
+            facts = [writing.answer_facts(answer, align=align, trace=trace) for answer in answers]
+            return [lines.as_line({"source": text, "answers": facts})]
+        shown = []
+        for answer in answers:
+            before = f"{answer.score:.4f}\t" if scores else ""
+            after = "\t" + " ".join(f"{s}-{t}" for s, t in answer.links) if align else ""
+            shown.append(before + answer.text + after)
+        return shown + [""] * (wide - len(shown))
+
+    def answer(texts: Sequence[str]) -> list[list[str]]:
+        found = model.translate_full(texts, config=config, wishes=wishes, align=align, trace=trace)
+        return [show(text, answers) for text, answers in zip(texts, found, strict=True)]
+
+    lines.reply(texts, file, out, resume, lines.Replies(answer, as_json, {"answers": []}, wide))

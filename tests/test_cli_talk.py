@@ -1,0 +1,367 @@
+"""The verbs that talk to a run: lines in, lines out. What concerns pipes, signals and exit codes runs in processes of its
+own; the rest calls the verb."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassformer.api import load
+from glassformer.cli import classify, fill, generate, lines, tag, translate
+from glassformer.config import ConfigError, UserError
+from tests.counts import count
+from tests.talking import SENTENCES, make_run
+
+ROOT = Path(__file__).parents[1]
+TEXTS = ["the cat", "", "Anna lives in Rome", "a dog ran to the river", "  ", "3 mai 1979"]
+
+
+def arguments(verb: str, *given: Any) -> list[str]:
+    return [sys.executable, "-m", "glassformer", verb, *map(str, given)]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def call(verb: str, *given: Any, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        arguments(verb, *given), input=stdin, capture_output=True, cwd=ROOT, env=environment(), check=False, timeout=120
+    )
+
+
+RECIPE = """
+[model]
+n_layer = 1
+n_head = 2
+n_embd = 32
+block_size = 48
+dropout = 0.0
+[data]
+train = "pairs.tsv"
+path = "{folder}"
+val_fraction = 0.1
+tokenizer = "char"
+batch_tokens = 512
+[train]
+steps = 20
+validate_every = 20
+warmup = 5
+learning_rate = 5e-3
+device = "cpu"
+[decode]
+max_new_tokens = 12
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real run, trained for a moment."""
+    folder = tmp_path_factory.mktemp("trained")
+    words = " ".join(SENTENCES).split()
+    draw = random.Random(1)
+    pairs = [draw.choices(words, k=draw.randint(1, 4)) for _ in range(300)]
+    lines_of_pairs = [f"{' '.join(pair)}\t{' '.join(pair[::-1])}\n" for pair in pairs]
+    (folder / "pairs.tsv").write_text("".join(lines_of_pairs), encoding="utf-8")
+    (folder / "recipe.toml").write_text(RECIPE.format(folder=folder), encoding="utf-8")
+    done = call("train", folder / "recipe.toml", "--out", folder / "run")
+    assert done.returncode == 0, done.stderr.decode()
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def quick_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that was never trained."""
+    return make_run(tmp_path_factory.mktemp("random") / "run")
+
+
+# ---- lines
+
+
+def blocks(data: bytes, sizes: Iterator[int]) -> Any:
+    stream = io.BytesIO(data)
+    return lambda size: stream.read(min(size, next(sizes)))
+
+
+@pytest.mark.parametrize("promptly", [True, False])
+def test_lines_do_not_depend_on_how_they_arrive(promptly: bool) -> None:
+    """Caught: a line lost or doubled where a read ends, a last line without an end, a character cut in two."""
+    draw = random.Random(2)
+    for _ in range(count(fast=10, soak=200)):
+        texts = ["".join(draw.choices("ab é猫\r", k=draw.randint(1, 6))).rstrip("\r") for _ in range(700)]
+        texts[draw.randrange(699)] = ""
+        texts[-1] = "last"
+        data = "\n".join(texts).encode() + draw.choice([b"", b"\n"])
+        groups = list(
+            lines.read_groups(blocks(data, iter(lambda: draw.choice([1, 3, 50, 5000]), 0)), promptly=promptly)
+        )
+        found = [line.text for group in groups for line in group]
+        assert found == data.decode().removesuffix("\n").split("\n")
+        assert [line.number for group in groups for line in group] == list(range(1, len(found) + 1))
+        assert promptly or all(len(group) == lines.GROUP for group in groups[:-1])
+        assert all(len(group) <= lines.GROUP for group in groups)
+
+
+def test_line_ends_and_a_byte_order_mark_are_no_text() -> None:
+    (group,) = lines.read_groups(io.BytesIO(b"\xef\xbb\xbfone\r\ntwo\n\nlast").read, promptly=False)
+    assert [line.text for line in group] == ["one", "two", "", "last"]
+
+
+def test_a_line_without_end_is_never_held_whole() -> None:
+    """10 MB of one line, in which only its beginning is kept; the next line is read as ever."""
+    data = b"a\n" + b"x" * 10_000_000 + b"\nb\n"
+    held = []
+    for group in lines.raw_lines(io.BytesIO(data).read):
+        held += group
+    assert [len(line) for line in held] == [1, lines.LONGEST_LINE + 1, 1]
+    problems = [line.problem for line in map(lines.read_line, held, range(1, 4))]
+    assert problems[0] is None and problems[2] is None and "bytes" in str(problems[1])
+
+
+# ---- translate
+
+
+@pytest.mark.slow
+def test_arguments_stdin_and_file_give_the_same_answers(run: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source.txt"
+    source.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    by_argument = call("translate", run, *TEXTS, "--strict")
+    by_pipe = call("translate", run, "--strict", stdin=source.read_bytes())
+    by_file = call("translate", run, "--strict", "--file", source, "--out", tmp_path / "out.txt")
+    expected = load(run).translate(TEXTS, strict=True)
+    assert by_argument.returncode == by_pipe.returncode == by_file.returncode == 0
+    assert by_argument.stdout.decode().split("\n")[:-1] == expected
+    assert by_argument.stdout == by_pipe.stdout == (tmp_path / "out.txt").read_bytes()
+    assert by_file.stdout == b"" and by_file.stderr == b""
+
+
+@pytest.mark.slow
+def test_a_bad_line_costs_a_sentence_and_not_its_neighbours(run: Path, tmp_path: Path) -> None:
+    """Not UTF-8, half a character, a NUL, a megabyte, a glossary term that cannot be written."""
+    glossary = tmp_path / "glossary.tsv"
+    glossary.write_text("cat\t1979\nriver\t丂\n", encoding="utf-8")
+    bad = [b"\xff\xfe", "\ud800".encode("utf-8", "surrogatepass"), b"a\0b", b"x" * 1_000_000, b"the river"]
+    stdin = b"Anna\n" + b"\n".join(bad) + b"\n\nthe cat\n"
+    done = call("translate", run, "--glossary", glossary, "--strict", stdin=stdin)
+    out, said = done.stdout.decode().split("\n"), done.stderr.decode().splitlines()
+    talk = load(run)
+    assert out == [
+        *talk.translate(["Anna"], strict=True),
+        *[""] * 6,
+        *talk.translate(["the cat"], strict=True, glossary={"cat": "1979"}),
+        "",
+    ]
+    assert "1979" in out[7] and done.returncode == 1
+    assert [line.split(":")[1] for line in said] == [f" line {n}" for n in range(2, 7)]
+    for line, word in zip(said, ["UTF-8", "UTF-8", "NUL", "bytes", "丂"], strict=True):
+        assert word in line
+
+
+@pytest.mark.slow
+def test_a_reader_who_leaves_and_one_who_waits_for_each_line(run: Path) -> None:
+    """`yes | translate | head` ends; a line is answered before the next is typed. Caught: answers held until stdin ends."""
+    script = f"yes 'the cat' | '{sys.executable}' -m glassformer translate '{run}' | head -n 3"
+    shell = ["bash", "-c", script + '; echo "${PIPESTATUS[1]}"']
+    done = subprocess.run(shell, capture_output=True, cwd=ROOT, env=environment(), timeout=120, check=True)
+    answer = load(run).translate(["the cat"])[0]
+    assert done.stdout.decode().splitlines() == [answer] * 3 + ["0"] and done.stderr == b""
+    talking = subprocess.Popen(
+        arguments("translate", run), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=environment()
+    )
+    assert talking.stdin is not None and talking.stdout is not None
+    for _ in range(2):
+        talking.stdin.write(b"the cat\n")
+        talking.stdin.flush()
+        assert talking.stdout.readline().decode() == answer + "\n"
+    talking.stdin.close()
+    assert talking.wait(timeout=60) == 0
+
+
+@pytest.mark.slow
+def test_a_killed_job_goes_on_and_ends_as_if_it_had_not_been(run: Path, tmp_path: Path) -> None:
+    """Killed after the first lines are there; then with half a line at the end. Caught: lines done twice or left out, a
+    torn line kept, groups that begin elsewhere (which changes last digits, hence sometimes words)."""
+    draw = random.Random(3)
+    words = " ".join(SENTENCES).split()
+    texts = [" ".join(draw.choices(words, k=draw.randint(0, 4))) for _ in range(3 * lines.GROUP + 7)]
+    source, whole, out = tmp_path / "source.txt", tmp_path / "whole.txt", tmp_path / "out.txt"
+    source.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    options = ["--file", source, "--n-best", "2", "--beam", "2", "--scores", "--max-new-tokens", "6"]
+    translate.translate(run, file=source, out=whole, n_best=2, beam=2, scores=True, max_new_tokens=6)
+    assert whole.read_bytes().count(b"\n") == 2 * len(texts)
+    job = subprocess.Popen(arguments("translate", run, *options, "--out", out), cwd=ROOT, env=environment())
+    while not (out.exists() and out.stat().st_size):
+        time.sleep(0.01)
+    job.send_signal(signal.SIGKILL)
+    job.wait()
+    done = out.read_bytes()
+    assert 0 < len(done) < len(whole.read_bytes()) and whole.read_bytes().startswith(done)
+    out.write_bytes(done + b"half a li")
+    resumed = call("translate", run, *options, "--out", out, "--resume")
+    assert resumed.returncode == 0 and out.read_bytes() == whole.read_bytes()
+
+
+def test_resuming_keeps_what_is_there(quick_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines of whole groups are not answered again: they are marked here, and the marks stay."""
+    monkeypatch.setattr(lines, "GROUP", 2)
+    source, out = tmp_path / "source.txt", tmp_path / "out.txt"
+    source.write_text("\n".join(["the cat"] * 5) + "\n", encoding="utf-8")
+    out.write_text("marked\nmarked\nalso marked\nhal", encoding="utf-8")
+    translate.translate(quick_run, file=source, out=out, resume=True)
+    answer = load(quick_run).translate(["the cat"])[0]
+    assert out.read_text(encoding="utf-8").splitlines() == ["marked", "marked", *[answer] * 3]
+    translate.translate(quick_run, file=source, out=out, resume=True)
+    assert out.read_text(encoding="utf-8").splitlines() == ["marked", "marked", *[answer] * 3]
+    out.write_text("marked\n" * 8, encoding="utf-8")
+    with pytest.raises(UserError, match="another file"):
+        translate.translate(quick_run, file=source, out=out, resume=True)
+
+
+def said(capfd: pytest.CaptureFixture[str]) -> list[str]:
+    return capfd.readouterr().out.split("\n")[:-1]
+
+
+def test_n_best_has_as_many_lines_for_every_text(quick_run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    translate.translate(quick_run, ["the cat", "", "Anna"], n_best=3, scores=True, align=True)
+    out = said(capfd)
+    assert len(out) == 9 and out[3:6] == ["", "", ""]
+    answers = load(quick_run).translate_full(["the cat", "Anna"], n_best=3, align=True)
+    for line, answer in zip(out[:3] + out[6:], [a for own in answers for a in own], strict=True):
+        score, text, links = line.split("\t")
+        assert float(score) == pytest.approx(answer.score, abs=1e-3) and text == answer.text
+        assert [tuple(map(int, link.split("-"))) for link in links.split()] == answer.links
+    translate.translate(quick_run, ["the cat"], temperature=1.5, num_samples=4, seed=9)
+    drawn = said(capfd)
+    assert len(drawn) == 4 and len(set(drawn)) > 1
+    translate.translate(quick_run, ["Anna", "the cat"], temperature=1.5, num_samples=4, seed=9)
+    assert said(capfd)[4:] == drawn
+
+
+def test_json_has_everything_and_one_object_a_text(quick_run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        translate.translate(
+            quick_run,
+            ["the cat", "", "a\0", "x\ny"],
+            n_best=2,
+            as_json=True,
+            align=True,
+            trace=True,
+            settings=["alpha=1"],
+        )
+    assert ended.value.code == 1
+    first, blank, bad, two = map(json.loads, said(capfd))
+    assert blank == {"source": "", "answers": []} and set(bad) == {"error"}
+    assert first["source"] == "the cat" and len(first["answers"]) == 2
+    for answer in first["answers"]:
+        (part,) = answer["parts"]
+        assert answer["text"] == "".join(part["tokens"]) and part["source_tokens"] == [*"the cat", "<eos>"]
+        assert len(part["ids"]) == len(part["alignment"]) and sum(part["token_logprobs"]) == pytest.approx(
+            answer["logprob"]
+        )
+        kept = [c for step in part["trace"] for c in step if c["fate"] in ("kept", "ended")]
+        assert kept and {"parent", "token", "logprob", "total", "score"} <= set(kept[0])
+    assert len(two["answers"][0]["parts"]) == 2 and "\n" in two["answers"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"beam": 4, "temperature": 0.5},
+        {"trace": True},
+        {"n_best": 5, "beam": 2},
+        {"settings": ["alhpa=1"]},
+        {"settings": ["alpha"]},
+        {"term": ["丂"]},
+        {"term": ["cat"], "ban": ["cat"]},
+        {"file": Path("a"), "texts": ["b"]},
+        {"out": Path("a")},
+        {"resume": True},
+        {"file": Path("no such file"), "texts": None},
+        {"glossary": Path("no such file")},
+    ],
+)
+def test_what_contradicts_is_refused_before_anything_is_answered(
+    quick_run: Path, options: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UserError) as error:
+        translate.translate(quick_run, **{"texts": ["the cat"], **options})
+    assert "\n" not in str(error.value) and capfd.readouterr().out == ""
+
+
+def test_answers_are_never_written_over_something(quick_run: Path, tmp_path: Path) -> None:
+    source, out = tmp_path / "source.txt", tmp_path / "out.txt"
+    source.write_text("the cat\n", encoding="utf-8")
+    out.write_text("mine\n", encoding="utf-8")
+    for other in (out, source):
+        with pytest.raises(UserError):
+            translate.translate(quick_run, file=source, out=other)
+    with pytest.raises(ConfigError, match="of their own"):
+        translate.translate(quick_run, file=source, out=source, resume=True)
+    assert out.read_text(encoding="utf-8") == "mine\n" and source.read_text(encoding="utf-8") == "the cat\n"
+
+
+# ---- the others
+
+
+@pytest.mark.slow
+def test_generate_and_its_stream(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The stream comes in pieces and is the same text; a wrong verb costs one line and exit code 2."""
+    gpt = make_run(tmp_path / "gpt", model={"family": "gpt"}, data={"task": "text"})
+    generate.generate(gpt, prompt="the ", seed=3)
+    expected = capfd.readouterr().out
+    assert expected == "the " + load(gpt).generate("the ", seed=3)[0] + "\n"
+    streamed = call("generate", gpt, "--prompt", "the ", "--seed", 3, "--stream")
+    assert streamed.stdout.decode() == expected and streamed.returncode == 0
+    generate.generate(gpt, prompt="the ", seed=3, num_samples=2, as_json=True)
+    both = list(map(json.loads, said(capfd)))
+    assert [found["text"] for found in both] == load(gpt).generate("the ", seed=3, num_samples=2)
+    generate.generate(gpt, prompt="the ", seed=3, num_samples=2, only_new=True)
+    assert capfd.readouterr().out.split(generate.BETWEEN) == [both[0]["text"], both[1]["text"] + "\n"]
+    generate.generate(gpt, prompt="the ", term=["cat"], only_new=True)
+    assert "cat" in capfd.readouterr().out
+    for options in ({"stream": True, "as_json": True}, {"stream": True, "beam": 3}, {"stream": True, "term": ["a"]}):
+        with pytest.raises(ConfigError):
+            generate.generate(gpt, prompt="the ", **options)
+    assert capfd.readouterr().out == ""
+    wrong = call("translate", gpt, "the cat")
+    assert wrong.returncode == 2 and wrong.stdout == b"" and len(wrong.stderr.decode().splitlines()) == 1
+
+
+def test_fill_classify_and_tag(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    labels = ["NAME", "OTHER"]
+    mlm = make_run(tmp_path / "mlm", tokenizer="bpe", model={"family": "bert"}, data={"task": "text"})
+    with pytest.raises(SystemExit) as ended:
+        fill.fill(mlm, ["the ___ sat", "", "no mask", "___ and ___"], top=2)
+    assert ended.value.code == 1
+    out = capfd.readouterr()
+    rows = [line.split("\t") for line in out.out.split("\n")[:-1]]
+    assert [len(row) for row in rows] == [2, 1, 1, 3] and rows[1] == rows[2] == [""]
+    assert rows[0][0] == load(mlm).fill(["the ___ sat"])[0].text and out.err.startswith("glassformer: text 3: ")
+
+    run = make_run(
+        tmp_path / "classify", labels=labels, model={"family": "bert", "head": "classify"}, data={"task": "classify"}
+    )
+    classify.classify(run, ["the cat", "", "Anna"], top=2)
+    first, blank, _ = said(capfd)
+    best, second = load(run).classify(["the cat"])[0]
+    assert first == f"{best.label}\t{best.probability:.4f}\t{second.label}\t{second.probability:.4f}" and blank == ""
+    classify.classify(run, ["the cat"], as_json=True)
+    assert json.loads(said(capfd)[0])["labels"][0]["label"] == best.label
+
+    run = make_run(tmp_path / "tag", labels=labels, model={"family": "bert", "head": "tag"}, data={"task": "tag"})
+    tag.tag(run, ["Anna lives", ""])
+    expected = " ".join(f"{t.word}/{t.label}" for t in load(run).tag(["Anna lives"])[0])
+    assert said(capfd) == [expected, ""]
+    tag.tag(run, ["Anna lives"], as_json=True)
+    assert [word["word"] for word in json.loads(said(capfd)[0])["words"]] == ["Anna", "lives"]

@@ -23,6 +23,8 @@ def evaluate(
     """Score a run on one of its splits, or on files of your own."""
     from glassformer.studies.score import score_files, score_split
 
+    if limit is not None and limit < 1:
+        raise UserError(f"--limit must be at least 1, not {limit}")
     if (source is None) != (target is None):
         raise UserError("--source and --target go together: a file of sources and a file of references")
     if source is not None and target is not None:
@@ -41,6 +43,7 @@ def evaluate(
         )
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=f"{run} on {what} ({count:,} examples)")
@@ -53,4 +56,4 @@ def evaluate(
     console.print(table)
     for given, wanted, written in scores.samples:
         mark = "[green]=[/]" if wanted.strip() == written.strip() else "[red]≠[/]"
-        console.print(f"  {given} → {written}  {mark}  {wanted}", highlight=False)
+        console.print(f"  {escape(given)} → {escape(written)}  {mark}  {escape(wanted)}", highlight=False)

@@ -30,5 +30,5 @@ def plan(
     console = Console()
     console.print(table)
     if not found.fits:
-        console.print(f"[red]It does not fit.[/] {found.advice}")
+        console.print(f"[red]It does not fit:[/] {found.advice}", highlight=False, soft_wrap=True)
         raise SystemExit(1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ from glassformer.data.tokens import TokenFile
 from glassformer.nn.loss import IGNORE
 from glassformer.text.tokenizer import EOS, Tokenizer
 
-ENCODED_AT_ONCE = 2000
+ENCODED_AT_ONCE = 2000  # examples, and of long ones fewer:
+CHARACTERS_AT_ONCE = 4_000_000
 TOKENIZER_CHARACTERS = 50_000_000  # a tokenizer learns from at most so much text; more changes little and costs memory
 
 
@@ -60,10 +61,54 @@ class Texts:
         )
 
 
-def chunks(items: Iterable[Any], size: int = ENCODED_AT_ONCE) -> Iterator[list[Any]]:
-    iterator = iter(items)
-    while chunk := list(itertools.islice(iterator, size)):
+def chunks(items: Iterable[Any], size_of: Callable[[Any], int] = len) -> Iterator[list[Any]]:
+    """As many as are encoded at a time: never more text than memory has room for, many at once where they are short."""
+    chunk: list[Any] = []
+    characters = 0
+    for item in items:
+        chunk.append(item)
+        characters += size_of(item)
+        if len(chunk) >= ENCODED_AT_ONCE or characters >= CHARACTERS_AT_ONCE:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
         yield chunk
+
+
+def texts_in(config: DataConfig, example: Any) -> tuple[str, ...]:
+    """The text of an example: one, or source and target."""
+    match config.task:
+        case "pairs":
+            return example[0], example[1]
+        case "text":
+            return (example.text,)
+        case "classify":
+            return (example[0],)
+        case "tag":
+            return (" ".join(example[0]),)
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """The first examples of a split, as long as they have no more than so many characters (but at least one)."""
+
+    config: DataConfig
+    split: Any
+    characters: int
+
+    def __iter__(self) -> Iterator[Any]:
+        left = self.characters
+        for example in self.split:
+            yield example
+            left -= sum(len(text) for text in texts_in(self.config, example))
+            if left <= 0:
+                return
+
+
+def examples_of(config: DataConfig, split_name: str, characters: int | None) -> Any:
+    """A split to be read again and again, or only the beginning of it."""
+    split = open_split(config, split_name)  # type: ignore[arg-type]
+    return split if characters is None else Beginning(config, split, characters)
 
 
 def limited(texts: Iterable[str], characters: int) -> Iterator[str]:
@@ -77,19 +122,12 @@ def limited(texts: Iterable[str], characters: int) -> Iterator[str]:
 def texts_of(config: DataConfig, split: Any, side: str) -> Iterator[str]:
     """All text of one side ("source" or "target"; for anything but pairs there is one side)."""
     for example in split:
-        if config.task == "pairs":
-            yield example[0] if side == "source" else example[1]
-        elif config.task == "text":
-            yield example.text
-        elif config.task == "classify":
-            yield example[0]
-        else:
-            yield " ".join(example[0])
+        yield texts_in(config, example)[1 if side == "target" and config.task == "pairs" else 0]
 
 
-def learn_texts(config: DataConfig) -> Texts:
+def learn_texts(config: DataConfig, characters: int | None = None) -> Texts:
     """The tokenizers, from the training split alone, and the labels that occur in it."""
-    train = open_split(config, "train")
+    train = examples_of(config, "train", characters)
 
     def learn(sides: tuple[str, ...]) -> Tokenizer:
         if config.tokenizer_file is not None:
@@ -100,9 +138,9 @@ def learn_texts(config: DataConfig) -> Texts:
 
     labels: list[str] = []
     if config.task == "classify":
-        labels = sorted({label for _, label in train})
+        labels = sorted({label for _, label in open_split(config, "train")})
     elif config.task == "tag":
-        labels = sorted({tag for _, tags in train for tag in tags})
+        labels = sorted({tag for _, tags in open_split(config, "train") for tag in tags})
     if config.task in ("classify", "tag") and len(labels) < 2:
         raise UserError(
             f"the training data has {len(labels)} different labels; to learn to tell them apart takes at least 2"
@@ -115,9 +153,11 @@ def learn_texts(config: DataConfig) -> Texts:
 
 def encode_text(tokenizer: Tokenizer, documents: Iterable[Document]) -> Iterator[list[int]]:
     """A sequence a document, EOS at its end; a document that arrives in pieces is one sequence a piece."""
-    for group in chunks(documents, 64):
+    for group in chunks(documents, lambda document: len(document.text)):
         for document, ids in zip(group, tokenizer.encode_batch([d.text for d in group]), strict=True):
-            yield [*ids, EOS] if document.ends else ids
+            if document.ends:
+                ids.append(EOS)
+            yield ids
 
 
 def encode_tagged(
@@ -127,10 +167,10 @@ def encode_tagged(
     for words, tags in examples:
         ids: list[int] = []
         labels: list[int] = []
-        for number, (word, pieces) in enumerate(zip(words, tokenizer.encode_batch(words), strict=True)):
+        for tag, pieces in zip(tags, tokenizer.encode_batch(words), strict=True):
             pieces = pieces or tokenizer.encode_batch(["?"])[0]
             ids += pieces
-            labels += [known_label(tags[number], label_ids, where)] + [IGNORE] * (len(pieces) - 1)
+            labels += [known_label(tag, label_ids, where)] + [IGNORE] * (len(pieces) - 1)
         yield ids, labels
 
 
@@ -142,9 +182,11 @@ def known_label(label: str, label_ids: dict[str, int], where: str) -> int:
     return label_ids[label]
 
 
-def encode_split(config: DataConfig, split_name: str, texts: Texts, folder: Path) -> dict[str, TokenFile]:
+def encode_split(
+    config: DataConfig, split_name: str, texts: Texts, folder: Path, characters: int | None = None
+) -> dict[str, TokenFile]:
     """Writes one split's token files. Names: source and target, or text, and labels."""
-    split = open_split(config, split_name)  # type: ignore[arg-type]
+    split = examples_of(config, split_name, characters)
     label_ids = {label: i for i, label in enumerate(texts.labels)}
     prefix = folder / split_name
 
@@ -170,12 +212,13 @@ def encode_split(config: DataConfig, split_name: str, texts: Texts, folder: Path
                 "labels": write("labels", labels, None),
             }
         case "tag":
-            tagged = encode_tagged
+
+            def tagged() -> Iterator[tuple[list[int], list[int]]]:
+                return encode_tagged(texts.target, split, label_ids, split_name)
+
             return {
-                "text": write(
-                    "text", (i for i, _ in tagged(texts.target, split, label_ids, split_name)), texts.target.vocab_size
-                ),
-                "labels": write("labels", (t for _, t in tagged(texts.target, split, label_ids, split_name)), None),
+                "text": write("text", (ids for ids, _ in tagged()), texts.target.vocab_size),
+                "labels": write("labels", (labels for _, labels in tagged()), None),
             }
 
 
@@ -187,12 +230,13 @@ def open_files(config: DataConfig, split_name: str, folder: Path) -> dict[str, A
     return files
 
 
-def prepare(recipe: Recipe, folder: Path) -> Texts:
-    """Leaves tokenizers in `folder` and token files of train and val in `folder/data`."""
-    texts = learn_texts(recipe.data)
+def prepare(recipe: Recipe, folder: Path, characters: int | None = None) -> Texts:
+    """Leaves tokenizers in `folder` and token files of train and val in `folder/data`. With `characters` only so much of
+    each split is read, for a look at what training would be like."""
+    texts = learn_texts(recipe.data, characters)
     texts.save(folder)
     for split in ("train", "val"):
-        encode_split(recipe.data, split, texts, folder / "data")
+        encode_split(recipe.data, split, texts, folder / "data", characters)
     return texts
 
 

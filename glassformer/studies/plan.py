@@ -1,30 +1,35 @@
 """What training a recipe will take here: counted where counting is exact, measured where it is not.
 
-Memory is counted: weights, gradients and optimizer state exactly; activations are measured on one small step and scaled,
-since they grow in proportion to the tokens of a micro-batch. Speed is measured by training for a few seconds on the
-recipe's own data, in a folder that is thrown away.
+Weights, gradients and the optimizer's state are counted, before anything is built. Activations are measured on a small
+step and scaled, since they grow in proportion to the tokens of a micro-batch; only a recipe that should fit is then
+tried in full size. Speed is measured by training for a few seconds on the recipe's own data, in a folder that is thrown
+away. Of a large corpus only the beginning is read, and the number of examples is then a lower bound.
 """
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 
-from glassformer.config import VERSION, Recipe, UserError
-from glassformer.data.prepare import complete_model, prepare
+from glassformer.config import VERSION, DataConfig, Recipe
+from glassformer.data.batches import Batches, SentenceBatches
+from glassformer.data.prepare import Texts, complete_model, prepare, texts_in
+from glassformer.data.sources import open_split
+from glassformer.models import build_model
 from glassformer.run_folder import RunFolder
 from glassformer.runs import make_session, pick_device
+from glassformer.train import memory
 from glassformer.train.screen import duration
 
-
-def out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+CHARACTERS = 20_000_000  # of each split, at most
+TRIAL_TOKENS = 1024  # of the small step
+SAFE = 0.9  # of what is available
 
 
 @dataclass(frozen=True)
@@ -32,102 +37,170 @@ class Plan:
     device: str
     parameters: int
     non_embedding: int
-    memory: float  # bytes
-    available: float
-    tokens_per_second: float
+    memory: float  # bytes, at this batch
+    available: float | None
+    tokens_per_second: float | None  # None: it does not fit, so nothing was measured
     steps: int
     step_tokens: float
-    examples: int
-    epoch_steps: float
-    fits: bool
-    advice: str
+    examples: int | None
+    unit: str
+    epoch_steps: float | None
+    cut_short: bool  # there is more data than was looked at
+    advice: str  # empty where it fits
+
+    @property
+    def fits(self) -> bool:
+        return not self.advice
 
     def rows(self) -> list[tuple[str, str]]:
-        seconds = self.steps * self.step_tokens / max(1.0, self.tokens_per_second)
-        return [
-            ("parameters", f"{self.parameters:,} ({self.non_embedding:,} without embeddings)"),
-            ("data", f"{self.examples:,} examples; an epoch is {self.epoch_steps:,.0f} steps"),
-            ("batch", f"{self.step_tokens:,.0f} target tokens a step"),
-            ("memory", f"{self.memory / 2**30:.2f} GB of {self.available / 2**30:.1f} GB"),
-            ("speed", f"{self.tokens_per_second:,.0f} target tokens/s, measured"),
-            ("time", f"{duration(seconds)} for {self.steps:,} steps (validation apart)"),
+        about = "at least " if self.cut_short else ""
+        of = "" if self.available is None else f" of {self.available / 2**30:.1f} GB"
+        rows = [("parameters", f"{self.parameters:,} ({self.non_embedding:,} without embeddings)")]
+        if self.examples is not None:
+            epoch = "" if self.epoch_steps is None else f"; an epoch is {about}{self.epoch_steps:,.0f} steps"
+            rows += [("data", f"{about}{self.examples:,} {self.unit}{epoch}")]
+        rows += [
+            ("batch", f"about {self.step_tokens:,.0f} target tokens a step"),
+            ("memory", f"{self.memory / 2**30:.2f} GB{of}; it {'fits' if self.fits else 'does not fit'}"),
         ]
+        if self.tokens_per_second is not None:
+            seconds = self.steps * self.step_tokens / max(1.0, self.tokens_per_second)
+            rows += [
+                ("speed", f"{self.tokens_per_second:,.0f} target tokens/s, measured"),
+                ("time", f"{duration(seconds)} for {self.steps:,} steps (validation apart)"),
+            ]
+        return rows
 
 
-def available_memory(device: torch.device) -> float:
+def fixed_memory(recipe: Recipe) -> tuple[int, int, int]:
+    """Parameters, those without embeddings, and the bytes that do not depend on the batch: weights, gradients, two moments
+    (Adam's; Muon has one for its matrices, which is counted as if it were two) and the moving average, in float32."""
+    with torch.device("meta"):
+        model = build_model(recipe.model)
+    copies = 4 + (recipe.train.ema is not None)
+    return model.num_params(), model.num_params(non_embedding=True), model.num_params() * 4 * copies
+
+
+def in_small(recipe: Recipe, tokens: int) -> Recipe:
+    """The same with micro-batches of about so many tokens."""
+    return replace(
+        recipe,
+        data=replace(recipe.data, batch_tokens=tokens * recipe.train.accumulate),
+        train=replace(recipe.train, tensorboard=False, wandb=False),
+    )
+
+
+def grown(device: torch.device, work: Callable[[], None]) -> float:
+    """By how many bytes memory in use rises, at its highest, during `work`."""
     if device.type == "cuda":
-        return float(torch.cuda.mem_get_info()[0])
-    with open("/proc/meminfo") as file:
-        facts = dict(line.split(":") for line in file)
-    return float(facts["MemAvailable"].split()[0]) * 1024
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        work()
+        torch.cuda.synchronize()
+        return float(torch.cuda.max_memory_allocated() - before)
+    memory.forget_peak()
+    resident = memory.resident()
+    work()
+    peak = memory.peak_resident()
+    return float(max(0, peak - resident)) if peak is not None and resident is not None else 0.0
 
 
-def resident() -> float:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096.0
+@dataclass(frozen=True)
+class Trial:
+    """What a few steps have shown."""
+
+    activations: float  # bytes a step takes beyond the fixed ones
+    step_tokens: float
+    step_seconds: float
+    examples: int
+    unit: str
+    epoch_steps: float
 
 
-def make_plan(recipe: Recipe, seconds: float = 5.0) -> Plan:
+def size_of(batches: Batches) -> tuple[int, str]:
+    if isinstance(batches, SentenceBatches):
+        return len(batches.kept), "examples"
+    return getattr(batches, "blocks", 0), "blocks"
+
+
+def try_out(run: RunFolder, recipe: Recipe, texts: Texts, seconds: float) -> Trial:
+    session = make_session(run, recipe, texts)
+    trainer, progress = session.trainer, session.trainer.progress
+    trainer.watchers = []
+    session.model.train()
+    try:
+        trainer.step()  # makes the optimizer's state, and compiles where that is done
+        activations = grown(trainer.device, trainer.step)
+        began, tokens, steps = time.perf_counter(), progress.tokens, progress.step
+        while time.perf_counter() - began < seconds or progress.step == steps:
+            trainer.step()
+        if trainer.device.type == "cuda":
+            torch.cuda.synchronize()
+        spent, done = time.perf_counter() - began, progress.step - steps
+        epoch_steps = trainer.batches.epoch_length() / recipe.train.accumulate
+        return Trial(
+            activations, (progress.tokens - tokens) / done, spent / done, *size_of(trainer.batches), epoch_steps
+        )
+    finally:
+        session.log.close()
+
+
+def has_more(config: DataConfig, characters: int) -> bool:
+    """Is there more training data than so many characters?"""
+    examples = iter(open_split(config, "train"))
+    for example in examples:
+        characters -= sum(map(len, texts_in(config, example)))
+        if characters <= 0:
+            return next(examples, None) is not None
+    return False
+
+
+def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS) -> Plan:
     device = pick_device(recipe.train)
     with TemporaryDirectory() as folder:
         run = RunFolder.create(Path(folder) / "plan", recipe, VERSION)
-        texts = prepare(recipe, run.path)
+        texts = prepare(recipe, run.path, characters)
         recipe = complete_model(recipe, texts)
-        room = available_memory(device)
-        session = make_session(run, recipe, texts)
-        trainer, model = session.trainer, session.model
-        trainer.watchers = []
-        # Weights, gradients and two moments of Adam (or one of Muon), in float32.
-        fixed = model.num_params() * 4 * 4.0
-        session.model.train()
+        more = has_more(recipe.data, characters)
+        parameters, non_embedding, fixed = fixed_memory(recipe)
+        room = memory.available(device)
+        limit = math.inf if room is None else SAFE * room
+        micro_tokens = recipe.data.batch_tokens / recipe.train.accumulate
+        needed, advice = float(fixed), ""
+        trial = found = None
+        if needed >= limit:
+            advice = "the weights, their gradients and the optimizer's state alone need more; make the model smaller"
         try:
-            before = resident() if device.type == "cpu" else float(torch.cuda.memory_allocated())
-            trainer.step()  # the first step compiles, allocates and warms up
-            trainer.step()
-            began, tokens, steps = time.perf_counter(), trainer.progress.tokens, trainer.progress.step
-            while time.perf_counter() - began < seconds and trainer.progress.step < recipe.train.steps:
-                trainer.step()
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            spent = time.perf_counter() - began
-            done = trainer.progress.tokens - tokens
-            peak = resident() - before if device.type == "cpu" else float(torch.cuda.max_memory_allocated())
-            memory = max(fixed, peak)
-            fits, advice = memory < room, ""
-            step_tokens = done / max(1, trainer.progress.step - steps)
-            speed = done / spent
+            if not advice:
+                trial = try_out(run, in_small(recipe, min(TRIAL_TOKENS, int(micro_tokens))), texts, 0.0)
+                small_tokens = max(1.0, trial.step_tokens / recipe.train.accumulate)
+                if not more:  # a micro-batch never holds more than all there is
+                    micro_tokens = min(micro_tokens, trial.epoch_steps * trial.step_tokens)
+                needed = fixed + trial.activations * max(1.0, micro_tokens / small_tokens)
+                if needed >= limit:
+                    share = max(2**-10, (limit - fixed) / (needed - fixed))
+                    advice = memory.less_memory(recipe, 2.0 ** math.floor(math.log2(share)))
+            if not advice:
+                found = try_out(run, recipe, texts, seconds)
+                needed = max(needed, fixed + found.activations)
         except (MemoryError, RuntimeError) as error:
-            if not out_of_memory(error):
+            if not memory.is_out_of_memory(error):
                 raise
-            memory, fits, speed, step_tokens = room, False, 0.0, float(recipe.data.batch_tokens)
-        finally:
-            session.log.close()
-        if not fits:
-            share = max(1, 2 ** (int(memory / max(room, 1.0)).bit_length()))
-            advice = (
-                f"Try data.batch_tokens={recipe.data.batch_tokens // (2 * share)} or "
-                f"train.accumulate={recipe.train.accumulate * 2 * share} (the same batch in more pieces)."
-            )
-        epoch = trainer.batches.epoch_length() / recipe.train.accumulate
-        plan = Plan(
-            torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads",
-            model.num_params(),
-            model.num_params(non_embedding=True),
-            memory,
-            room,
-            speed,
-            recipe.train.steps,
-            step_tokens,
-            len(getattr(trainer.batches, "kept", [])) or int(epoch),
-            epoch,
-            fits,
-            advice,
-        )
-    return plan
-
-
-def with_batch(recipe: Recipe, batch_tokens: int) -> Recipe:
-    return replace(recipe, data=replace(recipe.data, batch_tokens=batch_tokens))
-
-
-__all__ = ["Plan", "UserError", "make_plan", "out_of_memory", "with_batch"]
+            needed, advice = max(needed, limit), memory.less_memory(recipe)
+    seen = found or trial
+    return Plan(
+        device=torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads",
+        parameters=parameters,
+        non_embedding=non_embedding,
+        memory=needed,
+        available=room,
+        tokens_per_second=found.step_tokens / found.step_seconds if found is not None else None,
+        steps=recipe.train.steps,
+        step_tokens=found.step_tokens if found is not None else float(recipe.data.batch_tokens),
+        examples=seen.examples if seen is not None else None,
+        unit=seen.unit if seen is not None else "",
+        epoch_steps=found.epoch_steps if found is not None else None,
+        cut_short=more,
+        advice=advice,
+    )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from glassformer.api import load
 from glassformer.config import DataConfig, UserError
-from glassformer.data.batches import make_batches
+from glassformer.data.batches import Batch, make_batches
 from glassformer.data.prepare import encode_split, open_files
 from glassformer.data.sources import open_split
 from glassformer.evaluate import Scores, teacher_forced
@@ -15,35 +18,44 @@ from glassformer.run_folder import RunFolder
 from glassformer.runs import example_scores
 
 
-def score(run: RunFolder, data: DataConfig, split: str, *, device: str, limit: int | None) -> tuple[Scores, int]:
-    model = run.load_model(device=device)
-    recipe = run.recipe
+def score(path: Path, data: DataConfig, split: str, *, device: str, limit: int | None) -> tuple[Scores, int]:
+    """The scores, and on how many examples (of a text: blocks). `limit`: at most so many, from the first on. Examples that
+    are longer than the model's block have no loss; how many they are is said."""
+    talk = load(path, device=device)
+    recipe = talk.recipe
     budget = max(256, 2**25 // max(1, recipe.model.vocab_size))
+    count = 0
+
+    def counted(batches: Iterable[Batch]) -> Iterator[Batch]:
+        nonlocal count
+        for batch in batches:
+            count += len(batch.examples)
+            yield batch
+
     with TemporaryDirectory() as folder:
-        encode_split(data, split, run.texts, Path(folder))
-        files = open_files(data, split, Path(folder))
+        encode_split(data, split, talk.texts, Path(folder))
         batches = make_batches(
             data,
             recipe.model.family,
             recipe.model.head,
-            files,
+            open_files(data, split, Path(folder)),
             recipe.model.block_size,
             recipe.train.seed,
             layout="padded",
             training=False,
         )
-        scores = teacher_forced(model, batches.in_order(budget, limit=limit), device)
-        count = len(next(iter(files.values())))
+        scores = teacher_forced(talk.model, counted(batches.in_order(budget, limit=limit)), device)
+    if batches.dropped:
+        scores = scores | Scores({"too_long_for_a_loss": float(batches.dropped)})
     if data.task != "text":
-        examples = list(open_split(data, split))[:limit]  # type: ignore[arg-type]
-        scores = scores | example_scores(model, run.texts, recipe, examples)
+        examples = list(itertools.islice(open_split(data, split), limit))  # type: ignore[arg-type]
+        scores = scores | example_scores(talk.model, talk.texts, recipe, examples)
         count = len(examples)
     return scores, count
 
 
 def score_split(path: Path, split: str, *, device: str = "cpu", limit: int | None = None) -> tuple[Scores, int]:
-    run = RunFolder.open(path)
-    return score(run, run.recipe.data, split, device=device, limit=limit)
+    return score(path, RunFolder.open(path).recipe.data, split, device=device, limit=limit)
 
 
 def score_files(
@@ -57,9 +69,12 @@ def score_files(
         builtin=None,
         path=None,
         train=None,
+        train_target=None,
+        val=None,
+        val_target=None,
         test=str(source),
         test_target=str(target),
         format="lines",
         swap=False,
     )
-    return score(run, data, "test", device=device, limit=limit)
+    return score(path, data, "test", device=device, limit=limit)

@@ -1,6 +1,10 @@
 """AdamW, and Muon for the matrices where asked.
 
-Groups: weight decay acts on matrices; on embedding tables only where asked; never on norms and biases.
+    matrices   of the layers; decayed; Muon takes these where asked, AdamW otherwise
+    outputs    a layer of its own that gives the scores (untied, or of labels); decayed; always AdamW, since its rows are
+               words, which come up as often as they do, not directions that should all move at one rate
+    tables     embeddings and learned positions; decayed only where asked; always AdamW
+    vectors    norms and biases; never decayed; always AdamW
 
 Muon (Jordan et al. 2024): the momentum of a matrix is replaced by the nearest orthogonal one, found by five steps of a
 Newton-Schulz iteration, so that every direction of the matrix moves at the same rate. torch's own Muon iterates in
@@ -21,14 +25,20 @@ from glassformer.config import TrainConfig
 from glassformer.models.parts import is_embedding
 
 
-def parameter_groups(model: nn.Module, config: TrainConfig) -> dict[str, list[tuple[str, nn.Parameter]]]:
-    """matrices, tables (embeddings, learned positions) and vectors (norms, biases); each parameter once."""
-    groups: dict[str, list[tuple[str, nn.Parameter]]] = {"matrices": [], "tables": [], "vectors": []}
+def kind_of(name: str, parameter: nn.Parameter) -> str:
+    if is_embedding(name):
+        return "tables"
+    if parameter.dim() < 2:
+        return "vectors"
+    return "outputs" if name in ("output.weight", "head.label.weight") else "matrices"
+
+
+def parameter_groups(model: nn.Module) -> dict[str, list[tuple[str, nn.Parameter]]]:
+    """Every parameter that learns, once, by its kind."""
+    groups: dict[str, list[tuple[str, nn.Parameter]]] = {"matrices": [], "outputs": [], "tables": [], "vectors": []}
     for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:
-            continue
-        kind = "tables" if is_embedding(name) else "matrices" if parameter.dim() >= 2 else "vectors"
-        groups[kind].append((name, parameter))
+        if parameter.requires_grad:
+            groups[kind_of(name, parameter)].append((name, parameter))
     return groups
 
 
@@ -67,7 +77,8 @@ class Muon(torch.optim.Optimizer):
             for shape, members in by_shape.items():
                 grads = torch.stack([p.grad for p in members])  # type: ignore[misc]
                 for p in members:
-                    self.state[p].setdefault("momentum", torch.zeros_like(p))
+                    if "momentum" not in self.state[p]:
+                        self.state[p]["momentum"] = torch.zeros_like(p)
                 old = torch.stack([self.state[p]["momentum"] for p in members])
                 new = old.lerp(grads, 1 - group["momentum"])
                 update = orthogonal(grads.lerp(new, group["momentum"]))
@@ -85,9 +96,9 @@ class Muon(torch.optim.Optimizer):
 
 def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
     """One AdamW, or Muon for the matrices and AdamW for the rest."""
-    groups = parameter_groups(model, config)
+    groups = parameter_groups(model)
     fused = all(p.device.type in ("cuda", "cpu") for p in model.parameters())
-    decayed = list(groups["matrices"]) if config.optimizer == "adamw" else []
+    decayed = [*groups["matrices"], *groups["outputs"]] if config.optimizer == "adamw" else list(groups["outputs"])
     kept = list(groups["vectors"])
     (decayed if config.decay_embeddings else kept).extend(groups["tables"])
     adamw_groups = [

@@ -8,18 +8,15 @@ from typing import Any
 
 import torch
 
+from glassformer.train.memory import resident
 from glassformer.train.trainer import StepReport
 
 
 def memory_in_use() -> str:
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         return f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GB"
-    try:
-        with open("/proc/self/statm") as file:
-            pages = int(file.read().split()[1])
-        return f"{pages * 4096 / 2**30:.1f} GB"
-    except OSError:
-        return ""
+    used = resident()
+    return "" if used is None else f"{used / 2**30:.1f} GB"
 
 
 def duration(seconds: float) -> str:
@@ -39,7 +36,7 @@ class Screen:
         self.score = ""
         self.live: Any = None
         self.began = time.perf_counter()
-        self.last = (self.began, 0)
+        self.last: tuple[float, int] | None = None  # when the last line was, and the tokens until then
         self.speed = 0.0
         self.last_line = 0.0
 
@@ -66,12 +63,13 @@ class Screen:
 
     def on_log(self, report: StepReport) -> None:
         now = time.perf_counter()
-        then, tokens = self.last
-        if tokens and report.tokens > tokens:
+        if self.last is not None:
+            then, tokens = self.last
             fresh = (report.tokens - tokens) / max(1e-9, now - then)
             self.speed = fresh if not self.speed else 0.8 * self.speed + 0.2 * fresh
         self.last = (now, report.tokens)
-        facts = f"loss {report.loss:.4f}  lr {report.rate:.2e}  |g| {report.norm:.2f}  {self.speed:,.0f} tok/s"
+        facts = f"loss {report.loss:.4f}  lr {report.rate:.2e}  |g| {report.norm:.2f}"
+        facts += f"  {self.speed:,.0f} tok/s" if self.speed else ""
         memory = memory_in_use()
         facts += f"  {memory}" if memory else ""
         facts += f"  {self.score}" if self.score else ""
@@ -91,4 +89,4 @@ class Screen:
 
     def pause(self) -> None:
         """Time that is not training (a validation) must not count as slow training."""
-        self.last = (time.perf_counter(), 0)
+        self.last = None

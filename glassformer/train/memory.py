@@ -1,0 +1,91 @@
+"""How much memory there is, how much of it is in use, and what to say when there is not enough.
+
+A process may be held to less than the machine has (a container's limit), so what is available is the smaller of the two.
+Where the system tells nothing (it need not be Linux), the answer is None, and nobody guesses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from pathlib import Path
+
+import torch
+
+from glassformer.config import Recipe
+
+CGROUPS = (
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (
+        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+        Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ),
+)
+
+
+def status_of_process(name: str) -> int | None:
+    """A line of /proc/self/status in bytes: VmRSS is what is resident now, VmHWM the most there has been, RssAnon what is
+    resident and is no page of a mapped file."""
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key == name:
+                return int(value.split()[0]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
+def resident() -> int | None:
+    return status_of_process("VmRSS")
+
+
+def peak_resident() -> int | None:
+    """The most since the process began, or since `forget_peak`."""
+    return status_of_process("VmHWM")
+
+
+def forget_peak() -> None:
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def container_room() -> int | None:
+    for limit, used in CGROUPS:
+        with contextlib.suppress(OSError, ValueError):
+            return max(0, int(limit.read_text()) - int(used.read_text()))
+    return None
+
+
+def available(device: torch.device) -> int | None:
+    """Bytes that could still be taken."""
+    if device.type == "cuda":
+        # What torch holds and does not use counts as free: the next tensor may have it.
+        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0] + held)
+    found = []
+    try:
+        facts = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        found.append(int(facts["MemAvailable"].split()[0]) * 1024)
+    except (OSError, KeyError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    room = container_room()
+    return min(found + ([room] if room is not None else []), default=None)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """torch says it in its own class on CUDA, and as a RuntimeError with a certain sentence on a CPU."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
+def less_memory(recipe: Recipe, share: float = 0.5) -> str:
+    """Which settings to change, and to what, for micro-batches of this share of their size."""
+    pieces = recipe.train.accumulate
+    smaller = max(1, int(recipe.data.batch_tokens * share) // 16 * 16)
+    more = max(pieces + 1, math.ceil(pieces / share))
+    advice = f"set train.accumulate={more} (the same batch in more pieces) or data.batch_tokens={smaller}"
+    return advice if recipe.train.checkpoint_activations else advice + " or train.checkpoint_activations=true"

@@ -190,7 +190,7 @@ def changed(config: DecodeConfig, options: Mapping[str, Any]) -> DecodeConfig:
 
 
 def check_text(text: str) -> str:
-    """The text, if it can be read at all."""
+    """The text as a stranger gave it, if it is one. (A text of one's own may hold a NUL: training data does.)"""
     if len(text) > LONGEST_TEXT:
         raise UserError(
             f"the text has {len(text):,} characters, and at most {LONGEST_TEXT:,} are taken at once; break it into lines"
@@ -209,10 +209,11 @@ def check_text(text: str) -> str:
     return text
 
 
-def check_texts(texts: Sequence[str]) -> list[str]:
+def as_list(texts: Sequence[Any]) -> list[Any]:
+    """A string is a sequence of strings, too; taken as one, its letters would be answered one by one."""
     if isinstance(texts, str):
         raise UserError("texts come as a list, even a single one: write [text]")
-    return [check_text(text) for text in texts]
+    return list(texts)
 
 
 def occurs(word: str, text: str) -> bool:
@@ -353,7 +354,7 @@ class Model:
         `stops` as in Wishes. `align` adds the attention to the source, `trace` the whole story of the beam. Other
         options are those of DecodeConfig; limits on length hold for each part of a long text."""
         self.need("translate", "transformer", "gpt on pairs")
-        texts = check_texts(texts)
+        texts = as_list(texts)
         settings = self.settings(config, **options)
         wishes = wishes or Wishes(tuple(terms), glossary or {}, prefix, tuple(banned), tuple(stops))
         self.check(wishes, settings)
@@ -426,7 +427,7 @@ class Model:
     def prompt_ids(self, prompt: str) -> list[int]:
         """A prompt as in training. Plain text goes on where the prompt ends; without one it begins where a document
         does, which is after the end of another."""
-        ids = self.texts.source.encode(check_text(prompt))
+        ids = self.texts.source.encode(prompt)
         if self.kind == "gpt on pairs":
             return [BOS, *ids, EOS]
         return ids or [EOS]
@@ -451,7 +452,7 @@ class Model:
         settings = self.settings(config, **options)
         wishes = wishes or Wishes(tuple(terms), {}, prefix, tuple(banned), tuple(stops))
         self.check(wishes, settings)
-        ids = [self.prompt_ids(prompt) for prompt in check_texts(prompts)]
+        ids = [self.prompt_ids(prompt) for prompt in as_list(prompts)]
         demands = self.demands(wishes, wishes.terms)
         decode = self.texts.target.decode
         found = generate_batch(model, ids, settings, demands=demands, controls=self.controls, text=decode, trace=trace)
@@ -501,7 +502,7 @@ class Model:
         """The ids of a text in which `[MASK]` or `___` stands for what is to be found. A space before a mask is part of
         the word behind it where the tokens of a vocabulary begin with their space."""
         tokenizer: Tokenizer = self.texts.target
-        parts = MASK_MARKER.split(check_text(text))
+        parts = MASK_MARKER.split(text)
         if len(parts) == 1:
             raise UserError("the text has no mask to fill; write [MASK] or ___ where a word is to be found")
         ids: list[int] = []
@@ -519,9 +520,7 @@ class Model:
         self.need("fill", "mlm")
         if top < 1:
             raise ConfigError(f"top must be at least 1, not {top}")
-        if isinstance(texts, str):
-            check_texts(texts)
-        rows = [[BOS, *self.masked_ids(text)] for text in texts]
+        rows = [[BOS, *self.masked_ids(text)] for text in as_list(texts)]
         never = range(CONTROL)
         out = []
         for ids, fillings in zip(rows, predict.fill(self.model, rows, mask=MASK, top=top, never=never), strict=True):
@@ -538,7 +537,7 @@ class Model:
     def classify(self, texts: Sequence[str]) -> list[list[Label]]:
         """For each text all labels, the likeliest first. Of a text longer than the model reads, its beginning counts."""
         self.need("classify", "classify")
-        rows = [[BOS, *ids[: self.reads]] for ids in self.texts.target.encode_batch(check_texts(texts))]
+        rows = [[BOS, *ids[: self.reads]] for ids in self.texts.target.encode_batch(as_list(texts))]
         out = []
         for chances in predict.classify(self.model, rows):
             labels = [Label(label, p) for label, p in zip(self.texts.labels, chances, strict=True)]
@@ -553,9 +552,7 @@ class Model:
         """For each sentence (its words, or a line that is cut into words) the likeliest label of each word. A sentence
         longer than the model reads is read in stretches."""
         self.need("tag", "tag")
-        if isinstance(sentences, str):
-            check_texts(sentences)
-        words = [self.words_of(check_text(s)) if isinstance(s, str) else [check_text(w) for w in s] for s in sentences]
+        words = [self.words_of(s) if isinstance(s, str) else list(s) for s in as_list(sentences)]
         encode = self.texts.target.encode_batch
         stand_in = encode(["?"])[0]
         rows: list[list[int]] = []

@@ -333,6 +333,8 @@ def test_generate_and_its_stream(tmp_path: Path, capfd: pytest.CaptureFixture[st
     for options in ({"stream": True, "as_json": True}, {"stream": True, "beam": 3}, {"stream": True, "term": ["a"]}):
         with pytest.raises(ConfigError):
             generate.generate(gpt, prompt="the ", **options)
+    with pytest.raises(UserError, match="NUL"):
+        generate.generate(gpt, prompt="a\0")
     assert capfd.readouterr().out == ""
     wrong = call("translate", gpt, "the cat")
     assert wrong.returncode == 2 and wrong.stdout == b"" and len(wrong.stderr.decode().splitlines()) == 1

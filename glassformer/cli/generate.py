@@ -38,8 +38,9 @@ def generate(
 ) -> None:
     """Continue a prompt. Tokens are drawn, unless --temperature 0 or --beam asks for a search; the same seed draws the
     same text."""
-    from glassformer.api import load
+    from glassformer.api import check_text, load
 
+    check_text(prompt)
     if stream and as_json:
         raise ConfigError("--stream shows text as it comes and --json whole answers; choose one of them")
     if stream and term:

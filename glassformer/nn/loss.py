@@ -57,7 +57,7 @@ class LinearCrossEntropy(torch.autograd.Function):
                 if grad_w.dtype == grad.dtype == x.dtype:
                     grad_w.addmm_(
                         grad.T, x[part]
-                    )  # added where it is: a second table would cost as much as the product
+                    )  # in place: no second table a chunk
                 else:
                     grad_w += grad.T @ x[part].to(grad.dtype)
                 if grad_b is not None:
@@ -95,7 +95,8 @@ class SoftmaxLoss(torch.autograd.Function):
         logits, labels, log_total = ctx.saved_tensors
         column = torch.arange(logits.size(1), device=logits.device)
         chances = (logits.to(log_total.dtype) - log_total[:, None]).exp()
-        target = torch.where(column == labels[:, None], 1 - ctx.smoothing, 0.0) + ctx.smoothing / ctx.words
+        right = (column == labels[:, None]).to(chances.dtype)
+        target = right * (1 - ctx.smoothing) + ctx.smoothing / ctx.words
         counts = (labels != IGNORE)[:, None] & (column < ctx.words)
         return torch.where(counts, (chances - target) * grad_total, 0.0).to(logits.dtype), None, None, None
 

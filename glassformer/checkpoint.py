@@ -5,6 +5,9 @@ SHA-256 of the manifest. It is written under a temporary name, every file and th
 place; a folder that has its final name is complete. What is removed is renamed first, so that a kill while pruning leaves
 nothing half deleted under a checkpoint's name. Reading verifies every byte before a tensor is handed out. No pickle.
 
+The manifest is made from the bytes in memory, not from what the disk gives back, so a write that quietly lost something
+is found out. The price: while a group of tensors is saved it is held twice.
+
     run/checkpoints/step-00000500/{model,training}.safetensors, state.json, manifest.json, SEAL
 
 This file knows nothing of models or training: names of tensors in, names of tensors out.
@@ -18,7 +21,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,10 +39,19 @@ class Damaged(UserError):
 
 
 def at_moment(name: str) -> None:
-    """Called at each point of a save where a crash would be most interesting; fault tests put something else here."""
+    """Called at each point of a save where a crash would be most interesting; fault tests put a crash here."""
 
 
 moment: Callable[[str], None] = at_moment
+MOMENTS = (
+    "after-write",
+    "before-fsync",
+    "before-rename",
+    "between-renames",
+    "after-rename",
+    "before-prune",
+    "during-prune",
+)
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -81,18 +93,27 @@ def fsync(path: Path) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
         moment("before-fsync")
-        os.fsync(file.fileno())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """A small file replaced whole: the old content or the new one, never a part."""
-    temporary = path.with_name(f".tmp-{path.name}")
-    write_bytes(temporary, content)
-    os.replace(temporary, path)
+    temporary = temporary_name(path)
+    try:
+        write_bytes(temporary, content)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
     fsync(path.parent)
 
 
@@ -100,62 +121,108 @@ def to_json(value: Any) -> bytes:
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def write_checkpoint(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> None:
-    """Writes `folder` whole or not at all: a safetensors file for each group of tensors, and the state as JSON."""
-    from safetensors.torch import save_file
+def temporary_name(path: Path) -> Path:
+    return path.with_name(f".tmp-{path.name}")
 
-    temporary = folder.with_name(f".tmp-{folder.name}")
+
+def trash_name(path: Path) -> Path:
+    return path.with_name(f".trash-{path.name}")
+
+
+def empty_out(folder: Path) -> None:
+    """Removes a folder of files that nobody looks for any more; what cannot be removed now is left for `recover`."""
+    with contextlib.suppress(OSError):
+        for path in sorted(folder.iterdir()):
+            moment("during-prune")
+            path.unlink()
+        folder.rmdir()
+
+
+def remove(folder: Path) -> None:
+    """In one instant it is gone under its name; then its files are removed."""
+    if trash_name(folder).exists():
+        shutil.rmtree(trash_name(folder), ignore_errors=True)
+    moment("before-prune")
+    os.replace(folder, trash_name(folder))
+    empty_out(trash_name(folder))
+
+
+def put_in_place(temporary: Path, folder: Path) -> None:
+    """A finished folder takes its name; one that had the name before goes only once the new one is there."""
+    trash = trash_name(folder)
+    moment("before-rename")
+    if folder.exists():
+        if trash.exists():
+            shutil.rmtree(trash)
+        os.replace(folder, trash)
+        moment("between-renames")
     try:
+        os.replace(temporary, folder)
+    except OSError:
+        if trash.exists() and not folder.exists():
+            os.replace(trash, folder)
+        raise
+    moment("after-rename")
+    fsync(folder.parent)
+    if trash.exists():
+        empty_out(trash)
+
+
+def write_checkpoint(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> None:
+    """Writes `folder` whole or not at all: a safetensors file for each group of tensors, and the state as JSON.
+
+    The folder it lies in is made where it is missing, but not those above it: if they are gone, someone took them away.
+    """
+    from safetensors.torch import save
+
+    temporary = temporary_name(folder)
+    try:
+        if not folder.parent.is_dir():
+            os.mkdir(folder.parent)
+            fsync(folder.parent.parent)
         if temporary.exists():
             shutil.rmtree(temporary)
-        temporary.mkdir(parents=True)
-        for group, members in tensors.items():
-            path = temporary / f"{group}.safetensors"
-            save_file({name: t.detach().contiguous().cpu() for name, t in members.items()}, path)
+        os.mkdir(temporary)
+        listing: dict[str, dict[str, Any]] = {}
+
+        def write(name: str, content: bytes) -> None:
+            write_bytes(temporary / name, content)
+            listing[name] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
             moment("after-write")
-            fsync(path)
-        write_bytes(temporary / STATE, to_json(state))
-        files = sorted(p.name for p in temporary.iterdir())
-        listing = {
-            name: {"size": (temporary / name).stat().st_size, "sha256": sha256(temporary / name)} for name in files
-        }
+
+        for group, members in tensors.items():
+            write(f"{group}.safetensors", save({name: t.detach().contiguous().cpu() for name, t in members.items()}))
+        write(STATE, to_json(state))
         manifest = to_json({"format": FORMAT, "files": listing})
         write_bytes(temporary / MANIFEST, manifest)
         write_bytes(temporary / SEAL, (hashlib.sha256(manifest).hexdigest() + "\n").encode())
         fsync(temporary)
-        moment("before-rename")
-        if folder.exists():
-            os.replace(folder, trash_name(folder))
-        os.replace(temporary, folder)
-        moment("after-rename")
-        fsync(folder.parent)
+        put_in_place(temporary, folder)
     except OSError as error:
         with contextlib.suppress(OSError):
             shutil.rmtree(temporary, ignore_errors=True)
         raise UserError(
-            f"{folder} could not be written: {error.strerror or error}; what was there before is untouched. "
-            "Make room or set the permission, then go on with --resume"
+            f"{folder} could not be written: {error.strerror or error}; what was saved before is untouched. "
+            "Put that right (room on the disk, permissions, the folder itself), then go on with --resume"
         ) from error
-    shutil.rmtree(trash_name(folder), ignore_errors=True)
 
 
-def trash_name(folder: Path) -> Path:
-    return folder.with_name(f".trash-{folder.name}")
+def problem(folder: Path, names: Collection[str] | None = None) -> str | None:
+    """What is wrong with a checkpoint, in words; None if every byte is as it was written.
 
-
-def problem(folder: Path) -> str | None:
-    """What is wrong with a checkpoint, in words; None if every byte is as it was written."""
+    `names`: look at these files alone (the manifest and its seal are always looked at)."""
     try:
         manifest = (folder / MANIFEST).read_bytes()
         seal = (folder / SEAL).read_bytes()
         if seal != (hashlib.sha256(manifest).hexdigest() + "\n").encode():
             return f"{MANIFEST} or its seal has been changed"
         listing = json.loads(manifest)
-        if listing["format"] > FORMAT:
-            return (
-                f"it was written in format {listing['format']}, which is newer than this version of glassformer reads"
-            )
+        if listing["format"] != FORMAT:
+            age = "newer" if listing["format"] > FORMAT else "older"
+            return f"it was written in format {listing['format']}, {age} than the format {FORMAT} this version reads"
         for name, expected in listing["files"].items():
+            if names is not None and name not in names:
+                continue
             path = folder / name
             if not path.exists():
                 return f"{name} is missing"
@@ -173,15 +240,34 @@ def problem(folder: Path) -> str | None:
 def read_checkpoint(
     folder: Path, groups: list[str] | None = None
 ) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-    """Verifies everything, then reads the asked groups of tensors (all by default) and the state."""
+    """Verifies every byte of the asked groups of tensors (all by default) and of the state, then reads them."""
     from safetensors.torch import load_file
 
-    wrong = problem(folder)
+    names = None if groups is None else [STATE, *(f"{group}.safetensors" for group in groups)]
+    wrong = problem(folder, names)
     if wrong is not None:
-        raise Damaged(f"{folder} is damaged: {wrong}")
-    names = [p.stem for p in sorted(folder.glob("*.safetensors"))] if groups is None else groups
-    tensors = {name: load_file(folder / f"{name}.safetensors") for name in names}
+        raise Damaged(f"{folder} cannot be used: {wrong}")
+    groups = [p.stem for p in sorted(folder.glob("*.safetensors"))] if groups is None else groups
+    tensors = {group: load_file(folder / f"{group}.safetensors") for group in groups}
     return tensors, json.loads((folder / STATE).read_bytes())
+
+
+def recover(folder: Path) -> None:
+    """After a crash, in a folder of checkpoints: finish what was being removed, drop what was half written, and put back
+    what a crash between two renames left without a name. May itself be killed anywhere and run again."""
+    if not folder.is_dir():
+        return
+    for path in sorted(folder.glob(".trash-*")):
+        original = path.with_name(path.name.removeprefix(".trash-"))
+        if not original.exists() and temporary_name(original).exists():
+            os.replace(path, original)
+        else:
+            shutil.rmtree(path)
+    for path in sorted(folder.glob(".tmp-*")):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 @dataclass(frozen=True)
@@ -202,39 +288,41 @@ class Checkpoints:
     def problems(self) -> dict[int, str | None]:
         return {step: problem(self.path(step)) for step in self.steps()}
 
+    def state(self, step: int) -> dict[str, Any]:
+        """As it lies there, not verified: good enough to decide what to keep, not to go on from."""
+        try:
+            state = json.loads((self.path(step) / STATE).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return state if isinstance(state, dict) else {}
+
     def latest_good(self, report: Callable[[str], None] = lambda _: None) -> int | None:
-        """The newest checkpoint that is whole; each damaged one on the way is named to `report`."""
+        """The newest checkpoint that is whole; each one on the way that is not is named to `report`."""
         for step in reversed(self.steps()):
             wrong = problem(self.path(step))
             if wrong is None:
                 return step
-            report(f"{self.path(step)} is damaged ({wrong}); trying the one before it")
+            report(f"{self.path(step)} cannot be used: {wrong}; trying the one before it")
         return None
 
-    def recover(self) -> None:
-        """After a crash: finish what was being removed, drop what was half written, and put back what a crash between
-        two renames left without a name."""
-        if not self.folder.is_dir():
-            return
-        for path in list(self.folder.iterdir()):
-            if path.name.startswith(".trash-"):
-                original = path.with_name(path.name.removeprefix(".trash-"))
-                if not original.exists() and original.with_name(f".tmp-{original.name}").exists():
-                    os.replace(path, original)
-                else:
-                    shutil.rmtree(path, ignore_errors=True)
-        for path in list(self.folder.iterdir()):
-            if path.name.startswith(".tmp-"):
-                shutil.rmtree(path, ignore_errors=True)
+    def set_aside_after(self, step: int) -> list[Path]:
+        """Whatever is newer than `step` is given a name that nobody goes on from, but is not thrown away."""
+        aside = []
+        for later in self.steps():
+            if later > step:
+                name = self.folder / f"damaged-{self.path(later).name}"
+                if name.exists():
+                    shutil.rmtree(name)
+                os.replace(self.path(later), name)
+                aside.append(name)
+        return aside
 
-    def prune(self, keep_last: int, keep: set[int]) -> None:
+    def set_aside(self) -> list[Path]:
+        return sorted(self.folder.glob("damaged-step-*"))
+
+    def prune(self, keep_last: int, keep: Collection[int] = ()) -> None:
         """Removes all but the latest `keep_last` and those in `keep`."""
-        steps = self.steps()
-        for step in steps[:-keep_last]:
+        for step in self.steps()[:-keep_last]:
             if step not in keep:
-                path = self.path(step)
-                moment("before-prune")
-                with contextlib.suppress(OSError):
-                    os.replace(path, trash_name(path))
-                    moment("during-prune")
-                    shutil.rmtree(trash_name(path), ignore_errors=True)
+                with contextlib.suppress(OSError):  # a checkpoint too many is no reason to stop
+                    remove(self.path(step))

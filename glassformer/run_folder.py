@@ -1,6 +1,6 @@
 """A run is a folder, and every verb accepts it.
 
-run.json            the recipe with everything resolved, and the version that wrote it
+run.json            the recipe with everything resolved, the version that wrote it, SHA-256 of the prepared files, a seal
 tokenizer.json      (or tokenizer.source.json and tokenizer.target.json), labels.json
 data/               token files
 checkpoints/        the latest few and the best; see checkpoint.py
@@ -12,20 +12,51 @@ samples.jsonl, curves.png, curves.svg
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from glassformer.checkpoint import Checkpoints, load_model_tensors, problem, read_checkpoint, to_json, write_atomically
-from glassformer.config import Recipe, UserError
+from glassformer.checkpoint import (
+    STATE,
+    Checkpoints,
+    load_model_tensors,
+    problem,
+    read_checkpoint,
+    recover,
+    sha256,
+    to_json,
+    write_atomically,
+)
+from glassformer.config import VERSION, Recipe, UserError
 from glassformer.data.prepare import Texts
 from glassformer.models import BERT, GPT, Transformer, build_model
 
 RUN_FORMAT = 1
+
+
+def migrated(facts: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The facts of a run as this version writes them. Format 1 is the first, so there is nothing to translate yet; what an
+    older reader cannot know, it refuses in a sentence."""
+    version = facts.get("format")
+    if version == RUN_FORMAT:
+        return facts
+    age = "newer" if isinstance(version, int) and version > RUN_FORMAT else "unknown"
+    raise UserError(
+        f"{path} is a run in the {age} format {version}, written by glassformer {facts.get('glassformer')}; this is "
+        f"glassformer {VERSION}, which reads format {RUN_FORMAT}: install the version that wrote it, or a newer one"
+    )
+
+
+def seal_of(facts: dict[str, Any]) -> str:
+    return hashlib.sha256(to_json({k: v for k, v in facts.items() if k != "seal"})).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -44,12 +75,12 @@ class RunFolder:
                 f"{path} holds a run already; go on with it by --resume, or choose another folder with --out, "
                 "or replace it by --overwrite"
             )
+        folder = RunFolder(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
+            folder.write_recipe(recipe, version)
         except OSError as error:
-            raise UserError(f"the folder {path} cannot be made: {error.strerror}") from None
-        folder = RunFolder(path)
-        folder.write_recipe(recipe, version)
+            raise UserError(f"the run's folder {path} cannot be made: {error.strerror}") from None
         return folder
 
     @staticmethod
@@ -61,31 +92,68 @@ class RunFolder:
             raise UserError(f"{path} is not a run: it has no run.json")
         return RunFolder(path)
 
-    def write_recipe(self, recipe: Recipe, version: str) -> None:
-        facts = {"format": RUN_FORMAT, "glassformer": version, "recipe": recipe.to_dict()}
-        write_atomically(self.path / "run.json", to_json(facts))
+    # ---- run.json
+
+    def write_recipe(self, recipe: Recipe, version: str, files: dict[str, Any] | None = None) -> None:
+        """`files`: what the preparation left, with sizes and SHA-256; without it the run is not prepared yet."""
+        facts: dict[str, Any] = {"format": RUN_FORMAT, "glassformer": version, "recipe": recipe.to_dict()}
+        if files is not None:
+            facts["files"] = files
+        write_atomically(self.path / "run.json", to_json(facts | {"seal": seal_of(facts)}))
 
     @cached_property
     def facts(self) -> dict[str, Any]:
         try:
             facts = json.loads((self.path / "run.json").read_text(encoding="utf-8"))
-            version = facts["format"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError) as error:
             raise UserError(f"{self.path / 'run.json'} cannot be read: {error}") from None
-        if version > RUN_FORMAT:
-            raise UserError(
-                f"{self.path} was written by glassformer {facts.get('glassformer')}, whose runs this version cannot read; "
-                "install that version or a newer one"
-            )
-        return facts  # type: ignore[no-any-return]
+        if not isinstance(facts, dict) or "recipe" not in facts:
+            raise UserError(f"{self.path / 'run.json'} cannot be read: it has no recipe")
+        return migrated(facts, self.path)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether run.json is as this package wrote it, and not changed by hand or by accident."""
+        return self.facts.get("seal") == seal_of(self.facts)
 
     @cached_property
     def recipe(self) -> Recipe:
         return Recipe.from_dict(self.facts["recipe"])
 
+    # ---- what the preparation left
+
     @cached_property
     def texts(self) -> Texts:
         return Texts.load(self.path)
+
+    @property
+    def prepared(self) -> bool:
+        return "files" in self.facts
+
+    def prepared_files(self) -> dict[str, dict[str, Any]]:
+        """Tokenizers, labels and token files as they are now, for run.json."""
+        found = [*self.path.glob("tokenizer*.json"), *self.path.glob("labels.json"), *self.path.glob("data/*.tokens")]
+        return {
+            path.relative_to(self.path).as_posix(): {"size": path.stat().st_size, "sha256": sha256(path)}
+            for path in sorted(found)
+        }
+
+    def file_problems(self) -> dict[str, str | None]:
+        """Each file of the preparation, and what is wrong with it."""
+        return {name: self.file_problem(name, expected) for name, expected in self.facts.get("files", {}).items()}
+
+    def file_problem(self, name: str, expected: dict[str, Any]) -> str | None:
+        path = self.path / name
+        try:
+            if path.stat().st_size != expected["size"]:
+                return f"it has {path.stat().st_size:,} bytes and should have {expected['size']:,}"
+            return None if sha256(path) == expected["sha256"] else "its content has changed since it was written"
+        except FileNotFoundError:
+            return "it is missing"
+        except OSError as error:
+            return f"it cannot be read: {error.strerror}"
+
+    # ---- weights
 
     @property
     def checkpoints(self) -> Checkpoints:
@@ -99,39 +167,91 @@ class RunFolder:
     def final(self) -> Path:
         return self.path / "final"
 
+    def finished(self) -> int | None:
+        """The step at which training ended and left the final weights, whole; None while there is more to do."""
+        if not self.final.is_dir() or problem(self.final) is not None:
+            return None
+        step = json.loads((self.final / STATE).read_bytes()).get("step")
+        steps = self.checkpoints.steps()
+        return step if not steps or steps[-1] <= step else None
+
+    def recover(self) -> None:
+        """Puts in order what a crash left behind: see `checkpoint.recover`."""
+        for folder in (self.path, self.checkpoints.folder, self.snapshots.folder):
+            recover(folder)
+
+    def leftovers(self) -> list[Path]:
+        """What a crash left half written or half removed; `recover` deals with it."""
+        folders = [self.path, self.checkpoints.folder, self.snapshots.folder]
+        found = [p for folder in folders for pattern in (".tmp-*", ".trash-*") for p in folder.glob(pattern)]
+        return sorted(found + list((self.path / "data").glob("*.part")))
+
+    def latest_checkpoint(self, report: Callable[[str], None] = lambda _: None) -> int | None:
+        """Where to go on; None where nothing was saved yet. Checkpoints of which none is whole are not the same thing:
+        to begin again from nothing is for a person to decide."""
+        step = self.checkpoints.latest_good(report)
+        if step is None and self.checkpoints.steps():
+            raise UserError(
+                f"not one checkpoint in {self.checkpoints.folder} can be used (see `glassformer doctor {self.path}`); "
+                "bring one back from a copy, or move that folder away and --resume to train again from the beginning"
+            )
+        return step
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Two processes that train in one folder would ruin it; the second is refused. A kill frees the place."""
+        import fcntl
+
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"another process is training in {self.path}; let it end, or stop it first") from None
+            except OSError:
+                pass  # a file system without locks
+            yield
+
+    # ---- what was written along the way
+
     @property
     def metrics_file(self) -> Path:
         return self.path / "metrics.jsonl"
+
+    @property
+    def samples_file(self) -> Path:
+        return self.path / "samples.jsonl"
 
     def metrics(self) -> list[dict[str, Any]]:
         if not self.metrics_file.exists():
             return []
         return [json.loads(line) for line in self.metrics_file.read_text(encoding="utf-8").splitlines() if line]
 
-    def weights_folder(self, step: int | None = None) -> tuple[Path, str]:
-        """Where the weights to use lie, and in which group of tensors: the final ones; before the run has ended, the
-        best or the latest checkpoint's."""
+    # ---- the model
+
+    def weights_folder(self, step: int | None = None) -> Path:
+        """Where the weights to use lie: the final ones; before the run has ended, the best or the latest checkpoint's."""
         if step is not None:
-            return self.checkpoints.path(step), "model"
+            return self.checkpoints.path(step)
         if self.final.is_dir() and problem(self.final) is None:
-            return self.final, "model"
+            return self.final
         latest = self.checkpoints.latest_good()
         if latest is None:
             raise UserError(f"{self.path} has no weights yet: not one checkpoint has been written")
-        best = json.loads((self.checkpoints.path(latest) / "state.json").read_bytes()).get("best_step")
+        best = self.checkpoints.state(latest).get("best_step")
         if best is not None and best in self.checkpoints.steps() and problem(self.checkpoints.path(best)) is None:
-            return self.checkpoints.path(best), "model"
-        return self.checkpoints.path(latest), "model"
+            return self.checkpoints.path(best)
+        return self.checkpoints.path(latest)
 
     def load_model(self, *, step: int | None = None, device: str | torch.device = "cpu") -> Transformer | GPT | BERT:
         """The trained model, ready to use."""
-        folder, group = self.weights_folder(step)
-        tensors, _ = read_checkpoint(folder, [group])
-        weights = tensors[group]
-        if folder != self.final:
-            training, _ = read_checkpoint(folder, ["training"])
-            averaged = {n.removeprefix("ema/"): t for n, t in training["training"].items() if n.startswith("ema/")}
-            weights = averaged or weights
+        folder = self.weights_folder(step)
+        weights = served_weights(read_checkpoint(folder)[0])
         model = build_model(self.recipe.model)
         load_model_tensors(model, weights)
         return model.to(device).eval()
+
+
+def served_weights(tensors: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Of a checkpoint's tensors, the weights one would use: the moving average, where there is one."""
+    averaged = {n.removeprefix("ema/"): t for n, t in tensors.get("training", {}).items() if n.startswith("ema/")}
+    return averaged or tensors["model"]

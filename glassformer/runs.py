@@ -8,15 +8,18 @@ the run that was never stopped.
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 import os
 import shutil
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,25 +30,69 @@ from torch import Tensor
 from glassformer import checkpoint
 from glassformer.api import Model
 from glassformer.checkpoint import Checkpoints, read_checkpoint, write_checkpoint
-from glassformer.config import VERSION, Recipe, TrainConfig, UserError
+from glassformer.config import VERSION, ConfigError, Recipe, TrainConfig, UserError
 from glassformer.data.batches import Batch, Batches, make_batches
 from glassformer.data.prepare import Texts, complete_model, open_files, prepare
 from glassformer.data.sources import open_split
 from glassformer.evaluate import Scores, batch_loss, is_better, label_scores, teacher_forced, written_scores
 from glassformer.models import build_model
 from glassformer.nn.rows import Rows
-from glassformer.run_folder import RunFolder
+from glassformer.run_folder import RunFolder, served_weights
+from glassformer.train.changes import as_prepared, changes, check_changes
+from glassformer.train.memory import is_out_of_memory, less_memory
 from glassformer.train.optim import make_optimizers
 from glassformer.train.schedules import schedule
 from glassformer.train.screen import Screen
-from glassformer.train.trainer import NotFinite, StepReport, Trainer
+from glassformer.train.trainer import NotFinite, StepReport, Trainer, Watcher
 
 STOPPED = 75
 """The exit code of a run that was asked to stop, saved, and can go on with --resume."""
 
 
-class Stopped(Exception):
-    """The run was asked to stop and has saved."""
+class Stopped(BaseException):
+    """The run was asked to stop, and what there was to save is saved. Like KeyboardInterrupt no error, so nothing that
+    handles errors along the way swallows it."""
+
+
+class StopRequest:
+    """SIGTERM or Ctrl-C. The first one asks: a step and a save are finished, anything else (preparing data, building the
+    model, a validation) is dropped where it stands and done again by whoever resumes. A second one ends the process at
+    once, and a crash anywhere harms nothing."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.droppable = False
+
+    def handler(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            os._exit(128 + number)
+        self.asked = True
+        print("stopping after this step; once more to stop at once", file=sys.stderr, flush=True)
+        if self.droppable:
+            self.droppable = False
+            raise Stopped
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield  # signals are not ours to handle here
+            return
+        old = {number: signal.signal(number, self.handler) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, previous in old.items():
+                signal.signal(number, previous)
+
+    @contextmanager
+    def may_drop(self) -> Iterator[None]:
+        if self.asked:
+            raise Stopped
+        self.droppable = True
+        try:
+            yield
+        finally:
+            self.droppable = False
 
 
 def pick_device(config: TrainConfig) -> torch.device:
@@ -65,10 +112,16 @@ def set_up(config: TrainConfig, device: torch.device) -> None:
     torch.manual_seed(config.seed)
 
 
+TEACHER_FORCED = ("loss",)
+"""What a validation measures without decoding."""
+
+
 def metric_of(recipe: Recipe) -> str:
     """What "best" means where the recipe leaves it open."""
     if recipe.train.metric != "auto":
         return recipe.train.metric
+    if recipe.train.validate_examples == 0:
+        return "loss"
     if recipe.data.task == "pairs" and recipe.model.family == "transformer":
         return "bleu"
     return {"classify": "accuracy", "tag": "accuracy"}.get(recipe.data.task, "loss")
@@ -105,8 +158,7 @@ class Log:
 
     def size(self) -> int:
         self.file.flush()
-        os.fsync(self.file.fileno())
-        return self.path.stat().st_size
+        return size_on_disk(self.path)
 
     def close(self) -> None:
         self.file.close()
@@ -134,9 +186,9 @@ class Log:
 def compiled_loss(model: Any, smoothing: float) -> Callable[[Batch], Tensor]:
     """The loss as one compiled function of plain tensors; a fixed shape compiles once."""
 
-    def of_tensors(layouts: tuple[str, str], *tensors: Tensor) -> Tensor:
+    def of_tensors(layouts: tuple[str, ...], *tensors: Tensor) -> Tensor:
         *rows, labels = tensors
-        inputs = [Rows(*rows[i : i + 3], layout=layouts[i // 3]) for i in range(0, len(rows), 3)]  # type: ignore[arg-type]
+        inputs = [Rows(*rows[i : i + 3], layout=layouts[i // 3]) for i in range(0, len(rows), 3)]  # type: ignore[arg-type, misc]
         return model.loss(*inputs, labels, smoothing=smoothing)  # type: ignore[no-any-return]
 
     fast = torch.compile(of_tensors, dynamic=False)
@@ -161,7 +213,8 @@ class Session:
     val_batches: Batches
     log: Log
     screen: Screen
-    stop_asked: bool = False
+    stop: StopRequest = field(default_factory=StopRequest)
+    saved: int | None = None  # the step of the last checkpoint, if nothing has moved since
 
     @property
     def config(self) -> TrainConfig:
@@ -170,7 +223,7 @@ class Session:
     # ---- validation
 
     @contextmanager
-    def served_weights(self) -> Any:
+    def with_served_weights(self) -> Any:
         """Validate with the weights that would be used: the moving average, where there is one."""
         if self.trainer.ema is None:
             yield
@@ -183,16 +236,21 @@ class Session:
             checkpoint.load_model_tensors(self.model, own)
 
     def validate(self) -> Scores:
+        """Leaves no trace in the run, not even in the random state: it can be dropped half way and made again later."""
+        checkpoint.moment("validating")
         self.screen.pause()
         was_training = self.model.training
+        devices = [self.trainer.device] if self.trainer.device.type == "cuda" else []
         self.model.eval()
-        with self.served_weights():
-            budget = max(256, 2**25 // max(1, self.model.config.vocab_size))
-            scores = teacher_forced(self.model, self.val_batches.in_order(budget, limit=20_000), self.trainer.device)
-            scores = scores | task_scores(self.model, self.texts, self.recipe, "val", self.config.validate_examples)
-        self.model.train(was_training)
-        self.screen.pause()
-        return scores
+        try:
+            with torch.random.fork_rng(devices), self.with_served_weights(), self.stop.may_drop():
+                budget = max(256, 2**25 // max(1, self.model.config.vocab_size))
+                examples = self.val_batches.in_order(budget, limit=20_000)
+                scores = teacher_forced(self.model, examples, self.trainer.device)
+                return scores | task_scores(self.model, self.texts, self.recipe, "val", self.config.validate_examples)
+        finally:
+            self.model.train(was_training)
+            self.screen.pause()
 
     def note(self, scores: Scores) -> None:
         """Log a validation, show a few samples, and keep count of the best."""
@@ -200,7 +258,9 @@ class Session:
         metric = metric_of(self.recipe)
         value = scores.values[metric]
         self.log.write({"step": progress.step, **{f"val_{k}": v for k, v in scores.values.items()}})
-        better = is_better(metric, value, progress.best_score)
+        better = math.isfinite(value) and is_better(metric, value, progress.best_score)
+        progress.validated = progress.step
+        self.saved = None
         if better:
             progress.best_score, progress.best_step, progress.waiting = value, progress.step, 0
         else:
@@ -212,7 +272,7 @@ class Session:
             mark = "=" if wanted.strip() == written.strip() else "≠"
             self.screen.on_message(f"    {shorten(source)} → {shorten(written)}  {mark}  {shorten(wanted)}")
         if scores.samples:
-            with (self.run.path / "samples.jsonl").open("a", encoding="utf-8") as file:
+            with self.run.samples_file.open("a", encoding="utf-8") as file:
                 for source, wanted, written in scores.samples:
                     line = {"step": progress.step, "source": source, "wanted": wanted, "written": written}
                     file.write(json.dumps(line, ensure_ascii=False) + "\n")
@@ -222,21 +282,32 @@ class Session:
     def save(self) -> None:
         progress = self.trainer.progress
         state = self.trainer.state()
+        if (name := self.trainer.not_finite()) is not None:
+            raise NotFinite(
+                f"at step {progress.step} {name} is not finite, so nothing is saved; the last checkpoint is good. Go on from "
+                "it with a lower train.learning_rate, a longer train.warmup or a lower train.clip"
+            )
         state["metrics_bytes"] = self.log.size()
-        samples = self.run.path / "samples.jsonl"
-        state["samples_bytes"] = samples.stat().st_size if samples.exists() else 0
-        write_checkpoint(self.run.checkpoints.path(progress.step), self.trainer.tensors(), state)
-        keep = {progress.best_step} if progress.best_step is not None else set()
-        self.run.checkpoints.prune(self.config.keep_last, keep)
+        state["samples_bytes"] = size_on_disk(self.run.samples_file)
+        state["recipe"] = self.recipe.to_dict()
+        checkpoints = self.run.checkpoints
+        write_checkpoint(checkpoints.path(progress.step), self.trainer.tensors(), state)
+        self.saved = progress.step
+        # Should the newest turn out damaged, the one before it must find what it calls the best.
+        named = (checkpoints.state(step).get("best_step") for step in checkpoints.steps()[-self.config.keep_last :])
+        checkpoints.prune(self.config.keep_last, {best for best in named if best is not None})
 
     def snapshot(self) -> None:
         """Weights alone, for averaging; older than the last few are dropped."""
         step = self.trainer.progress.step
-        write_checkpoint(self.run.snapshots.path(step), {"model": self.trainer.served_tensors()}, {"step": step})
-        self.run.snapshots.prune(self.config.average_last, set())
+        path = self.run.snapshots.path(step)
+        if not path.exists() or checkpoint.problem(path) is not None:
+            write_checkpoint(path, {"model": self.trainer.served_tensors()}, {"step": step})
+        self.run.snapshots.prune(self.config.average_last)
 
     def finish(self) -> None:
         """The weights one will use: the mean of the last snapshots, or the best checkpoint's."""
+        checkpoint.moment("finishing")
         progress, config = self.trainer.progress, self.config
         if config.average_last:
             steps = [s for s in self.run.snapshots.steps() if s <= progress.step][-config.average_last :]
@@ -245,57 +316,57 @@ class Session:
         else:
             step = progress.best_step if progress.best_step is not None else progress.step
             tensors, _ = read_checkpoint(self.run.checkpoints.path(step))
-            averaged = {n.removeprefix("ema/"): t for n, t in tensors["training"].items() if n.startswith("ema/")}
-            weights, came_from = averaged or tensors["model"], {"step": step}
+            weights, came_from = served_weights(tensors), {"step": step}
         write_checkpoint(self.run.final, {"model": weights}, {"step": progress.step, "weights": came_from})
 
     # ---- the loop
 
-    def train(self) -> None:
+    @property
+    def over(self) -> bool:
         progress, config = self.trainer.progress, self.config
-        snapshot_every = config.snapshot_every or config.save_every
+        out_of_patience = config.patience is not None and progress.waiting >= config.patience
+        return progress.step >= config.steps or out_of_patience
+
+    def train(self) -> None:
         self.model.train()
-        with self.asked_to_stop(), self.screen:
-            while progress.step < config.steps and not progress.finished:
+        with self.screen:
+            self.after_step()  # a run that stopped before a validation owes it
+            while not self.over:
                 self.trainer.step()
-                step = progress.step
-                last = step == config.steps
-                saved = False
-                if step % config.validate_every == 0 or last:
-                    self.trainer.settle()
-                    self.note(self.validate())
-                    if config.patience is not None and progress.waiting >= config.patience:
-                        progress.finished = last = True
-                        self.screen.on_message(
-                            f"step {step}: no better for {progress.waiting} validations; stopping early"
-                        )
-                    if progress.best_step == step:
-                        self.save()
-                        saved = True
-                if config.average_last and (step % snapshot_every == 0 or last):
-                    self.snapshot()
-                if (step % config.save_every == 0 or last or self.stop_asked) and not saved:
-                    self.save()
-                if self.stop_asked and not last:
-                    raise Stopped
+                self.after_step()
         self.finish()
 
-    @contextmanager
-    def asked_to_stop(self) -> Any:
-        """The first SIGTERM or Ctrl-C ends the run after this step and a save; a second one ends it at once."""
+    def after_step(self) -> None:
+        """Whatever is due at this step. The order matters: a checkpoint says that all that comes before it was done."""
+        progress, config = self.trainer.progress, self.config
+        step = progress.step
+        if step == 0:
+            return
+        if (step % config.validate_every == 0 or step >= config.steps) and progress.validated < step:
+            self.trainer.settle()
+            try:
+                scores = self.validate()
+            except Stopped:
+                if self.saved != step:
+                    self.save()
+                raise
+            self.note(scores)
+            if self.over and step < config.steps:
+                self.screen.on_message(f"step {step}: no better for {progress.waiting} validations; stopping early")
+        if config.average_last and (step % (config.snapshot_every or config.save_every) == 0 or self.over):
+            self.snapshot()
+        due = step % config.save_every == 0 or self.over or progress.best_step == step or self.stop.asked
+        if due and self.saved != step:
+            self.save()
+        if self.stop.asked and not self.over:
+            raise Stopped
 
-        def handler(number: int, frame: FrameType | None) -> None:
-            if self.stop_asked:
-                os._exit(128 + number)
-            self.stop_asked = True
-            print("stopping after this step; once more to stop at once", file=sys.stderr, flush=True)
 
-        old = {number: signal.signal(number, handler) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, previous in old.items():
-                signal.signal(number, previous)
+def size_on_disk(path: Path) -> int:
+    if not path.exists():
+        return 0
+    checkpoint.fsync(path)
+    return path.stat().st_size
 
 
 def shorten(text: str, width: int = 60) -> str:
@@ -315,7 +386,9 @@ def average(sets: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 def task_scores(model: Any, texts: Texts, recipe: Recipe, split: str, limit: int | None) -> Scores:
     """What the model does by itself on a split: translations scored as text, labels as labels."""
-    examples = []
+    examples: list[Any] = []
+    if limit == 0:
+        return Scores({})
     if recipe.data.task != "text":
         for example in open_split(recipe.data, split):  # type: ignore[arg-type]
             examples.append(example)
@@ -338,8 +411,13 @@ def example_scores(model: Any, texts: Texts, recipe: Recipe, examples: list[Any]
     return Scores({})
 
 
-def make_session(run: RunFolder, recipe: Recipe, texts: Texts) -> Session:
+def make_session(run: RunFolder, recipe: Recipe, texts: Texts, stop: StopRequest | None = None) -> Session:
     config = recipe.train
+    if config.validate_examples == 0 and metric_of(recipe) not in TEACHER_FORCED:
+        raise ConfigError(
+            f"train.metric={config.metric} is measured on decoded examples, and train.validate_examples=0 decodes none; "
+            "set train.metric=loss"
+        )
     device = pick_device(config)
     set_up(config, device)
     model = build_model(recipe.model).to(device)
@@ -387,42 +465,132 @@ def make_session(run: RunFolder, recipe: Recipe, texts: Texts) -> Session:
         device=device,
         autocast=torch.bfloat16 if half else None,
     )
-    return Session(run, recipe, trainer, model, texts, batches("val", "padded"), log, screen)
+    return Session(
+        run, recipe, trainer, model, texts, batches("val", "padded"), log, screen, stop if stop else StopRequest()
+    )
 
 
-def train(recipe: Recipe, out: Path, *, overwrite: bool = False) -> RunFolder:
+@contextmanager
+def in_a_sentence(path: Path, recipe: Recipe) -> Iterator[None]:
+    """What a person can put right is told in a sentence. Nothing is saved on the way out: the last checkpoint stands."""
+    try:
+        yield
+    except UserError:
+        raise
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            where = error.filename or path
+            raise UserError(
+                f"{where}: {error.strerror or error}; what was saved before is untouched. Put that right, then go on with: "
+                f"glassformer train {path} --resume"
+            ) from error
+        raise out_of_memory(path, recipe) from error
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise out_of_memory(path, recipe) from error
+
+
+def out_of_memory(path: Path, recipe: Recipe) -> UserError:
+    return UserError(
+        f"out of memory; what was saved before is intact. To go on with less, {less_memory(recipe)}, as in: "
+        f"glassformer train {path} train.accumulate={2 * recipe.train.accumulate} --resume --accept-changes"
+    )
+
+
+def prepared(run: RunFolder, recipe: Recipe) -> RunFolder:
+    """Tokenizers and token files, and at the very end the line in run.json that says they are there: a run that was stopped
+    before it is prepared again from the start."""
+    checkpoint.moment("preparing")
+    for left in [*(run.path / "data").glob("*"), *run.path.glob("tokenizer*.json*"), *run.path.glob("labels.json")]:
+        left.unlink()
+    texts = prepare(recipe, run.path)
+    checkpoint.moment("before-prepared")
+    run.write_recipe(complete_model(recipe, texts), VERSION, run.prepared_files())
+    return RunFolder(run.path)
+
+
+def train(recipe: Recipe, out: Path, *, overwrite: bool = False, watchers: Sequence[Watcher] = ()) -> RunFolder:
     """Trains from nothing into a new folder."""
     if overwrite and RunFolder.is_run(out):
         shutil.rmtree(out)
     run = RunFolder.create(out, recipe, VERSION)
-    try:
-        texts = prepare(recipe, run.path)
-        recipe = complete_model(recipe, texts)
-    except BaseException:
-        # Nothing was learned yet; a folder that looks like a run would only be in the way.
-        (run.path / "run.json").unlink(missing_ok=True)
-        raise
-    run.write_recipe(recipe, VERSION)
-    return go(make_session(RunFolder(out), recipe, texts))
+    stop = StopRequest()
+    with in_a_sentence(out, recipe), stop.listening(), run.alone():
+        with stop.may_drop():
+            try:
+                run = prepared(run, recipe)
+            except UserError:
+                # Settings or data that cannot be: a folder that looks like a run would only be in the way.
+                (run.path / "run.json").unlink(missing_ok=True)
+                raise
+            session = make_session(run, run.recipe, run.texts, stop)
+        return go(session, watchers)
 
 
-def resume(out: Path) -> RunFolder:
-    """Goes on from the newest whole checkpoint, exactly as if the run had never stopped."""
+def resume(
+    out: Path, wanted: Recipe | None = None, *, accept_changes: bool = False, watchers: Sequence[Watcher] = ()
+) -> RunFolder | None:
+    """Goes on from the newest whole checkpoint, exactly as if the run had never stopped; None where it had ended already.
+    `wanted`: with these settings, if they are not the run's own; a difference must be accepted."""
     run = RunFolder.open(out)
-    run.checkpoints.recover()
-    run.snapshots.recover()
-    session = make_session(run, run.recipe, run.texts)
-    step = run.checkpoints.latest_good(session.screen.on_message)
-    if step is not None:
-        tensors, state = read_checkpoint(run.checkpoints.path(step))
-        session.log.close()
-        cut_back(run.metrics_file, state["metrics_bytes"])
-        cut_back(run.path / "samples.jsonl", state["samples_bytes"])
-        session.log = Log(run.metrics_file)
-        session.trainer.watchers[0] = session.log
-        session.trainer.restore(tensors, state)
-        session.screen.first = step
-    return go(session)
+    stop = StopRequest()
+    with in_a_sentence(out, wanted or run.recipe), stop.listening(), run.alone():
+        with stop.may_drop():
+            run.recover()
+            wanted = run.recipe if wanted is None else as_prepared(wanted, run.recipe)
+            if not run.prepared:
+                if wanted != run.recipe and not accept_changes:
+                    check_changes(changes(run.recipe, wanted), accepted=False)
+                run = prepared(run, wanted)
+                wanted = run.recipe
+            for name, wrong in run.file_problems().items():
+                if wrong is not None:
+                    raise UserError(
+                        f"{run.path / name} cannot be used: {wrong}; bring it back from a copy, or train anew"
+                    )
+            step = run.latest_checkpoint(say)
+            state: dict[str, Any] = {"metrics_bytes": 0, "samples_bytes": 0}
+            tensors: dict[str, dict[str, Tensor]] = {}
+            if step is not None:
+                tensors, state = read_checkpoint(run.checkpoints.path(step))
+            trained_with = Recipe.from_dict(state["recipe"]) if "recipe" in state else run.recipe
+            # What was confirmed once is in run.json, under its seal; what came into run.json in another way is not.
+            found = changes(run.recipe if run.sealed else trained_with, wanted)
+            check_changes(found, accepted=accept_changes)
+            if not found and (ended := run.finished()) is not None:
+                say(f"{out} has been trained to its end, step {ended}; there is nothing to go on with")
+                return None
+            for change in found:
+                say(f"from here on with {change}")
+            if found or not run.sealed:
+                run.write_recipe(wanted, VERSION, run.facts["files"])
+                run = RunFolder(out)
+            for path in run.checkpoints.set_aside_after(step or 0):
+                say(f"{path} is kept for you to look at, and not used")
+            for later in (s for s in run.snapshots.steps() if s > (step or 0)):
+                checkpoint.remove(run.snapshots.path(later))
+            cut_back(run.metrics_file, state["metrics_bytes"])
+            cut_back(run.samples_file, state["samples_bytes"])
+            session = make_session(run, run.recipe, run.texts, stop)
+            if step is not None:
+                session.trainer.restore(tensors, state)
+                session.saved = session.screen.first = step
+                mend_best(session, trained_with)
+        return go(session, watchers)
+
+
+def mend_best(session: Session, trained_with: Recipe) -> None:
+    """The best so far counts only if it was measured in the same way and is still there."""
+    progress, best = session.trainer.progress, session.trainer.progress.best_step
+    if best is None:
+        return
+    wrong = checkpoint.problem(session.run.checkpoints.path(best)) if best != progress.step else None
+    if wrong is not None:
+        say(f"the best checkpoint, of step {best}, cannot be used: {wrong}; the best is looked for again from here on")
+    if wrong is not None or metric_of(trained_with) != metric_of(session.recipe):
+        progress.best_step = progress.best_score = None
+        progress.waiting = 0
 
 
 def cut_back(path: Path, size: int) -> None:
@@ -431,11 +599,14 @@ def cut_back(path: Path, size: int) -> None:
         os.truncate(path, min(size, path.stat().st_size))
 
 
-def go(session: Session) -> RunFolder:
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def go(session: Session, watchers: Sequence[Watcher]) -> RunFolder:
+    session.trainer.watchers.extend(watchers)
     try:
         session.train()
-    except NotFinite:
-        raise
     finally:
         session.log.close()
     return session.run

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from glassformer.config import RECIPE_FOLDER, ConfigError, Recipe, read_recipe
+from glassformer.config import RECIPE_FOLDER, ConfigError, Recipe, apply_override, read_recipe
 from glassformer.models import PRESETS
 from glassformer.run_folder import RunFolder
 
@@ -21,46 +22,62 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME by default.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that is there.")] = False,
+    accept_changes: Annotated[
+        bool, typer.Option("--accept-changes", help="With --resume: yes, go on with other settings than before.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Throw away the run that is there.")] = False,
 ) -> None:
     """Train a model: [bold]glassformer train dates[/], [bold]glassformer train my.toml train.steps=200[/].
 
-    Exit codes: 0 trained; 2 something to put right; 75 stopped on request (Ctrl-C or SIGTERM) and saved, go on with
-    --resume.
+    A recipe with --resume goes on with its run, or starts it where there is none yet, so the same command can be given
+    again and again. Exit codes: 0 trained; 2 something to put right; 75 stopped on request (Ctrl-C or SIGTERM) and saved,
+    go on with --resume.
     """
     from glassformer import runs
 
     changes = overrides or []
-    if resume:
-        folder = Path(recipe) if RunFolder.is_run(Path(recipe)) else out or Path("runs") / Path(recipe).stem
-        if changes:
-            raise ConfigError("--resume goes on with the settings of the run; settings cannot be changed with it")
-        run_it(lambda: runs.resume(folder), folder)
-        return
     if RunFolder.is_run(Path(recipe)):
-        raise ConfigError(f"{recipe} is a run, not a recipe; go on with it by: glassformer train {recipe} --resume")
+        if not resume:
+            raise ConfigError(f"{recipe} is a run, not a recipe; go on with it by: glassformer train {recipe} --resume")
+        folder = Path(recipe)
+        wanted = with_overrides(RunFolder(folder).recipe, changes) if changes else None
+        run_it(lambda: runs.resume(folder, wanted, accept_changes=accept_changes), folder)
+        return
+    if resume and Path(recipe).is_dir():
+        RunFolder.open(recipe)  # says what is wrong with it
     resolved = read_recipe(recipe, changes, presets=PRESETS)
     folder = out or Path("runs") / resolved.name
-    run_it(lambda: runs.train(resolved, folder, overwrite=overwrite), folder)
+    if resume and RunFolder.is_run(folder):
+        run_it(lambda: runs.resume(folder, resolved, accept_changes=accept_changes), folder)
+    else:
+        run_it(lambda: runs.train(resolved, folder, overwrite=overwrite), folder)
 
 
-def run_it(work: object, folder: Path) -> RunFolder:
+def with_overrides(recipe: Recipe, changes: list[str]) -> Recipe:
+    values = recipe.to_dict()
+    for change in changes:
+        apply_override(values, change)
+    return Recipe.from_dict(values)
+
+
+def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
     """Train, draw, and say what there is now."""
     from glassformer import runs
     from glassformer.studies.curves import draw_curves
 
     began = time.perf_counter()
     try:
-        run: RunFolder = work()  # type: ignore[operator]
+        run = work()
     except runs.Stopped:
-        print(f"stopped and saved; go on with: glassformer train {folder} --resume", file=sys.stderr)
+        print(f"stopped; go on with: glassformer train {folder} --resume", file=sys.stderr)
         raise SystemExit(runs.STOPPED) from None
+    if run is None:
+        return
     pictures = draw_curves(run)
     minutes, seconds = divmod(int(time.perf_counter() - began), 60)
     print(f"\ntrained in {minutes} min {seconds:02d} s; the run is in {folder}")
     print(f"curves: {', '.join(map(str, pictures))}")
     print_next(run.recipe, folder)
-    return run
 
 
 def print_next(recipe: Recipe, folder: Path) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +44,7 @@ class Progress:
     loss_tokens: int = 0
     usual_loss: float | None = None  # moving mean and spread, for telling a spike
     usual_spread: float = 0.0
-    finished: bool = False
+    validated: int = 0  # the step of the last validation
 
     @property
     def position(self) -> Position:
@@ -61,6 +61,7 @@ class StepReport:
     epoch: int
 
 
+@runtime_checkable
 class Watcher(Protocol):
     """Whoever wants to know: the screen, the log file."""
 
@@ -92,8 +93,11 @@ class Trainer:
         self.progress = Progress()
         self.ema = {n: t.clone() for n, t in model_tensors(model).items()} if config.ema is not None else None
         self.stream: Iterator[tuple[Batch, Position]] | None = None
-        self.pending: list[tuple[StepReport, tuple[int, ...], Tensor]] = []
+        self.pending: list[tuple[StepReport, Position, tuple[int, ...], Tensor]] = []
         self.parameters = [p for p in model.parameters() if p.requires_grad]
+        learned = dict(model.named_parameters())
+        # Such as the running means of a batch norm, which a forward pass moves.
+        self.buffers = [t for name, t in model_tensors(model).items() if name not in learned]
 
     # ---- one step
 
@@ -116,31 +120,41 @@ class Trainer:
             summed = summed + loss.detach()
         return summed
 
+    def is_finite(self, summed: Tensor, norm: Tensor) -> Tensor:
+        """The norm is over all gradients: one that is not finite, anywhere, shows in it."""
+        return torch.isfinite(summed) & torch.isfinite(norm)
+
     def step(self) -> None:
         progress, config = self.progress, self.config
+        begins, buffers = progress.position, [b.clone() for b in self.buffers]
         micro = [self.next_batch() for _ in range(config.accumulate)]
         total = max(1, sum(b.target_tokens for b in micro))
         summed = self.gradients(micro, total)
         grads = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(grads) if grads else torch.zeros((), device=self.device)
-        finite = torch.isfinite(summed) & torch.isfinite(norm)
+        finite = self.is_finite(summed, norm)
         progress.step += 1
         rate = self.rate(progress.step)
         if self.device.type == "cuda" or bool(finite):
             if config.clip is not None:
                 torch.nn.utils.clip_grads_with_norm_(self.parameters, config.clip, norm)
-            self.update(rate, finite)
+            self.update(rate, finite, buffers)
+        else:
+            self.put_back(buffers, finite)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         progress.tokens += total
         report = StepReport(progress.step, 0.0, rate, 0.0, total, progress.epoch)
-        self.pending.append(
-            (report, tuple(e for b in micro for e in b.examples), torch.stack([summed, norm.to(summed)]))
-        )
+        examples = tuple(e for b in micro for e in b.examples)
+        self.pending.append((report, begins, examples, torch.stack([summed, norm.to(summed)])))
         if self.device.type != "cuda" or progress.step % config.log_every == 0:
             self.settle()
 
-    def update(self, rate: float, finite: Tensor) -> None:
+    def put_back(self, buffers: list[Tensor], finite: Tensor) -> None:
+        for now, before in zip(self.buffers, buffers, strict=True):
+            now.copy_(torch.where(finite, now, before))
+
+    def update(self, rate: float, finite: Tensor, buffers: list[Tensor]) -> None:
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate * group["base_lr"] / self.config.learning_rate
@@ -150,13 +164,14 @@ class Trainer:
                 else:
                     optimizer.finite = finite  # type: ignore[attr-defined]
             optimizer.step()
+        if self.device.type == "cuda":
+            self.put_back(buffers, finite)
         if self.ema is not None:
             decay = self.config.ema or 0.0
-            weight = torch.where(finite, 1 - decay, 0.0)
             current = model_tensors(self.model)
             for name, average in self.ema.items():
                 if average.is_floating_point():
-                    average.lerp_(current[name], weight.to(average))
+                    average.copy_(torch.where(finite, average.lerp(current[name], 1 - decay), average))
                 else:
                     average.copy_(current[name])
 
@@ -165,19 +180,23 @@ class Trainer:
         if not self.pending:
             return
         progress = self.progress
-        values = torch.stack([v for _, _, v in self.pending]).double().cpu()
-        for (report, examples, _), (summed, norm) in zip(self.pending, values.tolist(), strict=True):
+        values = torch.stack([v for *_, v in self.pending]).double().cpu()
+        for (report, begins, examples, _), (summed, norm) in zip(self.pending, values.tolist(), strict=True):
             loss = summed / report.tokens
             if not (math.isfinite(summed) and math.isfinite(norm)):
                 progress.bad_steps += 1
                 what = "loss" if not math.isfinite(summed) else "gradient"
                 shown = ", ".join(map(str, examples[:8])) + (" …" if len(examples) > 8 else "")
-                self.say(f"step {report.step}: the {what} is not finite; the step is skipped (examples {shown})")
+                self.say(
+                    f"step {report.step}: the {what} is not finite; the step is skipped "
+                    f"(epoch {begins.epoch}, batch {begins.index}, examples {shown})"
+                )
                 if progress.bad_steps >= self.config.bad_steps:
                     self.pending = []
                     raise NotFinite(
-                        f"{progress.bad_steps} steps in a row had a loss or gradient that is not finite; the weights are "
-                        "those of the last good step. Try a lower train.learning_rate, a longer train.warmup or train.clip"
+                        f"{progress.bad_steps} steps in a row had a loss or gradient that is not finite, the last at step "
+                        f"{report.step} (epoch {begins.epoch}, batch {begins.index}); the last checkpoint is good. Go on "
+                        "from it with a lower train.learning_rate, a longer train.warmup or a lower train.clip"
                     )
                 continue
             progress.bad_steps = 0
@@ -209,6 +228,13 @@ class Trainer:
 
     # ---- everything that moves
 
+    def not_finite(self) -> str | None:
+        """The name of a tensor with a NaN or an infinity in it, if there is one. A look at all of them: for a save, not for
+        a step."""
+        named = [(name, t) for group in self.tensors().values() for name, t in group.items() if t.is_floating_point()]
+        good = torch.stack([t.isfinite().all().to(self.device) for _, t in named]).cpu()
+        return None if bool(good.all()) else named[int(good.int().argmin())][0]
+
     def tensors(self) -> dict[str, dict[str, Tensor]]:
         training = {f"optimizer/{n}": t for n, t in optimizer_tensors(self.model, self.optimizers).items()}
         training |= {f"ema/{n}": t for n, t in (self.ema or {}).items()}
@@ -219,7 +245,8 @@ class Trainer:
 
     def state(self) -> dict[str, Any]:
         self.settle()
-        return asdict(self.progress)
+        index, epoch = self.progress.index, self.progress.epoch
+        return asdict(self.progress) | {"epoch_batches": self.batches.epoch_length(epoch) if index else None}
 
     def restore(self, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> None:
         training = tensors["training"]
@@ -230,7 +257,8 @@ class Trainer:
         load_model_tensors(self.model, tensors["model"])
         load_optimizer_tensors(self.model, self.optimizers, part("optimizer/"))
         if self.ema is not None:
-            for name, tensor in part("ema/").items():
+            # A moving average that was only now asked for begins with the weights as they are.
+            for name, tensor in (part("ema/") or tensors["model"]).items():
                 self.ema[name].copy_(tensor)
         torch.set_rng_state(training["random/cpu"])
         if self.device.type == "cuda" and "random/cuda" in training:
@@ -238,6 +266,19 @@ class Trainer:
         known = Progress.__dataclass_fields__
         self.progress = Progress(**{k: v for k, v in state.items() if k in known})
         self.stream = None
+        self.find_place(state.get("epoch_batches"))
+
+    def find_place(self, batches_then: int | None) -> None:
+        """A place in an epoch is a number of micro-batches. Where the epoch is now cut into more or fewer of them (another
+        batch size, another layout), the place is the one as far through the epoch."""
+        progress = self.progress
+        batches_now = self.batches.epoch_length(progress.epoch) if batches_then else None
+        if batches_then and batches_now and batches_then != batches_now:
+            progress.index = progress.index * batches_now // batches_then // self.batches.world * self.batches.world
+            self.say(
+                f"epoch {progress.epoch} now has {batches_now:,} batches in place of {batches_then:,}; going on at batch "
+                f"{progress.index:,}, so a few of its examples may be seen twice or not at all"
+            )
 
     def served_tensors(self) -> dict[str, Tensor]:
         """The weights one would use now: the moving average where there is one."""

@@ -1,0 +1,75 @@
+"""What may change when a run goes on, and what may not.
+
+A run that goes on with its own settings is exactly the run that never stopped. One that goes on with others is a new thing,
+and whoever wants it must say so: the difference is shown and has to be confirmed. Some settings cannot change at all,
+because what was learned would no longer fit: the shape of the model, the data and their order, the kind of optimizer.
+
+This file compares recipes; it knows nothing of files and tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from glassformer.config import PARTS, ConfigError, Recipe
+
+# Of the model only what leaves its shape and its meaning alone; of the data only how they are cut into batches.
+FREE = {
+    "model": {"dropout", "attention_dropout"},
+    "data": {"batch_tokens", "layout", "row_width", "workers"},
+    "train": {f.name for f in fields(PARTS["train"])} - {"seed", "optimizer"},
+    "decode": {f.name for f in fields(PARTS["decode"])},
+}
+FILLED_IN = ("vocab_size", "source_vocab_size", "n_label", "share_source_target")  # by the preparation, from the data
+
+
+@dataclass(frozen=True)
+class Change:
+    part: str
+    name: str
+    old: Any
+    new: Any
+
+    @property
+    def key(self) -> str:
+        return f"{self.part}.{self.name}"
+
+    @property
+    def possible(self) -> bool:
+        return self.name in FREE[self.part]
+
+    def __str__(self) -> str:
+        return f"{self.key}: {shown(self.old)} → {shown(self.new)}"
+
+
+def shown(value: Any) -> str:
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def as_prepared(recipe: Recipe, run: Recipe) -> Recipe:
+    """A recipe fresh from its file, with what the preparation of the run filled in."""
+    return replace(recipe, model=replace(recipe.model, **{name: getattr(run.model, name) for name in FILLED_IN}))
+
+
+def changes(old: Recipe, new: Recipe) -> list[Change]:
+    return [
+        Change(part, f.name, before, after)
+        for part, kind in PARTS.items()
+        for f in fields(kind)
+        if (before := getattr(getattr(old, part), f.name)) != (after := getattr(getattr(new, part), f.name))
+    ]
+
+
+def check_changes(found: list[Change], *, accepted: bool) -> None:
+    """Refuses what cannot change, and what was not confirmed."""
+    impossible = [str(c) for c in found if not c.possible]
+    if impossible:
+        raise ConfigError(
+            f"a run cannot go on with {'; '.join(impossible)}: what it learned would no longer fit; start a new run for that"
+        )
+    if found and not accepted:
+        listed = "\n".join(f"  {c}" for c in found)
+        raise ConfigError(
+            f"these settings differ from those the run has been trained with; confirm with --accept-changes:\n{listed}"
+        )

@@ -67,7 +67,7 @@ def save(fig: Any, stem: Path) -> list[Path]:
 def curves(records: Sequence[Mapping[str, Any]], score: str | None = None, title: str = "") -> Any:
     """Loss, learning rate and a score against the step, from the lines of metrics.jsonl."""
     panels = 3 if score else 2
-    fig, axes = figure(9, 2.2 + 1.6 * (panels - 1), nrows=panels, sharex=True)
+    fig, axes = figure(9.0, 2.2 + 1.6 * (panels - 1), nrows=panels, sharex=True)
     loss_axis, rate_axis = axes[0], axes[1]
 
     def draw(axis: Any, key: str, colour: str, label: str, **style: Any) -> None:
@@ -82,7 +82,8 @@ def curves(records: Sequence[Mapping[str, Any]], score: str | None = None, title
     values = [r["loss"] for r in records if "loss" in r]
     if values and min(values) > 0 and max(values) / min(values) > 20:
         loss_axis.set_yscale("log")
-    loss_axis.legend(frameon=False)
+    if loss_axis.get_lines():
+        loss_axis.legend(frameon=False)
     loss_axis.set_title(title)
     draw(rate_axis, "lr", COLOURS[2], "learning rate", linewidth=1.4)
     rate_axis.set_ylabel("learning rate")
@@ -130,7 +131,7 @@ def visible(piece: str) -> str:
 
 
 def histogram(lengths: Mapping[str, Sequence[int]], title: str, label: str) -> Any:
-    fig, axis = figure(7, 3.4)
+    fig, axis = figure(7.0, 3.4)
     top = max((max(v) for v in lengths.values() if len(v)), default=1)
     bins = np.linspace(0, top + 1, min(60, top + 2))
     for (name, values), colour in zip(lengths.items(), COLOURS, strict=False):

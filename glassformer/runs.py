@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,7 +30,7 @@ from torch import Tensor
 from glassformer import checkpoint
 from glassformer.api import Model
 from glassformer.checkpoint import Checkpoints, read_checkpoint, write_checkpoint
-from glassformer.config import VERSION, ConfigError, Recipe, TrainConfig, UserError
+from glassformer.config import VERSION, ConfigError, DecodeConfig, Recipe, TrainConfig, UserError
 from glassformer.data.batches import Batch, Batches, make_batches
 from glassformer.data.prepare import Texts, complete_model, open_files, prepare
 from glassformer.data.sources import open_split
@@ -116,9 +116,24 @@ TEACHER_FORCED = ("loss",)
 """What a validation measures without decoding."""
 
 
+def measured(recipe: Recipe) -> list[str]:
+    """What a validation measures that could be called the best."""
+    match recipe.data.task, recipe.model.family:
+        case "pairs", "transformer":
+            return ["loss", "exact_match", "bleu", "chrf"]
+        case (("classify" | "tag"), "bert"):
+            return ["loss", "accuracy", "f1"]
+    return ["loss"]
+
+
 def metric_of(recipe: Recipe) -> str:
     """What "best" means where the recipe leaves it open."""
     if recipe.train.metric != "auto":
+        if recipe.train.metric not in measured(recipe):
+            raise ConfigError(
+                f"train.metric={recipe.train.metric} is not measured for {recipe.model.family} on {recipe.data.task}; "
+                f"choose from: {', '.join(measured(recipe))}"
+            )
         return recipe.train.metric
     if recipe.train.validate_examples == 0:
         return "loss"
@@ -394,7 +409,12 @@ def task_scores(model: Any, texts: Texts, recipe: Recipe, split: str, limit: int
             examples.append(example)
             if limit is not None and len(examples) >= limit:
                 break
-    return example_scores(model, texts, recipe, examples)
+    return example_scores(model, texts, replace(recipe, decode=greedy(recipe.decode)), examples)
+
+
+def greedy(config: DecodeConfig) -> DecodeConfig:
+    """How a validation writes: quickly. (`evaluate` writes as the recipe says.)"""
+    return DecodeConfig(beam=1, batch_size=128, max_ratio=config.max_ratio, max_extra=config.max_extra)
 
 
 def example_scores(model: Any, texts: Texts, recipe: Recipe, examples: list[Any]) -> Scores:
@@ -413,7 +433,7 @@ def example_scores(model: Any, texts: Texts, recipe: Recipe, examples: list[Any]
 
 def make_session(run: RunFolder, recipe: Recipe, texts: Texts, stop: StopRequest | None = None) -> Session:
     config = recipe.train
-    if config.validate_examples == 0 and metric_of(recipe) not in TEACHER_FORCED:
+    if metric_of(recipe) not in TEACHER_FORCED and config.validate_examples == 0:
         raise ConfigError(
             f"train.metric={config.metric} is measured on decoded examples, and train.validate_examples=0 decodes none; "
             "set train.metric=loss"
@@ -520,11 +540,11 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, watchers: Seque
         with stop.may_drop():
             try:
                 run = prepared(run, recipe)
+                session = make_session(run, run.recipe, run.texts, stop)
             except UserError:
                 # Settings or data that cannot be: a folder that looks like a run would only be in the way.
                 (run.path / "run.json").unlink(missing_ok=True)
                 raise
-            session = make_session(run, run.recipe, run.texts, stop)
         return go(session, watchers)
 
 

@@ -1,0 +1,91 @@
+"""Figures hold what they were given, and are saved as pictures that open."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from glassformer import plots
+
+RECORDS = [
+    {"step": 10, "loss": 3.0, "lr": 1e-3},
+    {"step": 20, "loss": 2.0, "lr": 2e-3},
+    {"step": 20, "val_loss": 2.5, "val_bleu": 10.0},
+    {"step": 30, "loss": 0.1, "lr": 1e-3},
+    {"step": 40, "val_loss": 1.5, "val_bleu": 20.0},
+]
+
+
+def lines_of(axis) -> dict[str, tuple[list[float], list[float]]]:
+    return {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axis.get_lines()}
+
+
+def check_pictures(paths: list[Path]) -> None:
+    from matplotlib.image import imread
+
+    assert [p.suffix for p in paths] == [".png", ".svg"]
+    assert imread(paths[0]).std() > 0.01, "not one colour all over"
+    root = ElementTree.parse(paths[1]).getroot()
+    assert root.tag.endswith("svg") and len(list(root.iter())) > 50
+
+
+@pytest.mark.parametrize("score", ["bleu", None])
+def test_curves_show_the_records(tmp_path: Path, score: str | None) -> None:
+    """Broken variant: validation losses drawn at the place of training losses, or lost."""
+    fig = plots.curves(RECORDS, score, title="a run")
+    loss, rate, *rest = fig.axes
+    assert lines_of(loss) == {"training": ([10, 20, 30], [3.0, 2.0, 0.1]), "validation": ([20, 40], [2.5, 1.5])}
+    assert lines_of(rate)["learning rate"] == ([10, 20, 30], [1e-3, 2e-3, 1e-3])
+    assert len(rest) == (1 if score else 0)
+    if score:
+        assert lines_of(rest[0])["bleu"] == ([20, 40], [10.0, 20.0])
+    assert loss.get_title() == "a run" and fig.axes[-1].get_xlabel() == "step"
+    assert loss.get_yscale() == "log", "a loss that falls by more than a factor of 20"
+    check_pictures(plots.save(fig, tmp_path / "curves"))
+
+
+def test_curves_of_a_run_that_has_hardly_begun(tmp_path: Path) -> None:
+    """Nothing logged, or one line, or a validation alone: a picture all the same."""
+    for records in ([], RECORDS[:1], RECORDS[2:3]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            plots.save(plots.curves(records, None), tmp_path / "few")
+
+
+def test_attention_maps(tmp_path: Path) -> None:
+    """Each map is the weights that were given, with the words at its sides. Broken variant: rows and columns exchanged."""
+    torch_like = np.random.default_rng(0).dirichlet(np.ones(3), size=(5, 2))
+    maps = [m.astype(np.float32) for m in torch_like]
+    fig = plots.attention_maps(maps, [f"head {i}" for i in range(5)], ["da", "<eos>"], ["th", "ere", "今"], title="x")
+    shown = [a for a in fig.axes if a.images and a.get_title()]
+    assert len(shown) == 5
+    for axis, weight, number in zip(shown, maps, range(5), strict=True):
+        np.testing.assert_array_equal(np.asarray(axis.images[0].get_array()), weight)
+        assert axis.get_title() == f"head {number}"
+        assert [t.get_text() for t in axis.get_yticklabels()] == ["da", "<eos>"]
+        assert [t.get_text() for t in axis.get_xticklabels()] == ["th", "ere", "今"]
+    check_pictures(plots.save(fig, tmp_path / "maps"))
+
+
+def test_what_cannot_be_seen_is_shown() -> None:
+    assert [plots.visible(p) for p in (" the", "\n", "", "x")] == ["␣the", "⏎", "·", "x"]
+
+
+def test_histogram(tmp_path: Path) -> None:
+    fig = plots.histogram({"source": [1, 2, 2, 3], "target": [5]}, "lengths", "tokens")
+    assert [t.get_text() for t in fig.axes[0].get_legend().get_texts()] == ["source", "target"]
+    check_pictures(plots.save(fig, tmp_path / "lengths"))
+    plots.histogram({"source": []}, "nothing", "tokens")
+
+
+def test_a_missing_glyph_is_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fig = plots.curves(RECORDS, None, title="दिन \U0001f600")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plots.save(fig, tmp_path / "glyphs")
+    assert not [r for r in caplog.records if r.levelno >= logging.WARNING]

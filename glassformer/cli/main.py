@@ -19,7 +19,21 @@ app = typer.Typer(
 
 
 def add_verbs() -> None:
-    from glassformer.cli import classify, data, demo, evaluate, fill, generate, info, plan, tag, train, translate
+    from glassformer.cli import (
+        classify,
+        data,
+        demo,
+        doctor,
+        evaluate,
+        fill,
+        generate,
+        info,
+        plan,
+        tag,
+        train,
+        translate,
+        verify_resume,
+    )
 
     app.command("demo")(demo.demo)
     app.command("train")(train.train)
@@ -31,6 +45,8 @@ def add_verbs() -> None:
     app.command("plan")(plan.plan)
     app.command("evaluate")(evaluate.evaluate)
     app.command("info")(info.info)
+    app.command("doctor")(doctor.doctor)
+    app.command("verify-resume")(verify_resume.verify_resume)
     app.add_typer(data.app, name="data")
 
 

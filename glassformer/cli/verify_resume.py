@@ -1,0 +1,57 @@
+"""`glassformer verify-resume`: train, kill, resume, and compare with the run that was never stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from glassformer.config import read_recipe
+from glassformer.models import PRESETS
+
+
+def verify_resume(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name or a .toml file.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Changes, such as train.ema=0.99.")
+    ] = None,
+    steps: Annotated[int, typer.Option(help="n: trains 2n steps, and n, a kill, a resume and n.")] = 20,
+) -> None:
+    """Train 2n steps; train n, kill, resume, train n; show whether the two agree, bit by bit.
+
+    Exit codes: 0 they agree; 1 they differ; 2 something to put right.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from glassformer.runs import pick_device
+    from glassformer.studies import verify_resume as study
+
+    resolved = read_recipe(recipe, overrides or [], presets=PRESETS)
+    device = pick_device(resolved.train).type
+    errors = Console(stderr=True)
+    with TemporaryDirectory() as folder:
+        parts = study.verify_resume(
+            resolved, steps, Path(folder), lambda text: errors.print(text, style="dim", highlight=False)
+        )
+    table = Table(title=f"{resolved.name}: {2 * steps} steps, and {steps} + kill + resume + {steps}, on {device}")
+    table.add_column("what")
+    table.add_column("compared", justify="right")
+    table.add_column("differ", justify="right")
+    table.add_column("bits", justify="right")
+    for part in parts:
+        table.add_row(part.name, f"{part.compared:,}", f"{len(part.differences):,}", f"{part.bits:,}")
+    console = Console()
+    console.print(table)
+    wrong = [(part.name, d) for part in parts for d in part.differences]
+    for where, difference in wrong[:20]:
+        console.print(f"  {where}: {difference.name}: {difference.what}", highlight=False, markup=False)
+    if len(wrong) > 20:
+        console.print(f"  … and {len(wrong) - 20:,} more")
+    console.print(f"{sum(part.bits for part in parts):,} bits differ", style="red" if wrong else "green")
+    if wrong:
+        if device == "cuda" and not resolved.train.deterministic:
+            console.print("On CUDA runs are the same to the bit only with train.deterministic=true.")
+        raise SystemExit(1)

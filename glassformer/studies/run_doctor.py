@@ -1,0 +1,178 @@
+"""A look at a run's folder: what is in it, what is damaged, and from where it can go on. Nothing is changed.
+
+Every byte that has a checksum is read, so the look takes as long as reading the run once.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from glassformer.checkpoint import problem
+from glassformer.config import UserError
+from glassformer.run_folder import RunFolder
+
+Condition = Literal["good", "note", "damaged"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing in the folder, and how it is."""
+
+    name: str
+    condition: Condition
+    about: str
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    findings: list[Finding]
+    outlook: str  # what --resume would do
+
+    @property
+    def damaged(self) -> bool:
+        return any(f.condition == "damaged" for f in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        findings = [{"name": f.name, "condition": f.condition, "about": f.about, "size": f.size} for f in self.findings]
+        return {"damaged": self.damaged, "findings": findings, "outlook": self.outlook}
+
+
+def size_of(path: Path) -> int:
+    if path.is_dir():
+        return sum(p.stat().st_size for p in path.rglob("*") if p.is_file())
+    return path.stat().st_size if path.exists() else 0
+
+
+def look_at_recipe(run: RunFolder) -> Finding:
+    path = run.path / "run.json"
+    try:
+        recipe, sealed = run.recipe, run.sealed
+    except UserError as error:
+        return Finding("run.json", "damaged", str(error), size_of(path))
+    about = (
+        f"{recipe.name}: {recipe.model.family}, {recipe.train.steps:,} steps, glassformer {run.facts['glassformer']}"
+    )
+    if not sealed:
+        return Finding("run.json", "damaged", f"{about}; it has been changed since it was written", size_of(path))
+    return Finding("run.json", "good", about, size_of(path))
+
+
+def look_at_files(run: RunFolder) -> list[Finding]:
+    if not run.prepared:
+        return [Finding("data", "note", "the preparation has not been finished")]
+    return [
+        Finding(name, "good" if wrong is None else "damaged", wrong or "whole", size_of(run.path / name))
+        for name, wrong in run.file_problems().items()
+    ]
+
+
+def look_at_checkpoints(run: RunFolder, problems: dict[int, str | None]) -> list[Finding]:
+    latest = max((step for step, wrong in problems.items() if wrong is None), default=None)
+    best = run.checkpoints.state(latest).get("best_step") if latest is not None else None
+    found = []
+    for step, wrong in problems.items():
+        path = run.checkpoints.path(step)
+        marks = " (best)" * (step == best) + " (latest)" * (step == latest)
+        about = f"whole{marks}" if wrong is None else wrong
+        found.append(Finding(f"checkpoints/{path.name}", "good" if wrong is None else "damaged", about, size_of(path)))
+    if best is not None and best not in problems:
+        found.append(Finding(f"checkpoints/{run.checkpoints.path(best).name}", "damaged", "the best one is missing"))
+    for path in run.checkpoints.set_aside():
+        found.append(Finding(f"checkpoints/{path.name}", "note", "set aside by an earlier resume", size_of(path)))
+    return found
+
+
+def look_at_weights(run: RunFolder) -> list[Finding]:
+    found = []
+    for step, wrong in run.snapshots.problems().items():
+        path = run.snapshots.path(step)
+        found.append(
+            Finding(f"snapshots/{path.name}", "good" if wrong is None else "damaged", wrong or "whole", size_of(path))
+        )
+    if run.final.is_dir():
+        wrong = problem(run.final)
+        found.append(Finding("final", "good" if wrong is None else "damaged", wrong or "whole", size_of(run.final)))
+    return found
+
+
+def look_at_metrics(run: RunFolder) -> list[Finding]:
+    if not run.metrics_file.exists():
+        return []
+    lines, broken, last = 0, 0, 0
+    with run.metrics_file.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            lines += 1
+            try:
+                last = json.loads(line)["step"]
+            except (ValueError, KeyError, TypeError):
+                broken += 1
+    size = size_of(run.metrics_file)
+    if broken:
+        return [Finding("metrics.jsonl", "damaged", f"{broken:,} of {lines:,} lines cannot be read", size)]
+    return [Finding("metrics.jsonl", "good", f"{lines:,} lines, to step {last:,}", size)]
+
+
+def is_busy(run: RunFolder) -> bool:
+    import fcntl
+
+    try:
+        with (run.path / ".lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def readable(run: RunFolder) -> bool:
+    try:
+        return bool(run.recipe)
+    except UserError:
+        return False
+
+
+def outlook(run: RunFolder, problems: dict[int, str | None], busy: bool) -> str:
+    """What --resume would do with it, by the rules of runs.resume."""
+    command = f"glassformer train {run.path} --resume"
+    if busy:
+        return "a process is training it now"
+    if not readable(run):
+        return "it cannot be resumed: run.json cannot be read"
+    steps = run.recipe.train.steps
+    if any(wrong is not None for wrong in run.file_problems().values()):
+        return "it cannot be resumed: what the preparation left is damaged; bring it back from a copy, or train anew"
+    if not run.prepared:
+        return f"{command} prepares the data again and starts at the beginning"
+    if (ended := run.finished()) is not None and ended >= max(problems, default=0):
+        return f"it has been trained to its end, step {ended:,}"
+    if not problems:
+        return f"{command} starts at the beginning: nothing has been saved yet"
+    good = [step for step, wrong in problems.items() if wrong is None]
+    if not good:
+        return "it cannot be resumed: not one checkpoint is whole"
+    confirm = "" if run.sealed else ", once the change in run.json is confirmed by --accept-changes"
+    return f"{command} goes on from step {max(good):,} of {steps:,}{confirm}"
+
+
+def examine(path: Path) -> Diagnosis:
+    run = RunFolder(path)
+    if not path.is_dir():
+        raise UserError(f"there is no folder {path}")
+    if not run.is_run(path) and not run.checkpoints.folder.is_dir():
+        raise UserError(f"{path} is not a run: it has no run.json")
+    busy = is_busy(run)
+    findings = [look_at_recipe(run)]
+    problems = run.checkpoints.problems()
+    if readable(run):
+        findings += look_at_files(run)
+    findings += look_at_checkpoints(run, problems) + look_at_weights(run) + look_at_metrics(run)
+    if not busy:
+        for left in run.leftovers():
+            name = left.relative_to(path).as_posix()
+            findings.append(Finding(name, "note", "left half done by a crash; --resume clears it up", size_of(left)))
+    return Diagnosis(findings, outlook(run, problems, busy))

@@ -29,6 +29,7 @@ def add_verbs() -> None:
         generate,
         info,
         plan,
+        recipes,
         tag,
         train,
         translate,
@@ -36,6 +37,7 @@ def add_verbs() -> None:
     )
 
     app.command("demo")(demo.demo)
+    app.command("recipes")(recipes.recipes)
     app.command("train")(train.train)
     app.command("translate")(translate.translate)
     app.command("generate")(generate.generate)

@@ -1,0 +1,21 @@
+"""`glassformer recipes`: what can be trained by name, and how long it takes."""
+
+from __future__ import annotations
+
+from glassformer.config import RECIPE_FOLDER, read_recipe, recipe_names
+from glassformer.models import PRESETS
+
+
+def recipes() -> None:
+    """List the built-in recipes: what each learns and how long it takes."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name in recipe_names():
+        table.add_row(name, read_recipe(name, presets=PRESETS).about)
+    console = Console()
+    console.print(table)
+    console.print(f"\nThey are TOML files in {RECIPE_FOLDER}; copy one and change what you like.", highlight=False)

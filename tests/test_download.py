@@ -157,11 +157,14 @@ def test_multi30k(tmp_path: Path, server: Server) -> None:
     """A tab inside a sentence must not become a third column; a file that lost a line is not believed."""
     for part, n in (("train", 29000), ("val", 1014), ("test_2016_flickr", 1000)):
         for side in ("en", "de"):
-            server.files[f"{part}.{side}.gz"] = gzip.compress("".join(f"{side}\t{i} \n" for i in range(n)).encode(), 1)
+            text = "".join(f"{side}\t{i} \n" for i in range(n)).encode()
+            server.files[f"raw/{part}.{side}.gz"] = gzip.compress(text, 1)
+            server.files[f"tok/{part}.lc.norm.tok.{side}"] = text
     assert get("multi30k:en-de", tmp_path, server) == {"train": 29000, "val": 1014, "test": 1000}
     lines = (tmp_path / "test.tsv").read_text().splitlines()
     assert len(lines) == 1000 and lines[7] == "en 7\tde 7"
-    server.files["val.de.gz"] = gzip.compress(b"one\n" * 1013)
+    assert (tmp_path / "val.lc.norm.tok.de").read_bytes() == server.files["tok/val.lc.norm.tok.de"]
+    server.files["raw/val.de.gz"] = gzip.compress(b"one\n" * 1013)
     with pytest.raises(UserError, match="1013 lines, not the 1014"):
         get("multi30k:en-de", tmp_path / "second", server)
     assert not {name for name in names(tmp_path / "second") if name.endswith(".tsv")}

@@ -193,16 +193,19 @@ MULTI30K_LINES = {"train": 29000, "val": 1014, "test": 1000}  # as its README st
 
 
 def cut_multi30k(folder: Path, files: Sequence[Path]) -> dict[str, int]:
-    """The publisher's own splits; each is two gzipped files, line for line."""
+    """The publisher's own splits; each is two files, line for line: raw (which become the TSVs) and, as they are, those
+    lower-cased and tokenised by the publisher, on which published scores stand."""
     splits = {}
-    for split, english, german in zip(MULTI30K_LINES, files[0::2], files[1::2], strict=True):
+    both = list(zip([*MULTI30K_LINES, *MULTI30K_LINES], files[0::2], files[1::2], strict=True))
+    for number, (split, english, german) in enumerate(both):
         sides = [[line for _, line in numbered_lines(file)] for file in (english, german)]
         for file, side in zip((english, german), sides, strict=True):
             if len(side) != MULTI30K_LINES[split]:
                 raise UserError(
                     f"{file} has {len(side)} lines, not the {MULTI30K_LINES[split]} its publisher states; remove it"
                 )
-        splits[split] = list(zip(*sides, strict=True))
+        if number < len(MULTI30K_LINES):
+            splits[split] = list(zip(*sides, strict=True))
     return {split: write_pairs(folder / f"{split}.tsv", pairs) for split, pairs in splits.items()}
 
 
@@ -221,8 +224,13 @@ COLLECTIONS: dict[str, Collection] = {
     "tatoeba:en-de": Collection("https://www.manythings.org/anki", {"deu-eng.zip": None}, cut_tatoeba, "CC-BY 2.0 FR"),
     "tatoeba:en-zh": Collection("https://www.manythings.org/anki", {"cmn-eng.zip": None}, cut_tatoeba, "CC-BY 2.0 FR"),
     "multi30k:en-de": Collection(
-        f"{GITHUB}/multi30k/dataset/master/data/task1/raw",
-        {f"{part}.{side}.gz": None for part in ("train", "val", "test_2016_flickr") for side in ("en", "de")},
+        f"{GITHUB}/multi30k/dataset/master/data/task1",
+        {
+            form.format(part, side): None
+            for form in ("raw/{}.{}.gz", "tok/{}.lc.norm.tok.{}")
+            for part in ("train", "val", "test_2016_flickr")
+            for side in ("en", "de")
+        },
         cut_multi30k,
         "research and education, non-commercial",
     ),

@@ -37,8 +37,8 @@ class Plan:
     device: str
     parameters: int
     non_embedding: int
-    memory: float  # bytes, at this batch
-    available: float | None
+    memory: int  # bytes, at this batch
+    available: int | None
     tokens_per_second: float | None  # None: it does not fit, so nothing was measured
     steps: int
     step_tokens: float
@@ -193,7 +193,7 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
         device=torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads",
         parameters=parameters,
         non_embedding=non_embedding,
-        memory=needed,
+        memory=int(needed),
         available=room,
         tokens_per_second=found.step_tokens / found.step_seconds if found is not None else None,
         steps=recipe.train.steps,

@@ -1,0 +1,176 @@
+"""`glassformer plan`: what is counted is exact, what is measured is measured, and what does not fit is said beforehand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from glassformer.config import Recipe
+from glassformer.models import build_model
+from glassformer.studies import plan as plans
+from glassformer.studies.plan import fixed_memory, has_more, make_plan
+from glassformer.train import memory
+from glassformer.train.optim import make_optimizers, optimizer_tensors
+from tests.commands import call
+from tests.test_cli_train import RECIPE
+from tests.test_runs import pairs, recipe, write_tsv
+
+GB = 2**30
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plan")
+    write_tsv(folder / "train.tsv", pairs(400))
+    (folder / "numbers.toml").write_text(RECIPE.format(folder=folder), encoding="utf-8")
+    return folder
+
+
+def test_a_plan_counts_and_measures(data: Path) -> None:
+    """Broken variants: padding counted as tokens; the time of one step taken for all."""
+    settings = recipe(data, steps=1000)
+    plan = make_plan(settings, seconds=0.3)
+    model = build_model(Recipe.from_dict(settings.to_dict()).with_model(vocab_size=25).model)
+    assert plan.parameters == model.num_params() and plan.non_embedding == model.num_params(non_embedding=True)
+    assert plan.fits and plan.steps == 1000 and not plan.cut_short and plan.unit == "examples"
+    assert plan.examples is not None and 340 < plan.examples < 400, "the training split"
+    assert 150 < plan.step_tokens <= 256
+    assert plan.epoch_steps is not None and plan.epoch_steps * plan.step_tokens == pytest.approx(4.5 * 360, rel=0.25)
+    assert plan.tokens_per_second is not None and plan.tokens_per_second > 100
+    assert plan.available is not None and plan.memory < plan.available
+    shown = dict(plan.rows())
+    assert list(shown) == ["parameters", "data", "batch", "memory", "speed", "time"]
+    assert shown["parameters"].startswith(f"{plan.parameters:,} ") and "it fits" in shown["memory"]
+    assert "for 1,000 steps" in shown["time"]
+
+
+def test_nothing_is_left_behind(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    make_plan(recipe(data, tensorboard=True), seconds=0.0)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("train", "copies"), [({}, 4), ({"ema": 0.9}, 5), ({"optimizer": "muon"}, 4)])
+def test_fixed_memory_is_what_the_tensors_take(data: Path, train: dict[str, Any], copies: int) -> None:
+    """Counted without building anything. Compared with the tensors of a real trainer after a step."""
+    settings = recipe(data, **train).with_model(vocab_size=1000)
+    parameters, _, fixed = fixed_memory(settings)
+    model = build_model(settings.model)
+    assert parameters == sum(p.numel() for p in model.parameters())
+    assert fixed == copies * 4 * parameters
+    optimizers = make_optimizers(model, settings.train)
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    for optimizer in optimizers:
+        optimizer.step()
+    taken = sum(2 * p.numel() * 4 for p in model.parameters())
+    taken += sum(t.numel() * t.element_size() for t in optimizer_tensors(model, optimizers).values())
+    taken += 4 * parameters * ("ema" in train)
+    assert taken <= fixed * 1.01 and (taken > 0.99 * fixed or "optimizer" in train)
+
+
+def test_a_batch_that_does_not_fit_is_told_before_it_is_tried(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small trial says 10 MB a thousand tokens; the room is for a quarter of the batch. Broken variant: finding out by
+    running out."""
+    tried: list[int] = []
+    plain = plans.try_out
+
+    def trial(run: Any, settings: Recipe, texts: Any, seconds: float) -> plans.Trial:
+        tried.append(settings.data.batch_tokens)
+        seen = plain(run, settings, texts, 0.0)
+        per_token = 10e6 / 1000
+        micro = seen.step_tokens / settings.train.accumulate
+        return plans.Trial(per_token * micro, seen.step_tokens, 1.0, 10**9, "examples", 1e6)
+
+    monkeypatch.setattr(plans, "try_out", trial)
+    _, _, fixed = fixed_memory(recipe(data).with_model(vocab_size=25))
+    monkeypatch.setattr(memory, "available", lambda device: int((fixed + 41e6) / plans.SAFE))
+    plan = make_plan(recipe(data, data={"batch_tokens": 16000}), seconds=0.0)
+    assert tried == [plans.TRIAL_TOKENS], "only in small"
+    assert not plan.fits and plan.tokens_per_second is None and plan.memory == pytest.approx(fixed + 160e6, rel=0.01)
+    assert plan.advice.startswith("set train.accumulate=4 (the same batch in more pieces) or data.batch_tokens=4000")
+    assert "speed" not in dict(plan.rows()) and "does not fit" in dict(plan.rows())["memory"]
+    tried.clear()
+    fits = make_plan(recipe(data, data={"batch_tokens": 16000}, accumulate=4), seconds=0.0)
+    assert fits.fits and len(tried) == 2, "its own advice, followed"
+
+
+def test_a_model_that_does_not_fit_is_never_built(data: Path) -> None:
+    huge = {"n_layer": 12, "n_embd": 2**17, "n_head": 128}
+    plan = make_plan(recipe(data, model=huge), seconds=0.0)
+    assert not plan.fits and plan.parameters > 10**11 and "make the model smaller" in plan.advice
+    assert [name for name, _ in plan.rows()] == ["parameters", "batch", "memory"]
+
+
+def test_running_out_all_the_same_is_a_sentence(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def trial(*_: Any) -> plans.Trial:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes")
+
+    monkeypatch.setattr(plans, "try_out", trial)
+    plan = make_plan(recipe(data), seconds=0.0)
+    assert not plan.fits and plan.advice.startswith("set train.accumulate=2") and "data.batch_tokens=128" in plan.advice
+
+    def bug(*_: Any) -> plans.Trial:
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    monkeypatch.setattr(plans, "try_out", bug)
+    with pytest.raises(RuntimeError, match="shapes"):
+        make_plan(recipe(data), seconds=0.0)
+
+
+def test_memory_is_told_from_other_errors() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**48)
+    assert memory.is_out_of_memory(caught.value)
+    assert memory.is_out_of_memory(MemoryError()) and memory.is_out_of_memory(torch.OutOfMemoryError())
+    assert not memory.is_out_of_memory(RuntimeError("device-side assert")) and not memory.is_out_of_memory(OSError())
+
+
+def test_memory_in_use_is_seen() -> None:
+    """A hundred megabytes taken and given back: now, at its peak, and after forgetting the peak."""
+    before = memory.resident()
+    assert before is not None and before > 10_000_000
+    block = torch.ones(25_000_000)
+    grown = memory.resident()
+    assert grown is not None and 90_000_000 < grown - before < 130_000_000
+    del block
+    peak = memory.peak_resident()
+    assert peak is not None and peak >= grown - 5_000_000
+    memory.forget_peak()
+    forgotten = memory.peak_resident()
+    assert forgotten is not None and forgotten < peak - 50_000_000
+    room = memory.available(torch.device("cpu"))
+    assert room is not None and 10_000_000 < room < 2**50
+
+
+def test_of_a_large_corpus_only_the_beginning_is_read(data: Path, tmp_path: Path) -> None:
+    settings = recipe(data)
+    assert has_more(settings.data, 1000) and not has_more(settings.data, 10**6)
+    plan = make_plan(settings, seconds=0.0, characters=2000)
+    assert plan.cut_short and plan.examples is not None and plan.examples < 100
+    assert dict(plan.rows())["data"].startswith(f"at least {plan.examples} examples; an epoch is at least ")
+
+
+def test_a_text_is_planned_in_blocks(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"{a} = {b}\n" for a, b in pairs(300)), encoding="utf-8")
+    settings = recipe(tmp_path, model={"family": "gpt"}, data={"train": "a.txt", "task": "text"})
+    plan = make_plan(settings, seconds=0.0)
+    assert plan.fits and plan.unit == "blocks" and plan.step_tokens == 256
+
+
+def test_the_command(data: Path) -> None:
+    done = call("plan", data / "numbers.toml", "train.steps=50", "--seconds", "0.2")
+    assert done.returncode == 0, done.stderr
+    for part in ("parameters", "tokens/s, measured", "for 50 steps", "it fits", "an epoch is"):
+        assert part in done.stdout, part
+    assert not (data / "runs").exists()
+
+
+def test_the_command_says_what_to_change_and_exits_with_1(data: Path) -> None:
+    done = call("plan", data / "numbers.toml", "model.n_embd=131072")
+    assert done.returncode == 1 and "It does not fit" in done.stdout and "make the model smaller" in done.stdout

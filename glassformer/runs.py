@@ -326,8 +326,11 @@ class Session:
         progress, config = self.trainer.progress, self.config
         if config.average_last:
             steps = [s for s in self.run.snapshots.steps() if s <= progress.step][-config.average_last :]
-            weights = average([read_checkpoint(self.run.snapshots.path(s))[0]["model"] for s in steps])
-            came_from: dict[str, Any] = {"averaged": steps}
+            whole = [s for s in steps if checkpoint.problem(self.run.snapshots.path(s)) is None]
+            for lost in sorted(set(steps) - set(whole)):
+                self.screen.on_message(f"{self.run.snapshots.path(lost)} is damaged and left out of the average")
+            weights = average([read_checkpoint(self.run.snapshots.path(s))[0]["model"] for s in whole])
+            came_from: dict[str, Any] = {"averaged": whole}
         else:
             step = progress.best_step if progress.best_step is not None else progress.step
             tensors, _ = read_checkpoint(self.run.checkpoints.path(step))

@@ -1,0 +1,247 @@
+"""What the processes of the fault tests run: the command line itself, with something arranged to go wrong.
+
+Everything that goes wrong is real: the process kills itself with SIGKILL, sends itself a signal, runs into the kernel's
+limits, or gets an error from a system call. What is arranged is only the moment.
+
+    {"at": "before-rename", "nth": 2, "do": "kill"}       at the second such moment; also term, int, power-cut
+    {"call": "write", "nth": 5, "errno": 28}              the fifth os.write in the run's folder fails so
+    {"poison": "gradient", "example": 7}                  the batch with this example has a NaN there; also loss, spike
+    {"memory": 12}                                        from step 12 on the process gets no more memory
+    {"file_size": 20000}                                  no file may grow beyond this (a disk that is full, for one file)
+    {"spy": "file"}                                       a line for each step: SHA-256 of weights, optimizer and average
+    {"variant": "no-fsync"}                               the guard is broken on purpose, to see that a test notices
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import resource
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+with contextlib.suppress(ImportError):
+    import typer._adapters  # noqa: F401
+
+# All of it is imported here, once, in the process that the others are forked from.
+import matplotlib.pyplot  # noqa: F401
+import rich.console
+import rich.progress
+import rich.table  # noqa: F401
+import safetensors.torch  # noqa: F401
+import torch
+import torch._dynamo  # optimizers import it
+from torch import Tensor
+
+import glassformer.cli.train  # noqa: F401
+from glassformer import checkpoint, runs
+from glassformer.cli.main import main
+from glassformer.data.stream import Position
+from glassformer.studies import curves
+from glassformer.train.trainer import Progress, Trainer
+
+
+class Poison(torch.autograd.Function):
+    """Nothing is added to the loss, and one NaN to one gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, parameter: Tensor) -> Tensor:
+        ctx.save_for_backward(parameter)
+        return parameter.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (parameter,) = ctx.saved_tensors
+        poisoned = torch.zeros_like(parameter)
+        poisoned.view(-1)[0] = torch.nan
+        return poisoned
+
+
+class PowerCut:
+    """A disk that forgets what was not fsynced: at the cut, files with such writes are emptied, as a file system with
+    delayed allocation leaves them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.unsynced = root, set[tuple[int, int]]()
+        real_write, real_fsync = os.write, os.fsync
+
+        def identity(descriptor: int) -> tuple[int, int]:
+            found = os.fstat(descriptor)
+            return found.st_dev, found.st_ino
+
+        def write(descriptor: int, data: Any) -> int:
+            self.unsynced.add(identity(descriptor))
+            return real_write(descriptor, data)
+
+        def fsync(descriptor: int) -> None:
+            real_fsync(descriptor)
+            self.unsynced.discard(identity(descriptor))
+
+        os.write, os.fsync = write, fsync
+
+    def happen(self) -> None:
+        for path in self.root.rglob("*"):
+            found = path.lstat()
+            if path.is_file() and (found.st_dev, found.st_ino) in self.unsynced:
+                os.truncate(path, 0)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def arrange_moment(fault: dict[str, Any], root: Path) -> None:
+    cut = PowerCut(root) if fault["do"] == "power-cut" else None
+    actions: dict[str, Callable[[], Any]] = {
+        "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "term": lambda: os.kill(os.getpid(), signal.SIGTERM),
+        "int": lambda: os.kill(os.getpid(), signal.SIGINT),
+        "power-cut": lambda: cut.happen() if cut else None,
+    }
+    seen: Counter[str] = Counter()
+
+    def moment(name: str) -> None:
+        seen[name] += 1
+        if name == fault["at"] and seen[name] == fault["nth"]:
+            for _ in range(fault.get("times", 1)):
+                actions[fault["do"]]()
+
+    checkpoint.moment = moment
+    real_batch, real_step = Trainer.next_batch, Trainer.step
+
+    def next_batch(self: Trainer) -> Any:
+        batch = real_batch(self)
+        checkpoint.moment("batch")
+        return batch
+
+    def step(self: Trainer) -> None:
+        real_step(self)
+        checkpoint.moment("step")
+
+    Trainer.next_batch, Trainer.step = next_batch, step  # type: ignore[method-assign]
+
+
+def arrange_error(fault: dict[str, Any], root: Path) -> None:
+    """A system call on something inside the run's folder fails."""
+    real = getattr(os, fault["call"])
+    seen = 0
+
+    def where(argument: Any) -> str:
+        return os.readlink(f"/proc/self/fd/{argument}") if isinstance(argument, int) else os.path.abspath(argument)
+
+    def failing(first: Any, *rest: Any, **more: Any) -> Any:
+        nonlocal seen
+        if where(first).startswith(str(root.resolve())) and "checkpoints" in where(first):
+            seen += 1
+            if seen == fault["nth"]:
+                raise OSError(fault["errno"], os.strerror(fault["errno"]))
+        return real(first, *rest, **more)
+
+    setattr(os, fault["call"], failing)
+
+
+def arrange_poison(fault: dict[str, Any]) -> None:
+    real = runs.batch_loss
+
+    def poisoned(model: Any, batch: Any, smoothing: float = 0.0) -> Tensor:
+        loss = real(model, batch, smoothing)
+        if fault["example"] is None or fault["example"] in batch.examples:
+            if fault["poison"] == "loss":
+                return loss * torch.nan
+            if fault["poison"] == "spike":
+                return loss * 10
+            return loss + Poison.apply(next(model.parameters()))  # type: ignore[no-any-return, no-untyped-call]
+        return loss
+
+    runs.batch_loss = poisoned
+
+
+def arrange_memory(first_step: int) -> None:
+    real = Trainer.step
+
+    def step(self: Trainer) -> None:
+        if self.progress.step == first_step:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize(),) * 2)
+        real(self)
+
+    Trainer.step = step  # type: ignore[method-assign]
+
+
+def arrange_spy(file: str) -> None:
+    real = Trainer.step
+
+    def note(self: Trainer) -> None:
+        digest = hashlib.sha256()
+        groups = self.tensors()
+        kept = {n: t for n, t in groups["training"].items() if not n.startswith("random/")}
+        for _, tensor in sorted((groups["model"] | kept).items()):
+            digest.update(tensor.contiguous().numpy().tobytes())
+        with open(file, "a") as out:
+            out.write(json.dumps({"step": self.progress.step, "digest": digest.hexdigest()}) + "\n")
+
+    def step(self: Trainer) -> None:
+        if self.progress.step == 0:
+            note(self)
+        real(self)
+        note(self)
+
+    Trainer.step = step  # type: ignore[method-assign]
+
+
+def break_a_guard(variant: str) -> None:
+    match variant:
+        case "no-fsync":
+            os.fsync = lambda descriptor: None
+        case "delete-before-rename":
+            real_write = checkpoint.write_checkpoint
+
+            def write(folder: Path, *rest: Any) -> None:
+                found = checkpoint.Checkpoints(folder.parent)
+                for step in found.steps():
+                    checkpoint.remove(found.path(step))
+                real_write(folder, *rest)
+
+            runs.write_checkpoint = write
+        case "loss-only":
+            Trainer.is_finite = lambda self, summed, norm: torch.isfinite(summed)  # type: ignore[method-assign]
+            Trainer.not_finite = lambda self: None  # type: ignore[method-assign]
+        case "epoch-0-order":
+            Progress.position = property(lambda self: Position(0, self.index))  # type: ignore[assignment, method-assign]
+        case "unchecked":
+            checkpoint.problem = lambda folder, names=None: None  # type: ignore[assignment]
+            checkpoint.read_checkpoint.__globals__["problem"] = checkpoint.problem
+        case _:
+            raise ValueError(variant)
+
+
+def drive(arguments: list[str], root: str, output: str, faults: list[dict[str, Any]], draw: bool = False) -> None:
+    """One `glassformer` command line in this process; what it says goes to `output`."""
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    torch.set_num_threads(1)
+    if not draw:
+        # The picture at the end is not what these tests are about, and costs more than the training.
+        curves.draw_curves = lambda run: []  # type: ignore[assignment]
+    for fault in faults:
+        if "at" in fault:
+            arrange_moment(fault, Path(root))
+        elif "call" in fault:
+            arrange_error(fault, Path(root))
+        elif "poison" in fault:
+            arrange_poison(fault)
+        elif "memory" in fault:
+            arrange_memory(fault["memory"])
+        elif "spy" in fault:
+            arrange_spy(fault["spy"])
+        elif "file_size" in fault:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (fault["file_size"],) * 2)
+    for fault in faults:
+        if "variant" in fault:
+            break_a_guard(fault["variant"])
+    sys.argv = ["glassformer", *arguments]
+    main()

@@ -1,0 +1,104 @@
+"""`glassformer verify-resume` and `glassformer doctor`, as a person calls them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from glassformer.run_folder import RunFolder
+from glassformer.studies.run_doctor import examine
+from glassformer.studies.verify_resume import compare
+from tests.faults.processes import ROOT, TINY, Runner
+
+pytestmark = pytest.mark.slow
+KILLED = -9
+
+
+def test_verify_resume(tmp_path: Path) -> None:
+    """Three processes of its own, nothing forked, nothing preloaded: 0 bits differ."""
+    command = [sys.executable, "-m", "glassformer", "verify-resume", "copy", *TINY, "train.ema=0.9", "--steps", "6"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "0 bits differ" in done.stdout
+    for part in ("parameters", "optimizer", "moving average", "random state", "place in the data", "final weights"):
+        assert part in done.stdout
+    assert "going on from step 6" in done.stderr
+
+
+def test_two_runs_that_differ_are_told_apart(tmp_path: Path) -> None:
+    """What it would say if a resume were wrong: here the order of epoch 0 is replayed, and the rows say where it shows."""
+    settings = ["train.steps=60", "train.validate_every=60"]
+    straight, stopped = (Runner(tmp_path / kind, settings) for kind in ("straight", "stopped"))
+    assert straight.train().code == 0
+    assert stopped.train({"at": "step", "nth": 58, "do": "kill"}).code == KILLED
+    assert stopped.resume({"variant": "epoch-0-order"}).code == 0
+    parts = {part.name: part for part in compare(straight.run, stopped.run)}
+    assert parts["parameters"].bits > 0 and "bits; at most" in parts["parameters"].differences[0].what
+    assert parts["optimizer"].bits > 0 and parts["log, line by line"].bits > 0
+    assert len(parts["log, line by line"].differences) == 6  # five losses and a validation
+    same = compare(straight.run, straight.run)
+    assert sum(part.bits for part in same) == 0 and all(part.compared and not part.differences for part in same)
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    runner = Runner(tmp_path_factory.mktemp("doctor") / "run", ["train.average_last=2"])
+    assert runner.train({"at": "before-rename", "nth": 9, "do": "kill"}).code == KILLED
+    return runner
+
+
+def test_the_doctor_looks_and_changes_nothing(killed: Runner) -> None:
+    before = {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in killed.folder.rglob("*")}
+    looked = killed.command(["doctor", str(killed.folder), "--json"]).wait()
+    assert looked.code == 0, looked.said
+    found = json.loads(looked.said)
+    assert not found["damaged"] and "goes on from step 20" in found["outlook"]
+    conditions = {f["name"]: f["condition"] for f in found["findings"]}
+    assert conditions["run.json"] == conditions["checkpoints/step-00000020"] == conditions["tokenizer.json"] == "good"
+    assert conditions["snapshots/.tmp-step-00000025"] == "note"
+    assert {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in killed.folder.rglob("*")} == before
+
+
+def test_the_doctor_names_each_damage(killed: Runner, tmp_path: Path) -> None:
+    """One file after the other: what is damaged is named, and what it means for going on."""
+    outlooks = {
+        "run.json": "cannot be resumed",
+        "tokenizer.json": "cannot be resumed",
+        "data/train.target.tokens": "cannot be resumed",
+        "checkpoints/step-00000020/state.json": "goes on from step 15",
+        "checkpoints/step-00000015/model.safetensors": "goes on from step 20",
+        "snapshots/step-00000020/model.safetensors": "goes on from step 20",
+    }
+    assert set(outlooks) <= {p.relative_to(killed.folder).as_posix() for p in killed.folder.rglob("*")}
+    for name, outlook in outlooks.items():
+        folder = tmp_path / name.replace("/", "-")
+        shutil.copytree(killed.folder, folder)
+        (folder / name).write_bytes((folder / name).read_bytes()[:-3])
+        found = examine(folder)
+        wrong = [f.name for f in found.findings if f.condition == "damaged"]
+        assert len(wrong) == 1 and name.startswith(wrong[0]), name
+        assert outlook in found.outlook, (name, found.outlook)
+
+
+def test_the_doctor_on_runs_at_every_stage(tmp_path: Path) -> None:
+    unprepared, fresh, done = (Runner(tmp_path / name, ["train.steps=6"]) for name in ("unprepared", "fresh", "done"))
+    unprepared.train({"at": "preparing", "nth": 1, "do": "kill"})
+    fresh.train({"at": "step", "nth": 2, "do": "kill"})
+    assert done.train().code == 0
+    assert "prepares the data again" in examine(unprepared.folder).outlook
+    assert "nothing has been saved yet" in examine(fresh.folder).outlook
+    assert "trained to its end, step 6" in examine(done.folder).outlook
+    assert not any(examine(runner.folder).damaged for runner in (unprepared, fresh, done))
+
+
+def test_the_doctor_sees_that_a_run_is_being_trained(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    assert Runner(run.path).train({"at": "step", "nth": 6, "do": "kill"}).code == KILLED
+    with run.alone():
+        assert examine(run.path).outlook == "a process is training it now"
+    assert "goes on from step 5" in examine(run.path).outlook

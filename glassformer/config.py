@@ -27,7 +27,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-
 VERSION = "0.1.0"
 
 
@@ -67,7 +66,7 @@ class ModelConfig:
     window: int | None = None  # self-attention sees this many keys, self included; cross-attention always sees all
     qk_norm: bool = False
     scaled_attention: bool = True  # False: without the 1/sqrt(d_k), for the experiment
-    scale_embeddings: bool = True  # multiply embeddings by sqrt(n_embd), as in the paper: beside sinusoids they would drown
+    scale_embeddings: bool = True  # by sqrt(n_embd), as in the paper: beside sinusoids small embeddings would drown
     tie_output: bool = True  # the output layer is the embedding table
     share_source_target: bool = True  # one embedding table for both sides, where they share a vocabulary
     share_layers: bool = False  # all layers of a stack have the same parameters, for the experiment
@@ -278,6 +277,7 @@ class DecodeConfig:
     allow_unknown: bool = False  # may the unknown word be written
     batch_size: int = 32  # sentences at a time
     strict: bool = False  # always so many rows of the same width: an answer never depends on its neighbours
+    engine: Literal["plain", "fast", "int8", "int4"] = "plain"  # what runs the model; see decode/engine.py
 
     def __post_init__(self) -> None:
         check_choices(self)

@@ -24,6 +24,7 @@ from glassformer.decode.align import alignments
 from glassformer.decode.beam import BeamSearch
 from glassformer.decode.choose import fingerprint
 from glassformer.decode.constraints import Controls, Demands
+from glassformer.decode.engine import prepared
 from glassformer.decode.lengths import generation_limits, translation_limits
 from glassformer.decode.results import BeamTrace, Hypothesis
 from glassformer.decode.search import Task, write_lines
@@ -255,8 +256,9 @@ def translate_batch(
         if not cached:
             return UncachedSourceSteps(model, rows, beams=beams, bos=controls.bos)
         capacity = max(task.limit for task in tasks)
-        return SourceSteps(model, rows, beams=beams, capacity=capacity, bos=controls.bos)
+        return SourceSteps(runner, rows, beams=beams, capacity=capacity, bos=controls.bos)
 
+    runner = prepared(model, config.engine)
     with evaluating(model):
         results = search_all(model, sources, tasks, widths, config, controls, make_steps, trace=trace)
         if align:
@@ -306,8 +308,9 @@ def generate_batch(
     def make_steps(batch: Batch, texts: list[list[int]], tasks: list[Task]) -> Steps:
         if not cached:
             return UncachedPromptSteps(model, texts, beams=beams)
-        return PromptSteps(model, texts, beams=beams, most=max(task.limit for task in tasks), width=batch.width)
+        return PromptSteps(runner, texts, beams=beams, most=max(task.limit for task in tasks), width=batch.width)
 
+    runner = prepared(model, config.engine)
     with evaluating(model):
         results = search_all(model, prompts, tasks, widths, config, controls, make_steps, trace=trace)
     if text is not None:
@@ -361,7 +364,7 @@ def stream_generation(
     wishes = demands or Demands()
     task = make_task(wishes, limits, None, model.config, config, controls, text, answers=prompt, prompt=prompt)
     with evaluating(model):
-        steps = PromptSteps(model, [prompt], beams=1, most=task.limit)
+        steps = PromptSteps(prepared(model, config.engine), [prompt], beams=1, most=task.limit)
         yield from stream(steps, task, config, controls, text, device_of(model))
 
 
@@ -384,5 +387,6 @@ def stream_translation(
     if not source:
         return
     with evaluating(model):
-        steps = SourceSteps(model, Rows.from_lists([source]), beams=1, capacity=task.limit, bos=controls.bos)
+        runner = prepared(model, config.engine)
+        steps = SourceSteps(runner, Rows.from_lists([source]), beams=1, capacity=task.limit, bos=controls.bos)
         yield from stream(steps, task, config, controls, text, device_of(model))

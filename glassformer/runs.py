@@ -498,7 +498,7 @@ def in_a_sentence(path: Path, recipe: Recipe) -> Iterator[None]:
     """What a person can put right is told in a sentence. Nothing is saved on the way out: the last checkpoint stands."""
     try:
         yield
-    except UserError:
+    except (UserError, BrokenPipeError):
         raise
     except OSError as error:
         if error.errno != errno.ENOMEM:
@@ -536,7 +536,8 @@ def prepared(run: RunFolder, recipe: Recipe) -> RunFolder:
 def train(recipe: Recipe, out: Path, *, overwrite: bool = False, watchers: Sequence[Watcher] = ()) -> RunFolder:
     """Trains from nothing into a new folder."""
     if overwrite and RunFolder.is_run(out):
-        shutil.rmtree(out)
+        with RunFolder(out).alone():
+            shutil.rmtree(out)
     run = RunFolder.create(out, recipe, VERSION)
     stop = StopRequest()
     with in_a_sentence(out, recipe), stop.listening(), run.alone():

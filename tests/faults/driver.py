@@ -15,6 +15,7 @@ limits, or gets an error from a system call. What is arranged is only the moment
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import json
 import os
@@ -65,10 +66,11 @@ class Poison(torch.autograd.Function):
 
 class PowerCut:
     """A disk that forgets what was not fsynced: at the cut, files with such writes are emptied, as a file system with
-    delayed allocation leaves them."""
+    delayed allocation leaves them, and files that only grow lose what was added."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.unsynced = root, set[tuple[int, int]]()
+        self.sizes: dict[tuple[int, int], int] = {}
         real_write, real_fsync = os.write, os.fsync
 
         def identity(descriptor: int) -> tuple[int, int]:
@@ -82,14 +84,18 @@ class PowerCut:
         def fsync(descriptor: int) -> None:
             real_fsync(descriptor)
             self.unsynced.discard(identity(descriptor))
+            self.sizes[identity(descriptor)] = os.fstat(descriptor).st_size
 
         os.write, os.fsync = write, fsync
 
     def happen(self) -> None:
         for path in self.root.rglob("*"):
             found = path.lstat()
-            if path.is_file() and (found.st_dev, found.st_ino) in self.unsynced:
+            who = found.st_dev, found.st_ino
+            if path.is_file() and who in self.unsynced:
                 os.truncate(path, 0)
+            elif path.suffix == ".jsonl":
+                os.truncate(path, self.sizes.get(who, 0))
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -160,6 +166,8 @@ def arrange_poison(fault: dict[str, Any]) -> None:
 
 
 def arrange_memory(first_step: int) -> None:
+    """What is larger than this is asked from the kernel each time, and not kept for the next one that needs it."""
+    ctypes.CDLL(None).mallopt(-3, 1 << 16)  # M_MMAP_THRESHOLD
     real = Trainer.step
 
     def step(self: Trainer) -> None:

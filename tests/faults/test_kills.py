@@ -102,10 +102,14 @@ def test_killed_between_the_renames(tmp_path: Path) -> None:
 
 
 def test_a_power_cut_after_the_rename_loses_nothing(tmp_path: Path) -> None:
-    """At the moment a checkpoint has its name, a disk that forgets whatever was not fsynced still has all of it."""
-    runner = Runner(tmp_path / "run")
+    """At the moment a checkpoint has its name, a disk that forgets whatever was not fsynced still has all of it, and of the
+    log all that the checkpoint counts on."""
+    straight, runner = Runner(tmp_path / "straight"), Runner(tmp_path / "run")
+    assert straight.train().code == 0
     assert runner.train({"at": "after-rename", "nth": 2, "do": "power-cut"}).code == KILLED
     assert runner.run.checkpoints.latest_good() == 10
+    assert runner.resume().code == 0
+    assert differences(everything(straight.run), everything(runner.run)) == []
 
 
 def test_the_power_cut_shows_a_save_without_fsync(tmp_path: Path) -> None:

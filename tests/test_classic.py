@@ -672,7 +672,13 @@ def test_the_package_gpt_gives_the_same_logits(no_pos: bool, no_res: bool) -> No
 
     ours = gpt(no_pos=no_pos, no_res=no_res)
     settings: dict = {"family": "gpt", "vocab_size": 11, "block_size": 8, "n_layer": 2, "n_head": 2, "n_embd": 16}
-    settings |= {"n_hidden": 40, "dropout": 0.0, "activation": "gelu_tanh", "tie_output": True, "scale_embeddings": False}
+    settings |= {
+        "n_hidden": 40,
+        "dropout": 0.0,
+        "activation": "gelu_tanh",
+        "tie_output": True,
+        "scale_embeddings": False,
+    }
     settings |= {"positions": "none" if no_pos else "learned", "residual": not no_res}
     package = PackageGPT(ModelConfig(**settings)).eval()
     names = {"wte": "embedding", "wpe": "positions", "norm": "decoder.norm"}

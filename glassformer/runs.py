@@ -86,13 +86,20 @@ class StopRequest:
 
     @contextmanager
     def may_drop(self) -> Iterator[None]:
+        """What is done inside ends where it stands when a stop is asked for. The handler's exception may come up inside a
+        library that turns it into another one, or loses it; a stop that was asked for is one all the same."""
         if self.asked:
             raise Stopped
         self.droppable = True
         try:
             yield
+        except Exception:
+            if not self.asked:
+                raise
         finally:
             self.droppable = False
+        if self.asked:
+            raise Stopped
 
 
 def pick_device(config: TrainConfig) -> torch.device:
@@ -547,7 +554,8 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, watchers: Seque
                 session = make_session(run, run.recipe, run.texts, stop)
             except UserError:
                 # Settings or data that cannot be: a folder that looks like a run would only be in the way.
-                (run.path / "run.json").unlink(missing_ok=True)
+                if not stop.asked:
+                    (run.path / "run.json").unlink(missing_ok=True)
                 raise
         return go(session, watchers)
 

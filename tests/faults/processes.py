@@ -92,6 +92,7 @@ class Runner:
 
     def command(self, arguments: list[str], *faults: dict[str, Any], draw: bool = False) -> Running:
         output = self.folder.with_name(f"{self.folder.name}.out")
+        output.unlink(missing_ok=True)  # a process that dies at once says nothing
         process = context().Process(target=drive, args=(arguments, str(self.folder), str(output), list(faults), draw))
         process.start()
         return Running(process, output)

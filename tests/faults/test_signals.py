@@ -3,14 +3,16 @@ is the run that was never stopped. A second one ends it at once, and harms nothi
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from glassformer.runs import STOPPED
+from glassformer.runs import STOPPED, Stopped, StopRequest
 from tests.counts import count
 from tests.faults.processes import Runner, differences, everything, seconds
 
@@ -93,6 +95,32 @@ def test_twice(moment: str, nth: int, do: str, straight: Runner, tmp_path: Path)
     assert runner.run.checkpoints.latest_good() == 5
     assert runner.resume().code == 0
     assert differences(everything(straight.run), everything(runner.run)) == []
+
+
+def test_a_stop_that_a_library_swallows_or_renames() -> None:
+    """The exception of a signal may come up anywhere, even in a callback of compiled code, which makes another of it: it was
+    seen as a ValueError while a tensor was read. The broken variant lets that one through, as an error of the program."""
+
+    def dropped(work: Callable[[StopRequest], None]) -> None:
+        stop = StopRequest()
+        with pytest.raises(Stopped), stop.may_drop():
+            work(stop)
+
+    def swallowing(stop: StopRequest) -> None:
+        with contextlib.suppress(BaseException):
+            stop.handler(signal.SIGTERM, None)
+
+    def renaming(stop: StopRequest) -> None:
+        try:
+            stop.handler(signal.SIGTERM, None)
+        except BaseException:
+            raise ValueError("something else") from None
+
+    dropped(lambda stop: stop.handler(signal.SIGTERM, None))
+    dropped(swallowing)
+    dropped(renaming)
+    with pytest.raises(ValueError, match="its own"), StopRequest().may_drop():
+        raise ValueError("its own")
 
 
 def test_while_the_final_weights_are_made(straight: Runner, tmp_path: Path) -> None:

@@ -120,7 +120,8 @@ class ModelConfig:
                 )
         elif self.source_vocab_size is not None and self.share_source_target:
             raise ConfigError(
-                "source and target with vocabularies of their own cannot share an embedding table; set model.share_source_target=false"
+                "source and target with vocabularies of their own cannot share an embedding table; "
+                "set model.share_source_target=false"
             )
         if self.family != "bert" and (self.head != "mlm" or self.n_label or self.n_token_type):
             raise ConfigError("model.head, model.n_label and model.n_token_type belong to family bert")
@@ -327,6 +328,11 @@ class DecodeConfig:
             raise ConfigError(
                 "diverse n-best needs both decode.groups above 1 and decode.diversity above 0; "
                 f"they are {self.groups} and {self.diversity}"
+            )
+        if self.strict and self.engine in ("int8", "int4"):
+            raise ConfigError(
+                f"decode.engine={self.engine} rounds the rows of a batch together, so an answer depends on its neighbours; "
+                "strict mode needs decode.engine=plain or fast"
             )
         if self.max_new_tokens is not None and self.min_new_tokens > self.max_new_tokens:
             raise ConfigError(

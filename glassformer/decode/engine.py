@@ -14,8 +14,8 @@ it does differently from the plain model, in the order of what it saves:
   Padding is left out of everything in the encoder but attention; finished sentences leave.
 
 What makes a product is handed in as `make_linear`, so the same engine runs on 8-bit weights (engine_int8.py). The engine
-reads the model's weights when it is made and knows nothing of later changes; `prepared` notices them. It has no taps:
-while someone listens to the model, the plain model is used. Searching stays where it is, in search.py and beam.py.
+reads the model's weights when it is made and knows nothing of later changes (engines.py notices them). It has no taps.
+Searching stays where it is, in search.py and beam.py.
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from glassformer.config import ConfigError, ModelConfig
+from glassformer.config import ModelConfig
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.block import Block
 from glassformer.nn.feedforward import GatedMLP
 from glassformer.nn.norms import LayerNorm, NoNorm, RMSNorm
 from glassformer.nn.positions import Rotation
 from glassformer.nn.rows import Rows
-from glassformer.nn.taps import Tapped
 
 Linear = Callable[[Tensor], Tensor]
 """(rows, in) to (rows, out)."""
@@ -458,35 +457,3 @@ class GPTEngine(Engine):
         x = self.run(x, state, new)
         self.advance(state, new, lengths)
         return self.output(x).view(tokens.size(0), new, -1)
-
-
-def fingerprint(model: nn.Module) -> tuple[tuple[int, int], ...]:
-    """Changes whenever a parameter is replaced, or written to in place by anything but its `.data`."""
-    return tuple((p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters())
-
-
-def is_watched(model: nn.Module) -> bool:
-    return any(module.listeners for module in model.modules() if isinstance(module, Tapped))
-
-
-ENGINES: weakref.WeakKeyDictionary[nn.Module, dict[str, tuple[Any, Engine]]] = weakref.WeakKeyDictionary()
-
-
-def prepared(model: Any, name: str) -> Any:
-    """What stands for the model while it decodes: the model itself, or an engine, made once and again when weights change."""
-    if name == "plain" or is_watched(model):
-        return model
-    now = fingerprint(model)
-    made = ENGINES.setdefault(model, {})
-    if name not in made or made[name][0] != now:
-        make = linear_maker(name, model)
-        kind = TransformerEngine if hasattr(model, "encode") else GPTEngine
-        made[name] = (now, kind(model, make))
-    return made[name][1]
-
-
-def linear_maker(name: str, model: nn.Module) -> MakeLinear:
-    weight = next(model.parameters())
-    if weight.device.type != "cpu":
-        raise ConfigError(f'decode.engine="{name}" is for a CPU, and the model is on {weight.device.type}; use "plain"')
-    return transposed_linear

@@ -24,7 +24,7 @@ from glassformer.decode.align import alignments
 from glassformer.decode.beam import BeamSearch
 from glassformer.decode.choose import fingerprint
 from glassformer.decode.constraints import Controls, Demands
-from glassformer.decode.engine import prepared
+from glassformer.decode.engines import prepared
 from glassformer.decode.lengths import generation_limits, translation_limits
 from glassformer.decode.results import BeamTrace, Hypothesis
 from glassformer.decode.search import Task, write_lines

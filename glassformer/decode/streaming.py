@@ -60,11 +60,11 @@ class Streamer:
             return ""
         self.ids.append(token)
         text = self.decode(self.ids)
-        place = find_stop(text, self.stops)
+        end = len(text) - text.endswith(UNFINISHED)
+        place = find_stop(text[:end], self.stops)
         if place is not None:
             self.stopped = True
             return self.show(text, place)
-        end = len(text) - text.endswith(UNFINISHED)
         return self.show(text, end - self.held_back(text[:end]))
 
     def flush(self) -> str:
@@ -72,7 +72,8 @@ class Streamer:
         if self.stopped:
             return ""
         text = self.decode(self.ids)
-        return self.show(text, len(text))
+        place = find_stop(text, self.stops)
+        return self.show(text, len(text) if place is None else place)
 
     def show(self, text: str, end: int) -> str:
         new = text[self.shown : end]

@@ -1,0 +1,55 @@
+"""Which engine runs a model: the model itself, or one made from its weights.
+
+`fast`, `int8` and `int4` are for a CPU (engine.py, engine_int8.py). An engine is made when it is first asked for and kept as
+long as its model; when weights have changed since, it is made again. Engines have no taps, so while someone listens to or
+interferes with the model, the model itself is run, whatever was asked for.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch import nn
+
+from glassformer.config import ConfigError
+from glassformer.decode.engine import Engine, GPTEngine, MakeLinear, TransformerEngine, transposed_linear
+from glassformer.decode.engine_int8 import int4_linear, int8_linear
+from glassformer.nn.taps import Tapped
+
+
+def fingerprint(model: nn.Module) -> tuple[tuple[int, int], ...]:
+    """Changes whenever a parameter is replaced, or written to in place by anything but its `.data`."""
+    return tuple((p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters())
+
+
+def is_watched(model: nn.Module) -> bool:
+    return any(module.listeners for module in model.modules() if isinstance(module, Tapped))
+
+
+def linear_maker(name: str, model: nn.Module) -> MakeLinear:
+    weight = next(model.parameters())
+    if weight.device.type != "cpu":
+        raise ConfigError(f'decode.engine="{name}" is for a CPU, and the model is on {weight.device.type}; use "plain"')
+    if name == "fast":
+        return transposed_linear
+    if weight.dtype != torch.float32:
+        raise ConfigError(f'decode.engine="{name}" starts from float32 weights, and this model has {weight.dtype}')
+    return int8_linear if name == "int8" else int4_linear
+
+
+ENGINES: weakref.WeakKeyDictionary[nn.Module, dict[str, tuple[Any, Engine]]] = weakref.WeakKeyDictionary()
+
+
+def prepared(model: Any, name: str) -> Any:
+    """What stands for the model while it decodes: the model itself, or an engine, made once and again when weights change."""
+    if name == "plain" or is_watched(model):
+        return model
+    now = fingerprint(model)
+    made = ENGINES.setdefault(model, {})
+    if name not in made or made[name][0] != now:
+        make = linear_maker(name, model)
+        kind = TransformerEngine if hasattr(model, "encode") else GPTEngine
+        made[name] = (now, kind(model, make))
+    return made[name][1]

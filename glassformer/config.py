@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import tomllib
 import types
 import typing
@@ -438,7 +439,10 @@ def apply_override(values: dict[str, Any], override: str) -> None:
         raise ConfigError(f"{override!r} is not of the form key.sub=value, such as train.steps=200")
     if part not in PARTS:
         raise ConfigError(f"{key!r}: there is no part {part!r}{did_you_mean(part, list(PARTS))}")
-    values.setdefault(part, {})[name] = text.strip()
+    section = values.setdefault(part, {})
+    if not isinstance(section, dict):
+        raise ConfigError(f"[{part}] must be a table of settings, not {section!r}")
+    section[name] = text.strip()
 
 
 def build(kind: type[T], values: Mapping[str, Any], part: str) -> T:
@@ -476,7 +480,7 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
             number = float(value) if not isinstance(value, bool) else None
         except (TypeError, ValueError):
             number = None
-        if number is None or number != number or (hint is int and number != int(number)):
+        if number is None or not math.isfinite(number) or (hint is int and number != int(number)):
             raise ConfigError(f"{name} must be {'a whole number' if hint is int else 'a number'}, not {value!r}")
         return hint(number)
     if hint is str:

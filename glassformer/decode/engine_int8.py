@@ -34,8 +34,8 @@ Kernel4 = Literal["kleidiai", "bfloat16"]
 def engine_names() -> list[str]:
     """torch's int8 backends that this processor can use: one for few rows, one for many, or one for both."""
     have = torch.backends.quantized.supported_engines
-    few = [name for name in ("fbgemm",) if name in have]
-    many = [name for name in ("onednn", "qnnpack") if name in have][:1]
+    few = [str(name) for name in ("fbgemm",) if name in have]
+    many = [str(name) for name in ("onednn", "qnnpack") if name in have][:1]
     if not few + many:
         raise ConfigError('this build of torch has no 8-bit kernels; set decode.engine to "fast"')
     return (few + many) if len(few + many) == 2 else (few + many) * 2

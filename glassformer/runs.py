@@ -67,7 +67,8 @@ class StopRequest:
         if self.asked:
             os._exit(128 + number)
         self.asked = True
-        print("stopping after this step; once more to stop at once", file=sys.stderr, flush=True)
+        # Not by print: the signal may have come in the middle of one.
+        os.write(2, b"stopping after this step; once more to stop at once\n")
         if self.droppable:
             self.droppable = False
             raise Stopped

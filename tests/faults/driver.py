@@ -17,8 +17,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
+import importlib
 import json
 import os
+import pkgutil
 import resource
 import signal
 import sys
@@ -40,12 +42,15 @@ import torch
 import torch._dynamo  # optimizers import it
 from torch import Tensor
 
-import glassformer.cli.train  # noqa: F401
+import glassformer.cli
 from glassformer import checkpoint, runs
 from glassformer.cli.main import main
 from glassformer.data.stream import Position
 from glassformer.studies import curves
 from glassformer.train.trainer import Progress, Trainer
+
+for verb in pkgutil.iter_modules(glassformer.cli.__path__):
+    importlib.import_module(f"glassformer.cli.{verb.name}")
 
 
 class Poison(torch.autograd.Function):

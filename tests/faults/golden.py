@@ -33,8 +33,24 @@ def losses(run: RunFolder, after: int = 0) -> list[float]:
     return [line["loss"] for line in run.metrics() if "loss" in line and line["step"] > after]
 
 
+def processor() -> str:
+    """Its maker, family and model: kernels are chosen by these, and other kernels add in another order."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    wanted = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")
+    facts = dict(line.split(":", 1) for line in reversed(lines) if ":" in line)
+    return " ".join(value.strip() for key, value in sorted(facts.items()) if key.strip() in wanted)
+
+
 def here() -> dict[str, Any]:
-    return {"torch": torch.__version__.split("+")[0], "machine": platform.machine()}
+    return {
+        "torch": torch.__version__.split("+")[0],
+        "machine": platform.machine(),
+        "kernels": torch.backends.cpu.get_cpu_capability(),
+        "processor": processor(),
+    }
 
 
 def write(scratch: Path) -> None:

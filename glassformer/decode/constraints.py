@@ -81,8 +81,6 @@ class Demands:
             )
         if any(not stop for stop in self.stops):
             raise UserError("stops: an empty stop string would end every text at once; leave it out")
-        if any("\N{REPLACEMENT CHARACTER}" in stop for stop in self.stops):
-            raise UserError("stops: U+FFFD stands for a broken character and cannot be waited for; leave it out")
 
     def refuse_forbidden(self, sequence: tuple[int, ...], controls: Controls, name: str) -> None:
         if any(token in controls.never or token == controls.eos for token in sequence):

@@ -10,9 +10,9 @@ Two pieces of work:
 
 All three have the same sizes (pre-norm, ReLU, sinusoids, one table for source, target and output; Marian is post-norm, as
 it always is), the same ids, AdamW fused, clipping to 1, label smoothing 0.1, float32. Ours is the trainer's own step on
-its own batches, made as it goes. The others are fed the same sentences, one to a row, as many to a batch as ours has on
-average, in batches that were made beforehand: (a) at random, padded to the longest, and (b) sorted by target and source
-length first, the batches then shuffled. A target token is one that is learned from; padding never counts.
+its own batches. The others are fed the same sentences, one to a row, as many to a batch as ours has on average: (a) at
+random, padded to the longest, and (b) sorted by target and source length first, the batches then shuffled. All make their
+tensors from ids as they go. A target token is one that is learned from; padding never counts.
 
 The five take turns in one process, in an order that rotates, so that whatever else the machine does falls on all of them;
 a turn is several batches, and the median over the turns is reported.
@@ -152,19 +152,23 @@ def padded(pairs: list[tuple[list[int], list[int]]]) -> Padded:
     return Padded(source, real, filled([[BOS, *t] for _, t in pairs], PAD), labels, int((labels != IGNORE).sum()))
 
 
-def random_batches(work: Work, size: int) -> list[Padded]:
-    order = random.Random(1).sample(range(len(work.pairs)), len(work.pairs))
-    return [padded([work.pairs[i] for i in order[a : a + size]]) for a in range(0, len(order), size)]
+Sentences = list[tuple[list[int], list[int]]]
 
 
-def bucketed_batches(work: Work, size: int) -> list[Padded]:
-    order = sorted(range(len(work.pairs)), key=lambda i: (len(work.pairs[i][1]), len(work.pairs[i][0])))
-    made = [padded([work.pairs[i] for i in order[a : a + size]]) for a in range(0, len(order), size)]
+def random_batches(work: Work, size: int) -> list[Sentences]:
+    order = random.Random(1).sample(work.pairs, len(work.pairs))
+    return [order[a : a + size] for a in range(0, len(order), size)]
+
+
+def bucketed_batches(work: Work, size: int) -> list[Sentences]:
+    order = sorted(work.pairs, key=lambda pair: (len(pair[1]), len(pair[0])))
+    made = [order[a : a + size] for a in range(0, len(order), size)]
     random.Random(1).shuffle(made)
     return made
 
 
-def padding(batches: list[Padded]) -> float:
+def padding(given: list[Sentences]) -> float:
+    batches = [padded(sentences) for sentences in given]
     real = sum(int(b.real.sum()) + b.tokens for b in batches)
     return 1 - real / sum(b.source.numel() + b.target.numel() for b in batches)
 
@@ -236,20 +240,21 @@ class Marian(nn.Module):
         ).logits
 
 
-def other(model: nn.Module, batches: list[Padded]) -> Turn:
+def other(model: nn.Module, batches: list[Sentences]) -> Turn:
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
-    stream: Iterator[Padded] = itertools.cycle(batches)
+    stream: Iterator[Sentences] = itertools.cycle(batches)
 
     def turn(count: int) -> tuple[int, float]:
-        given = list(itertools.islice(stream, count))
-        start = clock()
-        for batch in given:
+        tokens, start = 0, clock()
+        for sentences in itertools.islice(stream, count):
+            batch = padded(sentences)
+            tokens += batch.tokens
             scores = model(batch).flatten(0, 1)
             F.cross_entropy(scores, batch.labels.flatten(), label_smoothing=SMOOTHING).backward()
             nn.utils.clip_grad_norm_(model.parameters(), CLIP)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        return sum(b.tokens for b in given), clock() - start
+        return tokens, clock() - start
 
     return turn
 

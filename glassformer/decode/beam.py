@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer.config import DecodeConfig
+from glassformer.decode.choose import best
 from glassformer.decode.constraints import Controls, Terms, choose_with_terms
 from glassformer.decode.lengths import is_settled, length_rule
 from glassformer.decode.results import BeamTrace, Candidate, Ending, Hypothesis, ranked
@@ -46,7 +47,7 @@ def best_candidates(
     """The best of each row first, then the best of those: the same as the best of all, at a fraction of the sorting."""
     beams, vocabulary = allowed.shape[1:]
     steered = allowed if price is None else allowed - price[:, None]
-    value, token = steered.topk(min(width, vocabulary))
+    value, token = (t.unflatten(0, (-1, beams)) for t in best(steered.flatten(0, 1), min(width, vocabulary)))
     per_row = value.size(2)
     order = (totals[:, :, None] + value.double()).flatten(1).topk(min(width, beams * per_row)).indices
     parent = order // per_row

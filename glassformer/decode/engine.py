@@ -9,7 +9,8 @@ it does differently from the plain model, in the order of what it saves:
   No cache row ever moves. The beams of a sentence share one list of columns; each step appends one column a beam, and a
   table of shade, 0 or -inf for every beam and column, says which columns are a beam's own ancestors. When hypotheses are
   reordered only the shade is. Attention then reads the columns of all beams at once: a few more multiplications, and the
-  same memory, since queries of all beams go through the keys together.
+  same memory, since queries of all beams go through the keys together. Columns that are no living hypothesis's past are
+  cleared away now and then (a beam soon agrees on all but its last few words).
 
   Padding is left out of everything in the encoder but attention; finished sentences leave.
 
@@ -38,6 +39,8 @@ from glassformer.nn.feedforward import GatedMLP
 from glassformer.nn.norms import LayerNorm, NoNorm, RMSNorm
 from glassformer.nn.positions import Rotation
 from glassformer.nn.rows import Rows
+
+CLEAR_EVERY = 4  # steps
 
 Linear = Callable[[Tensor], Tensor]
 """(rows, in) to (rows, out)."""
@@ -205,6 +208,7 @@ class Columns:
     places: Int[Tensor, "N S"] | None = None  # the position of each column, where attention asks for it
     beams: int = 1
     filled: int = 0  # columns
+    cleared: int = 0  # as many were left when it was last looked which are needed
     longest: int = 0  # no sentence has more tokens than this ...
     even: bool = True  # ... and here all have exactly as many
     shade: Float[Tensor, "N K S"] | None = None
@@ -252,6 +256,23 @@ class Columns:
         if self.source_look.shade is not None:
             self.source_look = Look(self.source_look.shade.index_select(0, which))
 
+    def clear_away(self) -> None:
+        """Drop the columns that no beam will see again; sentences that have fewer left than others keep some of them."""
+        assert self.shade is not None
+        alive = (self.shade[:, :, : self.filled] == 0).any(dim=1)
+        left = int(alive.sum(dim=1).max())
+        if 3 * left <= 2 * self.filled:
+            order = alive.logical_not().to(torch.uint8).sort(dim=1, stable=True).indices[:, :left]
+            sentence = torch.arange(self.sentences)[:, None]
+            for tensor in (*self.keys, *self.values):
+                tensor[:, :, :left] = tensor[sentence, :, order].transpose(1, 2)
+            past = order[:, None].expand(-1, self.beams, -1)
+            self.shade[:, :, :left] = self.shade.gather(2, past)
+            if self.places is not None:
+                self.places[:, :left] = self.places.gather(1, order)
+            self.filled = left
+        self.cleared = self.filled
+
     def reorder(self, rows: Int[Tensor, "R"]) -> None:
         """Row i becomes what row rows[i] was: sentences leave or move whole, and beams change places within their own."""
         numbers = rows.tolist()
@@ -270,6 +291,8 @@ class Columns:
                 shade = self.shaded()
                 past = shade.flatten(0, 1)[:, : self.filled].index_select(0, torch.tensor(own))
                 shade[:, :, : self.filled] = past.view(*shade.shape[:2], -1)
+            if self.filled - self.cleared >= CLEAR_EVERY * self.beams:
+                self.clear_away()
 
 
 class Engine:

@@ -76,6 +76,7 @@ class ModelConfig:
     head: Literal["mlm", "classify", "tag"] = "mlm"  # BERT: what is predicted
     n_label: int = 0  # BERT: number of classes or tags
     init: Literal["normal", "xavier"] = "normal"
+    pruned_heads: tuple[str, ...] = ()  # heads that were taken out after training, as "decoder.3.cross:5"
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -128,6 +129,43 @@ class ModelConfig:
             raise ConfigError("model.head, model.n_label and model.n_token_type belong to family bert")
         if self.norm == "none" and self.embedding_norm:
             raise ConfigError('model.embedding_norm asks for a norm that model.norm="none" rules out')
+        if self.pruned_heads:
+            self.check_pruned()
+
+    def check_pruned(self) -> None:
+        if self.share_layers:
+            raise ConfigError(
+                "model.pruned_heads takes heads out of one layer, and model.share_layers makes all layers one"
+            )
+        known = {f"{name}:{head}" for name in self.attentions for head in range(self.n_head)}
+        for name in self.pruned_heads:
+            if name not in known:
+                raise ConfigError(
+                    f"model.pruned_heads: this model has no head {name!r}{did_you_mean(name, sorted(known))}; "
+                    f"a head is an attention and a number below {self.n_head}, such as {self.attentions[0]}:0"
+                )
+        if len(set(self.pruned_heads)) < len(self.pruned_heads):
+            raise ConfigError("model.pruned_heads names a head twice")
+
+    @property
+    def attentions(self) -> list[str]:
+        """Every attention of the model by its name, in the order in which text goes through them."""
+        names = []
+        if self.family != "gpt":
+            names += [f"encoder.{i}.attention" for i in range(self.encoder_layers)]
+        if self.family != "bert":
+            parts = ("attention", "cross") if self.family == "transformer" else ("attention",)
+            names += [f"decoder.{i}.{part}" for i in range(self.n_layer) for part in parts]
+        return names
+
+    def kept_heads(self, attention: str) -> tuple[int, ...]:
+        """The heads an attention still has, by the numbers they have always had."""
+        gone = {int(head) for name, _, head in (p.partition(":") for p in self.pruned_heads) if name == attention}
+        return tuple(head for head in range(self.n_head) if head not in gone)
+
+    def kept_kv_heads(self, attention: str) -> int:
+        """How many of its key and value heads some head still asks."""
+        return len({head // (self.n_head // self.kv_heads) for head in self.kept_heads(attention)})
 
     @property
     def kv_heads(self) -> int:
@@ -465,7 +503,11 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
             )
         return value
     if typing.get_origin(hint) is tuple:
-        parts = value.strip("[]() ").split(",") if isinstance(value, str) else value
+        parts = [p for p in value.strip("[]() ").split(",") if p.strip()] if isinstance(value, str) else value
+        if options[-1] is Ellipsis:
+            if not isinstance(parts, list | tuple):
+                raise ConfigError(f"{name} must be a list, not {value!r}")
+            return tuple(coerce(p.strip() if isinstance(p, str) else p, options[0], name) for p in parts)
         if not isinstance(parts, list | tuple) or len(parts) != len(options):
             raise ConfigError(f"{name} must be {len(options)} numbers, not {value!r}")
         return tuple(coerce(p, o, name) for p, o in zip(parts, options, strict=True))

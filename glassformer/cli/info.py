@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,8 @@ from glassformer.config import ConfigError, Recipe, apply_override, did_you_mean
 from glassformer.models import PRESETS
 from glassformer.models.costs import BYTES, Costs, Part, costs, parts
 from glassformer.run_folder import RunFolder
+
+IN_LAYER = re.compile(r"\.(\*|\d+)\.")  # the number of a layer, or the star that stands for all of them
 
 
 def find_recipe(name: str, overrides: list[str]) -> Recipe:
@@ -70,14 +73,14 @@ def rows_of(listed: list[Part]) -> list[tuple[str, str, str, str]]:
     rows = []
     stack = ""
     for part in listed:
-        head, star, tail = part.name.partition(".*.")
+        head, star, tail = IN_LAYER.split(part.name) if IN_LAYER.search(part.name) else ("", "", part.name)
         if star and head != stack:
-            members = [p for p in listed if p.name.startswith(f"{head}.*.")]
+            members = [p for p in listed if IN_LAYER.split(p.name)[0] == head]
             total = sum(p.parameters for p in members)
             shared = " (shared)" if part.copies < part.layers else ""
-            rows.append((head, "", f"× {part.layers}{shared}", f"{total:,}"))
+            rows.append((head, "", f"× {max(p.layers for p in members)}{shared}", f"{total:,}"))
         stack = head if star else ""
-        name = f"  {tail}" if star else part.name
+        name = f"  {tail}" if star == "*" else f"  {star}.{tail}" if star else part.name
         total_of_part = f"{part.parameters:,}" if part.copies else "tied"
         rows.append((name, shape_of(part), "", total_of_part))
     return rows

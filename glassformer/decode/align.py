@@ -27,7 +27,10 @@ def forced_decoding(
     state = model.start(source, target.shape[1])
     with record(model, "decoder.*.cross.weights") as seen:
         logits = model.step(target.tokens, state)
-    weights = torch.stack([layer.mean(dim=1) for layer in seen.values()]).mean(dim=0)
+    layers = [layer.mean(dim=1) for layer in seen.values() if layer.size(1)]  # all heads of a layer may be pruned
+    if not layers:
+        layers = [torch.zeros(len(sources), target.shape[1], source.shape[1], device=logits.device)]
+    weights = torch.stack(layers).mean(dim=0)
     return logits.log_softmax(-1), weights
 
 

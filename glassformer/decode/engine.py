@@ -60,6 +60,8 @@ def together(make: MakeLinear, *parts: nn.Linear) -> Linear:
     """One product in place of several of the same input; the outputs stand side by side."""
     weight = torch.cat([part.weight.detach() for part in parts])
     biases = [part.bias.detach() for part in parts if part.bias is not None]
+    if not weight.numel():
+        make = transposed_linear  # of an attention that has lost all its heads
     return make(weight, torch.cat(biases) if biases else None)
 
 
@@ -119,7 +121,8 @@ class FastAttention:
 
     def __init__(self, attention: MultiHeadAttention, make: MakeLinear, *, cross: bool) -> None:
         self.heads, self.kv_heads = attention.n_head, attention.n_kv_head
-        self.groups = self.heads // self.kv_heads
+        self.groups = self.heads // max(1, self.kv_heads)
+        self.numbers = list(attention.numbers) if attention.pruned else None
         self.size, self.value_size = attention.head_size, attention.value_size
         self.scale = None if attention.scaled else 1.0
         self.query_norm = None if attention.query_norm is None else attention.query_norm.forward
@@ -137,7 +140,7 @@ class FastAttention:
         self.out = together(make, attention.out)
 
     def queries(self, q: Tensor, sentences: int, rotation: Rotation | None) -> Float[Tensor, "N Hk GM D"]:
-        q = q.view(sentences, -1, self.heads, self.size)
+        q = q.view(sentences, q.size(0) // sentences, self.heads, self.size)
         if self.query_norm is not None:
             q = self.query_norm(q)
         q = q.transpose(1, 2)
@@ -146,17 +149,22 @@ class FastAttention:
         return q if self.groups == 1 else q.reshape(sentences, self.kv_heads, -1, self.size)
 
     def keys(self, k: Tensor, sentences: int, rotation: Rotation | None) -> Float[Tensor, "N Hk M D"]:
-        k = k.view(sentences, -1, self.kv_heads, self.size)
+        k = k.view(sentences, k.size(0) // sentences, self.kv_heads, self.size)
         if self.key_norm is not None:
             k = self.key_norm(k)
         k = k.transpose(1, 2)
         return k if rotation is None else rotation.turn(k)
 
     def values(self, v: Tensor, sentences: int) -> Float[Tensor, "N Hk M Dv"]:
-        return v.view(sentences, -1, self.kv_heads, self.value_size).transpose(1, 2)
+        return v.view(sentences, v.size(0) // sentences, self.kv_heads, self.value_size).transpose(1, 2)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, look: Look) -> Float[Tensor, "NM HDv"]:
-        found = F.scaled_dot_product_attention(q, k, v, attn_mask=look.shade, is_causal=look.causal, scale=self.scale)
+        if not self.heads:
+            return q.new_zeros(q.size(0) * q.size(2), 0)
+        shade = look.shade
+        if self.numbers is not None and shade is not None and shade.size(1) > 1:
+            shade = shade[:, self.numbers]  # ALiBi's slopes of the heads that are left
+        found = F.scaled_dot_product_attention(q, k, v, attn_mask=shade, is_causal=look.causal, scale=self.scale)
         if self.groups > 1:
             found = found.unflatten(2, (self.groups, -1)).flatten(1, 2)
         return found.transpose(1, 2).reshape(-1, self.heads * self.value_size)
@@ -315,8 +323,8 @@ class Engine:
         like = next(self.model.parameters())
         places = torch.zeros(sentences, columns, dtype=torch.long)
         return Columns(
-            [like.new_empty(sentences, c.kv_heads, columns, c.key_size) for _ in self.layers],
-            [like.new_empty(sentences, c.kv_heads, columns, c.val_size) for _ in self.layers],
+            [like.new_empty(sentences, layer.attention.kv_heads, columns, c.key_size) for layer in self.layers],
+            [like.new_empty(sentences, layer.attention.kv_heads, columns, c.val_size) for layer in self.layers],
             torch.zeros(sentences, dtype=torch.long),
             places if c.window is not None or c.positions == "alibi" else None,
             beams,

@@ -2,7 +2,8 @@
 
 `fast`, `int8` and `int4` are for a CPU (engine.py, engine_int8.py). An engine is made when it is first asked for and kept as
 long as its model; when weights have changed since, it is made again. Engines have no taps, so while someone listens to or
-interferes with the model, the model itself is run, whatever was asked for.
+interferes with the model, the model itself is run, whatever was asked for; and so it is where heads that share keys were
+pruned, since their groups need no longer be equal.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ ENGINES: weakref.WeakKeyDictionary[nn.Module, dict[str, tuple[Any, Engine]]] = w
 
 def prepared(model: Any, name: str) -> Any:
     """What stands for the model while it decodes: the model itself, or an engine, made once and again when weights change."""
-    if name == "plain" or is_watched(model):
+    c = model.config
+    if name == "plain" or is_watched(model) or (c.pruned_heads and c.kv_heads < c.n_head):
         return model
     now = fingerprint(model)
     made = ENGINES.setdefault(model, {})

@@ -13,6 +13,7 @@ on either side.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -72,13 +73,21 @@ def norm_parts(config: ModelConfig, name: str, layers: int = 1, copies: int = 1)
 
 
 def attention_parts(config: ModelConfig, name: str, layers: int, copies: int) -> list[Part]:
-    width, keys, values = config.n_embd, config.kv_heads * config.key_size, config.kv_heads * config.val_size
-    outputs = {"query": config.n_head * config.key_size, "key": keys, "value": values}
+    """One entry for all layers, or one a layer where they have lost different heads."""
+    names = [name.replace("*", str(i)) for i in range(layers)]
+    if any(len(config.kept_heads(one)) < config.n_head for one in names):
+        return [part for one in names for part in parts_of_heads(config, one, one, 1, 1)]
+    return parts_of_heads(config, names[0], name, layers, copies)
+
+
+def parts_of_heads(config: ModelConfig, attention: str, name: str, layers: int, copies: int) -> list[Part]:
+    width, heads, kv_heads = config.n_embd, len(config.kept_heads(attention)), config.kept_kv_heads(attention)
+    sizes = {"query": heads * config.key_size, "key": kv_heads * config.key_size, "value": kv_heads * config.val_size}
     parts = [
         Part(f"{name}.{part}", "matrix", (size, width), size * config.bias, layers, copies)
-        for part, size in outputs.items()
+        for part, size in sizes.items()
     ]
-    joined = config.n_head * config.val_size
+    joined = heads * config.val_size
     parts.append(Part(f"{name}.out", "matrix", (width, joined), width * config.bias, layers, copies))
     if config.qk_norm:
         for part in ("query_norm", "key_norm"):
@@ -157,16 +166,15 @@ def keys_seen(context: int, *, causal: bool, window: int | None) -> float:
 
 
 def attention_flops(config: ModelConfig, context: int) -> int:
-    a_key = 2 * config.n_head * (config.key_size + config.val_size)
-    both_ways = a_key * keys_seen(context, causal=False, window=config.window)
-    backwards = a_key * keys_seen(context, causal=True, window=config.window)
-    match config.family:
-        case "transformer":
-            return round(config.encoder_layers * both_ways + config.n_layer * (backwards + a_key * context))
-        case "gpt":
-            return round(config.n_layer * backwards)
-        case "bert":
-            return round(config.n_layer * both_ways)
+    a_key = 2 * (config.key_size + config.val_size)
+    total = 0.0
+    for name in config.attentions:
+        if name.endswith(".cross"):
+            seen = float(context)
+        else:
+            seen = keys_seen(context, causal=name.startswith("decoder."), window=config.window)
+        total += a_key * len(config.kept_heads(name)) * seen
+    return round(total)
 
 
 def costs(config: ModelConfig, context: int | None = None) -> Costs:
@@ -174,13 +182,13 @@ def costs(config: ModelConfig, context: int | None = None) -> Costs:
     context = context or config.block_size
     listed = parts(config)
     in_attention = attention_flops(config, context)
-    cached = config.n_layer * config.kv_heads * (config.key_size + config.val_size)
+    numbers = {n: config.kept_kv_heads(n) * (config.key_size + config.val_size) for n in config.attentions}
     return Costs(
         parameters=sum(p.parameters for p in listed),
         non_embedding=sum(p.parameters for p in listed if p.kind != "table"),
         forward_flops=sum(p.flops for p in listed) + in_attention,
         attention_flops=in_attention,
-        cache_numbers=0 if config.family == "bert" else cached,
-        source_numbers=cached if config.family == "transformer" else 0,
+        cache_numbers=sum(size for name, size in numbers.items() if re.fullmatch(r"decoder.*attention", name)),
+        source_numbers=sum(size for name, size in numbers.items() if name.endswith(".cross")),
         context=context,
     )

@@ -7,6 +7,7 @@ of the rows (`view`), what is counted and how weights begin.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 
 import torch
@@ -37,19 +38,22 @@ def make_norm(config: ModelConfig) -> nn.Module:
             return NoNorm()
 
 
-def make_attention(config: ModelConfig) -> MultiHeadAttention:
-    return MultiHeadAttention(
-        config.n_embd,
-        config.n_head,
-        n_kv_head=config.n_kv_head,
-        head_size=config.head_size,
-        value_size=config.value_size,
-        bias=config.bias,
-        dropout=config.attention_dropout,
-        qk_norm=config.qk_norm,
-        norm_eps=config.norm_eps,
-        scaled=config.scaled_attention,
-    )
+def make_attention(config: ModelConfig, name: str) -> MultiHeadAttention:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Initializing zero-element tensors")  # all its heads may be pruned
+        return MultiHeadAttention(
+            config.n_embd,
+            config.n_head,
+            n_kv_head=config.n_kv_head,
+            head_size=config.head_size,
+            value_size=config.value_size,
+            bias=config.bias,
+            dropout=config.attention_dropout,
+            qk_norm=config.qk_norm,
+            norm_eps=config.norm_eps,
+            scaled=config.scaled_attention,
+            kept=config.kept_heads(name),
+        )
 
 
 def make_mlp(config: ModelConfig) -> nn.Module:
@@ -57,12 +61,12 @@ def make_mlp(config: ModelConfig) -> nn.Module:
     return kind(config.n_embd, config.hidden, activation=config.activation, bias=config.bias)
 
 
-def make_layer(config: ModelConfig, kind: type[Block], *, cross: bool) -> Block:
+def make_layer(config: ModelConfig, kind: type[Block], name: str, *, cross: bool) -> Block:
     return kind(
-        make_attention(config),
+        make_attention(config, f"{name}.attention"),
         make_mlp(config),
         lambda: make_norm(config),
-        cross=make_attention(config) if cross else None,
+        cross=make_attention(config, f"{name}.cross") if cross else None,
         pre_norm=config.pre_norm,
         residual=config.residual,
         dropout=config.dropout,
@@ -70,12 +74,12 @@ def make_layer(config: ModelConfig, kind: type[Block], *, cross: bool) -> Block:
 
 
 def make_encoder(config: ModelConfig, n_layer: int) -> Encoder:
-    layers = [make_layer(config, EncoderLayer, cross=False) for _ in range(n_layer)]
+    layers = [make_layer(config, EncoderLayer, f"encoder.{i}", cross=False) for i in range(n_layer)]
     return Encoder(layers, make_norm(config) if config.final_norm else None, share_layers=config.share_layers)
 
 
 def make_decoder(config: ModelConfig, *, cross: bool) -> Decoder:
-    layers = [make_layer(config, DecoderLayer, cross=cross) for _ in range(config.n_layer)]
+    layers = [make_layer(config, DecoderLayer, f"decoder.{i}", cross=cross) for i in range(config.n_layer)]
     return Decoder(layers, make_norm(config) if config.final_norm else None, share_layers=config.share_layers)
 
 
@@ -156,7 +160,8 @@ class Family(Tapped):
         dtype = weight.dtype
         if torch.is_autocast_enabled(weight.device.type):
             dtype = torch.get_autocast_dtype(weight.device.type)
-        return KVCache(c.n_layer, rows, capacity, c.kv_heads, c.key_size, c.val_size, device=weight.device, dtype=dtype)
+        heads = [c.kept_kv_heads(f"decoder.{i}.attention") for i in range(c.n_layer)]
+        return KVCache(heads, rows, capacity, c.key_size, c.val_size, device=weight.device, dtype=dtype)
 
     def num_params(self, non_embedding: bool = False) -> int:
         """Every parameter once, however many places use it. `non_embedding` leaves out the tables of words and of

@@ -9,6 +9,7 @@ A mask is True where attention is allowed. A query that may see nothing gets not
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -97,7 +98,7 @@ class MultiHeadAttention(Tapped):
     Self-attention: `mha(x, sight)`. Cross-attention: `mha(x, sight, mha.keys_values(source))`. The sight says who may
     look at whom: causal, padding, segments and windows are all one mask (see rows.py). `n_kv_head` below `n_head` gives
     grouped heads (Ainslie et al. 2023), 1 gives multi-query (Shazeer 2019). `qk_norm` is an RMSNorm on each query and
-    key head, before any rotation.
+    key head, before any rotation. `kept` names the heads that are left of the `n_head` after some were pruned.
     """
 
     tap_names = ("q", "k", "v", "scores", "weights", "heads", "out")
@@ -115,16 +116,25 @@ class MultiHeadAttention(Tapped):
         qk_norm: bool = False,
         norm_eps: float = 1e-5,
         scaled: bool = True,
+        kept: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         if head_size is None:
             if n_embd % n_head:
                 raise ValueError(f"n_embd {n_embd} is not divisible by n_head {n_head}; change one or set head_size")
             head_size = n_embd // n_head
-        self.n_head = n_head
-        self.n_kv_head = n_kv_head or n_head
-        if n_head % self.n_kv_head:
-            raise ValueError(f"n_head {n_head} is not divisible by n_kv_head {self.n_kv_head}")
+        n_kv_head = n_kv_head or n_head
+        if n_head % n_kv_head:
+            raise ValueError(f"n_head {n_head} is not divisible by n_kv_head {n_kv_head}")
+        self.numbers = tuple(range(n_head) if kept is None else kept)  # what its heads are called
+        self.pruned = len(self.numbers) < n_head
+        asked = [number // (n_head // n_kv_head) for number in self.numbers]
+        still = sorted(set(asked))
+        self.n_head = n_head = len(self.numbers)
+        self.n_kv_head = len(still)
+        even = len({asked.count(one) for one in still}) <= 1
+        # Where pruning left some key heads with fewer askers than others: the key head of each head.
+        self.shares = None if even else [still.index(one) for one in asked]
         self.head_size = head_size
         self.value_size = value_size or head_size
         self.dropout = dropout
@@ -183,15 +193,25 @@ class MultiHeadAttention(Tapped):
             k, v = self.keys_values(x, rotation) if memory is None else memory
         if cache is not None:
             k, v = cache.append(layer, k, v)
+        if self.pruned:
+            k, v, sight = self.for_the_kept(k, v, sight)
         rows, length = q.size(0), q.size(2)
         if rows != k.size(0):
             # Several rows (beams) ask one sentence: their queries stand side by side, so its keys are never copied.
             q = q.unflatten(0, (k.size(0), -1)).transpose(1, 2).flatten(2, 3)
-        heads = self.explicit(q, k, v, sight) if self.is_watched else self.fused(q, k, v, sight)
+        # No kernel is made for an attention that has lost all its heads; the equation does not mind.
+        by_equation = self.is_watched or self.n_head == 0
+        heads = self.explicit(q, k, v, sight) if by_equation else self.fused(q, k, v, sight)
         if rows != k.size(0):
             heads = heads.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
         heads = self.tap("heads", heads)
         return self.tap("out", self.out(heads.transpose(1, 2).flatten(-2)))
+
+    def for_the_kept(self, k: Tensor, v: Tensor, sight: Sight) -> tuple[Tensor, Tensor, Sight]:
+        """A head keeps its slope (ALiBi) and its key head (grouped heads), whichever others are gone."""
+        if sight.bias is not None and sight.bias.size(1) > 1:
+            sight = Sight(sight.mask, sight.causal, sight.bias[:, list(self.numbers)])
+        return (k, v, sight) if self.shares is None else (k[:, self.shares], v[:, self.shares], sight)
 
     @property
     def is_watched(self) -> bool:
@@ -203,8 +223,8 @@ class MultiHeadAttention(Tapped):
 
     def explicit(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Float[Tensor, "B H T Dv"]:
         """The equation again, with its two places to listen at."""
-        group = self.n_head // self.n_kv_head
-        k, v = (k, v) if group == 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
+        group = q.size(1) // max(1, k.size(1))
+        k, v = (k, v) if group <= 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
         scores = attention_scores(q, k, scaled=self.scaled)
         if sight.bias is not None:
             scores = scores + sight.bias

@@ -24,10 +24,9 @@ from glassformer.nn.rows import Sight
 class KVCache:
     def __init__(
         self,
-        n_layer: int,
+        n_kv_heads: Sequence[int],  # of each layer
         rows: int,
         capacity: int,
-        n_kv_head: int,
         head_size: int,
         value_size: int,
         *,
@@ -35,12 +34,8 @@ class KVCache:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         self.capacity = capacity
-        self.keys = [
-            torch.zeros(rows, n_kv_head, capacity, head_size, device=device, dtype=dtype) for _ in range(n_layer)
-        ]
-        self.values = [
-            torch.zeros(rows, n_kv_head, capacity, value_size, device=device, dtype=dtype) for _ in range(n_layer)
-        ]
+        self.keys = [torch.zeros(rows, n, capacity, head_size, device=device, dtype=dtype) for n in n_kv_heads]
+        self.values = [torch.zeros(rows, n, capacity, value_size, device=device, dtype=dtype) for n in n_kv_heads]
         self.lengths: Int[Tensor, "B"] = torch.zeros(rows, dtype=torch.long, device=device)
         self.filled = 0
         self.even = True

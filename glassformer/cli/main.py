@@ -30,6 +30,7 @@ def add_verbs() -> None:
         info,
         plan,
         recipes,
+        reproduce,
         tag,
         train,
         translate,
@@ -46,6 +47,7 @@ def add_verbs() -> None:
     app.command("tag")(tag.tag)
     app.command("plan")(plan.plan)
     app.command("evaluate")(evaluate.evaluate)
+    app.command("reproduce")(reproduce.reproduce)
     app.command("info")(info.info)
     app.command("doctor")(doctor.doctor)
     app.command("verify-resume")(verify_resume.verify_resume)

@@ -1,0 +1,162 @@
+"""`glassformer reproduce`: a published number, reached again or not, with one command."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from glassformer.studies.reproduce import Outcome, Report
+
+
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="What to reproduce; without it, a list.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Changes, such as train.steps=200.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="The folder with the data; else where `data get` puts it.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="So many runs, each with another seed.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where runs and results go; runs/reproduce/NAME by default.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Throw away runs that are there.")] = False,
+    measure_first: Annotated[
+        bool, typer.Option("--plan/--no-plan", help="Measure first, and say how long it will take.")
+    ] = True,
+) -> None:
+    """Train a recipe, score it by the published metric, and say PASS or FAIL.
+
+    Exit codes: 0 the goal is reached; 1 it is not; 2 something to put right; 75 stopped on request.
+    """
+    from glassformer import runs
+    from glassformer.studies import reproduce as study
+
+    if name is None:
+        show_list(as_json)
+        return
+    try:
+        report = study.reproduce(
+            name,
+            out or Path("runs") / "reproduce" / name,
+            data=data,
+            seeds=seeds,
+            overrides=overrides or [],
+            overwrite=overwrite,
+            measure_first=measure_first,
+        )
+    except runs.Stopped:
+        print("stopped; nothing was judged", file=sys.stderr)
+        raise SystemExit(runs.STOPPED) from None
+    if as_json:
+        print(json.dumps(report.to_dict(), ensure_ascii=False))
+    else:
+        show(report)
+    raise SystemExit(0 if report.passed else 1)
+
+
+def show_list(as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from glassformer.studies.reproduce import REPRODUCTIONS
+
+    if as_json:
+        print(json.dumps([asdict(one) for one in REPRODUCTIONS], ensure_ascii=False))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("name", "measure", "published", "goal", "what"):
+        table.add_column(column, no_wrap=column != "what", justify="right" if column == "published" else "left")
+    for one in REPRODUCTIONS:
+        published = "—" if one.published is None else f"{one.published:g}"
+        goal = one.goal_text if one.goal is not None else f"plain + {one.margin:g}"
+        time = f"; training within {one.time_text}" if one.within is not None else ""
+        table.add_row(one.name, one.metric, published, goal, one.what + time)
+    console = Console()
+    console.print(table)
+    commands = sorted({f"glassformer data get {one.collection}" for one in REPRODUCTIONS if one.collection})
+    console.print(
+        f"\nWhat is not built in needs its data first: {', '.join(commands)}; or --data DIR.", highlight=False
+    )
+
+
+def show(report: Report) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=f"{report.what.name}: {report.what.what}", title_justify="left", show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in rows_of(report):
+        table.add_row(row[0], escape(row[1]))
+    console = Console()
+    console.print(table)
+    verdict = "[bold green]PASS[/]" if report.passed else "[bold red]FAIL[/]"
+    why = f" ({report.too_large})" if report.too_large else ""
+    console.print(
+        f"{verdict}  {report.what.metric} {report.median:.4f}, goal {goal_of(report)}{why}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def goal_of(report: Report) -> str:
+    if report.what.goal is not None:
+        return report.what.goal_text
+    return f"{report.what.goal_text} = {report.goal:.4f}"
+
+
+def middle(outcomes: list[Outcome], part: str) -> float:
+    return statistics.median(getattr(one.times, part) for one in outcomes)
+
+
+def rows_of(report: Report) -> list[tuple[str, str]]:
+    what, outcomes = report.what, report.outcomes
+    scores = report.scores
+    published = "none" if what.published is None else f"{what.published:g}"
+    rows = [
+        ("published", f"{published} ({what.source})"),
+        ("goal", goal_of(report)),
+        ("ours", f"median {report.median:.4f}, mean {statistics.fmean(scores):.4f}{spread(scores)}"),
+        ("measure", f"{what.metric}: {outcomes[0].signature}"),
+    ]
+    for key in outcomes[0].others:
+        rows.append((key, f"{statistics.median(one.others[key] for one in outcomes):.4f}"))
+    if report.beside:
+        others = [one.score for one in report.beside]
+        rows.append((str(what.beside), f"median {statistics.median(others):.4f}{spread(others)}"))
+    training = middle(outcomes, "training")
+    rows += [
+        ("parameters", f"{outcomes[0].parameters:,}"),
+        ("training", f"{training:.2f} s, {outcomes[0].steps:,} steps{time_goal(report)}"),
+        ("compilation", f"{middle(outcomes, 'compilation'):.2f} s, start-up included"),
+        (
+            "evaluation",
+            f"{middle(outcomes, 'validation'):.2f} s of validation, {middle(outcomes, 'scoring'):.2f} s of scoring",
+        ),
+        ("preparation", f"{middle(outcomes, 'preparation'):.2f} s, tokenizer and token files"),
+        ("speed", f"{statistics.median(one.tokens_per_second for one in outcomes):,.0f} target tokens/s"),
+        ("device", f"{report.device}, torch {report.facts['torch']}"),
+        ("runs", ", ".join(one.folder for one in [*outcomes, *report.beside])),
+    ]
+    return rows
+
+
+def spread(scores: list[float]) -> str:
+    if len(scores) == 1:
+        return " (one seed)"
+    each = ", ".join(f"{score:.4f}" for score in scores)
+    return f", deviation {statistics.stdev(scores):.4f} ({each})"
+
+
+def time_goal(report: Report) -> str:
+    if report.what.within is None:
+        return ""
+    verdict = {None: ", which this is not", True: ": reached", False: ": not reached"}[report.in_time]
+    return f"; goal {report.what.time_text}{verdict}"

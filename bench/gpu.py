@@ -3,8 +3,9 @@
     python3 bench/gpu.py gpt2                      # GPT-2 124M, batch 64 x 1024
     python3 bench/gpu.py base tiny big --data DIR  # encoder-decoder on Multi30k sentences (DIR has train.en, train.de)
 
-The step is a whole one: batch to the device, forward, backward, clipping, AdamW. `useful` counts the labels learned from,
-never padding. `mfu` is model FLOPs (three forward passes, causal attention counted once) over the device's peak.
+The step is the trainer's own, whole: batch made and moved to the device, forward, backward, clipping, AdamW. `useful`
+counts the labels learned from, never padding. `mfu` is model FLOPs (three forward passes, causal attention counted once)
+over the device's peak.
 """
 
 from __future__ import annotations
@@ -16,15 +17,20 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from glassformer.config import TrainConfig
+from glassformer.data.batches import BlockBatches, SentenceBatches
+from glassformer.data.examples import Pairs
+from glassformer.data.tokens import TokenFile
 from glassformer.models import build_model, preset
-from glassformer.nn.rows import Rows
-from glassformer.train.graph import CapturedStep
+from glassformer.runs import compiled_loss
+from glassformer.text.tokenizer import Tokenizer
 from glassformer.train.optim import make_optimizers
+from glassformer.train.trainer import Trainer
 
 
 def peak_flops() -> float:
@@ -40,90 +46,75 @@ def peak_flops() -> float:
     return 10 * 2 * 8192**3 / (time.perf_counter() - start)
 
 
-def stepper(model, optimizers, loss_of, args: argparse.Namespace):
-    """A whole step, eager around a compiled loss, or captured as one graph."""
-
-    def work(inputs, tokens):
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = loss_of(*inputs)
-        (loss / tokens).backward()
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in optimizers:
-            optimizer.found_inf = (~(torch.isfinite(loss.detach()) & torch.isfinite(norm))).float()
-            optimizer.grad_scale = None
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-        return loss.detach()
-
-    if not args.graph:
-        return lambda inputs, tokens: work(inputs, torch.tensor(float(tokens), device="cuda"))
-    return CapturedStep(work)
-
-
-def measure(step, tokens_of, args: argparse.Namespace, *, warm: int = 8, timed: int = 20) -> dict[str, float]:
-    """Compile and warm up, then time; `step(i)` runs step i and returns its loss."""
+def measure(trainer: Trainer, args: argparse.Namespace, *, warm: int = 8, timed: int = 30) -> dict[str, float]:
+    """Compile and warm up, then time the trainer's own steps, batches made as they go."""
     began = time.perf_counter()
-    loss = step(0)
+    trainer.step()
     torch.cuda.synchronize()
     compiled = time.perf_counter() - began
-    for i in range(1, warm):
-        step(i)
+    for _ in range(1, warm):
+        trainer.step()
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
-    began = time.perf_counter()
-    for i in range(warm, warm + timed):
-        loss = step(i)
+    before, began = trainer.progress.tokens, time.perf_counter()
+    for _ in range(timed):
+        trainer.step()
     torch.cuda.synchronize()
     seconds = time.perf_counter() - began
-    tokens = sum(tokens_of(i) for i in range(warm, warm + timed))
+    report, _, _, values = trainer.pending[-1]
     if args.profile:
         from torch.profiler import ProfilerActivity, profile
 
         with profile(activities=[ProfilerActivity.CUDA]) as found:
-            for i in range(3):
-                step(i)
+            for _ in range(3):
+                trainer.step()
             torch.cuda.synchronize()
         rows = sorted(found.key_averages(), key=lambda e: -e.self_device_time_total)[: args.profile]
         for row in rows:
             print(f"  {row.self_device_time_total / 3000:8.3f} ms  x{row.count / 3:6.1f}  {row.key[:110]}")
     return {
-        "tokens_per_second": tokens / seconds,
+        "tokens_per_second": (trainer.progress.tokens - before) / seconds,
         "ms_a_step": 1000 * seconds / timed,
         "compile_s": compiled,
         "memory_gb": torch.cuda.max_memory_allocated() / 2**30,
-        "loss": float(loss) / tokens_of(warm + timed - 1),
+        "loss": float(values[0]) / report.tokens,
     }
+
+
+def trainer_of(model, batches, smoothing: float, args: argparse.Namespace, **settings) -> Trainer:
+    device = torch.device("cuda")
+    config = TrainConfig(log_every=10**9, **settings)
+    model = model.to(device).train()
+    return Trainer(
+        model,
+        compiled_loss(model, smoothing),
+        batches,
+        make_optimizers(model, config),
+        lambda step: config.learning_rate * min(1.0, step / 100),
+        config,
+        watchers=[],
+        device=device,
+        autocast=torch.bfloat16,
+        capture=args.graph,
+    )
 
 
 def gpt2(args: argparse.Namespace) -> dict[str, float]:
     config = dataclasses.replace(preset("gpt2"), dropout=0.0, attention_dropout=0.0)
-    model = build_model(config).cuda().train()
-    optimizers = make_optimizers(model, TrainConfig(weight_decay=0.1))
+    model = build_model(config)
     rows, length = args.rows or 64, 1024
-    data = [torch.randint(0, 50257, (rows, length + 1), device="cuda") for _ in range(4)]
-
-    def loss_of(tokens, segments, positions, labels):
-        return model.loss(Rows(tokens, segments, positions, "whole"), labels)
-
-    fast = torch.compile(loss_of, dynamic=False)
-    whole = Rows.whole(data[0][:, :-1].contiguous())
-    inputs = [
-        (d[:, :-1].contiguous(), whole.segments, whole.positions.contiguous(), d[:, 1:].contiguous()) for d in data
-    ]
-
-    whole_step = stepper(model, optimizers, fast, args)
-    result = measure(lambda i: whole_step(inputs[i % 4], rows * length), lambda i: rows * length, args)
+    tokens = np.random.default_rng(1).integers(0, 50257, (40 * rows + 2) * length)
+    text = TokenFile(tokens.astype(np.uint16), np.array([0, len(tokens)]), 50257)
+    batches = BlockBatches(
+        text, block_size=length, budget=rows * length, task="next", seed=1, fixed_shape=True, workers=2
+    )
+    result = measure(trainer_of(model, batches, 0.0, args, weight_decay=0.1), args)
     matrices = model.num_params(non_embedding=True) + model.embedding.weight.numel()
     flops = 3 * (2 * matrices + 2 * 2 * config.n_layer * config.n_embd * length / 2)
-    return result | {"flops_a_token": flops}
+    return result | {"shape": str(batches.shape), "flops_a_token": flops}
 
 
 def seq2seq(name: str, args: argparse.Namespace) -> dict[str, float]:
-    from glassformer.data.batches import SentenceBatches
-    from glassformer.data.examples import Pairs
-    from glassformer.data.tokens import TokenFile
-    from glassformer.text.tokenizer import Tokenizer
-
     folder = Path(args.data)
     lines = [(folder / f"train.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "de")]
     tokenizer = Tokenizer.train("bpe", lines[0] + lines[1], 10000)
@@ -135,33 +126,8 @@ def seq2seq(name: str, args: argparse.Namespace) -> dict[str, float]:
     batches = SentenceBatches(
         Pairs(*files), budget=args.tokens, limit=128, layout="packed", seed=1, row_width=args.width, workers=2
     )
-    stream = batches.starting_at()
-    ready = [next(stream)[0] for _ in range(25)]
-    on_device = [b.to("cuda") for b in ready]
-    model = build_model(config).cuda().train()
-    optimizers = make_optimizers(model, TrainConfig())
-
-    def loss_of(st, ss, sp, tt, ts, tp, labels):
-        return model.loss(Rows(st, ss, sp, "packed"), Rows(tt, ts, tp, "packed"), labels, smoothing=0.1)
-
-    fast = torch.compile(loss_of, dynamic=False)
-
-    whole_step = stepper(model, optimizers, fast, args)
-
-    def step(i: int):
-        b = on_device[i % 25]
-        sides = (
-            b.source.tokens,
-            b.source.segments,
-            b.source.positions,
-            b.rows.tokens,
-            b.rows.segments,
-            b.rows.positions,
-        )
-        return whole_step((*sides, b.labels), b.target_tokens)
-
-    result = measure(step, lambda i: ready[i % 25].target_tokens, args)
-    return result | {"shape": str(batches.shape), "target_tokens_a_step": ready[0].target_tokens}
+    result = measure(trainer_of(build_model(config), batches, 0.1, args), args)
+    return result | {"shape": str(batches.shape)}
 
 
 def main() -> None:

@@ -220,7 +220,7 @@ class DataConfig:
     prompt_answer: bool = False  # GPT on pairs: the source is the prompt, the loss is on the answer
     mask_fraction: float = 0.15  # BERT
     size: int | None = None  # built-in data: how many training examples
-    workers: int = 0  # background threads that make batches ahead
+    workers: int | None = None  # background threads that make batches ahead; None: 2 on CUDA, else none
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -242,6 +242,7 @@ class TrainConfig:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 autocast on CUDA, fp32 elsewhere
     compile: bool | None = None  # None: on CUDA only
+    capture: bool | None = None  # the whole step as one CUDA graph; None: on CUDA, where all batches have one shape
     deterministic: bool = False
     threads: int | None = None  # CPU threads; None: as torch finds them
     optimizer: Literal["adamw", "muon"] = "adamw"
@@ -317,7 +318,8 @@ class DecodeConfig:
     allow_unknown: bool = False  # may the unknown word be written
     batch_size: int = 32  # sentences at a time
     strict: bool = False  # always so many rows of the same width: an answer never depends on its neighbours
-    engine: Literal["plain", "fast", "int8", "int4"] = "plain"  # what runs the model; see decode/engine.py
+    engine: Literal["auto", "plain", "fast", "int8", "int4", "graph"] = "auto"  # what runs the model; see decode/engines.py
+    precision: Literal["model", "bf16"] = "model"  # engine graph: the numbers it computes with; model: as the weights are
 
     def __post_init__(self) -> None:
         check_choices(self)

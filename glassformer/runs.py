@@ -456,9 +456,11 @@ def make_session(run: RunFolder, recipe: Recipe, texts: Texts, stop: StopRequest
         model.checkpoint_activations()
     layout = recipe.data.layout if recipe.data.layout != "auto" else ("packed" if device.type == "cuda" else "padded")
 
+    workers = recipe.data.workers if recipe.data.workers is not None else (2 if device.type == "cuda" else 0)
+
     def batches(split: str, how: str) -> Batches:
         return make_batches(
-            recipe.data,
+            replace(recipe.data, workers=workers),
             recipe.model.family,
             recipe.model.head,
             open_files(recipe.data, split, run.path / "data"),
@@ -485,16 +487,24 @@ def make_session(run: RunFolder, recipe: Recipe, texts: Texts, stop: StopRequest
         recipe.name if config.wandb else None,
     )
     screen = Screen(config.steps)
+    train_batches = batches("train", layout)
+    may_capture = device.type == "cuda" and compiling and train_batches.shape is not None
+    if config.capture and not may_capture:
+        raise ConfigError(
+            "train.capture=true captures a compiled step on CUDA whose batches all have one shape; leave train.capture out, "
+            "or set train.device=cuda, train.compile=true and data.layout=packed"
+        )
     trainer = Trainer(
         model,
         loss,
-        batches("train", layout),
+        train_batches,
         make_optimizers(model, config),
         schedule(config, recipe.model.n_embd),
         config,
         watchers=[log, screen],
         device=device,
         autocast=torch.bfloat16 if half else None,
+        capture=may_capture and config.capture is not False,
     )
     return Session(
         run, recipe, trainer, model, texts, batches("val", "padded"), log, screen, stop if stop else StopRequest()

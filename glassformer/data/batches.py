@@ -621,7 +621,7 @@ def make_batches(
             parts=parts,
             rank=rank,
             world=world,
-            workers=config.workers,
+            workers=config.workers or 0,
         )
         if training:
             blocks.check_long_enough()
@@ -637,7 +637,7 @@ def make_batches(
         parts=parts,
         rank=rank,
         world=world,
-        workers=config.workers,
+        workers=config.workers or 0,
     )
 
 

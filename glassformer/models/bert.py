@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from glassformer.config import ConfigError, ModelConfig
 from glassformer.models.parts import Family, initialise, make_encoder, make_norm, make_positions
+from glassformer.nn.dropout import Dropout
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.feedforward import ACTIVATIONS
 from glassformer.nn.loss import linear_cross_entropy
@@ -42,7 +43,7 @@ class LabelHead(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.n_embd, config.n_embd, bias=config.bias) if config.head == "classify" else None
-        self.drop = nn.Dropout(config.dropout)
+        self.drop = Dropout(config.dropout)
         self.label = nn.Linear(config.n_embd, config.n_label)
 
     def forward(self, x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T C"]:

@@ -18,6 +18,7 @@ from glassformer.config import ModelConfig
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.block import Block, Decoder, DecoderLayer, Encoder, EncoderLayer, View
 from glassformer.nn.cache import KVCache
+from glassformer.nn.dropout import Dropout
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.feedforward import GATES, MLP, GatedMLP
 from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
@@ -102,7 +103,7 @@ class Family(Tapped):
         if config.vocab_size < 1:
             raise ValueError("model.vocab_size is not known yet; it is set by the tokenizer, or by hand")
         self.config = config
-        self.drop = nn.Dropout(config.dropout)
+        self.drop = Dropout(config.dropout)
         self.rotary = (
             Rotary(config.block_size, config.key_size, config.rotary_base) if config.positions == "rotary" else None
         )

@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from glassformer.nn.attention import Memory, MultiHeadAttention
 from glassformer.nn.cache import KVCache
+from glassformer.nn.dropout import Dropout
 from glassformer.nn.positions import Rotation
 from glassformer.nn.rows import Sight
 from glassformer.nn.taps import Tapped
@@ -56,7 +57,7 @@ class Block(Tapped):
             self.tap_names = tuple(name for name in self.tap_names if name != "after_cross")
         self.has_cross = cross is not None
         self.mlp, self.mlp_norm = mlp, norm()
-        self.drop = nn.Dropout(dropout)
+        self.drop = Dropout(dropout)
 
     def add(
         self, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], real: Bool[Tensor, "B T"] | None

@@ -2,8 +2,10 @@
 
 A small model's step is hundreds of kernels of a few microseconds each, and launching them one by one takes longer than
 running them. All batches of a run have one shape (see data/batches.py), so the step is captured once and replayed with the
-next batch copied into the same place. What changes from step to step lives in tensors: the batch, its number of target
-tokens, the learning rates and, inside the generator, the random state.
+next batch copied into the same place. What changes from step to step lives in tensors that stay where they are: the batch,
+its number of target tokens, the learning rates and, inside the generator, the random state. A replay moves the random
+state as far as the same step does when launched kernel by kernel, so a run that is resumed (and warms up again) draws what
+the run that never stopped draws.
 
 Whether the step counts is decided on the device too: see trainer.py.
 """
@@ -11,42 +13,115 @@ Whether the step counts is decided on the device too: see trainer.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from glassformer.data.batches import Batch
+from glassformer.nn.rows import Rows
 
-class CapturedStep:
-    """`step(inputs, tokens) -> Tensor` runs once eagerly a few times to warm up and then as a graph.
+WARM = 3  # steps before the capture, in which kernels are compiled and the moments of the optimizer come to be
+STAGES = 3  # batches on their way to the device at a time
+MOST = 4  # layouts and shapes captured; what comes after them runs launched one by one
 
-    `work` takes the static inputs and the static number of tokens and does everything, returning what to look at."""
+Work = Callable[[Sequence[Batch], Tensor], Tensor]
+"""(micro-batches, their target tokens) -> what to look at later."""
 
-    def __init__(self, work: Callable[[Sequence[Tensor], Tensor], Tensor], warm: int = 3) -> None:
-        self.work, self.warm = work, warm
+
+def sides(batch: Batch) -> list[Rows]:
+    return [rows for rows in (batch.source, batch.rows) if rows is not None]
+
+
+def tensors_of(batch: Batch) -> list[Tensor]:
+    return [*(t for rows in sides(batch) for t in (rows.tokens, rows.segments, rows.positions)), batch.labels]
+
+
+class Place:
+    """Room on the device for the batches of a step, all in one stretch of memory, so that one copy fills it."""
+
+    def __init__(self, like: Sequence[Batch], device: torch.device) -> None:
+        size = sum(t.numel() for batch in like for t in tensors_of(batch)) + 1
+        self.flat = torch.zeros(size, dtype=torch.int64, device=device)
+        cuda = device.type == "cuda"
+        self.stages = [torch.zeros(size, dtype=torch.int64, pin_memory=cuda) for _ in range(STAGES)]
+        self.copied = [torch.cuda.Event() for _ in self.stages] if cuda else None
+        self.turn = 0
+        self.tokens = self.flat[-1]
+        self.batches = self.views(like)
+
+    def views(self, like: Sequence[Batch]) -> list[Batch]:
+        start = 0
+
+        def room(shape: torch.Size) -> Tensor:
+            nonlocal start
+            start += shape.numel()
+            return self.flat[start - shape.numel() : start].view(shape)
+
+        def rows_like(rows: Rows) -> Rows:
+            return Rows(
+                room(rows.tokens.shape), room(rows.segments.shape), room(rows.positions.shape), layout=rows.layout
+            )
+
+        made = []
+        for batch in like:
+            source = rows_like(batch.source) if batch.source is not None else None
+            rows = rows_like(batch.rows)
+            # Of the tokens only the sum is used, and that is a tensor; a batch without any gives a loss of zero.
+            made.append(replace(batch, source=source, rows=rows, labels=room(batch.labels.shape), target_tokens=1))
+        return made
+
+    def fill(self, batches: Sequence[Batch], tokens: int) -> None:
+        self.turn = (self.turn + 1) % STAGES
+        stage = self.stages[self.turn]
+        if self.copied is not None:
+            self.copied[self.turn].synchronize()
+        torch.cat([t.reshape(-1) for batch in batches for t in tensors_of(batch)], out=stage[:-1])
+        stage[-1] = tokens
+        self.flat.copy_(stage, non_blocking=True)
+        if self.copied is not None:
+            self.copied[self.turn].record()
+
+
+class Capture:
+    """One layout and shape: launched kernel by kernel a few times, then captured, then replayed."""
+
+    def __init__(self, work: Work, like: Sequence[Batch], device: torch.device) -> None:
+        self.work, self.place, self.warm = work, Place(like, device), WARM
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.inputs: list[Tensor] = []
-        self.tokens = torch.zeros((), device="cuda")
-        self.result = torch.zeros((), device="cuda")
+        self.result = torch.zeros(())
 
-    def __call__(self, inputs: Sequence[Tensor], tokens: int) -> Tensor:
-        if not self.inputs:
-            self.inputs = [torch.empty_like(t, device="cuda") for t in inputs]
-        for static, fresh in zip(self.inputs, inputs, strict=True):
-            static.copy_(fresh, non_blocking=True)
-        self.tokens.fill_(tokens)
+    def __call__(self, batches: Sequence[Batch], tokens: int) -> Tensor:
+        self.place.fill(batches, tokens)
         if self.graph is not None:
             self.graph.replay()
         elif self.warm:
-            # Warming up happens on a side stream, as capture asks: it sets the memory of gradients and moments.
             self.warm -= 1
-            side = torch.cuda.Stream()
+            side = torch.cuda.Stream()  # capture asks for the work to have been done on another stream before
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
-                self.result = self.work(self.inputs, self.tokens)
+                self.result = self.work(self.place.batches, self.place.tokens)
             torch.cuda.current_stream().wait_stream(side)
         else:
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):
-                self.result = self.work(self.inputs, self.tokens)
+                self.result = self.work(self.place.batches, self.place.tokens)
             self.graph.replay()
         return self.result.clone()
+
+
+class CapturedStep:
+    """`step(batches, tokens)` does `work` on them, as a graph as soon as it can."""
+
+    def __init__(self, work: Work, device: torch.device) -> None:
+        self.work, self.device = work, device
+        self.captures: dict[tuple[object, ...], Capture] = {}
+
+    def __call__(self, batches: Sequence[Batch], tokens: int) -> Tensor:
+        key = tuple((rows.layout, rows.tokens.shape) for batch in batches for rows in sides(batch))
+        if key not in self.captures:
+            if len(self.captures) >= MOST:
+                moved = [batch.to(self.device) for batch in batches]
+                return self.work(moved, torch.tensor(tokens, device=self.device))
+            self.captures[key] = Capture(self.work, batches, self.device)
+        return self.captures[key](batches, tokens)

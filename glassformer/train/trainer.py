@@ -14,7 +14,7 @@ logging interval. On a CPU it is told at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -25,6 +25,7 @@ from glassformer.checkpoint import load_model_tensors, model_tensors
 from glassformer.config import TrainConfig, UserError
 from glassformer.data.batches import Batch, Batches
 from glassformer.data.stream import Position
+from glassformer.train.graph import CapturedStep
 from glassformer.train.optim import load_optimizer_tensors, optimizer_tensors
 
 
@@ -86,6 +87,7 @@ class Trainer:
         watchers: list[Watcher],
         device: torch.device,
         autocast: torch.dtype | None = None,
+        capture: bool = False,
     ) -> None:
         self.model, self.loss, self.batches = model, loss, batches
         self.optimizers, self.rate, self.config = optimizers, rate, config
@@ -98,6 +100,7 @@ class Trainer:
         learned = dict(model.named_parameters())
         # Such as the running means of a batch norm, which a forward pass moves.
         self.buffers = [t for name, t in model_tensors(model).items() if name not in learned]
+        self.captured = CapturedStep(self.work, device) if capture else None
 
     # ---- one step
 
@@ -108,7 +111,7 @@ class Trainer:
         self.progress.epoch, self.progress.index = after.epoch, after.index
         return batch
 
-    def gradients(self, micro: list[Batch], total: int) -> Tensor:
+    def gradients(self, micro: Sequence[Batch], total: int | Tensor) -> Tensor:
         """Leaves the gradients of the step in the parameters; returns the summed loss."""
         summed = torch.zeros((), device=self.device)
         for batch in micro:
@@ -124,40 +127,57 @@ class Trainer:
         """The norm is over all gradients: one that is not finite, anywhere, shows in it."""
         return torch.isfinite(summed) & torch.isfinite(norm)
 
-    def step(self) -> None:
-        progress, config = self.progress, self.config
-        begins, buffers = progress.position, [b.clone() for b in self.buffers]
-        micro = [self.next_batch() for _ in range(config.accumulate)]
-        total = max(1, sum(b.target_tokens for b in micro))
+    def work(self, micro: Sequence[Batch], total: int | Tensor) -> Tensor:
+        """What a step does to tensors. On CUDA nothing in it asks the device anything, so it can be captured whole."""
+        buffers = [b.clone() for b in self.buffers]
         summed = self.gradients(micro, total)
         grads = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(grads) if grads else torch.zeros((), device=self.device)
         finite = self.is_finite(summed, norm)
-        progress.step += 1
-        rate = self.rate(progress.step)
         if self.device.type == "cuda" or bool(finite):
-            if config.clip is not None:
-                torch.nn.utils.clip_grads_with_norm_(self.parameters, config.clip, norm)
-            self.update(rate, finite, buffers)
+            if self.config.clip is not None:
+                torch.nn.utils.clip_grads_with_norm_(self.parameters, self.config.clip, norm)
+            self.update(finite, buffers)
         else:
             self.put_back(buffers, finite)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
+        return torch.stack([summed, norm.to(summed)])
+
+    def step(self) -> None:
+        progress, config = self.progress, self.config
+        begins = progress.position
+        micro = [self.next_batch() for _ in range(config.accumulate)]
+        total = max(1, sum(b.target_tokens for b in micro))
+        progress.step += 1
+        rate = self.rate(progress.step)
+        self.set_rate(rate)
+        result = self.work(micro, total) if self.captured is None else self.captured(micro, total)
         progress.tokens += total
         report = StepReport(progress.step, 0.0, rate, 0.0, total, progress.epoch)
         examples = tuple(e for b in micro for e in b.examples)
-        self.pending.append((report, begins, examples, torch.stack([summed, norm.to(summed)])))
+        self.pending.append((report, begins, examples, result))
         if self.device.type != "cuda" or progress.step % config.log_every == 0:
             self.settle()
+
+    def set_rate(self, rate: float) -> None:
+        """On CUDA into a tensor that stays where it is: a captured step reads it there."""
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                value = rate * group["base_lr"] / self.config.learning_rate
+                if self.device.type != "cuda":
+                    group["lr"] = value
+                elif isinstance(group["lr"], Tensor):
+                    group["lr"].fill_(value)
+                else:
+                    group["lr"] = torch.tensor(value, device=self.device)
 
     def put_back(self, buffers: list[Tensor], finite: Tensor) -> None:
         for now, before in zip(self.buffers, buffers, strict=True):
             now.copy_(torch.where(finite, now, before))
 
-    def update(self, rate: float, finite: Tensor, buffers: list[Tensor]) -> None:
+    def update(self, finite: Tensor, buffers: list[Tensor]) -> None:
         for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = rate * group["base_lr"] / self.config.learning_rate
             if self.device.type == "cuda":
                 if isinstance(optimizer, torch.optim.AdamW):
                     optimizer.grad_scale, optimizer.found_inf = None, (~finite).float()  # type: ignore[attr-defined]

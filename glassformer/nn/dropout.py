@@ -1,0 +1,45 @@
+"""Dropout: each number is zero with probability p, and the others are 1 / (1 - p) times what they were.
+
+Run step by step it is torch's. In a compiled step the generator behind torch's dropout (Philox: ten rounds of long
+multiplications for every number, and again in the backward pass) takes longer than reading and writing the numbers it
+drops. There, each call draws one seed from torch's generator, and who is dropped follows from a hash of the seed and the
+place: two multiplications and three shifts (the finalizer of MurmurHash3, Appleby 2011), which melt into the kernel around
+them. So compiled and uncompiled training drop different numbers at the same rate; each follows from the seed of the run.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+
+def scattered(places: Int[Tensor, "*any"], seed: Int[Tensor, ""]) -> Int[Tensor, "*any"]:
+    """31 bits for each place that look like chance: int32 in, int32 out, overflow intended."""
+    h = places * -1640531535 + seed  # 2^32 over the golden ratio
+    h = (h ^ ((h >> 16) & 0xFFFF)) * -2048144789
+    h = (h ^ ((h >> 13) & 0x7FFFF)) * -1028477387
+    return (h ^ ((h >> 16) & 0xFFFF)) & 0x7FFFFFFF
+
+
+def kept(shape: torch.Size, p: float, seed: Int[Tensor, ""]) -> Bool[Tensor, "*shape"]:
+    places = torch.arange(shape.numel(), dtype=torch.int32, device=seed.device).view(shape)
+    return scattered(places, seed) >= int(p * 2**31)
+
+
+class Dropout(nn.Module):
+    def __init__(self, p: float = 0.0) -> None:
+        super().__init__()
+        self.p = p
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+    def forward(self, x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+        if not self.training or self.p == 0.0:
+            return x
+        if not torch.compiler.is_compiling():
+            return F.dropout(x, self.p)
+        seed = torch.randint(2**31 - 1, (), dtype=torch.int32, device=x.device)
+        return torch.where(kept(x.shape, self.p, seed), x * (1 / (1 - self.p)), 0.0)

@@ -3,7 +3,8 @@
 from glassformer.api import load
 from glassformer.config import VERSION, DataConfig, DecodeConfig, ModelConfig, Recipe, TrainConfig
 from glassformer.models import BERT, GPT, Transformer, build_model, preset
-from glassformer.nn import MultiHeadAttention, Rows, attention, record, replace, tap_names
+from glassformer.nn import MultiHeadAttention, Rows, attention
+from glassformer.probe import ablate, record, replace, tap_names
 
 __version__ = VERSION
 
@@ -18,6 +19,7 @@ __all__ = [
     "Rows",
     "TrainConfig",
     "Transformer",
+    "ablate",
     "attention",
     "build_model",
     "load",

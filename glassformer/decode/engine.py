@@ -121,7 +121,7 @@ class FastAttention:
 
     def __init__(self, attention: MultiHeadAttention, make: MakeLinear, *, cross: bool) -> None:
         self.heads, self.kv_heads = attention.n_head, attention.n_kv_head
-        self.groups = self.heads // max(1, self.kv_heads)
+        self.groups = max(1, self.heads // max(1, self.kv_heads))
         self.numbers = list(attention.numbers) if attention.pruned else None
         self.size, self.value_size = attention.head_size, attention.value_size
         self.scale = None if attention.scaled else 1.0
@@ -210,8 +210,8 @@ class Columns:
     """What has been read and written: keys and values of every layer in columns, `beams` of them a step, and for each row
     (sentence, beam) which columns are its past. Until there are beams or prompts of different lengths, all are."""
 
-    keys: list[Float[Tensor, "N Hk S D"]]
-    values: list[Float[Tensor, "N Hk S Dv"]]
+    keys: list[Float[Tensor, "N _ S D"]]  # a layer has as many heads as it has been left
+    values: list[Float[Tensor, "N _ S Dv"]]
     lengths: Int[Tensor, "N"]  # tokens of each sentence so far
     places: Int[Tensor, "N S"] | None = None  # the position of each column, where attention asks for it
     beams: int = 1

@@ -186,6 +186,8 @@ class MultiHeadAttention(Tapped):
         cache: KVCache | None = None,
         layer: int = 0,
     ) -> Float[Tensor, "B T C"]:
+        if not self.n_head and not self.listeners:
+            return self.out(x.new_zeros(*x.shape[:2], 0))  # all its heads were pruned: only the bias is left
         if memory is None and torch.compiler.is_compiling():
             q, k, v = self.project_together(x, rotation)
         else:

@@ -24,7 +24,8 @@ from glassformer.decode.align import alignments
 from glassformer.decode.beam import BeamSearch
 from glassformer.decode.choose import fingerprint
 from glassformer.decode.constraints import Controls, Demands
-from glassformer.decode.engines import prepared
+from glassformer.decode.engine_cuda import suits
+from glassformer.decode.engines import graph_engine, prepared
 from glassformer.decode.lengths import generation_limits, translation_limits
 from glassformer.decode.results import BeamTrace, Hypothesis
 from glassformer.decode.search import Task, write_lines
@@ -258,9 +259,12 @@ def translate_batch(
         capacity = max(task.limit for task in tasks)
         return SourceSteps(runner, rows, beams=beams, capacity=capacity, bos=controls.bos)
 
-    runner = prepared(model, config.engine)
+    runner, graph = prepared(model, config.engine), graph_engine(model, config)
     with evaluating(model):
-        results = search_all(model, sources, tasks, widths, config, controls, make_steps, trace=trace)
+        if graph is not None and suits(model.config, tasks, config, trace=trace, cached=cached):
+            results = graph.translate(sources, tasks, config, controls)
+        else:
+            results = search_all(model, sources, tasks, widths, config, controls, make_steps, trace=trace)
         if align:
             results = [
                 add_alignment(model, source, hypotheses, controls.bos) for source, hypotheses in zip(sources, results)
@@ -310,9 +314,12 @@ def generate_batch(
             return UncachedPromptSteps(model, texts, beams=beams)
         return PromptSteps(runner, texts, beams=beams, most=max(task.limit for task in tasks), width=batch.width)
 
-    runner = prepared(model, config.engine)
+    runner, graph = prepared(model, config.engine), graph_engine(model, config)
     with evaluating(model):
-        results = search_all(model, prompts, tasks, widths, config, controls, make_steps, trace=trace)
+        if graph is not None and tasks and suits(model.config, tasks, config, trace=trace, cached=cached):
+            results = graph.generate(prompts, tasks, config, controls)
+        else:
+            results = search_all(model, prompts, tasks, widths, config, controls, make_steps, trace=trace)
     if text is not None:
         results = [[with_text(h, text, d) for h in hypotheses] for hypotheses, d in zip(results, everyones)]
     return results

@@ -1,0 +1,43 @@
+"""The engine that decodes by itself: without a CUDA device its step runs as it is, and says what the plain model says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from glassformer.config import DecodeConfig
+from glassformer.decode import generate_batch, translate_batch
+from tests.laws.test_decoding_cache import some_texts
+from tests.laws.zoo import cases, small
+
+SEARCHES: dict[str, dict[str, Any]] = {
+    "greedy": {"beam": 1},
+    "beam": {"beam": 3, "n_best": 3},
+    "sampling": {"temperature": 1.0, "num_samples": 2, "top_p": 0.9, "top_k": 9},
+}
+
+
+def assert_same(found: Any, plain: Any) -> None:
+    for ours, reference in zip(found, plain, strict=True):
+        assert [h.ids for h in ours] == [h.ids for h in reference]
+        assert [h.ended for h in ours] == [h.ended for h in reference]
+        assert [h.score for h in ours] == pytest.approx([h.score for h in reference], abs=1e-5)
+        for mine, other in zip(ours, reference, strict=True):
+            assert mine.token_logprobs == pytest.approx(other.token_logprobs, abs=1e-5)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize(("family", "changes"), cases("transformer", "gpt"))
+def test_graph_writes_what_plain_writes(family: str, changes: dict[str, Any], search: str) -> None:
+    if changes == {"residual": False} and search == "beam":
+        changes = {
+            **changes,
+            "positions": "rotary",
+        }  # otherwise hypotheses that are each other's permutation tie exactly
+    model = small(family, seed=1, **{"tie_output": False, **changes})
+    texts = some_texts([4, 7, 1, 5, 3], seed=2)
+    config = DecodeConfig(**SEARCHES[search], max_new_tokens=13, min_new_tokens=3, engine="plain", batch_size=4)
+    decode = translate_batch if family == "transformer" else generate_batch
+    assert_same(decode(model, texts, replace(config, engine="graph")), decode(model, texts, config))

@@ -1,0 +1,442 @@
+"""How cost grows: tokens a second and memory of a GPT's training step, against the length of a row, the size of the model
+and the batch. One table and one picture each.
+
+    python3 bench/growth.py                       # all that this device can do: length, size and batch on CUDA, length on a CPU
+    python3 bench/growth.py length --device cpu
+    python3 bench/growth.py size --out docs/figures
+    python3 bench/growth.py --draw docs/figures/growth-cuda.json --out docs/figures   # again, from the numbers
+
+A step is a whole one: forward, backward, clipping, AdamW; on CUDA in bf16 with each block and the loss compiled (a block
+compiles once for all layers, in seconds), on a CPU in float32 as it is. Speed is taken with as many rows as make up a fixed
+number of tokens, so that only the length changes; memory is also taken with a single row, which shows how it grows.
+
+Peak memory: on CUDA what torch had allocated at most during a step; on a CPU the peak resident size of a process that does
+nothing else. `step` is what a step needs beyond weights and optimizer. A configuration that does not fit says so in its row,
+and one that would begin after --budget seconds is not begun. MFU is model FLOPs (see models/costs.py: three forward passes,
+hidden keys not counted) over the device's peak: the data sheet's where the device is in the table, else a measured product.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gc
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from glassformer import plots
+from glassformer.config import ModelConfig, TrainConfig
+from glassformer.models import GPT, build_model, preset
+from glassformer.models.costs import costs
+from glassformer.nn.block import Block, View
+from glassformer.nn.loss import linear_cross_entropy
+from glassformer.nn.rows import Rows
+from glassformer.train import memory
+from glassformer.train.optim import make_optimizers
+
+WINDOW = 256
+PEAKS = {  # bf16 FLOP/s without sparsity, from the makers' data sheets
+    "H200": 989e12,
+    "H100 PCIe": 756e12,
+    "H100": 989e12,
+    "B200": 2250e12,
+    "A100": 312e12,
+    "L40S": 362e12,
+    "RTX 4090": 165e12,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """One configuration: a model, rows of a length, how many of them."""
+
+    table: str  # length, size or batch
+    label: str
+    config: ModelConfig
+    length: int
+    rows: int
+
+    @property
+    def tokens(self) -> int:
+        return self.rows * self.length
+
+
+def gpt(layers: int, heads: int, width: int, length: int, words: int, window: int | None = None) -> ModelConfig:
+    return ModelConfig(
+        family="gpt",
+        vocab_size=words,
+        block_size=length,
+        n_layer=layers,
+        n_head=heads,
+        n_embd=width,
+        positions="rotary",  # no table that would grow with the length
+        activation="gelu_tanh",
+        scale_embeddings=False,
+        dropout=0.0,
+        window=window,
+    )
+
+
+SIZES = ((6, 6, 384), (8, 8, 512), (12, 12, 768), (24, 16, 1024), (36, 20, 1280), (48, 25, 1600))
+"""Layers, heads, width: 11 million to 1.5 billion parameters without the table of words; from the third on GPT-2's sizes."""
+
+
+def cuda_work() -> list[Work]:
+    words = preset("gpt2").vocab_size
+    work = [
+        Work("length", name, gpt(12, 12, 768, length, words, window), length, max(1, 65536 // length))
+        for length in (256, 1024, 4096, 16384, 65536)
+        for name, window in (("full", None), (f"window {WINDOW}", WINDOW))
+    ]
+    work += [Work("size", "", gpt(*shape, 1024, words), 1024, 16) for shape in SIZES]
+    work += [Work("batch", "", gpt(12, 12, 768, 1024, words), 1024, rows) for rows in (1, 4, 16, 64, 128)]
+    return work
+
+
+def cpu_work() -> list[Work]:
+    return [
+        Work("length", name, gpt(4, 4, 128, length, 2048, window), length, max(1, 4096 // length))
+        for length in (256, 512, 1024, 2048, 4096)
+        for name, window in (("full", None), (f"window {WINDOW}", WINDOW))
+    ]
+
+
+# Measuring
+
+
+def peak_flops(device: torch.device) -> tuple[float, str]:
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name()
+        known = next((peak for part, peak in PEAKS.items() if part in name), None)
+        if known is not None:
+            return known, "data sheet"
+    size, dtype = (8192, torch.bfloat16) if device.type == "cuda" else (1024, torch.float32)
+    a = torch.randn(size, size, device=device, dtype=dtype)
+    best = 0.0
+    for _ in range(5):
+        wait(device)
+        began = time.perf_counter()
+        a @ a
+        wait(device)
+        best = max(best, 2 * size**3 / (time.perf_counter() - began))
+    return best, "measured"
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def one_block(layer: Block, x: torch.Tensor, view: View) -> torch.Tensor:
+    return layer(x, view)
+
+
+class Training:
+    """A model with its optimizer, and a step on random tokens."""
+
+    def __init__(self, config: ModelConfig, device: torch.device, compiled: bool) -> None:
+        self.device = device
+        torch.manual_seed(0)
+        with device:
+            model = build_model(config).train()
+        assert isinstance(model, GPT)
+        self.model = model
+        self.optimizers = make_optimizers(model, TrainConfig(weight_decay=0.1))
+        self.block: Callable[..., torch.Tensor] = one_block
+        self.head: Callable[..., torch.Tensor] = linear_cross_entropy
+        if compiled:
+            self.block = torch.compile(one_block, dynamic=False)
+            self.head = torch.compile(linear_cross_entropy, dynamic=False)
+
+    def hidden(self, rows: Rows) -> torch.Tensor:
+        """As GPT.hidden, with every block called in the same way, so that all share what was compiled for the first."""
+        view = self.model.view(rows, causal=True)
+        x = self.model.read(rows.tokens, rows.places, rows.shape[1], view.real)
+        for layer in self.model.decoder.layers:
+            x = self.block(layer, x, view)
+        return x if self.model.decoder.norm is None else self.model.decoder.norm(x, view.real)
+
+    def step(self, rows: Rows, labels: torch.Tensor) -> None:
+        with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
+            loss = self.head(self.hidden(rows), self.model.output_weight, labels)
+        (loss / labels.numel()).backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+
+    def batch(self, rows: int, length: int) -> tuple[Rows, torch.Tensor]:
+        drawn = torch.randint(0, self.model.config.vocab_size, (rows, length + 1), device=self.device)
+        return Rows.whole(drawn[:, :-1].contiguous()), drawn[:, 1:].contiguous()
+
+    def speed(self, rows: int, length: int, seconds: float) -> float:
+        """Tokens a second."""
+        batch = self.batch(rows, length)
+        for _ in range(3):
+            self.step(*batch)
+        wait(self.device)
+        began, steps = time.perf_counter(), 0
+        while steps < 2 or (time.perf_counter() - began < seconds and steps < 40):
+            self.step(*batch)
+            steps += 1
+            wait(self.device)
+        return steps * rows * length / (time.perf_counter() - began)
+
+    def peak(self, rows: int, length: int) -> tuple[int, int]:
+        """Bytes at most during a step, and those of them that lie there between steps."""
+        batch = self.batch(rows, length)
+        self.step(*batch)  # makes the optimizer's moments
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+            resting = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            self.step(*batch)
+            torch.cuda.synchronize()
+            return torch.cuda.max_memory_allocated(), resting
+        del batch
+        gc.collect()
+        fixed = sum(p.numel() for p in self.model.parameters()) * 4 * 3
+        # A fresh process: what was in use before there was a model is not the step's.
+        return (memory.peak_resident() or 0) - self.before, fixed
+
+    before = 0
+
+
+def measure(work: Work, device: torch.device, peak: float) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "table": work.table,
+        "label": work.label,
+        "length": work.length,
+        "rows": work.rows,
+        "layers": work.config.n_layer,
+        "width": work.config.n_embd,
+        "parameters": costs(work.config).parameters,
+        "non_embedding": costs(work.config).non_embedding,
+    }
+    compiled = device.type == "cuda"
+    training = None
+    try:
+        before = memory.resident() or 0
+        training = Training(work.config, device, compiled)
+        training.before = before
+        if work.table == "length":
+            most, resting = training.peak(1, work.length)
+            facts |= {"one_row_peak": most, "one_row_step": most - resting}
+        began = time.perf_counter()
+        speed = training.speed(work.rows, work.length, 0.5 if compiled else 1.0)
+        facts["seconds"] = time.perf_counter() - began
+        facts["tokens_per_second"] = speed
+        facts["mfu"] = speed * costs(work.config, work.length).training_flops / peak
+        if compiled:
+            most, resting = training.peak(work.rows, work.length)
+            facts |= {"peak": most, "step": most - resting}
+    except (MemoryError, RuntimeError) as error:
+        if not memory.is_out_of_memory(error):
+            raise
+        facts["problem"] = "does not fit"
+    del training
+    gc.collect()
+    if compiled:
+        torch.compiler.reset()
+        torch.cuda.empty_cache()
+    return facts
+
+
+def in_a_child(work: Work, threads: int, peak: float) -> dict[str, Any]:
+    """On a CPU: in a process of its own, whose peak is the work's."""
+    order = json.dumps({**dataclasses.asdict(work), "threads": threads, "peak": peak})
+    done = subprocess.run(
+        [sys.executable, __file__, "--child", order], capture_output=True, text=True, check=False, timeout=300
+    )
+    if done.returncode != 0:
+        wanted = {"table": work.table, "label": work.label, "length": work.length, "rows": work.rows}
+        last = done.stderr.strip().splitlines()[-1:] or [f"ended with {done.returncode}"]
+        killed = done.returncode < 0  # by the system, which has no more memory to give
+        return wanted | {"problem": "does not fit" if killed else last[0]}
+    return dict(json.loads(done.stdout))
+
+
+def child(order: str) -> None:
+    facts = json.loads(order)
+    torch.set_num_threads(facts.pop("threads"))
+    peak = facts.pop("peak")
+    config = {k: tuple(v) if isinstance(v, list) else v for k, v in facts.pop("config").items()}
+    print(json.dumps(measure(Work(config=ModelConfig(**config), **facts), torch.device("cpu"), peak)))
+
+
+# Telling
+
+
+def gigabytes(facts: dict[str, Any], key: str) -> str:
+    return f"{facts[key] / 2**30:.2f} GB" if key in facts else "—"
+
+
+def cell(facts: dict[str, Any], key: str, form: str) -> str:
+    return form.format(facts[key]) if key in facts else facts.get("problem", "—")
+
+
+def table_of(results: list[dict[str, Any]], table: str) -> str:
+    rows = [facts for facts in results if facts["table"] == table]
+    speed, mfu = "{:,.0f}", "{:.1%}"
+    if table == "length":
+        head = ["length", "attention", "rows", "tokens/s", "MFU", "memory of one row", "of it the step"]
+        cells = [
+            [
+                f"{f['length']:,}",
+                f["label"],
+                f["rows"],
+                cell(f, "tokens_per_second", speed),
+                cell(f, "mfu", mfu),
+                gigabytes(f, "one_row_peak"),
+                gigabytes(f, "one_row_step"),
+            ]
+            for f in rows
+        ]
+    elif table == "size":
+        head = ["parameters", "without words", "layers x width", "tokens/s", "MFU", "memory", "of it the step"]
+        cells = [
+            [
+                f"{f['parameters'] / 1e6:,.0f} M",
+                f"{f['non_embedding'] / 1e6:,.0f} M",
+                f"{f['layers']} x {f['width']}",
+                cell(f, "tokens_per_second", speed),
+                cell(f, "mfu", mfu),
+                gigabytes(f, "peak"),
+                gigabytes(f, "step"),
+            ]
+            for f in rows
+        ]
+    else:
+        head = ["rows", "tokens a step", "tokens/s", "MFU", "memory", "of it the step"]
+        cells = [
+            [
+                f["rows"],
+                f"{f['rows'] * f['length']:,}",
+                cell(f, "tokens_per_second", speed),
+                cell(f, "mfu", mfu),
+                gigabytes(f, "peak"),
+                gigabytes(f, "step"),
+            ]
+            for f in rows
+        ]
+    lines = [head, ["---"] * 2 + ["---:"] * (len(head) - 2), *cells]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+AXES = {
+    "length": ("length", "tokens in a row", "one_row_step", "memory of a step on one row (GB)"),
+    "size": ("non_embedding", "parameters without the table of words", "peak", "peak memory (GB)"),
+    "batch": ("rows", "rows of 1,024 tokens in a step", "peak", "peak memory (GB)"),
+}
+
+
+def picture(results: list[dict[str, Any]], table: str, device: str) -> Any:
+    across, label, memory_key, memory_label = AXES[table]
+    fig, axes = plots.figure(9.0, 3.6, ncols=2)
+    rows = [facts for facts in results if facts["table"] == table]
+    for name, colour in zip(dict.fromkeys(f["label"] for f in rows), plots.COLOURS, strict=False):
+        for axis, key, unit in ((axes[0], "tokens_per_second", 1.0), (axes[1], memory_key, 2.0**30)):
+            points = [(f[across], f[key] / unit) for f in rows if f["label"] == name and key in f]
+            if points:
+                axis.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=4, label=name or None)
+    if table == "length":
+        points = [
+            (f["length"], f[memory_key] / 2**30) for f in rows if f["label"] == "full" and f.get(memory_key, 0) > 0
+        ]
+        if len(points) > 1:
+            first, last = points[0][0], points[-1]
+            line = [(x, last[1] * x / last[0]) for x in (first, last[0])]
+            axes[1].plot(*zip(*line, strict=True), color="#888888", linestyle=":", label="in proportion to the length")
+        for axis in axes:
+            axis.legend(frameon=False)
+    for axis, name in zip(axes, ("tokens a second", memory_label), strict=True):
+        axis.set_xscale("log", base=2 if table != "size" else 10)
+        axis.set_xlabel(label)
+        axis.set_ylabel(name)
+        axis.set_yscale("log")
+    fig.suptitle(f"A GPT's training step against {table} ({device})", fontsize=11, fontweight="bold")
+    return fig
+
+
+def tell(found: dict[str, Any], out: Path | None) -> None:
+    print(f"{found['device']}, torch {found['torch']}, {found['date']}; peak {found['peak'] / 1e12:,.2f} TFLOP/s")
+    for table in dict.fromkeys(facts["table"] for facts in found["results"]):
+        print(f"\n{table_of(found['results'], table)}")
+        if out is not None:
+            try:
+                drawn = plots.save(
+                    picture(found["results"], table, found["device"]), out / f"growth-{table}-{found['kind']}"
+                )
+                print(f"\npictures: {', '.join(map(str, drawn))}")
+            except ImportError as error:
+                print(f"\nno picture ({error}); draw it later with --draw")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", help="length, size, batch; without any, all of them")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="on a CPU")
+    parser.add_argument("--budget", type=float, default=210.0, help="seconds after which nothing more is begun")
+    parser.add_argument("--out", type=Path, help="a folder for the numbers (JSON) and the pictures")
+    parser.add_argument("--draw", type=Path, help="numbers of an earlier run")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        child(args.child)
+        return
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
+    if args.draw:
+        tell(json.loads(args.draw.read_text(encoding="utf-8")), args.out)
+        return
+    device = torch.device(args.device)
+    torch.set_num_threads(args.threads)
+    torch.set_float32_matmul_precision("high")
+    if device.type == "cuda":
+        torch._dynamo.config.recompile_limit = 64  # should some layer differ from the others, compile it too
+    peak, how = peak_flops(device)
+    work = [
+        w for w in (cuda_work() if device.type == "cuda" else cpu_work()) if not args.tables or w.table in args.tables
+    ]
+    if not work:
+        parser.error("on a CPU there is only: length" if device.type == "cpu" else "tables are length, size and batch")
+    began, results = time.perf_counter(), []
+    for one in work:
+        if time.perf_counter() - began > args.budget:
+            wanted = {"parameters": costs(one.config).parameters, "non_embedding": costs(one.config).non_embedding}
+            wanted |= {"layers": one.config.n_layer, "width": one.config.n_embd, "problem": "not measured: out of time"}
+            facts = {"table": one.table, "label": one.label, "length": one.length, "rows": one.rows} | wanted
+        else:
+            facts = measure(one, device, peak) if device.type == "cuda" else in_a_child(one, args.threads, peak)
+        results.append(facts)
+        spent = time.perf_counter() - began
+        shown = {k: round(v, 4) if isinstance(v, float) else v for k, v in facts.items()}
+        print(f"[{spent:5.1f} s] {json.dumps(shown)}", file=sys.stderr, flush=True)
+    found = {
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {args.threads} threads",
+        "kind": device.type,
+        "torch": torch.__version__,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "peak": peak,
+        "peak_is": how,
+        "window": WINDOW,
+        "results": results,
+    }
+    if args.out is not None:
+        (args.out / f"growth-{device.type}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    tell(found, args.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -141,3 +141,83 @@ def histogram(lengths: Mapping[str, Sequence[int]], title: str, label: str) -> A
     axis.set_ylabel("lines")
     axis.legend(frameon=False)
     return fig
+
+
+def cell_maps(
+    panels: Sequence[tuple[str, np.ndarray]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    words: Sequence[Sequence[Sequence[str]]],
+    *,
+    across: int,
+    cell: float,
+    tall: float = 0.30,
+    label: str,
+    top: float | None = None,
+) -> Any:
+    """Grids of cells with a word or number in each. A cell that does not exist is left blank; darker is more."""
+    from matplotlib.colors import PowerNorm
+
+    down = -(-len(panels) // across)
+    width = across * (cell * len(columns) + 1.7) + 0.4
+    height = down * (tall * len(rows) + 1.15) + 0.2
+    fig, axes = figure(width, height, nrows=down, ncols=across, squeeze=False)
+    for axis, (title, values), own in zip(axes.flat, panels, words, strict=True):
+        most = top or max(1e-9, float(np.nanmax(np.where(np.isnan(values), -np.inf, values))))
+        norm = PowerNorm(0.5 if top is None else 1.0, vmin=0, vmax=most, clip=True)
+        image = axis.imshow(np.ma.masked_invalid(values), cmap=MAP, norm=norm, aspect="auto")
+        axis.grid(False)
+        axis.set_title(title, fontsize=9)
+        axis.set_xticks(range(len(columns)), columns, fontsize=8)
+        axis.set_yticks(range(len(rows)), rows, fontsize=8)
+        axis.tick_params(length=0)
+        axis.set_xlabel(label, fontsize=8)
+        for spine in axis.spines.values():
+            spine.set_visible(False)
+        for (i, j), value in np.ndenumerate(values):
+            if not np.isnan(value):
+                red, green, blue, _ = image.cmap(norm(max(0.0, float(value))))
+                ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
+                axis.text(j, i, own[i][j], ha="center", va="center", fontsize=7.5, color=ink)
+    return fig
+
+
+def number(value: float) -> str:
+    """Three digits at most, for a small cell."""
+    if np.isnan(value):
+        return ""
+    for digits in (0, 1, 2, 3):
+        if abs(value) >= 10 ** (2 - digits):
+            return f"{value:.{digits}f}"
+    return "0" if abs(value) < 5e-4 else f"{value:.3f}"
+
+
+def part_maps(panels: Sequence[tuple[str, np.ndarray]], rows: Sequence[str], columns: Sequence[str]) -> Any:
+    """What is lost when a part is cut: a row for each attention, a column for each head and the MLP; one panel a measure."""
+    words = [[[number(v) for v in row] for row in values] for _, values in panels]
+    return cell_maps(panels, rows, columns, words, across=2, cell=0.46, label="head")
+
+
+def kind_map(strength: np.ndarray, kinds: Sequence[Sequence[str]], rows: Sequence[str], columns: Sequence[str]) -> Any:
+    """What each head looks at, by the name of its kind; the darker, the more clearly."""
+    words = [
+        [f"{kind}\n{value:.2f}" if kind else "" for kind, value in zip(line, values, strict=True)]
+        for line, values in zip(kinds, strength, strict=True)
+    ]
+    title = "what each head looks at, and how clearly (0 to 1)"
+    panels = [(title, strength)]
+    return cell_maps(panels, rows, columns, [words], across=1, cell=0.78, tall=0.42, label="head", top=1.0)
+
+
+def cut_curve(values: Sequence[float], line: float, can_go: int, label: str) -> Any:
+    """A score against the number of heads that are gone; `line` is what must be left, `can_go` how many may go."""
+    fig, axis = figure(6.4, 3.6)
+    axis.plot(range(len(values)), values, color=COLOURS[0], marker="o", markersize=3.5, linewidth=1.4)
+    axis.axhline(line, color=COLOURS[1], linestyle="--", linewidth=1.2, label="1% lost")
+    axis.axvline(can_go, color=COLOURS[2], linestyle=":", linewidth=1.6, label=f"{can_go} of {len(values) - 1} can go")
+    axis.set_xlabel("heads cut, the least important first")
+    axis.set_ylabel(label)
+    axis.legend(frameon=False)
+    if min(values) > 0 and max(values) / min(values) > 20:
+        axis.set_yscale("log")
+    return fig

@@ -27,6 +27,7 @@ def add_verbs() -> None:
         evaluate,
         fill,
         generate,
+        heads,
         info,
         plan,
         recipes,
@@ -49,6 +50,7 @@ def add_verbs() -> None:
     app.command("evaluate")(evaluate.evaluate)
     app.command("reproduce")(reproduce.reproduce)
     app.command("info")(info.info)
+    app.command("heads")(heads.heads)
     app.command("doctor")(doctor.doctor)
     app.command("verify-resume")(verify_resume.verify_resume)
     app.add_typer(data.app, name="data")

@@ -1,0 +1,131 @@
+"""`glassformer heads`: what each head and MLP is worth, what each head looks at, and how many can go."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.config import UserError
+
+
+def progress(done: int, total: int, what: str) -> None:
+    """One line that changes on a terminal, a line now and then elsewhere."""
+    if sys.stderr.isatty():
+        end = "\n" if done + 1 == total else ""
+        print(f"\r\033[K{done + 1}/{total}  {what}", end=end, file=sys.stderr, flush=True)
+    elif done % max(1, total // 10) == 0 or done + 1 == total:
+        print(f"{done + 1}/{total}  {what}", file=sys.stderr, flush=True)
+
+
+def heads(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    examples: Annotated[int, typer.Option(help="Measure on so many examples (of a text: blocks).")] = 200,
+    split: Annotated[str, typer.Option(help="train, val or test.")] = "val",
+    out: Annotated[Path | None, typer.Option(help="Where pictures and numbers go; by default RUN/heads.")] = None,
+    loss_only: Annotated[bool, typer.Option("--loss-only", help="Write no texts: much quicker, no BLEU.")] = False,
+    prune: Annotated[int | None, typer.Option(help="Write a run without the N least important heads.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Where that run goes; by default RUN-without-N-heads.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """What every head and MLP is worth (cut, and measured again), what each head looks at, and how many can go."""
+    from glassformer.api import load
+    from glassformer.run_folder import RunFolder
+    from glassformer.studies import heads as study
+    from glassformer.studies.held_out import held_out
+
+    folder = RunFolder.open(run)
+    talk = load(run, device=device)
+    held = held_out(talk, split, examples, folder.path / "data")
+    everything = study.probe.heads(talk)
+    if not everything:
+        raise UserError(f"{run} has no heads left to look at")
+    if to is not None and prune is None:
+        raise UserError("--to says where a pruned run goes; say with --prune how many heads it shall lose")
+    if prune is not None:
+        if not 1 <= prune < len(everything):
+            raise UserError(
+                f"--prune takes out between 1 and {len(everything) - 1} of this model's {len(everything)} heads, not {prune}"
+            )
+        to = to or run.with_name(f"{run.resolve().name}-without-{prune}-heads")
+        if RunFolder.is_run(to):
+            raise UserError(f"{to} holds a run already; choose another folder with --to")
+    found = study.study(talk, held, split, decoding=not loss_only, tell=progress)
+    out = out or run / "heads"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        pictures = study.draw(found, talk.model.config, out)
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror}") from None
+    extra: dict[str, Any] = {"run": str(run)}
+    weighed: list[study.Weighed] = []
+    if prune is not None and to is not None:
+        smaller = study.write_pruned(folder, talk, study.least_important(found, prune), to)
+        talks = [talk, load(to, device=device)]
+        weighed = study.weigh([folder, smaller], talks, held)
+        after = study.measure(talks[1], held, decoding=not loss_only)
+        extra["pruned"] = {
+            "run": str(to),
+            "heads": [str(part) for part in study.least_important(found, prune)],
+            "before": found.whole | weighed[0].to_dict(),
+            "after": after | weighed[1].to_dict(),
+        }
+    numbers = study.save(found, out, extra)
+    if as_json:
+        print(json.dumps(found.to_dict() | extra))
+        return
+    show(found, f"{run}: {held.count:,} examples of {split}")
+    if prune is not None:
+        show_pruned(extra["pruned"])
+    print(f"{numbers} and {', '.join(p.name for p in pictures if p.suffix == '.png')} (each also as SVG)")
+
+
+def show(found: Any, title: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    table.add_column("part")
+    table.add_column("looks at")
+    names = [name for name in found.whole if name != "perplexity" or found.score == "perplexity"]
+    for mode in ("zero", "mean"):
+        for name in names:
+            table.add_column(f"{name.replace('_', ' ')}, {mode}", justify="right")
+    for worth in found.parts:
+        kind = "" if worth.kind == "mlp" else f"{worth.kind} {worth.strength:.2f}"
+        cells = [f"{found.change(worth, mode, name):+.4g}" for mode in ("zero", "mean") for name in names]
+        table.add_row(str(worth.part), kind, *cells)
+    console = Console()
+    console.print(table)
+    whole = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in found.whole.items())
+    console.print(f"The whole model: {whole}. Above: the change when one part is cut.", highlight=False)
+    heads_count = len(found.curve)
+    console.print(
+        f"{found.can_go} of {heads_count} heads can go, the least important first, before 1% of the "
+        f"{found.score.replace('_', ' ')} is lost.",
+        highlight=False,
+    )
+
+
+def show_pruned(facts: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    before, after = facts["before"], facts["after"]
+    table = Table(title=f"{facts['run']}: without {len(facts['heads'])} heads", title_justify="left")
+    for column in ("measure", "before", "after", "ratio"):
+        table.add_column(column, justify="left" if column == "measure" else "right")
+    labels = {"reading": "processor seconds, reading", "writing": "processor seconds, writing"}
+    for name in before:
+        form = "{:,}" if name in ("parameters", "bytes") else "{:.4g}"
+        table.add_row(
+            labels.get(name, name.replace("_", " ")),
+            form.format(before[name]),
+            form.format(after[name]),
+            f"{after[name] / before[name]:.3f}" if before[name] else "",
+        )
+    Console().print(table)

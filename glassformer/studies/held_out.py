@@ -1,0 +1,102 @@
+"""A few examples a run has not learned from, as text and as batches, and what a model makes of them: for the studies that
+measure one model many times, or two models on the same examples.
+
+The losses are teacher-forced and kept apart for each example; what is written is written greedily, since most of these
+studies ask how an answer changes and not how good it could get (`glassformer evaluate` writes as the recipe says).
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from glassformer.api import Model
+from glassformer.config import UserError
+from glassformer.data.batches import Batch, make_batches
+from glassformer.data.prepare import encode_split, open_files
+from glassformer.data.sources import open_split
+from glassformer.evaluate import model_inputs
+from glassformer.nn.loss import IGNORE
+from glassformer.runs import greedy
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """`examples` are as the data has them: pairs, (text, label), (words, tags). A text has none; its examples are blocks."""
+
+    batches: list[Batch]
+    examples: list[Any]
+    count: int
+
+
+def held_out(talk: Model, split: str, limit: int, folder: Path | None = None) -> HeldOut:
+    """The first `limit` examples of a split. `folder`: where its token files may lie already."""
+    if split not in SPLITS:
+        raise UserError(f"--split is train, val or test, not {split!r}")
+    if limit < 1:
+        raise UserError(f"--examples must be at least 1, not {limit}")
+    recipe = talk.recipe
+    data = recipe.data
+    budget = max(256, min(8192, 2**23 // max(1, recipe.model.vocab_size)))
+    with TemporaryDirectory() as temporary:
+        there = folder is not None and any(folder.glob(f"{split}.*.tokens"))
+        if not there:
+            encode_split(data, split, talk.texts, Path(temporary))
+        made = make_batches(
+            data,
+            recipe.model.family,
+            recipe.model.head,
+            open_files(data, split, folder if there and folder is not None else Path(temporary)),
+            recipe.model.block_size,
+            recipe.train.seed,
+            layout="padded",
+            training=False,
+        )
+        batches = [batch.to(talk.device) for batch in made.in_order(budget, limit=limit)]
+    if not batches:
+        raise UserError(f"the {split} split of this run has nothing to measure on; choose another with --split")
+    examples = [] if data.task == "text" else list(itertools.islice(open_split(data, split), limit))  # type: ignore[arg-type]
+    return HeldOut(batches, examples, len(examples) or sum(len(b.examples) for b in batches))
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a model makes of one example under teacher forcing: its loss in nats, over how many labels, and how many of
+    them it would have got right."""
+
+    nats: float
+    labels: int
+    right: int
+
+
+@torch.no_grad()
+def told(model: Any, batches: list[Batch]) -> dict[int, Told]:
+    """By the number of the example."""
+    found: dict[int, Told] = {}
+    for batch in batches:
+        logits = model.logits(model.hidden(*model_inputs(batch))).float()
+        losses = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORE, reduction="none")
+        wanted = batch.labels != IGNORE
+        right = ((logits.argmax(-1) == batch.labels) & wanted).sum(1)
+        nats = losses.view_as(batch.labels).double().sum(1)
+        for row, number in enumerate(batch.examples):
+            found[number] = Told(float(nats[row]), int(wanted[row].sum()), int(right[row]))
+    return found
+
+
+def writes(talk: Model) -> bool:
+    """Whether it is asked for texts, and its texts can be compared with those wanted."""
+    return talk.kind in ("transformer", "gpt on pairs") and talk.recipe.data.task == "pairs"
+
+
+def written(talk: Model, examples: list[Any]) -> list[str]:
+    quick = Model(talk.model, talk.texts, replace(talk.recipe, decode=greedy(talk.recipe.decode)))
+    return quick.translate([source for source, _ in examples])

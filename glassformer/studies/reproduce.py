@@ -117,7 +117,7 @@ REPRODUCTIONS: tuple[Reproduction, ...] = (
         goal=41.02,
         collection="multi30k:en-de",
         seeds=3,
-        within=60,
+        within=60.0,
         where="H200",
     ),
     Reproduction(
@@ -129,7 +129,7 @@ REPRODUCTIONS: tuple[Reproduction, ...] = (
         goal=42.0,
         collection="multi30k:en-de",
         seeds=3,
-        within=60,
+        within=60.0,
         where="H200",
     ),
     Reproduction(
@@ -140,7 +140,7 @@ REPRODUCTIONS: tuple[Reproduction, ...] = (
         source=NANOGPT,
         goal=1.4684,
         collection="shakespeare",
-        within=8,
+        within=8.0,
         where="H200",
     ),
     Reproduction(
@@ -161,7 +161,7 @@ REPRODUCTIONS: tuple[Reproduction, ...] = (
         source=CHINESE_NMT,
         goal=26.0,
         collection="tatoeba:en-zh",
-        within=120,
+        within=120.0,
         where="H200",
     ),
     Reproduction(
@@ -178,7 +178,7 @@ REPRODUCTIONS: tuple[Reproduction, ...] = (
         what="dates in 33 locales to ISO 8601, unseen days",
         metric="exact-match",
         goal=99.5,
-        within=180,
+        within=180.0,
         where="CPU",
     ),
     Reproduction(
@@ -186,7 +186,7 @@ REPRODUCTIONS: tuple[Reproduction, ...] = (
         what="everyday sentences, Chinese to English, held-out combinations",
         metric="exact-match",
         goal=99.0,
-        within=300,
+        within=300.0,
         where="CPU",
     ),
     Reproduction(name="copy", what="rows of letters repeated, of the lengths seen", metric="exact-match", goal=100.0),

@@ -29,6 +29,7 @@ def add_verbs() -> None:
         generate,
         heads,
         info,
+        look,
         plan,
         recipes,
         reproduce,
@@ -50,6 +51,7 @@ def add_verbs() -> None:
     app.command("evaluate")(evaluate.evaluate)
     app.command("reproduce")(reproduce.reproduce)
     app.command("info")(info.info)
+    app.command("look")(look.look)
     app.command("heads")(heads.heads)
     app.command("doctor")(doctor.doctor)
     app.command("verify-resume")(verify_resume.verify_resume)

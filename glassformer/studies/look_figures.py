@@ -1,0 +1,338 @@
+"""The views of `look` as pictures: PNG and SVG, for papers and slides. What can be turned and hovered over is in the page.
+
+Each function takes what was seen and returns a figure. A long text is drawn with every n-th label, so that none overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer import plots
+from glassformer.studies.inside import Inside, alignment, rollout
+
+LONGEST = 60  # tokens drawn in a table; the rest is in the page
+LABEL = 14  # letters of a label
+
+NAMES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
+
+
+def label(text: str) -> str:
+    shown = plots.visible(text).replace("$", r"\$")
+    return shown if len(shown) <= LABEL else shown[: LABEL - 1] + "…"
+
+
+def ticks(axis: Any, rows: Sequence[str], columns: Sequence[str], inches: tuple[float, float], size: int = 8) -> None:
+    """Labels on both sides, as many as have room; columns above, upright where all are short."""
+    down = max(1, int(np.ceil(len(rows) * size * 1.25 / 72 / max(inches[1], 0.1))))
+    across = max(1, int(np.ceil(len(columns) * size * 1.25 / 72 / max(inches[0], 0.1))))
+    axis.set_yticks(range(0, len(rows), down), [label(t) for t in rows[::down]], fontsize=size)
+    upright = all(len(label(t)) <= 1 for t in columns)
+    axis.set_xticks(
+        range(0, len(columns), across),
+        [label(t) for t in columns[::across]],
+        fontsize=size,
+        rotation=0 if upright else 90,
+    )
+    axis.xaxis.tick_top()
+    axis.tick_params(length=0)
+    axis.grid(False)
+
+
+def map_figure(
+    weights: np.ndarray, rows: Sequence[str], columns: Sequence[str], title: str, bar: str, most: float
+) -> Any:
+    cell = 0.22 if max(len(rows), len(columns)) <= LONGEST else 8.0 / max(len(rows), len(columns))
+    inches = (max(2.0, cell * len(columns)), max(1.2, cell * len(rows)))
+    fig, axis = plots.figure(inches[0] + 2.4, inches[1] + 1.6)
+    image = axis.imshow(weights, cmap=plots.MAP, vmin=0, vmax=most or 1.0, aspect="auto")
+    ticks(axis, rows, columns, inches)
+    for side in ("left", "bottom"):
+        axis.spines[side].set_visible(False)
+    fig.colorbar(image, ax=axis, shrink=0.8, label=bar)
+    fig.suptitle(title, fontsize=11, fontweight="bold")
+    return fig
+
+
+def mosaic(axis: Any, maps: Sequence[Sequence[np.ndarray]], *, absolute: bool) -> list[float]:
+    """Many small maps in one axes, each in a square of its own; the middle of each row."""
+    for down, row in enumerate(maps):
+        for right, weights in enumerate(row):
+            top = 1.0 if absolute else float(weights.max()) or 1.0
+            box = (right + 0.04, right + 0.96, down + 0.96, down + 0.04)
+            axis.imshow(weights, cmap=plots.MAP, vmin=0, vmax=top, extent=box, aspect="auto", interpolation="nearest")
+            axis.plot(
+                [box[0], box[1], box[1], box[0], box[0]], [box[2], box[2], box[3], box[3], box[2]], "#bbbbbb", lw=0.5
+            )
+    axis.set_xlim(0, max(1, *(len(row) for row in maps)))
+    axis.set_ylim(len(maps), 0)
+    axis.grid(False)
+    axis.tick_params(length=0)
+    for side in ("left", "bottom"):
+        axis.spines[side].set_visible(False)
+    return [down + 0.5 for down in range(len(maps))]
+
+
+def maps_figure(inside: Inside) -> Any:
+    """Every layer, head and kind of attention: a row a layer, a column a head."""
+    layers = [
+        (f"{kind} {n + 1}", layer) for kind, found in inside.seen.attentions.items() for n, layer in enumerate(found)
+    ]
+    heads = max(1, *(len(layer.numbers) for _, layer in layers))
+    fig, axis = plots.figure(1.2 * heads + 1.2, 1.2 * len(layers) + 0.9)
+    middles = mosaic(axis, [list(layer.weights) for _, layer in layers], absolute=False)
+    axis.set_yticks(middles, [name for name, _ in layers], fontsize=9)
+    axis.set_xticks([h + 0.5 for h in range(heads)], [f"head {h + 1}" for h in range(heads)], fontsize=9)
+    axis.xaxis.tick_top()
+    fig.suptitle("attention of every head (rows ask, columns answer)", fontsize=10, fontweight="bold")
+    return fig
+
+
+def sharpest(inside: Inside) -> tuple[str, int, int]:
+    """The head to show large: that of the last kind of attention whose weights are the least spread."""
+    kind = list(inside.seen.attentions)[-1]
+    found = [
+        (float((weights**2).sum(-1).mean()), n, h)
+        for n, layer in enumerate(inside.seen.attentions[kind])
+        for h, weights in enumerate(layer.weights)
+    ]
+    _, n, h = max(found, default=(0.0, 0, -1))
+    return kind, n, h
+
+
+def head_map_figure(inside: Inside) -> Any | None:
+    kind, n, h = sharpest(inside)
+    if h < 0:
+        return None
+    layer, sides = inside.seen.attentions[kind][n], inside.readings()
+    queries, keys = (sides[name].pieces for name in inside.axes(kind))
+    title = f"{NAMES[kind]}, layer {n + 1}, head {layer.numbers[h] + 1}"
+    return map_figure(layer.weights[h], queries, keys, title, "weight", float(layer.weights[h].max()))
+
+
+def alignment_figure(inside: Inside) -> Any | None:
+    weights = alignment(inside.seen)
+    if weights is None:
+        return None
+    sides = inside.readings()
+    title = "alignment: cross-attention, mean of all layers and heads"
+    return map_figure(weights, sides["written"].pieces, sides["source"].pieces, title, "weight", float(weights.max()))
+
+
+def tokens_figure(inside: Inside) -> Any:
+    """Probability, rank, entropy and alternatives, a line a token."""
+    said = inside.seen.outputs
+    shown = min(LONGEST, len(said.chosen))
+    names = inside.names([int(i) for i in said.chosen[:shown]])
+    if inside.kind == "tag":
+        words = inside.readings()["written"].pieces
+        names = [f"{word}: {tag}" for word, tag in zip(words, names)]
+    fig, (bars, spread) = plots.figure(10.5, 0.26 * shown + 1.4, ncols=2, sharey=True, width_ratios=(3, 2))
+    places = np.arange(shown)
+    bars.barh(places, np.exp(said.logprob[:shown]), color=plots.COLOURS[0], height=0.7)
+    bars.set_xlim(0, 1)
+    bars.set_yticks(places, [label(name) for name in names], fontsize=8)
+    bars.set_ylim(shown - 0.5, -0.5)
+    bars.grid(axis="y", visible=False)
+    bars.set_xlabel("probability")
+    spread.barh(places, said.entropy[:shown], color=plots.COLOURS[1], height=0.7)
+    spread.grid(axis="y", visible=False)
+    spread.set_xlabel("entropy (nats)")
+    spread.set_xlim(0, max(0.1, float(said.entropy[:shown].max())) * 2.6)
+    for i in range(shown):
+        others = [(b, p) for b, p in zip(said.best[i], said.chances[i]) if b != said.chosen[i]][:3]
+        best = "  ".join(f"{label(name)} {p:.2g}" for name, (_, p) in zip(inside.names([b for b, _ in others]), others))
+        text = f"#{said.rank[i]}   {best}"
+        spread.text(float(said.entropy[i]) + 0.02 * spread.get_xlim()[1], i, text, va="center", fontsize=7)
+    bars.set_title("probability of each token")
+    spread.set_title("entropy, rank and best alternatives")
+    return fig
+
+
+def lens_figure(inside: Inside) -> Any:
+    lens, said = inside.seen.lens, inside.seen.outputs
+    shown = min(LONGEST, len(said.chosen))
+    chances = np.stack([layer.chances[:shown, 0] for layer in lens])
+    fig, axis = plots.figure(max(5.0, 0.62 * shown + 2.2), 0.36 * len(lens) + 1.6)
+    image = axis.imshow(chances, cmap=plots.MAP, vmin=0, vmax=1, aspect="auto", origin="lower")
+    for depth, layer in enumerate(lens):
+        names = inside.names([int(i) for i in layer.best[:shown, 0]])
+        for place, name in enumerate(names):
+            right = layer.best[place, 0] == said.chosen[place]
+            ink = "white" if chances[depth, place] > 0.45 else "black"
+            weight = "bold" if right else "normal"
+            text = label(name)[:8]
+            axis.text(place, depth, text, ha="center", va="center", fontsize=8, color=ink, fontweight=weight)
+    depths = ["before layer 1", *(f"after layer {n + 1}" for n in range(len(lens) - 1))]
+    chosen = inside.names([int(i) for i in said.chosen[:shown]])
+    axis.set_yticks(range(len(lens)), depths, fontsize=8)
+    axis.set_xticks(range(shown), [label(name)[:8] for name in chosen], fontsize=8)
+    axis.xaxis.tick_top()
+    axis.tick_params(length=0)
+    axis.grid(False)
+    fig.colorbar(image, ax=axis, label="probability of the word shown")
+    fig.suptitle(
+        "logit lens: what each layer would have said (bold: chosen in the end)", fontsize=11, fontweight="bold"
+    )
+    return fig
+
+
+def norms_figure(inside: Inside) -> Any:
+    stacks = inside.seen.norms
+    fig, axes = plots.figure(4.6 * len(stacks) + 0.6, 3.6, ncols=len(stacks), squeeze=False)
+    for axis, (stack, norms) in zip(axes[0], stacks.items()):
+        layers = np.arange(len(norms.entering))
+        wide = 0.8 / len(norms.parts)
+        for place, (part, values) in enumerate(norms.parts.items()):
+            colour = {"attention": 0, "cross": 2, "mlp": 1}[part]
+            name = {"attention": "attention", "cross": "cross-attention", "mlp": "MLP"}[part]
+            axis.bar(
+                layers + (place - (len(norms.parts) - 1) / 2) * wide,
+                values.mean(axis=1),
+                wide * 0.92,
+                color=plots.COLOURS[colour],
+                label=name,
+            )
+        axis.plot(layers, norms.entering.mean(axis=1), "o--", color="#444444", markersize=4, label="the stream itself")
+        axis.set_xticks(layers, [f"layer {n + 1}" for n in layers], fontsize=8)
+        axis.grid(axis="x", visible=False)
+        axis.set_title(stack)
+        axis.set_ylabel("mean length of the vectors")
+        axis.set_ylim(0, 1.3 * axis.get_ylim()[1])
+        axis.legend(frameon=False, fontsize=8, loc="upper left", ncols=2)
+    fig.suptitle("what each part adds to the residual stream", fontsize=11, fontweight="bold")
+    return fig
+
+
+def rollout_figure(inside: Inside) -> Any:
+    found = rollout(inside.seen, residual=inside.residual)
+    kind = list(found)[-1]
+    sides = inside.readings()
+    queries, keys = (sides[name].pieces for name in inside.axes(kind))
+    weights = found[kind][-1]
+    title = f"attention rollout through all layers, {NAMES[kind]}"
+    return map_figure(weights, queries, keys, title, "share", float(weights.max()))
+
+
+def head_figure(inside: Inside) -> Any | None:
+    """The last query of the sharpest head: keys, scores, weights, values."""
+    kind, n, h = sharpest(inside)
+    if h < 0:
+        return None
+    layer, sides = inside.seen.attentions[kind][n], inside.readings()
+    queries, keys = (sides[name].pieces for name in inside.axes(kind))
+    query = len(queries) - 1
+    shown = min(LONGEST, len(keys))
+    q, k, v = layer.q[h, query], layer.k[layer.shares[h]], layer.v[layer.shares[h]]
+    scores = k @ q / (np.sqrt(len(q)) if inside.model.model.config.scaled_attention else 1.0)
+    fig, axes = plots.figure(12.0, 0.22 * shown + 2.2, ncols=4, sharey=True, width_ratios=(3, 2, 2, 3))
+    top_k, top_v = (float(np.abs(x).max()) or 1.0 for x in (k, v))
+    axes[0].imshow(k[:shown], cmap="PuOr_r", vmin=-top_k, vmax=top_k, aspect="auto")
+    axes[0].set_title("keys", fontsize=10)
+    axes[1].barh(range(shown), scores[:shown], color=plots.COLOURS[0])
+    axes[1].set_title("q·k / √d" if inside.model.model.config.scaled_attention else "q·k", fontsize=10)
+    axes[2].barh(range(shown), layer.weights[h, query, :shown], color=plots.COLOURS[1])
+    axes[2].set_title("weights (softmax)", fontsize=10)
+    axes[3].imshow(v[:shown], cmap="PuOr_r", vmin=-top_v, vmax=top_v, aspect="auto")
+    axes[3].set_title("values", fontsize=10)
+    axes[0].set_yticks(range(shown), [label(t) for t in keys[:shown]], fontsize=8)
+    for axis in axes:
+        axis.grid(axis="y", visible=False)
+        axis.tick_params(axis="y", length=0)
+    axes[0].grid(False)
+    axes[3].grid(False)
+    title = f"{NAMES[kind]}, layer {n + 1}, head {layer.numbers[h] + 1}: what {label(queries[query])} asks and gets"
+    fig.suptitle(title, fontsize=11, fontweight="bold")
+    return fig
+
+
+def beam_figure(inside: Inside) -> Any | None:
+    """Every candidate of every step; lines lead from where it came to what it is."""
+    found = inside.search
+    if found is None or not found.trace.steps:
+        return None
+    steps = found.trace.steps[:24]
+    rows = max(len(step) for step in steps)
+    fig, axis = plots.figure(1.15 * len(steps) + 1.2, 0.36 * rows + 1.2)
+    colours = {"kept": plots.COLOURS[0], "ended": plots.COLOURS[1], "dropped": "#999999"}
+    slots = {0: 0.0}
+    for s, step in enumerate(steps):
+        here: dict[int, float] = {}
+        names = inside.names([candidate.token for candidate in step])
+        for rank, (candidate, name) in enumerate(zip(step, names)):
+            if candidate.parent in slots:
+                wide = 0.7 if candidate.fate == "dropped" else 1.8
+                # From middle to middle; the boxes cover the ends.
+                ends = [s - 1 if s else -0.7, s], [slots[candidate.parent], rank]
+                axis.plot(*ends, color=colours[candidate.fate], linewidth=wide, zorder=1)
+            axis.text(
+                s,
+                rank,
+                f"{label(name)[:7]} {candidate.score:.2f}",
+                ha="center",
+                va="center",
+                fontsize=7,
+                color="#666666" if candidate.fate == "dropped" else "black",
+                bbox={"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": colours[candidate.fate]},
+                zorder=2,
+            )
+            if candidate.slot is not None:
+                here[candidate.slot] = rank
+        slots = here
+    axis.set_xlim(-0.8, len(steps) - 0.5)
+    axis.set_ylim(rows - 0.4, -0.6)
+    axis.set_xticks(range(len(steps)), [str(s + 1) for s in range(len(steps))], fontsize=8)
+    axis.set_yticks([])
+    axis.set_xlabel("step")
+    axis.grid(False)
+    axis.spines["left"].set_visible(False)
+    title = f"beam of {found.beam}: token and score of every candidate (blue kept, orange ended, grey dropped)"
+    fig.suptitle(title, fontsize=10, fontweight="bold")
+    return fig
+
+
+def across_figure(inside: Inside) -> Any | None:
+    """The heads of the last kind of attention at every checkpoint, and the loss above them."""
+    kind = list(inside.seen.attentions)[-1]
+    heads = [
+        (n, h, number) for n, layer in enumerate(inside.seen.attentions[kind]) for h, number in enumerate(layer.numbers)
+    ]
+    heads = heads[:16]
+    if not inside.across or not heads:
+        return None
+    rows = [[moment.seen.attentions[kind][n].weights[h] for moment in inside.across] for n, h, _ in heads]
+    fig, axis = plots.figure(1.0 * len(inside.across) + 1.2, 1.0 * len(heads) + 1.2)
+    middles = mosaic(axis, rows, absolute=True)
+    axis.set_yticks(middles, [f"{n + 1}.{number + 1}" for n, _, number in heads], fontsize=9)
+    titles = [f"{moment.name}\nloss {moment.seen.loss:.2f}" for moment in inside.across]
+    axis.set_xticks([i + 0.5 for i in range(len(titles))], titles, fontsize=8)
+    axis.xaxis.tick_top()
+    fig.suptitle(f"{NAMES[kind]} at every checkpoint (layer.head; colour from 0 to 1)", fontsize=10, fontweight="bold")
+    return fig
+
+
+FIGURES: dict[str, Callable[[Inside], Any]] = {
+    "maps": maps_figure,
+    "map": head_map_figure,
+    "alignment": alignment_figure,
+    "tokens": tokens_figure,
+    "lens": lens_figure,
+    "norms": norms_figure,
+    "rollout": rollout_figure,
+    "head": head_figure,
+    "beam": beam_figure,
+    "across": across_figure,
+}
+
+
+def save_pictures(inside: Inside, folder: Path) -> list[Path]:
+    """Every view that this sentence has, as PNG and SVG."""
+    paths: list[Path] = []
+    for name, draw in FIGURES.items():
+        fig = draw(inside)
+        if fig is not None:
+            paths += plots.save(fig, folder / name)
+    return paths

@@ -1,0 +1,119 @@
+// One query of one head, step by step, in numbers.
+
+import { css, inkOn, signColour, sizeColour } from "./colours.js";
+import { attend, matrix, unpack } from "./data.js";
+import { h, number, select, share, shortened, token, visible } from "./elements.js";
+import { headName } from "./view_maps.js";
+
+/** A vector as a row of coloured cells; with numbers where there is room. */
+function cells(values, top, written) {
+  return Array.from(values, (value, d) => {
+    const colour = signColour(value / (top || 1));
+    const style = { background: css(colour), color: inkOn(colour) };
+    return h("td", { class: written ? "value" : "cell", style, title: `${d + 1}: ${number(value, 3)}` }, written ? number(value) : "");
+  });
+}
+
+function furthest(values) {
+  let most = 0;
+  for (const value of values) most = Math.max(most, Math.abs(value));
+  return most;
+}
+
+export async function headNumbers(page) {
+  const { data, state } = page;
+  const attention = data.attentions[state.kind];
+  const layer = attention.layers[state.layer];
+  if (!layer.q) return null;
+  const [q, k, v] = [await unpack(layer.q), await unpack(layer.k), await unpack(layer.v)];
+  const shared = layer.shares[state.head];
+  const window_ = attention.window ?? Infinity;
+  return {
+    q: matrix(q, state.head),
+    k: matrix(k, shared),
+    v: matrix(v, shared),
+    scaled: attention.scaled,
+    slope: layer.slopes ? layer.slopes[state.head] : null,
+    allowed: (i, j) => (!attention.causal || j <= i) && Math.abs(i - j) < window_,
+  };
+}
+
+export async function drawHead(page) {
+  const { words, data, state } = page;
+  const attention = data.attentions[state.kind];
+  const layer = attention.layers[state.layer];
+  const kinds = Object.keys(data.attentions).map((kind) => [kind, words[kind]]);
+  const controls = h(
+    "div",
+    { class: "controls" },
+    select(words.kind, kinds, state.kind, (kind) => page.set({ kind, layer: 0, head: 0, query: null, key: null })),
+    select(words.layer, attention.layers.map((_, l) => [l, String(l + 1)]), state.layer, (l) => page.set({ layer: Number(l) })),
+    select(words.headNumber, layer.numbers.map((n, at) => [at, String(n + 1)]), state.head, (at) => page.set({ head: Number(at) })),
+  );
+  const head = layer.numbers.length ? await headNumbers(page) : null;
+  if (!head) return [controls, h("p", {}, layer.numbers.length ? words.withheld : words.noHeads)];
+  const queries = data.sides[attention.queries].pieces;
+  const keys = data.sides[attention.keys].pieces;
+  const query = Math.min(state.query ?? queries.length - 1, queries.length - 1);
+  const found = attend(head, query);
+  const bestKey = found.weights.indexOf(Math.max(...found.weights));
+  const key = Math.min(state.key ?? bestKey, keys.length - 1);
+  controls.append(
+    select(words.queryToken, queries.map((t, i) => [i, `${i + 1} ${shortened(visible(t), 14)}`]), query, (i) => page.set({ query: Number(i), key: null })),
+    select(words.keyToken, keys.map((t, j) => [j, `${j + 1} ${shortened(visible(t), 14)}`]), key, (j) => page.set({ key: Number(j) })),
+  );
+  const size = head.q.columns;
+  const q = head.q.values.subarray(query * size, (query + 1) * size);
+  const k = head.k.values.subarray(key * size, (key + 1) * size);
+  const products = q.map((value, d) => value * k[d]);
+  const topQ = furthest(q);
+  const topK = furthest(head.k.values);
+  const topV = furthest(head.v.values);
+  const first = h(
+    "table",
+    { class: "numbers" },
+    h("tr", {}, h("th", { scope: "row" }, "q ", token(queries[query])), cells(q, topQ, true)),
+    h("tr", {}, h("th", { scope: "row" }, "k ", token(keys[key])), cells(k, topK, true)),
+    h("tr", {}, h("th", { scope: "row" }, words.product), cells(products, furthest(products), true)),
+  );
+  const root = number(Math.sqrt(size));
+  const steps = [`q·k = ${words.sum} = ${number(found.products[key])}`];
+  if (head.scaled) steps.push(`÷ √${size} (${root}) = ${number(found.products[key] / Math.sqrt(size))}`);
+  if (head.slope !== null) steps.push(`− ${head.slope.toFixed(4)} × ${Math.abs(query - key)} = ${number(found.scores[key])}`);
+  steps.push(found.allowed[key] ? `exp ÷ ${words.sum} = ${share(found.weights[key])}` : `${words.hidden}: 0`);
+  const captions = [words.keyToken, `k (${size})`, words.dot, head.scaled ? `÷ √${size}` : words.unscaled];
+  if (head.slope !== null) captions.push(words.biased);
+  captions.push(words.mask, "softmax", `v (${head.v.columns})`);
+  const rows = keys.map((text, j) => {
+    const colour = sizeColour(found.weights[j] / Math.max(...found.weights));
+    const vector = head.k.values.subarray(j * size, (j + 1) * size);
+    const value = head.v.values.subarray(j * head.v.columns, (j + 1) * head.v.columns);
+    return h(
+      "tr",
+      { class: `${j === key ? "lit" : ""} ${found.allowed[j] ? "" : "hidden"}`, onclick: () => page.set({ key: j }, { keepScroll: true }) },
+      h("th", { scope: "row" }, token(text)),
+      h("td", {}, h("table", { class: "vector" }, h("tr", {}, cells(vector, topK, false)))),
+      h("td", { class: "number" }, number(found.products[j])),
+      h("td", { class: "number" }, number(head.scaled ? found.products[j] / Math.sqrt(size) : found.products[j])),
+      head.slope !== null ? h("td", { class: "number" }, number(found.scores[j])) : null,
+      h("td", {}, found.allowed[j] ? words.seen : words.hidden),
+      h("td", { class: "number", style: { background: css(colour), color: inkOn(colour) } }, share(found.weights[j])),
+      h("td", { class: "after" }, h("table", { class: "vector" }, h("tr", {}, cells(value, topV, false)))),
+    );
+  });
+  const own = matrix(await unpack(layer.weights), state.head);
+  const gap = Math.max(...found.weights.map((w, j) => Math.abs(w - own.values[query * own.columns + j])));
+  const last = h("table", { class: "numbers" }, h("tr", {}, h("th", { scope: "row" }, words.result), cells(found.result, topV, true)));
+  return [
+    controls,
+    h("h3", {}, headName(page, state.kind, state.layer, state.head)),
+    h("h4", {}, `${words.stepScores} `, token(keys[key])),
+    h("div", { class: "scroll" }, first),
+    h("p", { class: "formula" }, steps.map((step) => h("span", {}, step))),
+    h("h4", {}, words.stepAll),
+    h("div", { class: "scroll" }, h("table", { class: "steps" }, h("thead", {}, h("tr", {}, captions.map((t, i) => h("th", { scope: "col", class: i === captions.length - 1 ? "after" : "" }, t)))), h("tbody", {}, rows))),
+    h("h4", {}, words.stepSum),
+    h("div", { class: "scroll" }, last),
+    h("p", { class: "note", "data-gap": gap }, `${words.recomputed} ${gap < 0.0001 ? "0.0001" : gap.toFixed(4)}. ${words.piecesOnly}`),
+  ];
+}

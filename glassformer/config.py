@@ -74,6 +74,7 @@ class ModelConfig:
     residual: bool = True  # False: no residual connections, for the experiment
     n_token_type: int = 0  # BERT's sentence A/B embeddings
     head: Literal["mlm", "classify", "tag"] = "mlm"  # BERT: what is predicted
+    pool: Literal["first", "mean"] = "first"  # classify: read the class off the first token, or off the mean of all
     n_label: int = 0  # BERT: number of classes or tags
     init: Literal["normal", "xavier"] = "normal"
     pruned_heads: tuple[str, ...] = ()  # heads that were taken out after training, as "decoder.3.cross:5"

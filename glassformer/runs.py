@@ -424,8 +424,9 @@ def task_scores(model: Any, texts: Texts, recipe: Recipe, split: str, limit: int
 
 
 def greedy(config: DecodeConfig) -> DecodeConfig:
-    """How a validation writes: quickly. (`evaluate` writes as the recipe says.)"""
-    return DecodeConfig(beam=1, batch_size=128, max_ratio=config.max_ratio, max_extra=config.max_extra)
+    """How a validation writes: quickly, and by the model itself, since an engine would have to be made from the weights of
+    each validation anew. (`evaluate` writes as the recipe says.)"""
+    return DecodeConfig(beam=1, batch_size=128, max_ratio=config.max_ratio, max_extra=config.max_extra, engine="plain")
 
 
 def example_scores(model: Any, texts: Texts, recipe: Recipe, examples: list[Any]) -> Scores:

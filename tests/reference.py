@@ -343,7 +343,8 @@ def bert(p: Params, config: Any, ids: Sequence[int], token_types: Sequence[int] 
     if config.head == "tag":
         return linear(x, under(p, "head.label"))
     if config.head == "classify":
-        return linear(np.tanh(linear(x[0], under(p, "head.dense"))), under(p, "head.label"))
+        sentence = x.mean(axis=0) if config.pool == "mean" else x[0]
+        return linear(np.tanh(linear(sentence, under(p, "head.dense"))), under(p, "head.label"))
     activation = "gelu" if config.activation in ("swiglu", "geglu") else config.activation  # a head has no gate
     x = ACTIVATIONS[activation](linear(x, under(p, "head.dense")))
     x = norm(x, under(p, "head.norm"), config.norm, config.norm_eps)

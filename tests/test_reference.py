@@ -380,6 +380,7 @@ TRANSFORMER: dict[str, st.SearchStrategy[Any]] = {
 BERT_ONLY: dict[str, st.SearchStrategy[Any]] = {
     "n_token_type": st.sampled_from([0, 2]),
     "head": st.sampled_from(["mlm", "classify", "tag"]),
+    "pool": st.sampled_from(["first", "mean"]),
 }
 VOCABULARY = 13
 
@@ -392,6 +393,7 @@ def test_every_option_is_drawn() -> None:
         "init",  # the weights are overwritten
         "vocab_size",  # given with the family
         "n_label",
+        "pruned_heads",  # has its own tests: a pruned model is the ablated one
     }
     assert {field.name for field in fields(ModelConfig)} == set(COMMON) | set(TRANSFORMER) | set(BERT_ONLY) | fixed | {
         "family"

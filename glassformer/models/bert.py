@@ -1,7 +1,7 @@
 """Encoder-only: every token sees every other (Devlin et al. 2019). Three heads on the same body:
 
 mlm        what stood at the masked places
-classify   one label a sentence, read off its first token
+classify   one label a sentence, read off its first token (as BERT does) or off the mean of its tokens
 tag        one label a token
 
 All three are one label a position, so a row may hold one sentence or several: a class stands at its sentence's first
@@ -21,6 +21,12 @@ from glassformer.nn.embedding import Embedding
 from glassformer.nn.feedforward import ACTIVATIONS
 from glassformer.nn.loss import linear_cross_entropy
 from glassformer.nn.rows import Rows
+
+
+def sentence_means(x: Float[Tensor, "B T C"], rows: Rows) -> Float[Tensor, "B T C"]:
+    """At every place the mean over its sentence."""
+    together = (rows.segments[:, :, None] == rows.segments[:, None, :]).to(x.dtype)
+    return together @ x / together.sum(dim=-1, keepdim=True)
 
 
 class MaskedHead(nn.Module):
@@ -64,6 +70,7 @@ class BERT(Family):
         self.type_embedding = Embedding(config.n_token_type, config.n_embd) if config.n_token_type else None
         self.embedding_norm = make_norm(config) if config.embedding_norm else None
         self.encoder = make_encoder(config, config.n_layer)
+        self.pools = config.head == "classify" and config.pool == "mean"
         self.head = MaskedHead(config) if config.head == "mlm" else LabelHead(config)
         self.output = (
             nn.Linear(config.n_embd, config.vocab_size, bias=False)
@@ -78,13 +85,14 @@ class BERT(Family):
         return (self.embedding.weight if self.output is None else self.output.weight), self.head.bias
 
     def hidden(self, rows: Rows, types: Int[Tensor, "B T"] | None = None) -> Float[Tensor, "B T C"]:
-        """The encoder's output. `types` tells sentence A from sentence B; without it all is A."""
+        """The encoder's output, or its mean over each sentence. `types` tells sentence A from sentence B; without it all is A."""
         view = self.view(rows, causal=False)
         x = self.embed(self.embedding, self.positions, rows.tokens, rows.places, rows.shape[1])
         if self.type_embedding is not None:
             x = x + self.type_embedding(torch.zeros_like(rows.tokens) if types is None else types)
         x = self.tap("embeddings", x if self.embedding_norm is None else self.embedding_norm(x, view.real))
-        return self.encoder(self.drop(x), view)
+        x = self.encoder(self.drop(x), view)
+        return sentence_means(x, rows) if self.pools else x
 
     def forward(self, rows: Rows, types: Int[Tensor, "B T"] | None = None) -> Float[Tensor, "B T V"]:
         return self.logits(self.hidden(rows, types), rows.real)

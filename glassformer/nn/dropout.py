@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 
 def scattered(places: Int[Tensor, "*any"], seed: Int[Tensor, ""]) -> Int[Tensor, "*any"]:
-    """31 bits for each place that look like chance: int32 in, int32 out, overflow intended."""
-    h = places * -1640531535 + seed  # 2^32 over the golden ratio
-    h = (h ^ ((h >> 16) & 0xFFFF)) * -2048144789
+    """31 bits for each place that look like chance: int32 in, int32 out, overflow intended. The seed is one of 31 random
+    bits; it goes in twice, so that two seeds do not give one pattern in another order."""
+    h = places ^ seed
+    h = (h ^ ((h >> 16) & 0xFFFF)) * -2048144789 + seed
     h = (h ^ ((h >> 13) & 0x7FFFF)) * -1028477387
     return (h ^ ((h >> 16) & 0xFFFF)) & 0x7FFFFFFF
 

@@ -152,7 +152,11 @@ class Trainer:
         progress.step += 1
         rate = self.rate(progress.step)
         self.set_rate(rate)
-        result = self.work(micro, total) if self.captured is None else self.captured(micro, total)
+        if self.captured is None:
+            result = self.work(micro, total)
+        else:
+            result = self.captured(micro, total)
+            torch.autograd.graph.increment_version(self.parameters)  # a replay writes without saying so
         progress.tokens += total
         report = StepReport(progress.step, 0.0, rate, 0.0, total, progress.epoch)
         examples = tuple(e for b in micro for e in b.examples)

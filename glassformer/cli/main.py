@@ -21,6 +21,7 @@ app = typer.Typer(
 def add_verbs() -> None:
     from glassformer.cli import (
         classify,
+        compare,
         data,
         demo,
         doctor,
@@ -53,6 +54,7 @@ def add_verbs() -> None:
     app.command("info")(info.info)
     app.command("look")(look.look)
     app.command("heads")(heads.heads)
+    app.command("compare")(compare.compare)
     app.command("doctor")(doctor.doctor)
     app.command("verify-resume")(verify_resume.verify_resume)
     app.add_typer(data.app, name="data")

@@ -37,8 +37,11 @@ class HeldOut:
     count: int
 
 
-def held_out(talk: Model, split: str, limit: int, folder: Path | None = None) -> HeldOut:
-    """The first `limit` examples of a split. `folder`: where its token files may lie already."""
+def held_out(
+    talk: Model, split: str, limit: int, folder: Path | None = None, *, block_size: int | None = None
+) -> HeldOut:
+    """The first `limit` examples of a split. `folder`: where its token files may lie already. `block_size`: no longer than
+    this, where the model could read more."""
     if split not in SPLITS:
         raise UserError(f"--split is train, val or test, not {split!r}")
     if limit < 1:
@@ -55,7 +58,7 @@ def held_out(talk: Model, split: str, limit: int, folder: Path | None = None) ->
             recipe.model.family,
             recipe.model.head,
             open_files(data, split, folder if there and folder is not None else Path(temporary)),
-            recipe.model.block_size,
+            block_size or recipe.model.block_size,
             recipe.train.seed,
             layout="padded",
             training=False,

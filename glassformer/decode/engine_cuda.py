@@ -25,12 +25,13 @@ import math
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from glassformer.config import DecodeConfig, ModelConfig
@@ -38,7 +39,7 @@ from glassformer.decode import choose
 from glassformer.decode.constraints import Controls, Demands
 from glassformer.decode.engine import FastAttention, FastLayer, Linear, Look, make_norm
 from glassformer.decode.lengths import length_rule
-from glassformer.decode.results import Ending, Hypothesis, ranked
+from glassformer.decode.results import Ending, Hypothesis
 from glassformer.decode.search import Task, shape
 from glassformer.nn.positions import Rotation
 from glassformer.nn.rows import Rows
@@ -68,9 +69,11 @@ def suits(model: ModelConfig, tasks: Sequence[Task], config: DecodeConfig, *, tr
         return False
     if config.repetition_penalty != 1 or config.no_repeat_ngram:
         return False
-    nothing = Demands()
-    if any(task.demands is not nothing and task.demands != nothing for task in tasks):
-        return False
+    nothing, seen = Demands(), None
+    for task in tasks:
+        if task.demands is not seen and task.demands != nothing:
+            return False
+        seen = task.demands
     if model.family == "gpt" and model.positions == "learned":
         # What outgrows its positions is read in again from the middle.
         return all(len(task.prompt) + task.limit <= model.block_size + 1 for task in tasks)
@@ -221,6 +224,85 @@ class StaticDecoder:
         return self.output(self.norm(x))
 
 
+class FusedDecoder(StaticDecoder):
+    """The same for few rows without beams, on the kernels of kernels.py, where the model is one they were made for."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        from glassformer.decode import kernels
+
+        self.kernels = kernels
+        self.activation = self.config.activation
+        self.parts: list[dict[str, Any]] = []
+        for layer in model.decoder.layers:
+            a, mlp = layer.attention, layer.mlp
+            self.parts.append(
+                {
+                    "qkv": joined(a.query, a.key, a.value),
+                    "out": joined(a.out),
+                    "up": joined(mlp.up),
+                    "down": joined(mlp.down),
+                    "attention_norm": self.norm_of(layer.attention_norm),
+                    "mlp_norm": self.norm_of(layer.mlp_norm),
+                    "scale": None if a.scaled else 1.0,
+                }
+            )
+        self.last_norm = self.norm_of(model.decoder.norm)
+        self.words = model.output_weight.detach().contiguous()
+
+    @staticmethod
+    def suits(config: ModelConfig) -> bool:
+        return (
+            config.family == "gpt"
+            and config.pre_norm
+            and config.residual
+            and config.norm in ("layer", "rms")
+            and config.positions in ("sinusoidal", "learned", "none")
+            and config.window is None
+            and config.activation in ("relu", "gelu", "gelu_tanh", "relu2")
+            and not (config.qk_norm or config.embedding_norm)
+            and max(config.n_embd, config.hidden) <= 8192
+        )
+
+    def norm_of(self, norm: Any) -> tuple[str, Tensor, Tensor | None, float] | None:
+        if norm is None:
+            return None
+        bias = getattr(norm, "bias", None)
+        return self.config.norm, norm.weight.detach(), None if bias is None else bias.detach(), norm.eps
+
+    def __call__(self, room: Room, sentences: int, reach: int, width: int) -> Float[Tensor, "R V"]:
+        kernels = self.kernels
+        if room.beams > 1 or sentences > kernels.MANY_ROWS:
+            return super().__call__(room, sentences, reach, width)
+        shade = room.shade[:sentences, :, None]
+        positions = room.tables.get("positions")
+        x = kernels.embed(
+            room.tokens, room.lengths, room.column, self.table, positions, room.shade, self.factor, sentences
+        )
+        for i, part in enumerate(self.parts):
+            qkv = kernels.product(x, *part["qkv"], norm=part["attention_norm"])
+            found = kernels.attend_columns(
+                qkv,
+                room.keys[i][:sentences],
+                room.values[i][:sentences],
+                shade,
+                room.column,
+                reach,
+                heads=self.config.n_head,
+                scale=part["scale"],
+            )
+            x = kernels.product(found, *part["out"], residual=x)
+            hidden = kernels.product(x, *part["up"], norm=part["mlp_norm"], activation=self.activation)
+            x = kernels.product(hidden, *part["down"], residual=x)
+        room.column += 1
+        return kernels.product(x, self.words, norm=self.last_norm, dtype=torch.float32)
+
+
+def joined(*parts: Any) -> tuple[Tensor, Tensor | None]:
+    weight = torch.cat([part.weight.detach() for part in parts]).contiguous()
+    return weight, None if parts[0].bias is None else torch.cat([part.bias.detach() for part in parts])
+
+
 # The boards: what a search knows, one row a sentence, and its step.
 
 
@@ -236,11 +318,13 @@ class Board:
         unknown = () if config.allow_unknown or controls.unknown is None else (controls.unknown,)
         never = sorted({*controls.never, *unknown})
         self.never = torch.tensor(never, dtype=torch.long, device=device)
+        self.is_never = torch.zeros(like.size(0), dtype=torch.int8, device=device).index_fill_(0, self.never, 1)
         self.longest = longest
         self.dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
         self.written = torch.zeros((), dtype=torch.long, device=device)
         self.minimum = torch.zeros(sentences, dtype=torch.long, device=device)
         self.limit = torch.ones(sentences, dtype=torch.long, device=device)
+        self.kernels: Any = None  # kernels.py, where it can be used
         self.over = torch.ones(sentences, dtype=torch.bool, device=device)
         self.ids = torch.zeros(sentences, rows, longest, dtype=torch.int32, device=device)
         self.logprobs = torch.zeros(sentences, rows, longest, dtype=self.dtype, device=device)
@@ -314,6 +398,9 @@ class Lines(Board):
             self.draws[: len(tasks), :most] = draws.to(self.draws.device)
 
     def step(self, logits: Float[Tensor, "N V"], room: Room, sentences: int) -> None:
+        if self.kernels is not None and self.config.temperature == 0 and self.dtype == torch.float32:
+            self.kernels.best_words(self, logits, room.tokens, self.is_never)
+            return
         scores = self.scores(logits, sentences)
         if self.config.temperature > 0:
             uniform = self.draws[:sentences].index_select(1, self.written[None]).squeeze(1)
@@ -488,20 +575,20 @@ class Beams(Board):
             parts.append(last[row][rank])
             return Hypothesis(ids, score[row][rank], math.fsum(parts), parts, "eos")
 
-        def cut(row: int) -> list[Hypothesis]:
+        def cut(row: int, slot: int) -> Hypothesis:
             words = int(host["cut_length"][row])
-            ids, parts = host["ids"][row, :, :words].tolist(), host["logprobs"][row, :, :words].tolist()
-            totals = host["cut_totals"][row].tolist()
-            scores = [rule.score(total, words, False) for total in totals]
-            return [
-                Hypothesis(ids[k], scores[k], math.fsum(parts[k]), parts[k], "length")
-                for k in range(len(totals))
-                if totals[k] > -math.inf
-            ]
+            ids, parts = host["ids"][row, slot, :words].tolist(), host["logprobs"][row, slot, :words].tolist()
+            score = rule.score(float(host["cut_totals"][row, slot]), words, False)
+            return Hypothesis(ids, score, math.fsum(parts), parts, "length")
 
         def answers(row: int) -> list[Hypothesis]:
             found = [ended(row, rank) for rank in range(min(wanted, count[row]))]
-            return found if len(found) == wanted else (found + ranked(cut(row)))[:wanted]
+            if len(found) < wanted:  # those that were cut are equally long: their sums rank them
+                totals = host["cut_totals"][row].tolist()
+                live = [slot for slot in range(len(totals)) if totals[slot] > -math.inf]
+                best = sorted(live, key=lambda slot: -totals[slot])[: wanted - len(found)]
+                found += [cut(row, slot) for slot in best]
+            return found
 
         return answers
 
@@ -554,8 +641,9 @@ class GraphEngine:
         else:
             self.model = weakref.proxy(model)  # so that an engine kept beside its model does not keep it alive
         self.config: ModelConfig = model.config
-        self.decoder = StaticDecoder(self.model)
-        self.device = self.decoder.table.device
+        self.device = next(model.parameters()).device
+        fused = self.device.type == "cuda" and FusedDecoder.suits(self.config)
+        self.decoder = FusedDecoder(self.model) if fused else StaticDecoder(self.model)
         self.works: dict[Any, Work] = {}
         self.unwritten: list[Callable[[], None]] = []
 
@@ -573,7 +661,9 @@ class GraphEngine:
                 self.works.pop(next(iter(self.works)))
             room = self.decoder.room(sentences, beams, columns, prompt + longest, source)
             kind = Beams if beams > 1 else Lines
-            found = Work(self.decoder, room, kind(sentences, longest, config, controls, self.decoder.table))
+            board = kind(sentences, longest, config, controls, self.decoder.table)
+            board.kernels = getattr(self.decoder, "kernels", None)
+            found = Work(self.decoder, room, board)
         self.works[key] = found  # the last used is the last to go
         found.board.config = config
         return found
@@ -609,12 +699,15 @@ class GraphEngine:
 
             self.unwritten.append(write)
 
+        def ends() -> tuple[int, int]:
+            own = [tasks[number] for number in numbers]
+            return min(task.minimum for task in own), max(task.limit for task in own)
+
+        soonest, longest = ends()
         if first is not None:
             board.step(first, room, sentences)
             written = 1
         while True:
-            longest = max(tasks[number].limit for number in numbers)
-            soonest = min(tasks[number].minimum for number in numbers)
             if written and (written >= longest or (written % POLL == 0 and written > soonest)):
                 self.write_up()
                 over = board.over[:sentences].tolist()
@@ -626,6 +719,7 @@ class GraphEngine:
                     hand_in([row for row in range(len(numbers)) if over[row]])
                     sentences = at_least(len(going_on))
                     numbers = [numbers[row] for row in going_on]
+                    soonest, longest = ends()
                     work.keep(going_on, sentences, prompt + written * room.beams, width)
             reach = rounded(prompt + (written + 1) * room.beams, least=8 * min(room.beams, 4))
             work.step(sentences, min(reach, room.shade.size(2)), width)
@@ -685,8 +779,8 @@ class GraphEngine:
         """The sources' keys and values for every layer; each is there for `copies` sentences of the room."""
         lengths = [len(text) for text in texts]
         tokens = np.zeros((len(texts), width), dtype=np.int64)
-        for row, text in enumerate(texts):
-            tokens[row, : len(text)] = text
+        real = np.arange(width) < np.array(lengths)[:, None]
+        tokens[real] = np.fromiter(chain.from_iterable(texts), dtype=np.int64, count=sum(lengths))
         source = Rows.padded(torch.from_numpy(tokens), lengths).to(self.device)
         used = len(texts) * copies
         memories = self.model.decoder.remember(self.model.encode(source))

@@ -42,6 +42,7 @@ from glassformer.decode.steps import (
 from glassformer.decode.streaming import Decode, Streamer, cut_at_stop, stop_watcher
 from glassformer.nn.rows import Rows
 
+NOTHING = Demands()
 BUCKET = 8  # strict mode: widths are multiples of this
 
 
@@ -96,7 +97,7 @@ def make_batches(lengths: Sequence[int], widths: Sequence[int] | None, size: int
 
 def everyones_demands(demands: Demands | Sequence[Demands] | None, number: int) -> list[Demands]:
     if demands is None or isinstance(demands, Demands):
-        return [demands or Demands()] * number
+        return [demands or NOTHING] * number
     if len(demands) != number:
         raise ValueError(f"{number} texts came with {len(demands)} demands; give one each, or one for all")
     return list(demands)
@@ -115,7 +116,8 @@ def make_task(
     prompt: Sequence[int] = (),
 ) -> Task:
     """`longest`: the model cannot write more than so many tokens."""
-    demands.check(model.vocab_size, controls)
+    if demands is not NOTHING:
+        demands.check(model.vocab_size, controls)
     if demands.terms and config.temperature > 0:
         raise ConfigError("glossary terms need a search; set decode.temperature to 0")
     if demands.terms and config.groups > 1:
@@ -132,7 +134,7 @@ def make_task(
         limit=most,
         minimum=min(minimum, most),
         prompt=tuple(prompt),
-        fingerprint=fingerprint(answers),
+        fingerprint=fingerprint(answers) if config.temperature > 0 else 0,
         demands=demands,
         stopped=None if text is None else stop_watcher(text, demands.stops),
     )
@@ -223,9 +225,11 @@ def translate_batch(
     align: bool = False,
     trace: bool = False,
     cached: bool = True,
+    limits: Sequence[tuple[int, int]] | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses for every source, best first: `n_best` of a beam, or `num_samples` in the order they were drawn.
-    Source ids come as the model was trained to see them. An empty source has an empty answer."""
+    Source ids come as the model was trained to see them. An empty source has an empty answer. `limits`: the fewest and
+    most new tokens of each answer, in place of what the config says of all."""
     config, controls = config or DecodeConfig(), controls or Controls()
     everyones = everyones_demands(demands, len(sources))
     learned = model.config.positions == "learned"
@@ -239,7 +243,7 @@ def translate_batch(
     tasks = [
         make_task(
             demand,
-            translation_limits(config, len(source)),
+            translation_limits(config, len(source)) if limits is None else limits[i],
             longest,
             model.config,
             config,
@@ -247,7 +251,7 @@ def translate_batch(
             text,
             answers=source,
         )
-        for source, demand in zip(sources, everyones)
+        for i, (source, demand) in enumerate(zip(sources, everyones))
     ]
     widths = [bucket(len(source), longest) for source in sources] if config.strict else None
     beams = rows_a_text(config)

@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Tests run in two processes; each gets one thread, so that they do not fight over two cores.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: setup check test soak demo clean
+.PHONY: setup browser check test soak demo clean
 
 setup: $(STAMP)
 
@@ -19,16 +19,31 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
+# Pages are tested in a real browser: Debian's Chromium, and a font that has Chinese.
+BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
+
+browser:  ## install Chromium where it is missing and can be installed
+	@found=""; for name in $(BROWSERS); do \
+	  if command -v $$name >/dev/null 2>&1; then found=$$name; fi; \
+	done; \
+	if [ -n "$$found" ] && { ! command -v fc-list >/dev/null 2>&1 || [ -n "$$(fc-list :lang=zh family 2>/dev/null | head -n 1)" ]; }; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ]; then as=""; else as="sudo -n"; fi; \
+	if command -v apt-get >/dev/null 2>&1 && $$as true 2>/dev/null; then \
+	  echo "installing chromium and fonts-noto-cjk for the tests of pages ..."; \
+	  { $$as apt-get update -qq && $$as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-noto-cjk; } >/dev/null 2>&1 && exit 0; \
+	fi; \
+	echo "Chromium or a Chinese font is missing and could not be installed here; the tests in tests/browser need them: sudo apt-get install chromium fonts-noto-cjk"
+
 check: setup  ## format, lint, types, fast tests: under a minute
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(TEST_ENV) $(BIN)/pytest -n 2 -m "not slow" tests
 
-test: setup  ## every test
+test: setup browser  ## every test
 	$(TEST_ENV) $(BIN)/pytest -n 2 tests
 
-soak: setup  ## the same tests at full counts
+soak: setup browser  ## the same tests at full counts
 	GLASSFORMER_SOAK=1 $(TEST_ENV) $(BIN)/pytest -n 2 tests
 
 demo: setup  ## train `dates` (about three minutes), show what it learned

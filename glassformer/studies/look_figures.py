@@ -20,8 +20,12 @@ LABEL = 14  # letters of a label
 NAMES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
 
 
+PICTURES_OF_CONTROLS = {code: 0x2400 + code for code in range(32)} | {0x7F: 0x2421}
+
+
 def label(text: str) -> str:
-    shown = plots.visible(text).replace("$", r"\$")
+    """What has no shape of its own must be seen; a control character has no place in an SVG either."""
+    shown = plots.visible(text).translate(PICTURES_OF_CONTROLS).replace("$", r"\$")
     return shown if len(shown) <= LABEL else shown[: LABEL - 1] + "…"
 
 
@@ -144,7 +148,9 @@ def tokens_figure(inside: Inside) -> Any:
     spread.set_xlim(0, max(0.1, float(said.entropy[:shown].max())) * 2.6)
     for i in range(shown):
         others = [(b, p) for b, p in zip(said.best[i], said.chances[i]) if b != said.chosen[i]][:3]
-        best = "  ".join(f"{label(name)} {p:.2g}" for name, (_, p) in zip(inside.names([b for b, _ in others]), others))
+        best = "  ".join(
+            f"{label(name)} {p:.2g}" for name, (_, p) in zip(inside.names([int(b) for b, _ in others]), others)
+        )
         text = f"#{said.rank[i]}   {best}"
         spread.text(float(said.entropy[i]) + 0.02 * spread.get_xlim()[1], i, text, va="center", fontsize=7)
     bars.set_title("probability of each token")

@@ -81,7 +81,7 @@ def character_spans(pieces: Sequence[bytes]) -> tuple[str, list[Span]]:
 
 def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[Span]]:
     """The text of ids (no control id among them), and for each the characters it has a share in."""
-    names = [tokenizer.library.id_to_token(i) for i in ids]
+    names = [tokenizer.library.id_to_token(i) or "" for i in ids]
     if tokenizer.kind in ("bpe", "unigram"):
         byte_of = {letter: byte for byte, letter in byte_letters().items()}
         return character_spans([bytes(byte_of[letter] for letter in name) for name in names])

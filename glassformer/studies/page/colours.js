@@ -46,6 +46,16 @@ export function inkOn(colour) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#000" : "#fff";
 }
 
+/** Numbers of either sign as a row of pixels. */
+export function paintSigns(canvas, values, top) {
+  canvas.width = values.length;
+  canvas.height = 1;
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(values.length, 1);
+  values.forEach((value, i) => image.data.set([...signColour(value / (top || 1)), 255], 4 * i));
+  context.putImageData(image, 0, 0);
+}
+
 /** A map as a small picture, one pixel a cell. */
 export function paint(canvas, map, most) {
   canvas.width = map.columns;

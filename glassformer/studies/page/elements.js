@@ -28,9 +28,11 @@ export function svg(name, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, name), attributes, children);
 }
 
-/** A token as a label: a space must be seen. */
+/** A token as a label: what has no shape of its own must be seen. */
 export function visible(text) {
-  return text.replaceAll(" ", "␣").replaceAll("\n", "⏎").replaceAll("\t", "⇥") || "·";
+  const shown = text.replaceAll(" ", "␣").replaceAll("\n", "⏎").replaceAll("\t", "⇥").replaceAll("\u00a0", "⍽");
+  const pictures = shown.replace(/[\u0000-\u001f]/g, (c) => String.fromCharCode(0x2400 + c.charCodeAt(0)));
+  return pictures.replaceAll("\u007f", "␡") || "·";
 }
 
 export function shortened(text, most) {

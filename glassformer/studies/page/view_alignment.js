@@ -1,28 +1,17 @@
 // Source and written tokens side by side, with lines where attention went.
 
-import { matrix, strongest, unpack } from "./data.js";
+import { largest, matrix, strongest, unpack } from "./data.js";
 import { choice, h, share, shortened, svg, visible, widthOf, isControl } from "./elements.js";
+import { heatmap } from "./heatmap.js";
 import { headName, mergedMap, readCell } from "./view_maps.js";
 
 const STEP = 24;
 const FAINTEST = 0.05; // weaker links are drawn only for the token one points at
+const LONG = 60; // units; a longer text begins as a map
 
-export async function drawAlignment(page) {
-  const { words, data, state } = page;
-  const attention = data.attentions.cross;
-  let map;
-  if (state.alignment === "head" && attention.layers[state.layer]?.numbers.length && state.kind === "cross") {
-    map = matrix(await unpack(attention.layers[state.layer].weights), state.head);
-  } else {
-    map = matrix(await unpack(data.alignment), 0);
-  }
-  const found = mergedMap(page, map, "written", "source");
-  const controls = choice(
-    words.kind,
-    [["mean", words.meanOfHeads], ["head", state.kind === "cross" ? headName(page, "cross", state.layer, state.head) : headName(page, "cross", 0, 0)]],
-    state.alignment,
-    (alignment) => page.set(state.kind === "cross" ? { alignment } : { alignment, kind: "cross", layer: 0, head: 0 }),
-  );
+/** Two columns of tokens and lines between them. */
+function links(page, found) {
+  const { words } = page;
   const readout = h("div", { class: "readout", "aria-live": "polite" }, h("span", { class: "note" }, words.hoverToken));
   const text = (label) => shortened(visible(label), 18);
   const left = Math.max(40, ...found.columns.map((label) => widthOf(text(label), "14px system-ui, sans-serif"))) + 20;
@@ -41,6 +30,7 @@ export async function drawAlignment(page) {
   function draw(side, at) {
     lines.replaceChildren();
     found.rows.forEach((_, i) => {
+      if (at !== null && side === "row" && i !== at) return;
       const links = at === null ? strongest(found.map, i, 4) : strongest(found.map, i, found.columns.length);
       for (const [w, j] of links) {
         const lit = at === null || (side === "row" ? i === at : j === at);
@@ -99,5 +89,38 @@ export async function drawAlignment(page) {
   found.columns.forEach((label, j) => picture.append(word("column", label, j)));
   found.rows.forEach((label, i) => picture.append(word("row", label, i)));
   draw("row", null);
-  return [h("div", { class: "controls" }, controls), h("div", { class: "sticky" }, readout), h("div", { class: "scroll" }, picture)];
+  return [h("div", { class: "sticky" }, readout), h("div", { class: "scroll" }, picture)];
+}
+
+export async function drawAlignment(page) {
+  const { words, data, state } = page;
+  const attention = data.attentions.cross;
+  let map;
+  if (state.alignment === "head" && attention.layers[state.layer]?.numbers.length && state.kind === "cross") {
+    map = matrix(await unpack(attention.layers[state.layer].weights), state.head);
+  } else {
+    map = matrix(await unpack(data.alignment), 0);
+  }
+  const found = mergedMap(page, map, "written", "source");
+  const controls = choice(
+    words.kind,
+    [["mean", words.meanOfHeads], ["head", state.kind === "cross" ? headName(page, "cross", state.layer, state.head) : headName(page, "cross", 0, 0)]],
+    state.alignment,
+    (alignment) => page.set(state.kind === "cross" ? { alignment } : { alignment, kind: "cross", layer: 0, head: 0 }),
+  );
+  const long = Math.max(found.rows.length, found.columns.length) > LONG;
+  const shape = state.shape ?? (long ? "map" : "lines");
+  const shapes = choice(words.measure, [["lines", words.lines], ["map", words.map]], shape, (value) => page.set({ shape: value }));
+  const picture = () =>
+    heatmap({
+      ...found,
+      most: largest(found.map.values),
+      say: (i, j) => readCell(page, found, i, j),
+      locked: page.lockFor(found),
+      lock: (cell) => page.remember({ locked: cell }),
+      name: words.alignment,
+      words,
+      format: share,
+    });
+  return [h("div", { class: "controls" }, controls, shapes), ...(shape === "map" ? [picture()] : links(page, found))];
 }

@@ -1,17 +1,26 @@
 // One query of one head, step by step, in numbers.
 
-import { css, inkOn, signColour, sizeColour } from "./colours.js";
+import { css, inkOn, paintSigns, signColour, sizeColour } from "./colours.js";
 import { attend, matrix, unpack } from "./data.js";
 import { h, number, select, share, shortened, token, visible } from "./elements.js";
 import { headName } from "./view_maps.js";
+import { filled } from "./words.js";
 
-/** A vector as a row of coloured cells; with numbers where there is room. */
-function cells(values, top, written) {
+const MOST = 80; // keys in the table; of a longer text the strongest
+
+/** A vector in numbers. */
+function cells(values, top) {
   return Array.from(values, (value, d) => {
     const colour = signColour(value / (top || 1));
-    const style = { background: css(colour), color: inkOn(colour) };
-    return h("td", { class: written ? "value" : "cell", style, title: `${d + 1}: ${number(value, 3)}` }, written ? number(value) : "");
+    return h("td", { class: "value", style: { background: css(colour), color: inkOn(colour) }, title: String(d + 1) }, number(value));
   });
+}
+
+/** A vector in colours. */
+function strip(values, top) {
+  const canvas = h("canvas", { class: "vector", style: { width: `${Math.max(48, Math.min(7 * values.length, 320))}px` } });
+  paintSigns(canvas, values, top);
+  return canvas;
 }
 
 function furthest(values) {
@@ -72,9 +81,9 @@ export async function drawHead(page) {
   const first = h(
     "table",
     { class: "numbers" },
-    h("tr", {}, h("th", { scope: "row" }, "q ", token(queries[query])), cells(q, topQ, true)),
-    h("tr", {}, h("th", { scope: "row" }, "k ", token(keys[key])), cells(k, topK, true)),
-    h("tr", {}, h("th", { scope: "row" }, words.product), cells(products, furthest(products), true)),
+    h("tr", {}, h("th", { scope: "row" }, "q ", token(queries[query])), cells(q, topQ)),
+    h("tr", {}, h("th", { scope: "row" }, "k ", token(keys[key])), cells(k, topK)),
+    h("tr", {}, h("th", { scope: "row" }, words.product), cells(products, furthest(products))),
   );
   const root = number(Math.sqrt(size));
   const steps = [`q·k = ${words.sum} = ${number(found.products[key])}`];
@@ -84,7 +93,10 @@ export async function drawHead(page) {
   const captions = [words.keyToken, `k (${size})`, words.dot, head.scaled ? `÷ √${size}` : words.unscaled];
   if (head.slope !== null) captions.push(words.biased);
   captions.push(words.mask, "softmax", `v (${head.v.columns})`);
+  const strongest = found.weights.map((w, j) => [w, j]).sort((a, b) => b[0] - a[0]).slice(0, MOST);
+  const shown = new Set([key, ...strongest.map(([, j]) => j)]);
   const rows = keys.map((text, j) => {
+    if (!shown.has(j)) return null;
     const colour = sizeColour(found.weights[j] / Math.max(...found.weights));
     const vector = head.k.values.subarray(j * size, (j + 1) * size);
     const value = head.v.values.subarray(j * head.v.columns, (j + 1) * head.v.columns);
@@ -92,18 +104,18 @@ export async function drawHead(page) {
       "tr",
       { class: `${j === key ? "lit" : ""} ${found.allowed[j] ? "" : "hidden"}`, onclick: () => page.set({ key: j }, { keepScroll: true }) },
       h("th", { scope: "row" }, token(text)),
-      h("td", {}, h("table", { class: "vector" }, h("tr", {}, cells(vector, topK, false)))),
+      h("td", {}, strip(vector, topK)),
       h("td", { class: "number" }, number(found.products[j])),
       h("td", { class: "number" }, number(head.scaled ? found.products[j] / Math.sqrt(size) : found.products[j])),
       head.slope !== null ? h("td", { class: "number" }, number(found.scores[j])) : null,
       h("td", {}, found.allowed[j] ? words.seen : words.hidden),
       h("td", { class: "number", style: { background: css(colour), color: inkOn(colour) } }, share(found.weights[j])),
-      h("td", { class: "after" }, h("table", { class: "vector" }, h("tr", {}, cells(value, topV, false)))),
+      h("td", { class: "after" }, strip(value, topV)),
     );
   });
   const own = matrix(await unpack(layer.weights), state.head);
   const gap = Math.max(...found.weights.map((w, j) => Math.abs(w - own.values[query * own.columns + j])));
-  const last = h("table", { class: "numbers" }, h("tr", {}, h("th", { scope: "row" }, words.result), cells(found.result, topV, true)));
+  const last = h("table", { class: "numbers" }, h("tr", {}, h("th", { scope: "row" }, words.result), cells(found.result, topV)));
   return [
     controls,
     h("h3", {}, headName(page, state.kind, state.layer, state.head)),
@@ -111,6 +123,7 @@ export async function drawHead(page) {
     h("div", { class: "scroll" }, first),
     h("p", { class: "formula" }, steps.map((step) => h("span", {}, step))),
     h("h4", {}, words.stepAll),
+    keys.length > MOST ? h("p", { class: "note" }, filled(words.strongestKeys, `${shown.size} / ${keys.length}`)) : null,
     h("div", { class: "scroll" }, h("table", { class: "steps" }, h("thead", {}, h("tr", {}, captions.map((t, i) => h("th", { scope: "col", class: i === captions.length - 1 ? "after" : "" }, t)))), h("tbody", {}, rows))),
     h("h4", {}, words.stepSum),
     h("div", { class: "scroll" }, last),

@@ -82,7 +82,7 @@ export async function drawLens(page) {
   let strip = null;
   if (count > LONG) {
     // The probability of the chosen word at every place and depth; a click goes there.
-    const canvas = h("canvas", { class: "strip", style: { height: `${10 * lens.length}px` }, title: words.move });
+    const canvas = h("canvas", { class: "strip", style: { height: `${10 * lens.length}px` }, title: words.stripAbout });
     const values = new Float32Array(lens.length * count);
     lens.forEach((layer, d) => layer.logprob.forEach((value, at) => (values[(lens.length - 1 - d) * count + at] = Math.exp(value))));
     paint(canvas, { values, rows: lens.length, columns: count }, 1);
@@ -90,7 +90,7 @@ export async function drawLens(page) {
       const at = (event.offsetX / canvas.clientWidth) * table.scrollWidth;
       scroll.scrollLeft = at - scroll.clientWidth / 2;
     });
-    strip = h("div", {}, canvas, h("p", { class: "note" }, words.overview));
+    strip = h("div", {}, canvas, h("p", { class: "note" }, words.stripAbout));
   }
   return [h("p", { class: "note" }, words.piecesOnly), h("div", { class: "sticky" }, readout), strip, scroll];
 }

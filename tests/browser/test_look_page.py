@@ -1,0 +1,433 @@
+"""The report of `look` in a real browser: it opens offline without a word on the console, every view stands, and what it shows
+are the numbers that Python computed."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import http.server
+import json
+import math
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import glassformer
+from glassformer.studies import look
+from glassformer.studies.inside import Inside, look_across, look_inside, merge
+from tests.talking import make_run
+from tests.test_look import FAMILIES, with_checkpoints
+
+pytestmark = pytest.mark.slow
+
+WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+VIEWS = ["maps", "alignment", "tokens", "lens", "norms", "rollout", "head", "beam", "across"]
+CHINESE = "我们去公园, café ok"
+
+
+class Report:
+    """A page that is open, and what went wrong with it."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def open(self, address: str) -> float:
+        """Seconds until the first view stands."""
+        began = time.monotonic()
+        self.page.goto(address)
+        self.page.wait_for_selector("html[data-ready=yes]")
+        self.page.wait_for_selector("#view[aria-busy=false]")
+        return time.monotonic() - began
+
+    def views(self) -> list[str]:
+        return self.page.eval_on_selector_all("[role=tab]", "tabs => tabs.map(tab => tab.dataset.view)")
+
+    def settle(self) -> None:
+        """Until what was asked for is drawn."""
+        self.page.wait_for_selector("#view[aria-busy=false]")
+        self.page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def show(self, view: str) -> None:
+        self.page.click(f"[role=tab][data-view={view}]")
+        self.page.wait_for_selector(f"#view[data-view={view}][aria-busy=false]")
+        self.settle()
+
+    def press(self, key: str) -> None:
+        self.page.keyboard.press(key)
+        self.settle()
+
+    def text(self, selector: str) -> str:
+        return self.page.inner_text(selector)
+
+    def state(self, name: str) -> Any:
+        return self.page.evaluate(f"() => window.page.state.{name} ?? null")
+
+
+@contextmanager
+def opened(browser: Any, size: dict[str, int], **how: Any) -> Iterator[Report]:
+    context = browser.new_context(viewport=size, **({"locale": "en-US"} | how))
+    try:
+        yield Report(context.new_page())
+    finally:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def insides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inside]:
+    """Every family; the encoder-decoder reads Chinese in byte pieces, and is also seen across training."""
+    folder = tmp_path_factory.mktemp("runs")
+    bytewise = FAMILIES["transformer"] | {"tokenizer": "bpe", "decode": {"beam": 3, "max_new_tokens": 9}}
+    path = make_run(folder / "zh", **bytewise)
+    run = with_checkpoints(path, [100, 200, 300])
+    model = glassformer.load(path)
+    found = {"transformer": look_across(run, look_inside(model, CHINESE, "the cat sat"))}
+    for name, text in {
+        "gpt": "the cat\nran to Paris",
+        "gpt on pairs": "the cat",
+        "mlm": "the [MASK] sat on",
+        "classify": "Anna lives",
+        "tag": "Anna lives in",
+    }.items():
+        found[name] = look_inside(
+            glassformer.load(make_run(folder / name.replace(" ", "-"), **FAMILIES[name])), text, new=4
+        )
+    return found
+
+
+@pytest.fixture(scope="module")
+def pages(insides: dict[str, Inside], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    found = {}
+    for name, inside in insides.items():
+        found[name] = folder / f"{name.replace(' ', '-')}.html"
+        found[name].write_text(look.page_html(look.page_data(inside, name)), encoding="utf-8")
+    return found
+
+
+def expected_views(inside: Inside) -> list[str]:
+    missing = set()
+    if inside.kind != "transformer":
+        missing.add("alignment")
+    if inside.search is None:
+        missing.add("beam")
+    if not inside.across:
+        missing.add("across")
+    return [view for view in VIEWS if view not in missing]
+
+
+@pytest.mark.parametrize("name", ["transformer", "gpt", "gpt on pairs", "mlm", "classify", "tag"])
+def test_every_view_opens_without_a_word(
+    browser: Any, pages: dict[str, Path], insides: dict[str, Inside], name: str
+) -> None:
+    """Each view in each unit, in both languages, light and dark; no console message, no request but for the file itself.
+    Caught: a missing word, a view that a family has no data for, a font or script from elsewhere."""
+    with opened(browser, WIDE) as report:
+        report.open(pages[name].as_uri())
+        assert report.views() == expected_views(insides[name])
+        for view in report.views():
+            report.show(view)
+            for key in "uuldld":
+                report.press(key)
+            assert len(report.text("#view")) > 20
+        addresses = {address.split("#")[0] for address in report.requests if not address.startswith("data:")}
+        assert addresses == {pages[name].as_uri()}
+        assert report.complaints == []
+
+
+def test_merging_in_the_page_is_merging_in_python(
+    browser: Any, pages: dict[str, Path], insides: dict[str, Inside]
+) -> None:
+    """All units, of a text whose characters are split over pieces. Caught: keys averaged, a unit too many."""
+    inside = insides["transformer"]
+    sides = inside.readings()
+    with opened(browser, WIDE) as report:
+        report.open(pages["transformer"].as_uri() + "#view=maps&kind=cross&layer=1&head=2")
+        for unit in ("pieces", "words", "characters"):
+            report.page.click(f".tools [data-value={unit}]")
+            report.settle()
+            expected = inside.seen.weights("cross")[1][2]
+            labels = [sides["written"].pieces, sides["source"].pieces]
+            if unit != "pieces":
+                units = [getattr(sides[side], unit) for side in ("written", "source")]
+                groups = [u.group_of_tokens(n) for u, n in zip(units, expected.shape)]
+                expected = merge(expected, *groups)
+                labels = [u.labels for u in units]
+            shown = [
+                report.page.eval_on_selector_all(f".large text[data-{axis}]", "t => t.length")
+                for axis in ("row", "column")
+            ]
+            assert shown == [len(labels[0]), len(labels[1])] == list(expected.shape)
+            # Point at the strongest cell and read it.
+            i, j = np.unravel_index(expected.argmax(), expected.shape)
+            box = report.page.eval_on_selector(
+                ".large canvas.cells",
+                "c => { const b = c.getBoundingClientRect(); return [b.x, b.y, b.width, b.height] }",
+            )
+            x, y = box[0] + (j + 0.5) * box[2] / expected.shape[1], box[1] + (i + 0.5) * box[3] / expected.shape[0]
+            report.page.mouse.move(x, y)
+            read = report.text(".large .readout p:first-child")
+            assert f"{expected.max():.3f}" in read, (unit, read)
+            assert labels[0][i].replace(" ", "␣") in read and labels[1][j].replace(" ", "␣") in read
+        assert "我们" in sides["source"].words.labels and "公" in sides["source"].characters.labels
+
+
+def test_a_cell_is_held_and_released(browser: Any, pages: dict[str, Path]) -> None:
+    """Hover, click, hover elsewhere, Escape. Caught: a held cell that changes under the pointer."""
+    with opened(browser, WIDE) as report:
+        report.open(pages["transformer"].as_uri() + "#view=maps&kind=encoder")
+        box = report.page.locator(".large canvas.cells").bounding_box()
+        assert box is not None
+        first, second = (box["x"] + 10, box["y"] + 10), (box["x"] + box["width"] - 10, box["y"] + box["height"] - 10)
+        report.page.mouse.move(*first)
+        there = report.text(".large .readout")
+        report.page.mouse.move(*second)
+        assert report.text(".large .readout") != there
+        report.page.mouse.click(*first)
+        report.page.mouse.move(*second)
+        assert report.text(".large .readout") == there and report.page.locator(".band.locked").count() == 2
+        report.press("Escape")
+        report.page.mouse.move(*first)
+        report.page.mouse.move(*second)
+        assert report.text(".large .readout") != there and report.page.locator(".band.locked").count() == 0
+        assert report.complaints == []
+
+
+def test_the_keys(browser: Any, pages: dict[str, Path]) -> None:
+    """Views, heads, layers, tokens, kinds, units, theme, language, help; and one sees where the focus is."""
+    with opened(browser, WIDE) as report:
+        report.open(pages["transformer"].as_uri() + "#view=maps&kind=cross")
+        for number, view in enumerate(report.views(), 1):
+            report.press(str(number))
+            assert report.state("view") == view
+        report.press("1")
+        report.press("Shift+ArrowRight")
+        report.press("Shift+ArrowDown")
+        assert (report.state("layer"), report.state("head")) == (1, 1)
+        report.press("k")
+        assert report.state("kind") == "encoder"
+        report.press("u")
+        assert report.state("unit") == "words"
+        theme = report.state("theme")
+        report.press("d")
+        assert report.state("theme") != theme
+        report.press("l")
+        assert report.text("[data-view=maps]") == "注意力图"
+        report.press("l")
+        report.press("?")
+        assert report.page.locator("dialog[open] kbd").count() > 8
+        report.press("Escape")
+        assert report.page.locator("dialog[open]").count() == 0
+        report.page.focus(".large .stage")
+        report.press("ArrowDown")
+        before = report.text(".large .readout")
+        report.press("ArrowDown")
+        assert report.text(".large .readout") != before
+        report.press("Enter")
+        assert report.page.locator(".band.locked").count() == 2
+        report.press("Shift+Tab")
+        report.page.focus(".thumb[aria-pressed=true]")
+        report.press("ArrowRight")
+        outline = "() => getComputedStyle(document.activeElement).outlineStyle"
+        assert report.page.evaluate("() => document.activeElement.className") == "thumb"
+        assert report.page.evaluate(outline) == "solid"
+        assert report.complaints == []
+
+
+def test_one_head_computes_the_models_weights(browser: Any, pages: dict[str, Path], insides: dict[str, Inside]) -> None:
+    """For every head of every family the page computes the weights from q, k, scale, mask: they are the model's. Grouped
+    heads, windows, rotary and ALiBi are among them. Caught: another head's keys, a mask that lets the future in."""
+    worst = "() => Number(document.querySelector('[data-gap]').dataset.gap)"
+    with opened(browser, WIDE) as report:
+        for name in ("transformer", "gpt", "gpt on pairs", "mlm"):
+            for kind, layers in insides[name].seen.attentions.items():
+                for layer, one in enumerate(layers):
+                    report.page.goto("about:blank")
+                    head = layer % len(one.numbers)
+                    report.open(pages[name].as_uri() + f"#view=head&kind={kind}&layer={layer}&head={head}")
+                    assert report.page.evaluate(worst) < 0.01, (name, kind, layer)
+        assert report.complaints == []
+
+
+def test_tokens_lens_and_beam_show_what_was_computed(
+    browser: Any, pages: dict[str, Path], insides: dict[str, Inside]
+) -> None:
+    inside = insides["transformer"]
+    said = inside.seen.outputs
+    with opened(browser, WIDE) as report:
+        report.open(pages["transformer"].as_uri() + "#view=tokens")
+        rows = report.page.locator("table.tokens tbody tr")
+        assert rows.count() == len(said.chosen)
+        for i in range(len(said.chosen)):
+            cells = rows.nth(i).locator("td").all_inner_texts()
+            p = math.exp(said.logprob[i])
+            assert p < 0.0005 or f"{p:.3f}" in cells[2], cells
+            assert cells[3].strip() == str(said.rank[i]) and cells[4].strip() == f"{said.entropy[i]:.2f}"
+        report.show("lens")
+        lens = report.page.locator("table.lens tbody tr")
+        assert lens.count() == len(inside.seen.lens)
+        best = inside.names([int(i) for i in inside.seen.lens[-1].best[:, 0]])
+        shown = lens.nth(0).locator("td").all_text_contents()
+        assert len(shown) == len(best)
+        report.show("beam")
+        assert inside.search is not None
+        steps = inside.search.trace.steps
+        assert report.page.locator("g.node").count() == sum(len(step) for step in steps)
+        kept = sum(candidate.fate == "kept" for step in steps for candidate in step)
+        assert report.page.locator("g.node.kept").count() == kept
+        score = steps[0][0].score
+        assert f"{score:.2f}".replace("-", "−") in report.page.locator("g.node").first.text_content()
+        report.page.locator("g.node").first.hover()
+        assert f"{steps[0][0].total:.3f}".replace("-", "−") in report.text(".readout")
+
+
+def test_the_animation_runs_and_stops(browser: Any, pages: dict[str, Path]) -> None:
+    with opened(browser, WIDE) as report:
+        report.open(pages["transformer"].as_uri() + "#view=across")
+        assert report.page.locator(".strip:not(.small) .frame").count() == 3
+        report.page.click(".play")
+        report.page.wait_for_function("() => window.page.state.moment === 0", timeout=5000)
+        report.page.wait_for_function("() => window.page.state.moment === 1", timeout=5000)
+        assert "200" in report.text(".player")
+        report.press("p")
+        stopped = report.state("moment")
+        report.page.wait_for_timeout(1000)
+        assert report.state("moment") == stopped
+        assert report.complaints == []
+
+
+OVERLAPS = """
+() => {
+  const found = [];
+  for (const stage of document.querySelectorAll('.stage')) {
+    for (const axis of ['row', 'column']) {
+      const boxes = [...stage.querySelectorAll(`text[data-${axis}]`)].map((t) => t.getBoundingClientRect());
+      boxes.forEach((a, i) => {
+        const b = boxes[i + 1];
+        if (!b) return;
+        const over = axis === 'row' ? a.bottom - b.top : a.right - b.left;
+        if (over > 3) found.push(`${axis} ${i}: ${over}`);
+      });
+    }
+  }
+  for (const node of document.querySelectorAll('g.node')) {
+    const frame = node.querySelector('rect').getBoundingClientRect();
+    for (const text of node.querySelectorAll('text')) {
+      const box = text.getBoundingClientRect();
+      if (box.left < frame.left - 1 || box.right > frame.right + 1) found.push(`node ${text.textContent}`);
+    }
+  }
+  const wide = document.documentElement.scrollWidth - innerWidth;
+  if (wide > 0) found.push(`the page is ${wide} wider than the window`);
+  return found;
+}
+"""
+CONTRAST = """
+() => {
+  const light = (c) => { const [r, g, b] = c.map((v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const numbers = (text) => text.match(/[\\d.]+/g).slice(0, 3).map(Number);
+  const behind = (e) => { for (; e; e = e.parentElement) { const b = getComputedStyle(e).backgroundColor;
+    if (b !== 'rgba(0, 0, 0, 0)') return numbers(b); } return [255, 255, 255]; };
+  const found = [];
+  for (const e of document.querySelectorAll('p, td, th, button, .caption, .note, h1, h3, small, label')) {
+    if (!e.textContent.trim() || e.closest('[hidden]') || e.closest('tr.hidden')) continue;
+    const [a, b] = [light(numbers(getComputedStyle(e).color)), light(behind(e))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) found.push(`${e.tagName} ${e.className} ${e.textContent.slice(0, 20)} ${ratio.toFixed(2)}`);
+  }
+  return [...new Set(found)].slice(0, 5);
+}
+"""
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["desk", "phone"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_labels_do_not_overlap_and_text_is_readable(
+    browser: Any, pages: dict[str, Path], size: dict[str, int], theme: str
+) -> None:
+    """At a desk and on a phone: labels beside each other, nothing wider than the window, every text at a contrast of 4.5 or
+    more (WCAG AA). The theme is the system's. Caught: pieces too long for their cells, grey on grey."""
+    with opened(browser, size, color_scheme=theme, locale="zh-CN" if theme == "dark" else "en-US") as report:
+        report.open(pages["transformer"].as_uri())
+        assert report.state("theme") == theme and report.state("language") == ("zh" if theme == "dark" else "en")
+        for view in report.views():
+            report.show(view)
+            assert report.page.evaluate(OVERLAPS) == [], view
+            assert report.page.evaluate(CONTRAST) == [], view
+        assert report.complaints == []
+
+
+def test_five_hundred_tokens_open_in_three_seconds_and_have_an_overview(browser: Any, tmp_path: Path) -> None:
+    """An encoder-decoder with 512 tokens on each side. Caught: all maps unpacked before the first is shown, a cell an
+    element."""
+    how = copy.deepcopy(FAMILIES["transformer"])
+    how["model"] |= {"block_size": 520, "n_embd": 32}
+    model = glassformer.load(make_run(tmp_path / "long", tokenizer="char", **how))
+    text = ("the cat sat on the mat. a dog ran to the river; " * 12)[:511]
+    inside = look_inside(model, text, text, beam=1)
+    assert len(inside.laid.source) == len(inside.laid.row) == 512
+    page = tmp_path / "long.html"
+    page.write_text(look.page_html(look.page_data(inside, "long")), encoding="utf-8")
+    seconds = []
+    with opened(browser, WIDE) as report:
+        for _ in range(3):
+            report.page.goto("about:blank")
+            seconds.append(report.open(page.as_uri()))
+            if seconds[-1] < 3:
+                break
+        assert min(seconds) < 3
+        assert report.page.locator(".overview .window").count() == 1
+        box = report.page.locator(".overview .whole").bounding_box()
+        assert box is not None
+        report.page.mouse.click(box["x"] + box["width"] * 0.7, box["y"] + box["height"] * 0.7)
+        number = "() => Number(document.querySelector('.large text[data-row]').dataset.row)"
+        assert report.page.evaluate(number) > 100
+        before = report.page.locator(".large text[data-row]").count()
+        report.page.click(".zoom button:first-child")
+        assert report.page.locator(".large text[data-row]").count() < before
+        for view in report.views():
+            report.show(view)
+        assert report.complaints == []
+
+
+def test_the_modules_are_modules(browser: Any, insides: dict[str, Inside], tmp_path: Path) -> None:
+    """Handed out by a plain server as they are, with the data in a file of its own: the same page. Caught: an import that
+    only works when all modules are in one file."""
+    for name, text in look.page_files().items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "data.json").write_text(json.dumps(look.page_data(insides["gpt"], "served")), encoding="utf-8")
+    (tmp_path / "index.html").write_text(
+        '<!doctype html><link rel="icon" href="data:,"><link rel="stylesheet" href="style.css"><div id="here"></div>'
+        '<script type="module">import { show } from "./page.js";'
+        'const data = await (await fetch("data.json")).json();'
+        'window.page = await show(data, document.getElementById("here"));'
+        'document.documentElement.dataset.ready = "yes";</script>',
+        encoding="utf-8",
+    )
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(tmp_path)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        with opened(browser, WIDE) as report:
+            report.open(f"http://127.0.0.1:{server.server_port}/index.html")
+            for view in report.views():
+                report.show(view)
+            assert report.views() == expected_views(insides["gpt"]) and report.complaints == []
+    finally:
+        server.shutdown()
+        server.server_close()

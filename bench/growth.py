@@ -104,7 +104,7 @@ def cuda_work() -> list[Work]:
 
 def cpu_work() -> list[Work]:
     return [
-        Work("length", name, gpt(4, 4, 128, length, 2048, window), length, max(1, 4096 // length))
+        Work("length", name, gpt(4, 4, 128, length, 1024, window), length, max(1, 4096 // length))
         for length in (256, 512, 1024, 2048, 4096)
         for name, window in (("full", None), (f"window {WINDOW}", WINDOW))
     ]
@@ -181,7 +181,7 @@ class Training:
     def speed(self, rows: int, length: int, seconds: float) -> float:
         """Tokens a second."""
         batch = self.batch(rows, length)
-        for _ in range(3):
+        for _ in range(3 if self.device.type == "cuda" else 1):
             self.step(*batch)
         wait(self.device)
         began, steps = time.perf_counter(), 0
@@ -192,10 +192,11 @@ class Training:
         return steps * rows * length / (time.perf_counter() - began)
 
     def peak(self, rows: int, length: int) -> tuple[int, int]:
-        """Bytes at most during a step, and those of them that lie there between steps."""
+        """Bytes at most during a step, and those of them that lie there between steps. On a CPU it must be the very first step
+        of a process: what is freed later stays with the process."""
         batch = self.batch(rows, length)
-        self.step(*batch)  # makes the optimizer's moments
         if self.device.type == "cuda":
+            self.step(*batch)  # makes the optimizer's moments
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
             resting = torch.cuda.memory_allocated()
@@ -203,13 +204,11 @@ class Training:
             self.step(*batch)
             torch.cuda.synchronize()
             return torch.cuda.max_memory_allocated(), resting
-        del batch
-        gc.collect()
-        fixed = sum(p.numel() for p in self.model.parameters()) * 4 * 3
-        # A fresh process: what was in use before there was a model is not the step's.
-        return (memory.peak_resident() or 0) - self.before, fixed
-
-    before = 0
+        weights = sum(p.numel() * p.element_size() for p in self.model.parameters())
+        memory.forget_peak()
+        before = memory.resident() or 0
+        self.step(*batch)
+        return (memory.peak_resident() or 0) - before + weights, 3 * weights
 
 
 def measure(work: Work, device: torch.device, peak: float) -> dict[str, Any]:
@@ -226,9 +225,7 @@ def measure(work: Work, device: torch.device, peak: float) -> dict[str, Any]:
     compiled = device.type == "cuda"
     training = None
     try:
-        before = memory.resident() or 0
         training = Training(work.config, device, compiled)
-        training.before = before
         if work.table == "length":
             most, resting = training.peak(1, work.length)
             facts |= {"one_row_peak": most, "one_row_step": most - resting}
@@ -277,8 +274,10 @@ def child(order: str) -> None:
 # Telling
 
 
-def gigabytes(facts: dict[str, Any], key: str) -> str:
-    return f"{facts[key] / 2**30:.2f} GB" if key in facts else "—"
+def size_of(facts: dict[str, Any], key: str) -> str:
+    if key not in facts:
+        return "—"
+    return f"{facts[key] / 2**30:.2f} GB" if facts[key] >= 2**30 else f"{facts[key] / 2**20:.0f} MB"
 
 
 def cell(facts: dict[str, Any], key: str, form: str) -> str:
@@ -297,8 +296,8 @@ def table_of(results: list[dict[str, Any]], table: str) -> str:
                 f["rows"],
                 cell(f, "tokens_per_second", speed),
                 cell(f, "mfu", mfu),
-                gigabytes(f, "one_row_peak"),
-                gigabytes(f, "one_row_step"),
+                size_of(f, "one_row_peak"),
+                size_of(f, "one_row_step"),
             ]
             for f in rows
         ]
@@ -311,8 +310,8 @@ def table_of(results: list[dict[str, Any]], table: str) -> str:
                 f"{f['layers']} x {f['width']}",
                 cell(f, "tokens_per_second", speed),
                 cell(f, "mfu", mfu),
-                gigabytes(f, "peak"),
-                gigabytes(f, "step"),
+                size_of(f, "peak"),
+                size_of(f, "step"),
             ]
             for f in rows
         ]
@@ -324,8 +323,8 @@ def table_of(results: list[dict[str, Any]], table: str) -> str:
                 f"{f['rows'] * f['length']:,}",
                 cell(f, "tokens_per_second", speed),
                 cell(f, "mfu", mfu),
-                gigabytes(f, "peak"),
-                gigabytes(f, "step"),
+                size_of(f, "peak"),
+                size_of(f, "step"),
             ]
             for f in rows
         ]

@@ -32,6 +32,7 @@ def generate(
     prefix: writing.Prefix = "",
     ban: writing.Banned = None,
     stop: writing.Stops = None,
+    engine: writing.Engine = None,
     settings: writing.Settings = None,
     device: lines.Device = "cpu",
     step: lines.Step = None,
@@ -56,6 +57,7 @@ def generate(
         max_new_tokens=max_new_tokens,
         beam=beam,
         n_best=n_best,
+        engine=engine,
     )
     wishes = writing.make_wishes(term, None, prefix, ban, stop)
     if wishes.glossary:

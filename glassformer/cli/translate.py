@@ -42,6 +42,7 @@ def translate(
     max_new_tokens: writing.MaxNewTokens = None,
     strict: writing.Strict = None,
     batch_size: writing.BatchSize = None,
+    engine: writing.Engine = None,
     settings: writing.Settings = None,
     device: lines.Device = "cpu",
     step: lines.Step = None,
@@ -69,6 +70,7 @@ def translate(
         max_new_tokens=max_new_tokens,
         strict=strict,
         batch_size=batch_size,
+        engine=engine,
     )
     wishes = writing.make_wishes(term, glossary, prefix, ban, stop)
     model = load(run, device=device, step=step)

@@ -26,6 +26,10 @@ Seed = Annotated[int | None, typer.Option(help="The same seed draws the same tex
 MaxNewTokens = Annotated[int | None, typer.Option(help="At most so many tokens.")]
 Strict = Annotated[bool | None, typer.Option("--strict", help="An answer never depends on its neighbours.")]
 BatchSize = Annotated[int | None, typer.Option(help="Texts decoded at a time.")]
+Engine = Annotated[
+    str | None,
+    typer.Option(help="What runs the model: auto, plain; fast, int8 or int4 on a CPU; graph on a CUDA device."),
+]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of decode, such as alpha=1.")
 ]

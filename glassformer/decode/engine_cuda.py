@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -604,6 +605,7 @@ class Work:
         self.decoder, self.room, self.board = decoder, room, board
         self.on_device = room.column.is_cuda
         self.graphs: dict[tuple[int, int, int], torch.cuda.CUDAGraph | None] = {}
+        self.refused: set[tuple[int, int, int]] = set()  # buckets that could not be recorded
         self.pool: Any = torch.cuda.graph_pool_handle() if self.on_device else None
 
     def once(self, sentences: int, reach: int, width: int) -> None:
@@ -611,18 +613,30 @@ class Work:
 
     def step(self, sentences: int, reach: int, width: int) -> None:
         bucket = (sentences, reach, width)
-        if not self.on_device or bucket not in self.graphs:
-            self.graphs[bucket] = None
+        if not self.on_device or bucket in self.refused or bucket not in self.graphs:
+            self.graphs.setdefault(bucket)
             self.once(*bucket)
             return
-        graph = self.graphs[bucket]
+        graph = self.graphs[bucket] or self.recorded(bucket)
         if graph is None:
-            graph = torch.cuda.CUDAGraph()
-            torch.cuda.synchronize()
+            self.once(*bucket)
+        else:
+            graph.replay()
+
+    def recorded(self, bucket: tuple[int, int, int]) -> torch.cuda.CUDAGraph | None:
+        """Recording runs nothing, so where the device refuses it, the step can still be made as it is."""
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        try:
             with torch.cuda.graph(graph, pool=self.pool):
                 self.once(*bucket)
-            self.graphs[bucket] = graph
-        graph.replay()
+        except RuntimeError as error:
+            warnings.warn(f"this step could not be recorded as a graph, and runs slowly: {error}", stacklevel=2)
+            torch.cuda.synchronize()
+            self.refused.add(bucket)
+            return None
+        self.graphs[bucket] = graph
+        return graph
 
     def keep(self, rows: Sequence[int], sentences: int, filled: int, width: int) -> None:
         """These go on, in a bucket of `sentences`; what fills it up is over."""
@@ -721,7 +735,7 @@ class GraphEngine:
                     numbers = [numbers[row] for row in going_on]
                     soonest, longest = ends()
                     work.keep(going_on, sentences, prompt + written * room.beams, width)
-            reach = rounded(prompt + (written + 1) * room.beams, least=8 * min(room.beams, 4))
+            reach = rounded(prompt + (written + 1) * room.beams, least=max(16, 8 * min(room.beams, 4)))
             work.step(sentences, min(reach, room.shade.size(2)), width)
             written += 1
 

@@ -3,6 +3,10 @@
 Written twice. `attention` is the equation; `fused_attention` is torch's kernel for it, which never holds the T x S
 weights. They are pinned to each other by tests. Whoever wants to see the weights gets the equation.
 
+For one case there is a third: training on short sentences on a CPU. torch's kernel sets up its blocks for every head of
+every sentence, and its softmax of fewer than 16 columns goes number by number, so most of the time is not spent on
+attention. `ShortAttention` is the equation as a few products over all heads at once, with its derivative by hand.
+
 A mask is True where attention is allowed. A query that may see nothing gets nothing: zeros, never NaN.
 """
 
@@ -10,11 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from glassformer.nn.cache import KVCache
 from glassformer.nn.norms import RMSNorm
@@ -62,6 +68,59 @@ def attention(
     return attention_weights(q, k, mask, scaled=scaled) @ v
 
 
+SHORT = 24  # keys; with more, torch's kernel is faster
+NARROW = 16  # columns; with fewer, torch's softmax is slow
+
+
+class ShortAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+        shape = (*q.shape[:3], k.size(2))
+        q, k, v = (t.reshape(-1, *t.shape[2:]) for t in (q, k, v))
+        scores = torch.baddbmm(q.new_empty(()), q, k.transpose(1, 2), beta=0, alpha=scale)
+        hidden = None if mask is None else ~mask
+        if hidden is not None:
+            scores.view(shape).masked_fill_(hidden, torch.finfo(scores.dtype).min)
+        if shape[3] < NARROW:
+            weights = scores.sub_(scores.amax(dim=-1, keepdim=True)).exp_()
+            weights.div_(weights.sum(dim=-1, keepdim=True))
+        else:
+            weights = scores.softmax(dim=-1)
+        if hidden is not None:
+            weights.view(shape).masked_fill_(hidden, 0.0)  # a query that may see nothing gets nothing
+        ctx.save_for_backward(q, k, v, weights)
+        ctx.shape, ctx.scale = shape, scale
+        return torch.bmm(weights, v).view(*shape[:3], -1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        q, k, v, weights = ctx.saved_tensors
+        rows, heads, _, keys = ctx.shape
+        grad = grad.reshape(rows * heads, -1, v.size(2))
+        grad_v = torch.bmm(weights.transpose(1, 2), grad)
+        change = torch.bmm(grad, v.transpose(1, 2)).mul_(weights)
+        # The derivative of softmax: w * (g - <w, g>).
+        change.addcmul_(weights, change.sum(dim=-1, keepdim=True), value=-1)
+        empty = q.new_empty(())
+        grad_q = torch.baddbmm(empty, change, k, beta=0, alpha=ctx.scale)
+        grad_k = torch.baddbmm(empty, change.transpose(1, 2), q, beta=0, alpha=ctx.scale)
+        return *(t.view(rows, heads, *t.shape[1:]) for t in (grad_q, grad_k, grad_v)), None, None
+
+
+def is_short_training(q: Tensor, k: Tensor, sight: Sight, dropout: float) -> bool:
+    return (
+        k.size(2) <= SHORT
+        and q.device.type == "cpu"
+        and torch.is_grad_enabled()
+        and q.requires_grad
+        and q.size(1) == k.size(1)
+        and sight.bias is None
+        and dropout == 0.0
+        and not torch.compiler.is_compiling()
+    )
+
+
 def fused_attention(
     q: Float[Tensor, "B H T D"],
     k: Float[Tensor, "B Hk S D"],
@@ -73,6 +132,9 @@ def fused_attention(
 ) -> Float[Tensor, "B H T Dv"]:
     """The same by torch's fused kernel; without a mask wherever the sight needs none. Fewer key heads than query heads
     are shared by consecutive query heads."""
+    if is_short_training(q, k, sight, dropout):
+        scale = q.size(-1) ** -0.5 if scaled else 1.0
+        return ShortAttention.apply(q, k, v, sight.explicit(q.size(2), k.size(2), q.device), scale)  # type: ignore[no-any-return]
     causal = sight.causal
     mask: Tensor | None = sight.mask
     if causal and (mask is not None or sight.bias is not None):

@@ -8,7 +8,8 @@ and the batch. One table and one picture each.
 
 A step is a whole one: forward, backward, clipping, AdamW; on CUDA in bf16 with each block and the loss compiled (a block
 compiles once for all layers, in seconds), on a CPU in float32 as it is. Speed is taken with as many rows as make up a fixed
-number of tokens, so that only the length changes; memory is also taken with a single row, which shows how it grows.
+number of tokens, so that only the length changes (the median step; on a CPU, which others may be using, the fastest); memory
+is also taken with a single row (not compiled: a shape of its own would have to be), which shows how it grows.
 
 Peak memory: on CUDA what torch had allocated at most during a step; on a CPU the peak resident size of a process that does
 nothing else. `step` is what a step needs beyond weights and optimizer. A configuration that does not fit says so in its row,
@@ -22,6 +23,7 @@ import argparse
 import dataclasses
 import gc
 import json
+import statistics
 import subprocess
 import sys
 import time
@@ -96,6 +98,7 @@ def cuda_work() -> list[Work]:
         Work("length", name, gpt(12, 12, 768, length, words, window), length, max(1, 65536 // length))
         for length in (256, 1024, 4096, 16384, 65536)
         for name, window in (("full", None), (f"window {WINDOW}", WINDOW))
+        if window is None or length > window
     ]
     work += [Work("size", "", gpt(*shape, 1024, words), 1024, 16) for shape in SIZES]
     work += [Work("batch", "", gpt(12, 12, 768, 1024, words), 1024, rows) for rows in (1, 4, 16, 64, 128)]
@@ -143,7 +146,7 @@ def one_block(layer: Block, x: torch.Tensor, view: View) -> torch.Tensor:
 class Training:
     """A model with its optimizer, and a step on random tokens."""
 
-    def __init__(self, config: ModelConfig, device: torch.device, compiled: bool) -> None:
+    def __init__(self, config: ModelConfig, device: torch.device) -> None:
         self.device = device
         torch.manual_seed(0)
         with device:
@@ -153,9 +156,10 @@ class Training:
         self.optimizers = make_optimizers(model, TrainConfig(weight_decay=0.1))
         self.block: Callable[..., torch.Tensor] = one_block
         self.head: Callable[..., torch.Tensor] = linear_cross_entropy
-        if compiled:
-            self.block = torch.compile(one_block, dynamic=False)
-            self.head = torch.compile(linear_cross_entropy, dynamic=False)
+
+    def compile(self) -> None:
+        self.block = torch.compile(one_block, dynamic=False)
+        self.head = torch.compile(linear_cross_entropy, dynamic=False)
 
     def hidden(self, rows: Rows) -> torch.Tensor:
         """As GPT.hidden, with every block called in the same way, so that all share what was compiled for the first."""
@@ -184,12 +188,14 @@ class Training:
         for _ in range(3 if self.device.type == "cuda" else 1):
             self.step(*batch)
         wait(self.device)
-        began, steps = time.perf_counter(), 0
-        while steps < 2 or (time.perf_counter() - began < seconds and steps < 40):
+        began, took = time.perf_counter(), list[float]()
+        while len(took) < 3 or (time.perf_counter() - began < seconds and len(took) < 40):
+            start = time.perf_counter()
             self.step(*batch)
-            steps += 1
             wait(self.device)
-        return steps * rows * length / (time.perf_counter() - began)
+            took.append(time.perf_counter() - start)
+        usual = statistics.median(took) if self.device.type == "cuda" else min(took)
+        return rows * length / usual
 
     def peak(self, rows: int, length: int) -> tuple[int, int]:
         """Bytes at most during a step, and those of them that lie there between steps. On a CPU it must be the very first step
@@ -222,28 +228,29 @@ def measure(work: Work, device: torch.device, peak: float) -> dict[str, Any]:
         "parameters": costs(work.config).parameters,
         "non_embedding": costs(work.config).non_embedding,
     }
-    compiled = device.type == "cuda"
+    on_cuda = device.type == "cuda"
     training = None
     try:
-        training = Training(work.config, device, compiled)
+        training = Training(work.config, device)
         if work.table == "length":
             most, resting = training.peak(1, work.length)
             facts |= {"one_row_peak": most, "one_row_step": most - resting}
+        if on_cuda:
+            training.compile()
         began = time.perf_counter()
-        speed = training.speed(work.rows, work.length, 0.5 if compiled else 1.0)
+        speed = training.speed(work.rows, work.length, 0.5 if on_cuda else 1.0)
         facts["seconds"] = time.perf_counter() - began
         facts["tokens_per_second"] = speed
         facts["mfu"] = speed * costs(work.config, work.length).training_flops / peak
-        if compiled:
+        if on_cuda:
             most, resting = training.peak(work.rows, work.length)
             facts |= {"peak": most, "step": most - resting}
-    except (MemoryError, RuntimeError) as error:
-        if not memory.is_out_of_memory(error):
-            raise
-        facts["problem"] = "does not fit"
+    except Exception as error:  # a row that cannot be measured must not cost the others
+        full = memory.is_out_of_memory(error) or "out of memory" in str(error).lower()
+        facts["problem"] = "does not fit" if full else f"{type(error).__name__}: {str(error).splitlines()[0][:80]}"
     del training
     gc.collect()
-    if compiled:
+    if on_cuda:
         torch.compiler.reset()
         torch.cuda.empty_cache()
     return facts
@@ -288,7 +295,7 @@ def table_of(results: list[dict[str, Any]], table: str) -> str:
     rows = [facts for facts in results if facts["table"] == table]
     speed, mfu = "{:,.0f}", "{:.1%}"
     if table == "length":
-        head = ["length", "attention", "rows", "tokens/s", "MFU", "memory of one row", "of it the step"]
+        head = ["length", "attention", "rows", "tokens/s", "MFU", "memory", "memory of one row", "of it the step"]
         cells = [
             [
                 f"{f['length']:,}",
@@ -296,6 +303,7 @@ def table_of(results: list[dict[str, Any]], table: str) -> str:
                 f["rows"],
                 cell(f, "tokens_per_second", speed),
                 cell(f, "mfu", mfu),
+                size_of(f, "peak"),
                 size_of(f, "one_row_peak"),
                 size_of(f, "one_row_step"),
             ]
@@ -363,6 +371,13 @@ def picture(results: list[dict[str, Any]], table: str, device: str) -> Any:
         axis.set_xlabel(label)
         axis.set_ylabel(name)
         axis.set_yscale("log")
+        axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1e6:,.0f}M" if table == "size" else f"{x:,.0f}")
+        axis.set_xticks(sorted({f[across] for f in rows}), minor=False)
+        axis.minorticks_off()
+        low, high = axis.get_ylim()
+        axis.set_yticks([t for e in range(-3, 8) for m in (1, 2, 5) if low <= (t := m * 10.0**e) <= high])
+        axis.yaxis.set_major_formatter(lambda y, _: f"{y:,.3g}" if y < 1000 else f"{y:,.0f}")
+        axis.tick_params(axis="x", labelsize=8)
     fig.suptitle(f"A GPT's training step against {table} ({device})", fontsize=11, fontweight="bold")
     return fig
 
@@ -411,19 +426,26 @@ def main() -> None:
     if not work:
         parser.error("on a CPU there is only: length" if device.type == "cpu" else "tables are length, size and batch")
     began, results = time.perf_counter(), []
+    known: dict[tuple[Any, ...], dict[str, Any]] = {}
     for one in work:
-        if time.perf_counter() - began > args.budget:
+        same = known.get((one.config, one.length, one.rows))
+        if same is not None:
+            facts = {**same, "table": one.table, "label": one.label}
+        elif time.perf_counter() - began > args.budget:
             wanted = {"parameters": costs(one.config).parameters, "non_embedding": costs(one.config).non_embedding}
             wanted |= {"layers": one.config.n_layer, "width": one.config.n_embd, "problem": "not measured: out of time"}
             facts = {"table": one.table, "label": one.label, "length": one.length, "rows": one.rows} | wanted
         else:
             facts = measure(one, device, peak) if device.type == "cuda" else in_a_child(one, args.threads, peak)
         results.append(facts)
+        known[one.config, one.length, one.rows] = facts
         spent = time.perf_counter() - began
         shown = {k: round(v, 4) if isinstance(v, float) else v for k, v in facts.items()}
         print(f"[{spent:5.1f} s] {json.dumps(shown)}", file=sys.stderr, flush=True)
     found = {
-        "device": torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {args.threads} threads",
+        "device": torch.cuda.get_device_name()
+        if device.type == "cuda"
+        else f"CPU, {args.threads} thread{'s' * (args.threads > 1)}",
         "kind": device.type,
         "torch": torch.__version__,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),

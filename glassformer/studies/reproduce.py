@@ -25,7 +25,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -344,8 +345,20 @@ def loss_score(run: RunFolder) -> Score:
     return Score(whole_loss(model, tokens, block, device), signature, {named: estimate})
 
 
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Training may have allowed matrix products in fewer bits; a score is not to depend on that."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
 def score(run: RunFolder, metric: Metric) -> Score:
-    return loss_score(run) if metric == "loss" else text_score(run, metric)
+    with full_precision():
+        return loss_score(run) if metric == "loss" else text_score(run, metric)
 
 
 # The clock

@@ -96,7 +96,7 @@ class ShortAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         q, k, v, weights = ctx.saved_tensors
-        rows, heads, _, keys = ctx.shape
+        rows, heads = ctx.shape[:2]
         grad = grad.reshape(rows * heads, -1, v.size(2))
         grad_v = torch.bmm(weights.transpose(1, 2), grad)
         change = torch.bmm(grad, v.transpose(1, 2)).mul_(weights)

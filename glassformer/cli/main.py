@@ -26,6 +26,7 @@ def add_verbs() -> None:
         demo,
         doctor,
         evaluate,
+        figures,
         fill,
         generate,
         heads,
@@ -55,6 +56,7 @@ def add_verbs() -> None:
     app.command("look")(look.look)
     app.command("heads")(heads.heads)
     app.command("compare")(compare.compare)
+    app.command("figures")(figures.figures)
     app.command("doctor")(doctor.doctor)
     app.command("verify-resume")(verify_resume.verify_resume)
     app.add_typer(data.app, name="data")

@@ -1,0 +1,131 @@
+"""Which layer and position carries the answer: two inputs that differ in one thing, and what a model says of each.
+
+    talk = glassformer.load("runs/dates")
+    found = carried(talk, "4 June 1987", "4 July 1987")
+    draw(found, Path("month"))              # month.png, month.svg
+
+The first place where the two answers differ is looked at: 1987-0|6 and 1987-0|7. Activations of the run on the second
+input are put into the run on the first, one layer and one position at a time, and the number that is read off is by how
+much the model then leans to the second answer (the difference of the two tokens' log-probabilities): 0 as before, 1 as
+if it had read the second input. Column by column one sees the month being read where it stands, and row by row where it
+goes. (probe.effect_map does the work; this file knows how text becomes rows.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer import plots
+from glassformer.api import Model
+from glassformer.config import UserError
+from glassformer.nn.rows import Rows
+from glassformer.probe import effect_map
+from glassformer.text.tokenizer import BOS, EOS
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One text of the model: a row for each layer (the embeddings first), a column for each of its tokens."""
+
+    name: str
+    effects: np.ndarray
+    layers: list[str]
+    tokens: list[str]
+
+
+@dataclass(frozen=True)
+class Carried:
+    texts: tuple[str, str]
+    answers: tuple[str, str]
+    panels: list[Panel]
+
+
+def first_difference(first: Sequence[int], second: Sequence[int]) -> int:
+    return next(
+        (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
+
+
+def check_lengths(talk: Model, first: Sequence[int], second: Sequence[int]) -> None:
+    if len(first) != len(second):
+        raise UserError(
+            f"the two texts have {len(first)} and {len(second)} tokens; patching goes position by position, so choose "
+            "two of the same number"
+        )
+
+
+def carried(talk: Model, text: str, other: str) -> Carried:
+    """For an encoder-decoder (the answers are what it writes), a GPT (the token it would say next) and a classifier."""
+    if talk.kind == "transformer":
+        return carried_by_pair(talk, text, other)
+    if talk.kind not in ("gpt", "classify"):
+        raise UserError(f"patching is shown for models that translate, generate or classify, not for {talk.kind}")
+    encode = talk.texts.target.encode
+    rows = [[BOS, *encode(t)] if talk.kind == "classify" else talk.prompt_ids(t) for t in (text, other)]
+    check_lengths(talk, *rows)
+    inputs = [(Rows.from_lists([ids]).to(talk.device),) for ids in rows]
+    place = 0 if talk.kind == "classify" else -1
+    with torch.no_grad():
+        said = [int(talk.model(*own)[0, place].argmax()) for own in inputs]
+    if talk.kind == "classify":
+        answers = talk.texts.labels[said[0]], talk.texts.labels[said[1]]
+    else:
+        pieces = talk.texts.target.pieces(said)
+        answers = pieces[0], pieces[1]
+    if said[0] == said[1]:
+        raise UserError(f"both texts are answered by {answers[0]!r}; choose two that are answered differently")
+    maps = effects(talk, inputs[0], inputs[1], place, said[0], said[1])
+    return Carried((text, other), answers, [panel("text", maps, talk.texts.target.pieces(rows[0]))])
+
+
+def carried_by_pair(talk: Model, text: str, other: str) -> Carried:
+    sources = [[*talk.texts.source.encode(t), EOS] for t in (text, other)]
+    check_lengths(talk, *sources)
+    wrote = talk.translate([text, other])
+    targets = [[*talk.texts.target.encode(t), EOS] for t in wrote]
+    place = first_difference(*targets)
+    if wrote[0] == wrote[1] or place >= min(map(len, targets)):
+        raise UserError(f"both texts are answered by {wrote[0]!r}; choose two that are answered differently")
+    target = [BOS, *targets[0][:place]]
+    inputs = [
+        (Rows.from_lists([source]).to(talk.device), Rows.from_lists([target]).to(talk.device)) for source in sources
+    ]
+    maps = effects(talk, inputs[0], inputs[1], -1, targets[0][place], targets[1][place])
+    reading = {k: v for k, v in maps.items() if k.startswith(("source", "encoder"))}
+    writing = {k: v for k, v in maps.items() if k.startswith(("target", "decoder"))}
+    return Carried(
+        (text, other),
+        (wrote[0], wrote[1]),
+        [
+            panel("encoder, over the source", reading, talk.texts.source.pieces(sources[0])),
+            panel("decoder, over what is written so far", writing, talk.texts.target.pieces(target)),
+        ],
+    )
+
+
+def effects(
+    talk: Model, inputs: Sequence[Rows], others: Sequence[Rows], place: int, first: int, second: int
+) -> dict[str, Tensor]:
+    def leaning(logits: Tensor) -> Tensor:
+        log_p = logits[:, place].float().log_softmax(-1)
+        return log_p[:, second] - log_p[:, first]
+
+    return effect_map(talk, inputs, others, leaning).maps
+
+
+def panel(name: str, maps: dict[str, Tensor], tokens: list[str]) -> Panel:
+    layers = ["embeddings" if "embeddings" in key else f"after layer {key.split('.')[1]}" for key in maps]
+    return Panel(name, torch.stack(list(maps.values())).numpy(), layers, tokens)
+
+
+def draw(found: Carried, stem: Path) -> list[Path]:
+    first, second = (f"{text} → {plots.visible(said)}" for text, said in zip(found.texts, found.answers, strict=True))
+    title = f"{first}   with activations of\n{second}"
+    panels = [(p.name, p.effects, p.layers, p.tokens) for p in found.panels]
+    return plots.save(plots.effects(panels, title), stem)

@@ -10,6 +10,7 @@ weights are. The module is imported only there. What each of them computes is sa
 which they are held: by its interpreter on a CPU, and on a device by the whole engine against the plain model.
 """
 
+# mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
 import math

@@ -41,3 +41,38 @@ def test_graph_writes_what_plain_writes(family: str, changes: dict[str, Any], se
     config = DecodeConfig(**SEARCHES[search], max_new_tokens=13, min_new_tokens=3, engine="plain", batch_size=4)
     decode = translate_batch if family == "transformer" else generate_batch
     assert_same(decode(model, texts, replace(config, engine="graph")), decode(model, texts, config))
+
+
+@pytest.mark.parametrize("stop_rule", ["exact", "first-k"])
+@pytest.mark.parametrize("length_rule", ["gnmt", "power", "power-no-eos"])
+def test_every_length_and_stop_rule(length_rule: str, stop_rule: str) -> None:
+    """With words so few that sentences end all the time, in batches that shrink, and limits that cut. Caught: a pool that
+    forgets a better ending; a search that stops a step too early or late; sentences that leave with a neighbour's words."""
+    model = small("transformer", seed=4, tie_output=False, vocab_size=9)
+    texts = [[5 + (i * j) % 4 for j in range(1 + i % 7)] for i in range(11)]
+    for alpha in (-1.0, 0.0, 0.6, 2.0):
+        config = DecodeConfig(
+            beam=4, n_best=3, alpha=alpha, length_rule=length_rule, stop_rule=stop_rule, engine="plain", batch_size=8
+        )  # type: ignore[arg-type]
+        plain = translate_batch(model, texts, config)
+        assert_same(translate_batch(model, texts, replace(config, engine="graph")), plain)
+        assert any(h.ended == "eos" for hs in plain for h in hs)
+        limits = [(i % 3, 2 + i % 5) for i in range(len(texts))]
+        plain = translate_batch(model, texts, config, limits=limits)
+        assert_same(translate_batch(model, texts, replace(config, engine="graph"), limits=limits), plain)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"repetition_penalty": 1.3},
+        {"no_repeat_ngram": 2},
+        {"groups": 3, "diversity": 0.5, "n_best": 3},
+        {"strict": True},
+    ],
+)
+def test_what_a_graph_cannot_do_is_left_to_the_plain_model(options: dict[str, Any]) -> None:
+    model = small("transformer", seed=1, tie_output=False)
+    texts = some_texts([4, 7, 1], seed=2)
+    config = DecodeConfig(beam=3, max_new_tokens=9, min_new_tokens=4, engine="plain", **options)
+    assert translate_batch(model, texts, replace(config, engine="graph")) == translate_batch(model, texts, config)

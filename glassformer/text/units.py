@@ -146,7 +146,7 @@ def put_together(spans: Sequence[Span], starts: set[int]) -> list[int]:
     firsts = []
     for i, (start, _) in enumerate(spans):
         end_before = spans[i - 1][1] if i else 0
-        if i == 0 or (end_before <= start and any(u in starts for u in range(end_before, start + 1))):
+        if i == 0 or any(u in starts for u in range(end_before, start + 1)):
             firsts.append(i)
     return firsts
 

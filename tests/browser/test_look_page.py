@@ -91,7 +91,7 @@ def insides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inside]:
     path = make_run(folder / "zh", **bytewise)
     run = with_checkpoints(path, [100, 200, 300])
     model = glassformer.load(path)
-    found = {"transformer": look_across(run, look_inside(model, CHINESE, "the cat sat"))}
+    found = {"transformer": look_across(run, look_inside(model, CHINESE, "a dög 猫 sat"))}
     for name, text in {
         "gpt": "the cat\nran to Paris",
         "gpt on pairs": "the cat",
@@ -168,6 +168,8 @@ def test_merging_in_the_page_is_merging_in_python(
                 for axis in ("row", "column")
             ]
             assert shown == [len(labels[0]), len(labels[1])] == list(expected.shape)
+            drawn = report.page.evaluate("() => [...document.querySelector('.large .heatmap').map.values]")
+            np.testing.assert_allclose(np.reshape(drawn, expected.shape), expected, atol=1e-4)
             # Point at the strongest cell and read it.
             i, j = np.unravel_index(expected.argmax(), expected.shape)
             box = report.page.eval_on_selector(
@@ -188,7 +190,7 @@ def test_a_cell_is_held_and_released(browser: Any, pages: dict[str, Path]) -> No
         report.open(pages["transformer"].as_uri() + "#view=maps&kind=encoder")
         box = report.page.locator(".large canvas.cells").bounding_box()
         assert box is not None
-        first, second = (box["x"] + 10, box["y"] + 10), (box["x"] + box["width"] - 10, box["y"] + box["height"] - 10)
+        first, second = (box["x"] + 10, box["y"] + 10), (box["x"] + 100, box["y"] + 100)
         report.page.mouse.move(*first)
         there = report.text(".large .readout")
         report.page.mouse.move(*second)
@@ -256,6 +258,9 @@ def test_one_head_computes_the_models_weights(browser: Any, pages: dict[str, Pat
                     head = layer % len(one.numbers)
                     report.open(pages[name].as_uri() + f"#view=head&kind={kind}&layer={layer}&head={head}")
                     assert report.page.evaluate(worst) < 0.01, (name, kind, layer)
+                    report.page.evaluate("() => window.page.set({ query: 1, key: null })")
+                    report.settle()
+                    assert report.page.evaluate(worst) < 0.01, (name, kind, layer, "an early query")
         assert report.complaints == []
 
 
@@ -304,6 +309,20 @@ def test_the_animation_runs_and_stops(browser: Any, pages: dict[str, Path]) -> N
         report.page.wait_for_timeout(1000)
         assert report.state("moment") == stopped
         assert report.complaints == []
+
+
+def test_paper_is_white(browser: Any, pages: dict[str, Path]) -> None:
+    """A dark page is printed light. Caught: maps that keep their black ground."""
+    corner = "() => [...document.querySelector('.large canvas.cells').getContext('2d').getImageData(0, 0, 40, 1).data]"
+    with opened(browser, WIDE, color_scheme="dark") as report:
+        report.open(pages["gpt"].as_uri() + "#view=maps&kind=decoder")
+        hidden = slice(4 * 5, 4 * 5 + 3)  # the first token cannot see the sixth: a weight of nothing
+        assert max(report.page.evaluate(corner)[hidden]) < 40
+        report.page.evaluate("() => window.dispatchEvent(new Event('beforeprint'))")
+        assert min(report.page.evaluate(corner)[hidden]) > 240
+        report.page.evaluate("() => window.dispatchEvent(new Event('afterprint'))")
+        report.settle()
+        assert max(report.page.evaluate(corner)[hidden]) < 40
 
 
 OVERLAPS = """

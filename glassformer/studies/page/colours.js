@@ -48,6 +48,7 @@ export function inkOn(colour) {
 
 /** Numbers of either sign as a row of pixels. */
 export function paintSigns(canvas, values, top) {
+  canvas.repaint = () => paintSigns(canvas, values, top);
   canvas.width = values.length;
   canvas.height = 1;
   const context = canvas.getContext("2d");
@@ -58,6 +59,7 @@ export function paintSigns(canvas, values, top) {
 
 /** A map as a small picture, one pixel a cell. */
 export function paint(canvas, map, most) {
+  canvas.repaint = () => paint(canvas, map, most);
   canvas.width = map.columns;
   canvas.height = map.rows;
   const context = canvas.getContext("2d");

@@ -38,7 +38,7 @@ export function heatmap({ map, rows, columns, most, say, locked, lock, name, wor
   const readout = h("div", { class: "readout", "aria-live": "polite" });
   const stage = h("div", { class: "stage", tabindex: "0", role: "group", "aria-label": name });
   const overview = h("div", { class: "overview" });
-  const root = h("div", { class: "heatmap" }, overview, stage, readout);
+  const root = h("div", { class: "heatmap" }, h("div", { class: "sticky" }, readout), overview, stage);
   let cell = 0;
   let first = [0, 0]; // the first row and column of the window
   let shown = [rows.length, columns.length];
@@ -220,10 +220,7 @@ export function heatmap({ map, rows, columns, most, say, locked, lock, name, wor
     }
   });
   if (format) root.append(legend(top, format));
-  root.redraw = () => {
-    cell = 0;
-    draw();
-  };
+  root.map = map; // what is drawn, for whoever asks
   requestAnimationFrame(draw);
   return root;
 }

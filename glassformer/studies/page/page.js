@@ -80,8 +80,11 @@ class Page {
       width = window.innerWidth;
       this.draw();
     });
-    // Paper is white.
-    window.addEventListener("beforeprint", () => this.root.ownerDocument.documentElement.setAttribute("data-theme", "light"));
+    // Paper is white, and it does not wait for a drawing.
+    window.addEventListener("beforeprint", () => {
+      document.documentElement.dataset.theme = "light";
+      this.root.querySelectorAll("canvas").forEach((canvas) => canvas.repaint?.());
+    });
     window.addEventListener("afterprint", () => this.set({}));
   }
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import re
 import tomllib
 import types
 import typing
@@ -138,15 +139,27 @@ class ModelConfig:
             raise ConfigError(
                 "model.pruned_heads takes heads out of one layer, and model.share_layers makes all layers one"
             )
-        known = {f"{name}:{head}" for name in self.attentions for head in range(self.n_head)}
         for name in self.pruned_heads:
-            if name not in known:
+            if not self.could_have_head(name):
                 raise ConfigError(
-                    f"model.pruned_heads: this model has no head {name!r}{did_you_mean(name, sorted(known))}; "
-                    f"a head is an attention and a number below {self.n_head}, such as {self.attentions[0]}:0"
+                    f"model.pruned_heads: this model has no head {name!r}; a head is an attention and a number below "
+                    f"{self.n_head}, such as {'encoder' if self.family == 'bert' else 'decoder'}.0.attention:0"
                 )
         if len(set(self.pruned_heads)) < len(self.pruned_heads):
             raise ConfigError("model.pruned_heads names a head twice")
+
+    def could_have_head(self, name: str) -> bool:
+        """Whether the model, before any pruning, has a head of this name."""
+        found = re.fullmatch(r"(encoder|decoder)\.(0|[1-9]\d*)\.(attention|cross):(0|[1-9]\d*)", name, re.ASCII)
+        if found is None:
+            return False
+        stack, layer, part, head = found[1], int(found[2]), found[3], int(found[4])
+        if stack == "encoder":
+            known = self.family != "gpt" and part == "attention" and layer < self.encoder_layers
+        else:
+            known = self.family != "bert" and layer < self.n_layer
+            known = known and (part == "attention" or self.family == "transformer")
+        return known and head < self.n_head
 
     @property
     def attentions(self) -> list[str]:
@@ -319,8 +332,12 @@ class DecodeConfig:
     allow_unknown: bool = False  # may the unknown word be written
     batch_size: int = 32  # sentences at a time
     strict: bool = False  # always so many rows of the same width: an answer never depends on its neighbours
-    engine: Literal["auto", "plain", "fast", "int8", "int4", "graph"] = "auto"  # what runs the model; see decode/engines.py
-    precision: Literal["model", "bf16"] = "model"  # engine graph: the numbers it computes with; model: as the weights are
+    engine: Literal["auto", "plain", "fast", "int8", "int4", "graph"] = (
+        "auto"  # what runs the model; see decode/engines.py
+    )
+    precision: Literal["model", "bf16"] = (
+        "model"  # engine graph: the numbers it computes with; model: as the weights are
+    )
 
     def __post_init__(self) -> None:
         check_choices(self)

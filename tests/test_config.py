@@ -241,6 +241,11 @@ def a_value(hint: Any) -> st.SearchStrategy[Any]:
     if typing.get_origin(hint) is typing.Literal:
         return st.sampled_from(options)
     if typing.get_origin(hint) is tuple:
+        if options[-1] is Ellipsis:
+            heads = st.builds(
+                "{}.{}.attention:{}".format, st.sampled_from(["encoder", "decoder"]), *[st.integers(0, 2)] * 2
+            )
+            return st.lists(heads | a_value(options[0]), max_size=3).map(tuple)
         return st.tuples(*map(a_value, options))
     simple: dict[Any, st.SearchStrategy[Any]] = {
         bool: st.booleans(),

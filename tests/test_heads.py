@@ -290,23 +290,24 @@ def test_a_pruned_run_is_a_run(folders: dict[str, RunFolder], tmp_path: Path, ki
     for a, b in zip(found, wanted, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
     assert after["loss"] == pytest.approx(facts["curve"][1]["loss"], rel=1e-4)
-    talking = {
-        "pairs": ("translate", smaller, "eins zwei"),
-        "text": ("generate", smaller),
-        "classify": ("classify", smaller, "eins"),
+    verbs: dict[str, list[tuple[Any, ...]]] = {
+        "pairs": [
+            ("translate", smaller, "eins zwei"),
+            ("evaluate", smaller, "--split", "val", "--limit", 4),
+            ("doctor", smaller),
+            ("train", smaller, "--resume"),
+        ],
+        "text": [("generate", smaller)],
+        "classify": [("classify", smaller, "eins")],
     }
-    for verb in (
-        ("evaluate", smaller, "--split", "val", "--limit", 4),
-        ("info", smaller),
-        ("doctor", smaller),
-        ("heads", smaller, "--examples", 4, "--loss-only", "--prune", 1, "--to", tmp_path / "again"),
-        ("train", smaller, "--resume"),
-        talking[kind],
-    ):
+    for verb in verbs[kind]:
         done = call(*verb)
         assert done.returncode == 0, (verb, done.stderr)
-    assert len(RunFolder.open(tmp_path / "again").recipe.model.pruned_heads) == 3
-    assert f"{load(tmp_path / 'again').model.num_params():,}" in call("info", tmp_path / "again").stdout
+    assert f"{talk.model.num_params():,}" in call("info", smaller).stdout
+    if kind == "text":
+        again = call("heads", smaller, "--examples", 4, "--loss-only", "--prune", 1, "--to", tmp_path / "again")
+        assert again.returncode == 0, again.stderr
+        assert len(RunFolder.open(tmp_path / "again").recipe.model.pruned_heads) == 3
 
 
 def test_the_processor_time_of_two_works_is_taken_in_turns() -> None:

@@ -37,6 +37,19 @@ SIZES = {"n_layer": 3, "n_head": 4, "n_embd": 16, "block_size": 48}
 FAMILIES: dict[str, dict[str, Any]] = {
     "transformer": {"model": {**SIZES, "family": "transformer", "n_encoder_layer": 2}, "seed": 5},
     "post-norm": {"model": {**SIZES, "family": "transformer", "pre_norm": False, "final_norm": False}},
+    "pruned": {
+        "model": {
+            **SIZES,
+            "family": "transformer",
+            "n_kv_head": 2,
+            "positions": "alibi",
+            "pruned_heads": [
+                "decoder.0.attention:0",
+                "decoder.0.attention:3",
+                *(f"decoder.1.cross:{h}" for h in range(4)),
+            ],
+        },
+    },
     "gpt": {
         "model": {**SIZES, "family": "gpt", "positions": "rotary", "n_kv_head": 2, "window": 7},
         "tokenizer": "bpe",
@@ -66,7 +79,7 @@ def models(runs: dict[str, Path]) -> dict[str, Model]:
 @pytest.fixture(scope="module")
 def insides(models: dict[str, Model]) -> dict[str, Inside]:
     """One sentence in each; those that answer are given an answer, since untrained ones may have none."""
-    answers = {"transformer": "a dog ran", "post-norm": "a dog ran", "gpt on pairs": "a dog ran"}
+    answers = {"transformer": "a dog ran", "post-norm": "a dog ran", "pruned": "a dog ran", "gpt on pairs": "a dog ran"}
     return {name: look_inside(model, TEXT, answers.get(name), new=5) for name, model in models.items()}
 
 
@@ -88,10 +101,12 @@ def test_weights_add_up_to_one_and_look_only_where_allowed(insides: dict[str, In
     """Caught: scores taken for weights, a causal map that is shown without its mask, a missing layer."""
     inside = insides[name]
     config = inside.model.model.config
+    found = [number for layers in inside.seen.attentions.values() for layer in layers for number in layer.numbers]
+    assert len(found) == len(config.attentions) * config.n_head - len(config.pruned_heads)
     for kind, layers in inside.seen.attentions.items():
         assert len(layers) == (config.encoder_layers if kind == "encoder" else config.n_layer)
         for layer in layers:
-            assert layer.weights.shape[0] == config.n_head
+            assert layer.weights.shape[0] == len(layer.numbers) <= config.n_head
             np.testing.assert_allclose(layer.weights.sum(-1), 1.0, atol=1e-5)
             if kind == "decoder":
                 assert np.triu(layer.weights, k=1).max() == 0

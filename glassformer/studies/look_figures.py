@@ -20,12 +20,12 @@ LABEL = 14  # letters of a label
 NAMES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
 
 
-PICTURES_OF_CONTROLS = {code: 0x2400 + code for code in range(32)} | {0x7F: 0x2421}
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 0x7F)}
 
 
 def label(text: str) -> str:
     """What has no shape of its own must be seen; a control character has no place in an SVG either."""
-    shown = plots.visible(text).translate(PICTURES_OF_CONTROLS).replace("$", r"\$")
+    shown = plots.visible(text).translate(CONTROLS).replace("$", r"\$")
     return shown if len(shown) <= LABEL else shown[: LABEL - 1] + "…"
 
 
@@ -61,17 +61,18 @@ def map_figure(
     return fig
 
 
-def mosaic(axis: Any, maps: Sequence[Sequence[np.ndarray]], *, absolute: bool) -> list[float]:
-    """Many small maps in one axes, each in a square of its own; the middle of each row."""
+def mosaic(axis: Any, maps: Sequence[dict[int, np.ndarray]], *, absolute: bool) -> list[float]:
+    """Many small maps in one axes, each in a square of its own: for each row, the maps by their columns. Returns the middle of
+    each row."""
     for down, row in enumerate(maps):
-        for right, weights in enumerate(row):
+        for right, weights in row.items():
             top = 1.0 if absolute else float(weights.max()) or 1.0
             box = (right + 0.04, right + 0.96, down + 0.96, down + 0.04)
             axis.imshow(weights, cmap=plots.MAP, vmin=0, vmax=top, extent=box, aspect="auto", interpolation="nearest")
             axis.plot(
                 [box[0], box[1], box[1], box[0], box[0]], [box[2], box[2], box[3], box[3], box[2]], "#bbbbbb", lw=0.5
             )
-    axis.set_xlim(0, max(1, *(len(row) for row in maps)))
+    axis.set_xlim(0, 1 + max((right for row in maps for right in row), default=0))
     axis.set_ylim(len(maps), 0)
     axis.grid(False)
     axis.tick_params(length=0)
@@ -85,9 +86,9 @@ def maps_figure(inside: Inside) -> Any:
     layers = [
         (f"{kind} {n + 1}", layer) for kind, found in inside.seen.attentions.items() for n, layer in enumerate(found)
     ]
-    heads = max(1, *(len(layer.numbers) for _, layer in layers))
+    heads = 1 + max((number for _, layer in layers for number in layer.numbers), default=0)
     fig, axis = plots.figure(1.2 * heads + 1.2, 1.2 * len(layers) + 0.9)
-    middles = mosaic(axis, [list(layer.weights) for _, layer in layers], absolute=False)
+    middles = mosaic(axis, [dict(zip(layer.numbers, layer.weights)) for _, layer in layers], absolute=False)
     axis.set_yticks(middles, [name for name, _ in layers], fontsize=9)
     axis.set_xticks([h + 0.5 for h in range(heads)], [f"head {h + 1}" for h in range(heads)], fontsize=9)
     axis.xaxis.tick_top()
@@ -228,23 +229,28 @@ def head_figure(inside: Inside) -> Any | None:
     kind, n, h = sharpest(inside)
     if h < 0:
         return None
+    from matplotlib.ticker import MaxNLocator
+
     layer, sides = inside.seen.attentions[kind][n], inside.readings()
     queries, keys = (sides[name].pieces for name in inside.axes(kind))
     query = len(queries) - 1
-    shown = min(LONGEST, len(keys))
-    q, k, v = layer.q[h, query], layer.k[layer.shares[h]], layer.v[layer.shares[h]]
+    strongest = np.sort(np.argsort(-layer.weights[h, query], kind="stable")[:LONGEST])
+    shown = len(strongest)
+    q, k, v = layer.q[h, query], layer.k[layer.shares[h]][strongest], layer.v[layer.shares[h]][strongest]
     scores = k @ q / (np.sqrt(len(q)) if inside.model.model.config.scaled_attention else 1.0)
     fig, axes = plots.figure(12.0, 0.22 * shown + 2.2, ncols=4, sharey=True, width_ratios=(3, 2, 2, 3))
     top_k, top_v = (float(np.abs(x).max()) or 1.0 for x in (k, v))
-    axes[0].imshow(k[:shown], cmap="PuOr_r", vmin=-top_k, vmax=top_k, aspect="auto")
+    axes[0].imshow(k, cmap="PuOr_r", vmin=-top_k, vmax=top_k, aspect="auto")
     axes[0].set_title("keys", fontsize=10)
-    axes[1].barh(range(shown), scores[:shown], color=plots.COLOURS[0])
+    axes[1].barh(range(shown), scores, color=plots.COLOURS[0])
     axes[1].set_title("q·k / √d" if inside.model.model.config.scaled_attention else "q·k", fontsize=10)
-    axes[2].barh(range(shown), layer.weights[h, query, :shown], color=plots.COLOURS[1])
+    axes[2].barh(range(shown), layer.weights[h, query, strongest], color=plots.COLOURS[1])
     axes[2].set_title("weights (softmax)", fontsize=10)
-    axes[3].imshow(v[:shown], cmap="PuOr_r", vmin=-top_v, vmax=top_v, aspect="auto")
+    axes[3].imshow(v, cmap="PuOr_r", vmin=-top_v, vmax=top_v, aspect="auto")
     axes[3].set_title("values", fontsize=10)
-    axes[0].set_yticks(range(shown), [label(t) for t in keys[:shown]], fontsize=8)
+    axes[0].set_yticks(range(shown), [label(keys[j]) for j in strongest], fontsize=8)
+    for axis in axes[1:3]:
+        axis.xaxis.set_major_locator(MaxNLocator(3))
     for axis in axes:
         axis.grid(axis="y", visible=False)
         axis.tick_params(axis="y", length=0)
@@ -309,7 +315,9 @@ def across_figure(inside: Inside) -> Any | None:
     heads = heads[:16]
     if not inside.across or not heads:
         return None
-    rows = [[moment.seen.attentions[kind][n].weights[h] for moment in inside.across] for n, h, _ in heads]
+    rows = [
+        {i: moment.seen.attentions[kind][n].weights[h] for i, moment in enumerate(inside.across)} for n, h, _ in heads
+    ]
     fig, axis = plots.figure(1.0 * len(inside.across) + 1.2, 1.0 * len(heads) + 1.2)
     middles = mosaic(axis, rows, absolute=True)
     axis.set_yticks(middles, [f"{n + 1}.{number + 1}" for n, _, number in heads], fontsize=9)

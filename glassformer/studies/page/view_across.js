@@ -79,6 +79,7 @@ export async function drawAcross(page) {
     select(words.headNumber, layer.numbers.map((n, at) => [at, String(n + 1)]), state.head, (at) => page.set({ head: Number(at) })),
     choice(words.colour, [["map", words.colourMap], ["one", words.colourOne]], state.acrossColour, (acrossColour) => page.set({ acrossColour })),
   );
+  if (!layer.numbers.length) return [controls, h("p", {}, words.noHeads)];
   const player = h("div", { class: "player" }, play, slider, h("b", {}, filled(words.stepN, data.across[moment].name)), h("span", { class: "note" }, `${words.loss} ${number(data.across[moment].loss, 4)}`));
   const map = matrix(await unpack(data.across[moment].weights[state.kind][state.layer]), state.head);
   const found = mergedMap(page, map, attention.queries, attention.keys);

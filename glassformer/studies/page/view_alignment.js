@@ -94,19 +94,18 @@ function links(page, found) {
 
 export async function drawAlignment(page) {
   const { words, data, state } = page;
-  const attention = data.attentions.cross;
-  let map;
-  if (state.alignment === "head" && attention.layers[state.layer]?.numbers.length && state.kind === "cross") {
-    map = matrix(await unpack(attention.layers[state.layer].weights), state.head);
-  } else {
-    map = matrix(await unpack(data.alignment), 0);
-  }
+  const { layers } = data.attentions.cross;
+  const chosen = state.kind === "cross" && layers[state.layer].numbers.length;
+  const first = layers.findIndex((layer) => layer.numbers.length); // a layer may have lost all its heads
+  const [layer, head] = chosen ? [state.layer, state.head] : [first, 0];
+  const single = state.alignment === "head";
+  const map = single ? matrix(await unpack(layers[layer].weights), head) : matrix(await unpack(data.alignment), 0);
   const found = mergedMap(page, map, "written", "source");
   const controls = choice(
     words.kind,
-    [["mean", words.meanOfHeads], ["head", state.kind === "cross" ? headName(page, "cross", state.layer, state.head) : headName(page, "cross", 0, 0)]],
+    [["mean", words.meanOfHeads], ["head", headName(page, "cross", layer, head)]],
     state.alignment,
-    (alignment) => page.set(state.kind === "cross" ? { alignment } : { alignment, kind: "cross", layer: 0, head: 0 }),
+    (alignment) => page.set(alignment === "head" ? { alignment, kind: "cross", layer, head } : { alignment }),
   );
   const long = Math.max(found.rows.length, found.columns.length) > LONG;
   const shape = state.shape ?? (long ? "map" : "lines");

@@ -42,12 +42,12 @@ export function readCell(page, { map, rows, columns }, i, j) {
 export async function thumbnails(page, kind, pick) {
   const { words, data, state } = page;
   const attention = data.attentions[kind];
-  const heads = Math.max(1, ...attention.layers.map((layer) => layer.numbers.length));
+  const heads = Math.max(1, ...attention.layers.map((layer) => Math.max(0, ...layer.numbers) + 1));
   const grid = h("div", { class: "thumbs", role: "grid", "aria-label": words[`${kind}Long`], style: { "--heads": heads } });
   for (const [l, layer] of attention.layers.entries()) {
     const row = h("div", { class: "thumbrow", role: "row" }, h("span", { class: "layer", role: "rowheader" }, `${l + 1}`));
     const array = await unpack(layer.thumbs ?? layer.weights);
-    layer.numbers.forEach((_, at) => {
+    layer.numbers.forEach((number, at) => {
       const map = matrix(array, at);
       const canvas = h("canvas", { "aria-hidden": "true" });
       paint(canvas, map, state.colour === "one" ? 1 : largest(map.values));
@@ -58,6 +58,7 @@ export async function thumbnails(page, kind, pick) {
         {
           type: "button",
           class: "thumb",
+          style: { gridColumn: number + 2 }, // a head keeps its place when others are pruned
           role: "gridcell",
           "aria-label": name,
           title: name,
@@ -71,7 +72,7 @@ export async function thumbnails(page, kind, pick) {
       );
       row.append(button);
     });
-    if (!layer.numbers.length) row.append(h("span", { class: "note" }, words.noHeads));
+    if (!layer.numbers.length) row.append(h("span", { class: "note", style: { gridColumn: "2 / -1" } }, words.noHeads));
     grid.append(row);
   }
   return grid;

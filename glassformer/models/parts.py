@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
@@ -152,7 +153,7 @@ class Family(Tapped):
             self.rotary.grow(length)
             rotation = self.rotary.rotation(queries)
         if self.config.positions == "alibi":
-            sight = Sight(sight.mask, sight.causal, alibi_bias(self.slopes.table, queries, keys))
+            sight = replace(sight, bias=alibi_bias(self.slopes.table, queries, keys))
         return View(sight, view.cross, rotation, view.real)
 
     def make_cache(self, rows: int, capacity: int) -> KVCache:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -121,6 +122,45 @@ def is_short_training(q: Tensor, k: Tensor, sight: Sight, dropout: float) -> boo
     )
 
 
+def windowed_attention(
+    q: Float[Tensor, "B H T D"],
+    k: Float[Tensor, "B Hk T D"],
+    v: Float[Tensor, "B Hk T Dv"],
+    window: int,
+    *,
+    scaled: bool = True,
+    dropout: float = 0.0,
+) -> Float[Tensor, "B H T Dv"]:
+    """Causal, and each query sees the last `window` keys, itself included: in time and memory in proportion to the length.
+    The row is cut into blocks as long as the window; whatever a block's queries may see lies in it or in the one before."""
+    length = q.size(2)
+    blocks = -(-length // window)
+    missing = blocks * window - length
+
+    def cut(x: Tensor) -> Float[Tensor, "B n H w D"]:
+        return F.pad(x, (0, 0, 0, missing)).unflatten(2, (blocks, window)).transpose(1, 2)
+
+    def with_the_one_before(x: Tensor) -> Float[Tensor, "B n H w2 D"]:
+        return torch.cat([F.pad(x, (0, 0, 0, 0, 0, 0, 1, 0))[:, :-1], x], dim=3)
+
+    query = torch.arange(window, device=q.device)[:, None] + window
+    key = torch.arange(2 * window, device=q.device)
+    mask = (key <= query) & (query - key < window)
+    # Before the first block there is nothing.
+    first = torch.arange(blocks, device=q.device)[:, None, None] == 0
+    mask = (mask & ~(first & (key < window))).expand(q.size(0), -1, -1, -1).flatten(0, 1)[:, None]
+    seen = F.scaled_dot_product_attention(
+        cut(q).flatten(0, 1),
+        with_the_one_before(cut(k)).flatten(0, 1),
+        with_the_one_before(cut(v)).flatten(0, 1),
+        attn_mask=mask,
+        dropout_p=dropout,
+        scale=None if scaled else 1.0,
+        enable_gqa=q.size(1) != k.size(1),
+    )
+    return seen.unflatten(0, (-1, blocks)).transpose(1, 2).flatten(2, 3)[:, :, :length]
+
+
 def fused_attention(
     q: Float[Tensor, "B H T D"],
     k: Float[Tensor, "B Hk S D"],
@@ -135,9 +175,11 @@ def fused_attention(
     if is_short_training(q, k, sight, dropout):
         scale = q.size(-1) ** -0.5 if scaled else 1.0
         return ShortAttention.apply(q, k, v, sight.explicit(q.size(2), k.size(2), q.device), scale)  # type: ignore[no-any-return]
+    if sight.window is not None and sight.bias is None and q.size(2) == k.size(2) > 2 * sight.window:
+        return windowed_attention(q, k, v, sight.window, scaled=scaled, dropout=dropout)
     causal = sight.causal
     mask: Tensor | None = sight.mask
-    if causal and (mask is not None or sight.bias is not None):
+    if causal and (mask is not None or sight.bias is not None or sight.window is not None):
         mask, causal = sight.explicit(q.size(2), k.size(2), q.device), False
     if sight.bias is not None:
         mask = sight.bias if mask is None else sight.bias.masked_fill(~mask, -math.inf)
@@ -274,7 +316,7 @@ class MultiHeadAttention(Tapped):
     def for_the_kept(self, k: Tensor, v: Tensor, sight: Sight) -> tuple[Tensor, Tensor, Sight]:
         """A head keeps its slope (ALiBi) and its key head (grouped heads), whichever others are gone."""
         if sight.bias is not None and sight.bias.size(1) > 1:
-            sight = Sight(sight.mask, sight.causal, sight.bias[:, list(self.numbers)])
+            sight = replace(sight, bias=sight.bias[:, list(self.numbers)])
         return (k, v, sight) if self.shares is None else (k[:, self.shares], v[:, self.shares], sight)
 
     @property

@@ -475,6 +475,10 @@ def test_the_page_has_every_word_twice() -> None:
     assert keys[0] == keys[1]
     asked = {key for name, text in parts.items() if name != "words.js" for key in re.findall(r"\bwords\.(\w+)", text)}
     assert asked <= keys[0] | {"js"}, asked - keys[0]
+    views = {"maps", "alignment", "tokens", "lens", "norms", "rollout", "head", "beam", "across"}
+    composed = views | {f"{view}About" for view in views} | {"encoder", "decoder", "cross", "tokensAboutLabels"}
+    composed |= {"encoderLong", "decoderLong", "crossLong", "kept", "ended", "dropped", "pieces", "words", "characters"}
+    assert keys[0] <= asked | composed, "a word that nobody says"
 
 
 SIXTY = " ".join(["Anna lives in Paris, and Tom lives in Rome; the river was cold."] * 4)

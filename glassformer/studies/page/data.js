@@ -62,7 +62,7 @@ export function unitsOf(side, unit) {
 }
 
 /** For each token the number of its unit. */
-export function groupsOf(units, count) {
+function groupsOf(units, count) {
   const groups = new Int32Array(count);
   units.starts.forEach((start, number) => groups.fill(number, start, units.starts[number + 1] ?? count));
   return groups;
@@ -97,7 +97,7 @@ export function strongest(map, i, count) {
   return row.sort((a, b) => b[0] - a[0]).slice(0, count);
 }
 
-/** One query of one head, from the numbers to the weights. `head`: {q, keys, values, allowed, scaled, slope}. */
+/** One query of one head, from the numbers to the weights. `head`: {q, k, v, allowed, scaled, slope}. */
 export function attend(head, query) {
   const { q, k, v } = head;
   const size = q.columns;

@@ -12,7 +12,7 @@ function labelled(text) {
 }
 
 /** The scale beneath a map. */
-export function legend(most, format) {
+function legend(most, format) {
   const stops = Array.from({ length: 11 }, (_, i) => css(sizeColour(i / 10))).join(",");
   return h(
     "div",
@@ -226,7 +226,7 @@ export function heatmap({ map, rows, columns, most, say, locked, lock, name, wor
 }
 
 /** The strongest of each block of cells, so that no side has more than `most` of them. */
-export function pooled(map, most) {
+function pooled(map, most) {
   const rows = Math.min(map.rows, most);
   const columns = Math.min(map.columns, most);
   if (rows === map.rows && columns === map.columns) return map;

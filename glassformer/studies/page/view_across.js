@@ -25,7 +25,7 @@ function lossCurve(page, moment) {
   picture.append(svg("polyline", { points: losses.map((loss, i) => `${x(i)},${y(loss)}`).join(" ") }));
   losses.forEach((loss, i) => {
     const dot = svg("circle", { cx: x(i), cy: y(loss), r: i === moment ? 6 : 3.5, class: i === moment ? "now" : "" }, svg("title", {}, `${data.across[i].name}: ${number(loss, 4)}`));
-    dot.addEventListener("click", () => page.set({ moment: i }, { keepScroll: true }));
+    dot.addEventListener("click", () => page.set({ moment: i }));
     picture.append(dot);
   });
   for (const value of [low, low + span]) picture.append(svg("text", { x: left - 6, y: y(value), "text-anchor": "end", "dominant-baseline": "central" }, Number(value.toPrecision(3)).toString()));
@@ -49,7 +49,7 @@ async function strip(page, kind, layer, head, moment, small) {
     row.append(
       h(
         "button",
-        { type: "button", class: "frame", "aria-pressed": String(i === moment), title: m.name, "data-moment": i, onclick: () => page.set({ moment: i, kind, layer, head }, { keepScroll: true }) },
+        { type: "button", class: "frame", "aria-pressed": String(i === moment), title: m.name, "data-moment": i, onclick: () => page.set({ moment: i, kind, layer, head }) },
         canvas,
         small ? null : h("span", {}, m.name),
       ),
@@ -70,7 +70,7 @@ export async function drawAcross(page) {
     { type: "button", class: "play", "aria-pressed": String(Boolean(state.playing)), onclick: () => page.play(!page.state.playing) },
     state.playing ? `❚❚ ${words.pause}` : `▶ ${words.play}`,
   );
-  const slider = h("input", { type: "range", min: 0, max: last, value: moment, "aria-label": words.step, oninput: (e) => page.set({ moment: Number(e.target.value), playing: false }, { keepScroll: true, keepFocus: true }) });
+  const slider = h("input", { type: "range", min: 0, max: last, value: moment, "aria-label": words.step, oninput: (e) => page.set({ moment: Number(e.target.value), playing: false }) });
   const controls = h(
     "div",
     { class: "controls" },

@@ -1,7 +1,7 @@
 // The tree of a beam search: every candidate, its score, and where the survivors went.
 
 import { filled } from "./words.js";
-import { h, number, shortened, svg, token, visible, widthOf, isControl } from "./elements.js";
+import { h, number, shortened, svg, token, visible, isControl } from "./elements.js";
 
 const WIDE = 118;
 const HIGH = 44;

@@ -29,7 +29,7 @@ function furthest(values) {
   return most;
 }
 
-export async function headNumbers(page) {
+async function headNumbers(page) {
   const { data, state } = page;
   const attention = data.attentions[state.kind];
   const layer = attention.layers[state.layer];
@@ -102,7 +102,7 @@ export async function drawHead(page) {
     const value = head.v.values.subarray(j * head.v.columns, (j + 1) * head.v.columns);
     return h(
       "tr",
-      { class: `${j === key ? "lit" : ""} ${found.allowed[j] ? "" : "hidden"}`, onclick: () => page.set({ key: j }, { keepScroll: true }) },
+      { class: `${j === key ? "lit" : ""} ${found.allowed[j] ? "" : "hidden"}`, onclick: () => page.set({ key: j }) },
       h("th", { scope: "row" }, token(text)),
       h("td", {}, strip(vector, topK)),
       h("td", { class: "number" }, number(found.products[j])),

@@ -14,7 +14,7 @@ export function headName(page, kind, layer, head) {
 }
 
 /** The weights of one head between the units that are chosen, with their labels. */
-export async function headMap(page, kind, layer, head) {
+async function headMap(page, kind, layer, head) {
   const attention = page.data.attentions[kind];
   const map = matrix(await unpack(attention.layers[layer].weights), head);
   return mergedMap(page, map, attention.queries, attention.keys);
@@ -38,8 +38,8 @@ export function readCell(page, { map, rows, columns }, i, j) {
   );
 }
 
-/** The thumbnails of one kind: a row a layer, a column a head. Calls back with each canvas and its map. */
-export async function thumbnails(page, kind, pick) {
+/** The thumbnails of one kind: a row a layer, a column a head. */
+async function thumbnails(page, kind, pick) {
   const { words, data, state } = page;
   const attention = data.attentions[kind];
   const heads = Math.max(1, ...attention.layers.map((layer) => Math.max(0, ...layer.numbers) + 1));
@@ -80,7 +80,7 @@ export async function thumbnails(page, kind, pick) {
 
 export async function drawMaps(page) {
   const { words, data, state } = page;
-  const pick = (kind, layer, head) => page.set({ kind, layer, head, locked: null }, { keepFocus: true });
+  const pick = (kind, layer, head) => page.set({ kind, layer, head, locked: null });
   const sections = [];
   for (const kind of Object.keys(data.attentions)) {
     sections.push(h("section", {}, h("h3", {}, words[`${kind}Long`]), await thumbnails(page, kind, pick)));

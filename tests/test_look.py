@@ -61,6 +61,11 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "labels": ["fr", "de", "zh"],
         "data": {"task": "classify"},
     },
+    "classify by the mean": {
+        "model": {**SIZES, "family": "bert", "head": "classify", "pool": "mean"},
+        "labels": ["fr", "de", "zh"],
+        "data": {"task": "classify"},
+    },
     "tag": {"model": {**SIZES, "family": "bert", "head": "tag"}, "labels": ["A", "B", "C"], "data": {"task": "tag"}},
 }
 

@@ -26,6 +26,7 @@ from glassformer.checkpoint import load_model_tensors, problem, read_checkpoint
 from glassformer.config import UserError
 from glassformer.decode import BeamTrace, Hypothesis, generate_batch, translate_batch
 from glassformer.models import BERT, GPT, Transformer, build_model
+from glassformer.models.bert import sentence_means
 from glassformer.nn.block import Stack
 from glassformer.nn.positions import alibi_slopes
 from glassformer.nn.rows import Rows
@@ -294,9 +295,11 @@ def stack_norms(stack: Stack, name: str, taps: dict[str, Tensor]) -> Norms:
     return Norms(lengths("in"), parts | {"mlp": lengths("mlp.out")}, lengths("residual"))
 
 
-def lens_logits(net: Any, stack: Stack, x: Float[Tensor, "B T C"]) -> Float[Tensor, "T V"]:
+def lens_logits(net: Any, stack: Stack, x: Float[Tensor, "B T C"], row: Rows) -> Float[Tensor, "T V"]:
     """What the model would say if its last block had left `x`."""
-    return net.logits(x if stack.norm is None else stack.norm(x, None))[0]
+    x = x if stack.norm is None else stack.norm(x, None)
+    pools = isinstance(net, BERT) and net.pools
+    return net.logits(sentence_means(x, row) if pools else x)[0]
 
 
 @torch.no_grad()
@@ -323,7 +326,7 @@ def see(net: Transformer | GPT | BERT, laid: Laid) -> Seen:
         chosen = torch.tensor([best if label is None else label for best, label in zip(likeliest, labels)])
         outputs = says(logits, chosen, ALTERNATIVES)
         stream = [taps[f"{name}.0.in"], *(taps[f"{name}.{layer}.residual"] for layer in range(writer.depth))]
-        lens = [says(lens_logits(net, writer, x).float().cpu()[places], chosen, LENS_DEEP) for x in stream]
+        lens = [says(lens_logits(net, writer, x, row).float().cpu()[places], chosen, LENS_DEEP) for x in stream]
     finally:
         net.train(training)
     attentions = {

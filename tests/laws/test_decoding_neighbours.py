@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,32 +37,34 @@ def some_text(draw: random.Random) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["transformer", "gpt"])
 def test_a_needle_is_found_again_in_any_haystack(family: str, record_property: Any) -> None:
-    """Strict: the same tokens and the same bits, alone and among 1, 2, 7 and 31 random neighbours, at any place. Caught:
-    rows that leave; a mask that is dropped when all neighbours happen to be full; a cache as wide as the widest prompt.
-    The fast mode does not promise this; how often it differs is measured and printed."""
-    model = float_model(family, positions="learned" if family == "gpt" else "sinusoidal")
+    """Strict: the same tokens and the same bits, alone and in batches of 2, 3, 8 and 32 random sentences, at any place: two
+    families, 25 needles each, four batches, 200 trials. Caught: rows that leave; a mask that is dropped when all neighbours
+    happen to be full; a cache as wide as the widest prompt. The fast mode does not promise this; how often it differs is
+    measured and printed."""
+    model = float_model(family, positions="learned" if family == "gpt" else "sinusoidal", n_layer=1)
     decode = translate_batch if family == "transformer" else generate_batch
     draw = random.Random(1)
     other_tokens = other_bits = trials = 0
-    for trial in range(count(fast=12, soak=200)):
-        neighbours = (1, 2, 7, 31)[trial % 4]
-        search = {"beam": 3} if trial % 3 else {"temperature": 1.0}
-        options = {**search, "max_new_tokens": 8, "min_new_tokens": draw.randrange(8), "batch_size": 8}
+    for number in range(count(fast=25, soak=200)):
+        search = {"beam": 3} if number % 3 else {"temperature": 1.0}
+        fast = DecodeConfig(**search, max_new_tokens=4, min_new_tokens=draw.randrange(4))
+        strict = replace(fast, strict=True, batch_size=(4, 8, 32)[number % 5 % 3])
         needle = some_text(draw)
-        texts = [some_text(draw) for _ in range(neighbours)]
-        place = draw.randrange(neighbours + 1)
-        texts.insert(place, needle)
-        strict = DecodeConfig(**options, strict=True)
-        assert decode(model, texts, strict)[place] == decode(model, [needle], strict)[0]
-        fast = DecodeConfig(**options)
-        inside, alone = decode(model, texts, fast)[place][0], decode(model, [needle], fast)[0][0]
-        trials += 1
-        other_tokens += inside.ids != alone.ids
-        other_bits += inside.token_logprobs != alone.token_logprobs
+        alone, strictly = decode(model, [needle], fast)[0][0], decode(model, [needle], strict)[0]
+        for size in (2, 3, 8, 32):
+            texts = [some_text(draw) for _ in range(size - 1)]
+            place = draw.randrange(size)
+            texts.insert(place, needle)
+            assert decode(model, texts, strict)[place] == strictly
+            inside = decode(model, texts, fast)[place][0]
+            trials += 1
+            other_tokens += inside.ids != alone.ids
+            other_bits += inside.token_logprobs != alone.token_logprobs
     print(
         f"{family}: fast mode gave other tokens in {other_tokens} of {trials} trials, other last bits in {other_bits}"
     )
     record_property("fast_mode_other_tokens", f"{other_tokens}/{trials}")
+    assert other_bits > 0  # or neighbours would not matter here at all, and the test would see nothing
 
 
 def test_strict_mode_past_the_block_of_learned_positions() -> None:

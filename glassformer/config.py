@@ -256,7 +256,7 @@ class TrainConfig:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 autocast on CUDA, fp32 elsewhere
     compile: bool | None = None  # None: on CUDA only
-    capture: bool | None = None  # the whole step as one CUDA graph; None: on CUDA, where all batches have one shape
+    capture: bool | None = None  # the step as one CUDA graph; None: on CUDA, if batches have one shape and not deterministic
     deterministic: bool = False
     threads: int | None = None  # CPU threads; None: as torch finds them
     optimizer: Literal["adamw", "muon"] = "adamw"

@@ -505,7 +505,7 @@ def make_session(run: RunFolder, recipe: Recipe, texts: Texts, stop: StopRequest
         watchers=[log, screen],
         device=device,
         autocast=torch.bfloat16 if half else None,
-        capture=may_capture and config.capture is not False,
+        capture=may_capture and (config.capture if config.capture is not None else not config.deterministic),
     )
     return Session(
         run, recipe, trainer, model, texts, batches("val", "padded"), log, screen, stop if stop else StopRequest()

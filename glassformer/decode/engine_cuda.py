@@ -42,6 +42,7 @@ from glassformer.decode.engine import FastAttention, FastLayer, Linear, Look, ma
 from glassformer.decode.lengths import length_rule
 from glassformer.decode.results import Ending, Hypothesis
 from glassformer.decode.search import Task, shape
+from glassformer.nn.feedforward import ACTIVATIONS
 from glassformer.nn.positions import Rotation
 from glassformer.nn.rows import Rows
 
@@ -225,8 +226,8 @@ class StaticDecoder:
         return self.output(self.norm(x))
 
 
-class FusedDecoder(StaticDecoder):
-    """The same for few rows without beams, on the kernels of kernels.py, where the model is one they were made for."""
+class KernelDecoder(StaticDecoder):
+    """The same on the kernels of kernels.py, where the model is one they were made for."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
@@ -234,33 +235,39 @@ class FusedDecoder(StaticDecoder):
 
         self.kernels = kernels
         self.activation = self.config.activation
+        self.activate = ACTIVATIONS[self.activation]
         self.parts: list[dict[str, Any]] = []
         for layer in model.decoder.layers:
             a, mlp = layer.attention, layer.mlp
-            self.parts.append(
-                {
-                    "qkv": joined(a.query, a.key, a.value),
-                    "out": joined(a.out),
-                    "up": joined(mlp.up),
-                    "down": joined(mlp.down),
-                    "attention_norm": self.norm_of(layer.attention_norm),
-                    "mlp_norm": self.norm_of(layer.mlp_norm),
-                    "scale": None if a.scaled else 1.0,
+            part = {
+                "qkv": joined(a.query, a.key, a.value),
+                "out": joined(a.out),
+                "up": joined(mlp.up),
+                "down": joined(mlp.down),
+                "attention_norm": self.norm_of(layer.attention_norm),
+                "mlp_norm": self.norm_of(layer.mlp_norm),
+                "scale": None if a.scaled else 1.0,
+            }
+            if layer.has_cross:
+                part |= {
+                    "cross_query": joined(layer.cross.query),
+                    "cross_out": joined(layer.cross.out),
+                    "cross_norm": self.norm_of(layer.cross_norm),
+                    "cross_scale": None if layer.cross.scaled else 1.0,
                 }
-            )
+            self.parts.append(part)
         self.last_norm = self.norm_of(model.decoder.norm)
         self.words = model.output_weight.detach().contiguous()
 
     @staticmethod
     def suits(config: ModelConfig) -> bool:
         return (
-            config.family == "gpt"
-            and config.pre_norm
-            and config.residual
+            config.residual
             and config.norm in ("layer", "rms")
             and config.positions in ("sinusoidal", "learned", "none")
             and config.window is None
             and config.activation in ("relu", "gelu", "gelu_tanh", "relu2")
+            and config.kv_heads == config.n_head
             and not (config.qk_norm or config.embedding_norm)
             and max(config.n_embd, config.hidden) <= 8192
         )
@@ -272,9 +279,14 @@ class FusedDecoder(StaticDecoder):
         return self.config.norm, norm.weight.detach(), None if bias is None else bias.detach(), norm.eps
 
     def __call__(self, room: Room, sentences: int, reach: int, width: int) -> Float[Tensor, "R V"]:
+        few = room.beams == 1 and sentences <= self.kernels.FEW_ROWS and self.config.pre_norm
+        if few and self.config.family == "gpt":
+            return self.of_few_rows(room, sentences, reach)
+        return self.of_many_rows(room, sentences, reach, width)
+
+    def of_few_rows(self, room: Room, sentences: int, reach: int) -> Float[Tensor, "R V"]:
+        """The weights are what is read, so whatever is done to a row on the way is done inside the products."""
         kernels = self.kernels
-        if room.beams > 1 or sentences > kernels.MANY_ROWS:
-            return super().__call__(room, sentences, reach, width)
         shade = room.shade[:sentences, :, None]
         positions = room.tables.get("positions")
         x = kernels.embed(
@@ -297,6 +309,73 @@ class FusedDecoder(StaticDecoder):
             x = kernels.product(hidden, *part["down"], residual=x)
         room.column += 1
         return kernels.product(x, self.words, norm=self.last_norm, dtype=torch.float32)
+
+    def of_many_rows(self, room: Room, sentences: int, reach: int, width: int) -> Float[Tensor, "R V"]:
+        """Products by the device's library; between them, sums with their norms, and attention for all beams at once."""
+        kernels, beams, pre_norm = self.kernels, room.beams, self.config.pre_norm
+        columns = room.column + torch.arange(beams, device=room.column.device)
+        room.shade[:sentences].index_copy_(2, columns, room.own.expand(sentences, -1, -1))
+
+        def self_attention(i: int, part: dict[str, Any]) -> Callable[[Tensor], Tensor]:
+            keys, values = room.keys[i][:sentences], room.values[i][:sentences]
+
+            def work(y: Tensor) -> Tensor:
+                qkv = F.linear(y, *part["qkv"])
+                if beams == 1:
+                    shade = room.shade[:sentences, :, None]
+                    found = kernels.attend_columns(
+                        qkv, keys, values, shade, room.column, reach, heads=self.config.n_head, scale=part["scale"]
+                    )
+                else:
+                    found = kernels.attend_beams(
+                        qkv,
+                        keys,
+                        values,
+                        room.shade[:sentences],
+                        reach,
+                        beams=beams,
+                        scale=part["scale"],
+                        column=room.column,
+                    )
+                return F.linear(found, *part["out"])
+
+            return work
+
+        def cross_attention(i: int, part: dict[str, Any]) -> Callable[[Tensor], Tensor]:
+            keys, values = (t[:sentences] for t in room.memories[i])
+            shade = room.source_shade[:sentences, 0]
+
+            def work(y: Tensor) -> Tensor:
+                q = F.linear(y, *part["cross_query"])
+                scale = part["cross_scale"]
+                found = kernels.attend_beams(q, keys, values, shade, width, beams=beams, scale=scale)
+                return F.linear(found, *part["cross_out"])
+
+            return work
+
+        def mlp(part: dict[str, Any]) -> Callable[[Tensor], Tensor]:
+            return lambda y: F.linear(self.activate(F.linear(y, *part["up"])), *part["down"])
+
+        steps: list[tuple[Any, Callable[[Tensor], Tensor]]] = []
+        for i, part in enumerate(self.parts):
+            steps.append((part["attention_norm"], self_attention(i, part)))
+            if "cross_query" in part:
+                steps.append((part["cross_norm"], cross_attention(i, part)))
+            steps.append((part["mlp_norm"], mlp(part)))
+
+        x = self.embed(room, sentences)
+        if pre_norm:
+            norms = [*(norm for norm, _ in steps[1:]), self.last_norm]
+            y = kernels.add_norm(x, None, steps[0][0], keep=False)[1]
+            for (_, work), norm in zip(steps, norms, strict=True):
+                x, y = kernels.add_norm(x, work(y), norm, keep=True)
+        else:
+            for norm, work in steps:
+                x = kernels.add_norm(x, work(x), norm, keep=False)[1]
+            y = x if self.last_norm is None else kernels.add_norm(x, None, self.last_norm, keep=False)[1]
+        room.lengths[:sentences] += 1
+        room.column += beams
+        return F.linear(y, self.words)
 
 
 def joined(*parts: Any) -> tuple[Tensor, Tensor | None]:
@@ -475,7 +554,7 @@ class Beams(Board):
 
     def step(self, logits: Float[Tensor, "R V"], room: Room, sentences: int) -> None:
         beams = self.beams
-        value, token = choose.best(self.scores(logits, sentences), min(self.looked_at, logits.size(1)))
+        value, token = self.best_words(logits, sentences)
         value, token = value.double().view(sentences, beams, -1), token.view(sentences, beams, -1)
         per_row = value.size(2)
         before = self.totals[:sentences]
@@ -508,6 +587,24 @@ class Beams(Board):
         self.move(sentences, parents, tokens, logprob.gather(1, order), room)
         self.written += 1
         self.settle(sentences, totals)
+
+    def best_words(self, logits: Float[Tensor, "R V"], sentences: int) -> tuple[Tensor, Tensor]:
+        """The best of each row, with their log-probabilities."""
+        words, wanted = logits.size(1), min(self.looked_at, logits.size(1))
+        stretches = -(-words // choose.STRETCH)
+        if self.kernels is None or self.dtype != torch.float32 or stretches < 4 * wanted:
+            return choose.best(self.scores(logits, sentences), wanted)
+        peak, log_total = self.kernels.peaks(
+            logits, self.is_never, self.minimum, self.written, self.eos, beams=self.beams, stretch=choose.STRETCH
+        )
+        # The best words stand in the stretches with the highest peaks. The last stretch may be short: its words that do not
+        # exist are those of the last place, counted out below.
+        highest = peak.topk(wanted).indices
+        place = highest[:, :, None] * choose.STRETCH + torch.arange(choose.STRETCH, device=logits.device)
+        found = logits.gather(1, place.flatten(1).clamp(max=words - 1)).float()
+        found = found.masked_fill(place.flatten(1) >= words, -math.inf)
+        value, which = found.topk(wanted)
+        return value - log_total[:, None], place.flatten(1).gather(1, which)
 
     def enter(self, sentences: int, total: Tensor, parent: Tensor, logprob: Tensor, is_eos: Tensor) -> None:
         """What has just ended, into the pool of the best; of equals the one that was there before."""
@@ -656,8 +753,8 @@ class GraphEngine:
             self.model = weakref.proxy(model)  # so that an engine kept beside its model does not keep it alive
         self.config: ModelConfig = model.config
         self.device = next(model.parameters()).device
-        fused = self.device.type == "cuda" and FusedDecoder.suits(self.config)
-        self.decoder = FusedDecoder(self.model) if fused else StaticDecoder(self.model)
+        fused = self.device.type == "cuda" and KernelDecoder.suits(self.config)
+        self.decoder = KernelDecoder(self.model) if fused else StaticDecoder(self.model)
         self.works: dict[Any, Work] = {}
         self.unwritten: list[Callable[[], None]] = []
 

@@ -1,9 +1,14 @@
-"""Kernels for a few rows on a CUDA device: what torch would do in eighteen launches a layer, in five.
+"""Kernels for decoding on a CUDA device: what torch would do in eighteen launches a layer, in five or eight.
 
 With one row, or a few, a step's time is the number of kernels and the reading of the weights. So what belongs together is
 one kernel: a norm, the matrix product that follows it, its bias, its activation and the residual (`product`); the new key
 and value into their column, and attention over all columns (`attend_columns`); the vocabulary's best word and its
 log-probability (`best_words`, in two parts, as one block alone would be slow to read it); the embedding (`embed`).
+
+With many rows the products are large enough for the device's own library, and the time is in what stands between them:
+the sum and the norm that follow a product (`add_norm`); the beams of a sentence, which ask the same columns, so that one
+block reads them once for all (`attend_beams`); the best words of a large vocabulary, of which only the stretches with the
+highest peaks need a second look (`peaks`).
 
 They are written in Triton, which comes with torch where torch knows a CUDA device, and compute in float32 whatever the
 weights are. The module is imported only there. What each of them computes is said by the torch code of engine_cuda.py, to
@@ -22,7 +27,6 @@ import triton.language as tl  # type: ignore[import-not-found, import-untyped, u
 from torch import Tensor
 
 FEW_ROWS = 8  # up to here each row goes through the weights for itself
-MANY_ROWS = 128  # up to here the kernel for several rows is used
 NORMS = {"none": 0, "layer": 1, "rms": 2}
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "relu2": 4}
 WORDS_A_BLOCK = 1024
@@ -95,19 +99,6 @@ def product(
     outputs = weight.size(0)
     out = torch.empty(rows, outputs, dtype=dtype or x.dtype, device=x.device)
     kind, gain, shift, eps = norm or ("none", x, None, 0.0)
-    if rows > FEW_ROWS:
-        block = 16 if rows <= 16 else 32 if rows <= 32 or outputs < 8192 else 64
-        tall = 16 if outputs <= 1024 else 32 if outputs < 8192 else 64
-        several_kernel[(triton.cdiv(outputs, tall), triton.cdiv(rows, block))](
-            x, weight, x if bias is None else bias, x if residual is None else residual,
-            gain, x if shift is None else shift, out,
-            rows, outputs, eps,
-            inputs, NORMS[kind], ACTIVATIONS[activation], bias is not None, shift is not None,
-            residual is not None, inputs % 64 == 0, "ieee" if weight.dtype == torch.float32 else "tf32",
-            block, tall, 64,
-            num_warps=4, num_stages=4,
-        )  # fmt: skip
-        return out
     wide = triton.next_power_of_2(inputs)
     # Enough blocks for every processor of the device, and enough bytes in each to be worth its start.
     tall = max(1, min(16, 8192 // wide))
@@ -121,56 +112,6 @@ def product(
         num_warps=4 if wide * tall <= 4096 else 8,
     )  # fmt: skip
     return out
-
-
-@triton.jit
-def several_kernel(
-    x_at, weight_at, bias_at, residual_at, gain_at, shift_at, out_at,
-    rows, outputs, eps,
-    INPUTS: tl.constexpr, NORM: tl.constexpr, ACT: tl.constexpr, BIAS: tl.constexpr, SHIFT: tl.constexpr,
-    RESIDUAL: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
-    ROWS: tl.constexpr, TALL: tl.constexpr, DEEP: tl.constexpr,
-):  # fmt: skip
-    m = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    n = tl.program_id(0) * TALL + tl.arange(0, TALL)
-    in_m, in_n = m < rows, n < outputs
-    own = x_at + m[:, None] * INPUTS
-    weights = weight_at + n[None, :].to(tl.int64) * INPUTS
-    mean = tl.zeros([ROWS], dtype=tl.float32)
-    size = tl.zeros([ROWS], dtype=tl.float32)
-    if NORM > 0:
-        for start in range(0, INPUTS, DEEP):
-            k = start + tl.arange(0, DEEP)
-            x = tl.load(own + k[None, :], mask=in_m[:, None] & (k < INPUTS)[None, :], other=0.0).to(tl.float32)
-            if NORM == 1:
-                mean += tl.sum(x, axis=1)
-            size += tl.sum(x * x, axis=1)
-        mean = mean / INPUTS
-        size = 1.0 / tl.sqrt(size / INPUTS - mean * mean + eps)
-    y = tl.zeros([ROWS, TALL], dtype=tl.float32)
-    for start in range(0, INPUTS, DEEP):
-        k = start + tl.arange(0, DEEP)
-        if EVEN:
-            x = tl.load(own + k[None, :], mask=in_m[:, None], other=0.0)
-            w = tl.load(weights + k[:, None], mask=in_n[None, :], other=0.0)
-        else:
-            x = tl.load(own + k[None, :], mask=in_m[:, None] & (k < INPUTS)[None, :], other=0.0)
-            w = tl.load(weights + k[:, None], mask=in_n[None, :] & (k < INPUTS)[:, None], other=0.0)
-        if NORM > 0:
-            z = (x.to(tl.float32) - mean[:, None]) * size[:, None]
-            z = z * tl.load(gain_at + k, mask=k < INPUTS, other=0.0).to(tl.float32)[None, :]
-            if SHIFT:
-                z = z + tl.load(shift_at + k, mask=k < INPUTS, other=0.0).to(tl.float32)[None, :]
-            x = z.to(weight_at.dtype.element_ty)
-        y = tl.dot(x, w, y, input_precision=PRECISION)
-    if BIAS:
-        y = y + tl.load(bias_at + n, mask=in_n, other=0.0).to(tl.float32)[None, :]
-    y = activated(y, ACT)
-    inside = in_m[:, None] & in_n[None, :]
-    at = m[:, None].to(tl.int64) * outputs + n[None, :]
-    if RESIDUAL:
-        y = y + tl.load(residual_at + at, mask=inside, other=0.0).to(tl.float32)
-    tl.store(out_at + at, y.to(out_at.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -232,15 +173,172 @@ def attend_columns(
     value_size = values.size(3)
     out = torch.empty(rows, heads * value_size, dtype=qkv.dtype, device=qkv.device)
     shade_head = 0 if shade.size(1) == 1 else shade.stride(1)
+    # Few blocks wait for memory, many share it: a few take larger bites.
+    block, warps = (128, 8) if rows * heads <= 128 else (64, 4)
     attend_kernel[(heads, rows)](
         qkv, keys, values, shade, column, out,
         1.0 / math.sqrt(size) if scale is None else scale, qkv.size(1), capacity,
         shade.stride(0), shade_head,
         reach, heads, kv_heads, size, value_size,
-        triton.next_power_of_2(size), triton.next_power_of_2(value_size), 64,
+        triton.next_power_of_2(size), triton.next_power_of_2(value_size), block,
+        num_warps=warps,
+    )  # fmt: skip
+    return out
+
+
+@triton.jit
+def beams_kernel(
+    q_at, keys_at, values_at, shade_at, column_at, out_at,
+    scale, row_width, capacity, shade_sentence, shade_beam,
+    BEAMS: tl.constexpr, REACH: tl.constexpr, HEADS: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
+    PD: tl.constexpr, PDV: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, NEW: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    head, sentence = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    b, d, dv = tl.arange(0, ROWS), tl.arange(0, PD), tl.arange(0, PDV)
+    in_b, in_d, in_dv = b < BEAMS, d < D, dv < DV
+    mine = q_at + (sentence * BEAMS + b)[:, None] * row_width
+    q = tl.load(mine + head * D + d[None, :], mask=in_b[:, None] & in_d[None, :], other=0.0)
+    keys = keys_at + (sentence * HEADS + head) * capacity * D
+    values = values_at + (sentence * HEADS + head) * capacity * DV
+    if NEW:
+        column = tl.load(column_at) + b
+        k = tl.load(mine + HEADS * D + head * D + d[None, :], mask=in_b[:, None] & in_d[None, :], other=0.0)
+        v = tl.load(mine + 2 * HEADS * D + head * DV + dv[None, :], mask=in_b[:, None] & in_dv[None, :], other=0.0)
+        tl.store(keys + column[:, None] * D + d[None, :], k, mask=in_b[:, None] & in_d[None, :])
+        tl.store(values + column[:, None] * DV + dv[None, :], v, mask=in_b[:, None] & in_dv[None, :])
+        tl.debug_barrier()  # read again below, by other threads of this block
+    highest = tl.full([ROWS], float("-inf"), dtype=tl.float32)
+    share = tl.zeros([ROWS], dtype=tl.float32)
+    found = tl.zeros([ROWS, PDV], dtype=tl.float32)
+    shade = shade_at + sentence * shade_sentence + b[:, None] * shade_beam
+    for start in range(0, REACH, BLOCK):
+        s = start + tl.arange(0, BLOCK)
+        in_s = s < REACH
+        ks = tl.load(keys + s[None, :] * D + d[:, None], mask=in_s[None, :] & in_d[:, None], other=0.0)
+        vs = tl.load(values + s[:, None] * DV + dv[None, :], mask=in_s[:, None] & in_dv[None, :], other=0.0)
+        seen = tl.load(shade + s[None, :], mask=in_b[:, None] & in_s[None, :], other=float("-inf")).to(tl.float32)
+        score = tl.dot(q, ks, input_precision=PRECISION) * scale + seen
+        higher = tl.maximum(highest, tl.max(score, axis=1))
+        level = tl.where(higher == float("-inf"), 0.0, higher)
+        weight = tl.exp(score - level[:, None])
+        before = tl.exp(highest - level)
+        share = share * before + tl.sum(weight, axis=1)
+        found = found * before[:, None] + tl.dot(weight.to(vs.dtype), vs, input_precision=PRECISION)
+        highest = higher
+    found = found / tl.where(share == 0.0, 1.0, share)[:, None]
+    out = out_at + (sentence * BEAMS + b)[:, None] * (HEADS * DV) + head * DV + dv[None, :]
+    tl.store(out, found.to(out_at.dtype.element_ty), mask=in_b[:, None] & in_dv[None, :])
+
+
+def attend_beams(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    shade: Tensor,
+    reach: int,
+    *,
+    beams: int,
+    scale: float | None,
+    column: Tensor | None = None,
+) -> Tensor:
+    """What the heads of all beams find in the first `reach` columns of their sentence. With `column`, q is (N K, 2 H D + H
+    Dv), and its keys and values are entered in the columns from there on first; without it, q is (N K, H D). keys (N, H, S,
+    D); shade (N, K or 1, >= reach)."""
+    sentences, heads, capacity, size = keys.shape
+    value_size = values.size(3)
+    out = torch.empty(sentences * beams, heads * value_size, dtype=q.dtype, device=q.device)
+    block = min(64, max(16, triton.next_power_of_2(reach)))
+    beams_kernel[(heads, sentences)](
+        q, keys, values, shade, q if column is None else column, out,
+        1.0 / math.sqrt(size) if scale is None else scale, q.stride(0), capacity,
+        shade.stride(0), 0 if shade.size(1) == 1 else shade.stride(1),
+        beams, reach, heads, size, value_size,
+        max(16, triton.next_power_of_2(size)), max(16, triton.next_power_of_2(value_size)),
+        max(16, triton.next_power_of_2(beams)), block, column is not None,
+        "ieee" if q.dtype == torch.float32 else "tf32",
         num_warps=4,
     )  # fmt: skip
     return out
+
+
+@triton.jit
+def add_norm_kernel(
+    x_at, change_at, gain_at, shift_at, sum_at, out_at, width, eps,
+    NORM: tl.constexpr, SHIFT: tl.constexpr, ADD: tl.constexpr, KEEP: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    c = tl.arange(0, WIDE)
+    inside = c < width
+    x = tl.load(x_at + row * width + c, mask=inside, other=0.0).to(tl.float32)
+    if ADD:
+        x = x + tl.load(change_at + row * width + c, mask=inside, other=0.0).to(tl.float32)
+        x = x.to(out_at.dtype.element_ty).to(tl.float32)  # as it is kept
+    if KEEP:
+        tl.store(sum_at + row * width + c, x.to(out_at.dtype.element_ty), mask=inside)
+    if NORM == 1:
+        x = tl.where(inside, x - tl.sum(x, axis=0) / width, 0.0)
+    if NORM > 0:
+        x = x / tl.sqrt(tl.sum(x * x, axis=0) / width + eps)
+        x = x * tl.load(gain_at + c, mask=inside, other=0.0).to(tl.float32)
+        if SHIFT:
+            x = x + tl.load(shift_at + c, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out_at + row * width + c, x.to(out_at.dtype.element_ty), mask=inside)
+
+
+def add_norm(
+    x: Tensor, change: Tensor | None, norm: tuple[str, Tensor, Tensor | None, float] | None, *, keep: bool
+) -> tuple[Tensor, Tensor]:
+    """x + change (kept only where asked), and its norm."""
+    rows, width = x.shape
+    kind, gain, shift, eps = norm or ("none", x, None, 0.0)
+    out = torch.empty_like(x)
+    total = torch.empty_like(x) if keep and change is not None else x
+    wide = triton.next_power_of_2(width)
+    add_norm_kernel[(rows,)](
+        x, x if change is None else change, gain, x if shift is None else shift, total, out, width, eps,
+        NORMS[kind], shift is not None, change is not None, keep and change is not None, wide,
+        num_warps=max(1, min(8, wide // 256)),
+    )  # fmt: skip
+    return total, out
+
+
+@triton.jit
+def peaks_kernel(
+    logits_at, never_at, minimum_at, written_at, peak_at, part_at,
+    words, stretches, blocks, eos, BEAMS: tl.constexpr, STRETCHES: tl.constexpr, STRETCH: tl.constexpr,
+):  # fmt: skip
+    block, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    stretch = block * STRETCHES + tl.arange(0, STRETCHES)
+    n = stretch[:, None] * STRETCH + tl.arange(0, STRETCH)[None, :]
+    inside = n < words
+    at = logits_at + row * words + n
+    logits = tl.load(at, mask=inside, other=float("-inf")).to(tl.float32)
+    highest = tl.max(tl.max(logits, axis=1), axis=0)
+    total = tl.sum(tl.sum(tl.exp(logits - highest), axis=1), axis=0)
+    tl.store(part_at + row * blocks + block, highest + tl.log(total))
+    early = tl.load(written_at) < tl.load(minimum_at + row // BEAMS)
+    out = (tl.load(never_at + n, mask=inside, other=0) != 0) | ((n == eos) & early)
+    tl.store(at, tl.full([STRETCHES, STRETCH], float("-inf"), dtype=tl.float32), mask=inside & out)
+    allowed = tl.where(out, float("-inf"), logits)
+    tl.store(peak_at + row * stretches + stretch, tl.max(allowed, axis=1), mask=stretch < stretches)
+
+
+def peaks(
+    logits: Tensor, never: Tensor, minimum: Tensor, written: Tensor, eos: int, *, beams: int, stretch: int
+) -> tuple[Tensor, Tensor]:
+    """The highest score of every stretch of words that may be written now, and the log of the sum of all exponentials of
+    every row. What may not be written is -inf in `logits` afterwards."""
+    rows, words = logits.shape
+    stretches = triton.cdiv(words, stretch)
+    a_block = max(1, WORDS_A_BLOCK // stretch)
+    blocks = triton.cdiv(stretches, a_block)
+    peak = torch.empty(rows, stretches, dtype=torch.float32, device=logits.device)
+    part = torch.empty(rows, blocks, dtype=torch.float32, device=logits.device)
+    peaks_kernel[(blocks, rows)](
+        logits, never, minimum, written, peak, part, words, stretches, blocks, eos, beams, a_block, stretch
+    )
+    return peak, part.logsumexp(dim=1)
 
 
 @triton.jit

@@ -85,9 +85,13 @@ class KVCache:
         self.filled += new
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
+        """Only what is filled moves; the rest is zeros in every row. (Zeros, since a row shorter than others has columns
+        that are read and hidden before they are written.)"""
+
         def picked(old: Tensor) -> Tensor:
-            new = old.new_zeros(rows.size(0), *old.shape[1:])
-            new[:, :, : self.filled] = old[:, :, : self.filled].index_select(0, rows)
+            moved = old[:, :, : self.filled].index_select(0, rows)
+            new = old if old.size(0) == rows.size(0) else old.new_zeros(rows.size(0), *old.shape[1:])
+            new[:, :, : self.filled] = moved
             return new
 
         self.keys = [picked(k) for k in self.keys]

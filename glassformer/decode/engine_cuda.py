@@ -21,10 +21,12 @@ traces, strict mode, a text that outgrows learned positions) is left to the plai
 from __future__ import annotations
 
 import copy
+import gc
 import math
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Literal
@@ -258,6 +260,8 @@ class KernelDecoder(StaticDecoder):
             self.parts.append(part)
         self.last_norm = self.norm_of(model.decoder.norm)
         self.words = model.output_weight.detach().contiguous()
+        # Rows of scores that begin at round places: an odd number of words costs the library its fast kernels.
+        self.padded = F.pad(self.words, (0, 0, 0, -self.words.size(0) % 64))
 
     @staticmethod
     def suits(config: ModelConfig) -> bool:
@@ -375,7 +379,7 @@ class KernelDecoder(StaticDecoder):
             y = x if self.last_norm is None else kernels.add_norm(x, None, self.last_norm, keep=False)[1]
         room.lengths[:sentences] += 1
         room.column += beams
-        return F.linear(y, self.words)
+        return F.linear(y, self.padded)[:, : self.words.size(0)]
 
 
 def joined(*parts: Any) -> tuple[Tensor, Tensor | None]:
@@ -852,15 +856,17 @@ class GraphEngine:
         """Longest first, answers in the order of the texts."""
         rows = rows_a_text(config) if config.temperature > 0 else 1
         order = sorted((i for i in range(len(texts)) if texts[i]), key=lambda i: -len(texts[i]))
-        results: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0, [], "eos")] for _ in texts]
+        results: list[list[Hypothesis]] = [[] if text else [Hypothesis([], 0.0, 0.0, [], "eos")] for text in texts]
         found = []
-        for start in range(0, len(order), size):
-            numbers = order[start : start + size]
-            found.append((numbers, decode(numbers, [tasks[i] for i in numbers for _ in range(rows)])))
-        self.write_up()
-        for numbers, answers in found:
-            for place, i in enumerate(numbers):
-                results[i] = [h for own in answers[place * rows : (place + 1) * rows] for h in own]
+        with garbage_left_alone():
+            for start in range(0, len(order), size):
+                numbers = order[start : start + size]
+                found.append((numbers, decode(numbers, [tasks[i] for i in numbers for _ in range(rows)])))
+            self.write_up()
+            for numbers, answers in found:
+                for place, i in enumerate(numbers):
+                    own = answers[place * rows : (place + 1) * rows]
+                    results[i] = own[0] if rows == 1 else [h for several in own for h in several]
         return results
 
     def translate(
@@ -948,6 +954,19 @@ class GraphEngine:
         room.lengths[:used] = several(ends)
         room.column.fill_(width)
         return several(scores)
+
+
+@contextmanager
+def garbage_left_alone() -> Iterator[None]:
+    """Thousands of answers at once make Python look again and again through all it holds for cycles, while the device waits;
+    there are none in what is made here."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def rows_a_text(config: DecodeConfig) -> int:

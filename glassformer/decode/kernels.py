@@ -306,13 +306,13 @@ def add_norm(
 @triton.jit
 def peaks_kernel(
     logits_at, never_at, minimum_at, written_at, peak_at, part_at,
-    words, stretches, blocks, eos, BEAMS: tl.constexpr, STRETCHES: tl.constexpr, STRETCH: tl.constexpr,
+    words, row_width, stretches, blocks, eos, BEAMS: tl.constexpr, STRETCHES: tl.constexpr, STRETCH: tl.constexpr,
 ):  # fmt: skip
     block, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     stretch = block * STRETCHES + tl.arange(0, STRETCHES)
     n = stretch[:, None] * STRETCH + tl.arange(0, STRETCH)[None, :]
     inside = n < words
-    at = logits_at + row * words + n
+    at = logits_at + row * row_width + n
     logits = tl.load(at, mask=inside, other=float("-inf")).to(tl.float32)
     highest = tl.max(tl.max(logits, axis=1), axis=0)
     total = tl.sum(tl.sum(tl.exp(logits - highest), axis=1), axis=0)
@@ -336,8 +336,9 @@ def peaks(
     peak = torch.empty(rows, stretches, dtype=torch.float32, device=logits.device)
     part = torch.empty(rows, blocks, dtype=torch.float32, device=logits.device)
     peaks_kernel[(blocks, rows)](
-        logits, never, minimum, written, peak, part, words, stretches, blocks, eos, beams, a_block, stretch
-    )
+        logits, never, minimum, written, peak, part,
+        words, logits.stride(0), stretches, blocks, eos, beams, a_block, stretch,
+    )  # fmt: skip
     return peak, part.logsumexp(dim=1)
 
 
@@ -381,12 +382,12 @@ def embed(
 @triton.jit
 def look_through_kernel(
     logits_at, never_at, minimum_at, written_at, best_at, word_at, share_at,
-    words, blocks, eos, BLOCK: tl.constexpr,
+    words, row_width, blocks, eos, BLOCK: tl.constexpr,
 ):  # fmt: skip
     block, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     n = block * BLOCK + tl.arange(0, BLOCK)
     inside = n < words
-    logits = tl.load(logits_at + row * words + n, mask=inside, other=float("-inf")).to(tl.float32)
+    logits = tl.load(logits_at + row * row_width + n, mask=inside, other=float("-inf")).to(tl.float32)
     highest = tl.max(logits, axis=0)
     share = tl.sum(tl.exp(logits - highest), axis=0)
     early = tl.load(written_at) < tl.load(minimum_at + row)
@@ -436,8 +437,9 @@ def best_words(board: Any, logits: Tensor, tokens: Tensor, never: Tensor) -> Non
     word = torch.empty(rows, blocks, dtype=torch.int32, device=logits.device)
     share = torch.empty_like(best)
     look_through_kernel[(blocks, rows)](
-        logits, never, board.minimum, board.written, best, word, share, words, blocks, board.eos, WORDS_A_BLOCK
-    )
+        logits, never, board.minimum, board.written, best, word, share,
+        words, logits.stride(0), blocks, board.eos, WORDS_A_BLOCK,
+    )  # fmt: skip
     over, by_eos = board.over.view(torch.int8), board.by_eos.view(torch.int8)
     enter_kernel[(rows,)](
         best, word, share, board.written, board.limit, over, board.lengths, by_eos, tokens, board.ids, board.logprobs,

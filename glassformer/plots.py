@@ -7,6 +7,7 @@ relative "magma" reversed: light is little, dark is much, and it survives a blac
 from __future__ import annotations
 
 import logging
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,13 @@ def figure(width: float = 7.0, height: float = 4.0, **layout: Any) -> tuple[Any,
         fig = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(fig)
         return fig, fig.subplots(**layout)
+
+
+def heading(fig: Any, text: str, size: int = 11) -> None:
+    """The title of a whole figure, in as many lines as its width asks for: a bold letter is about two thirds of its size wide."""
+    letters = max(12, int(fig.get_figwidth() * 72 / (0.68 * size)))
+    lines = [part for line in text.split("\n") for part in textwrap.wrap(line, letters) or [""]]
+    fig.suptitle("\n".join(lines), fontsize=size, fontweight="bold")
 
 
 def save(fig: Any, stem: Path, kinds: Sequence[str] = ("png", "svg")) -> list[Path]:
@@ -124,7 +132,7 @@ def attention_maps(
     if image is not None:
         fig.colorbar(image, ax=axes, shrink=0.6, label="attention weight")
     if title:
-        fig.suptitle(title, fontsize=11, fontweight="bold")
+        heading(fig, title)
     return fig
 
 
@@ -239,7 +247,7 @@ def differences(
         axis.errorbar(
             [value], [0], xerr=[[max(0.0, value - low)], [max(0.0, high - value)]], fmt="o", color=colour, capsize=4
         )
-        reach = 1.15 * max(abs(low), abs(high), abs(value), 1e-9)
+        reach = 1.15 * max(abs(low), abs(high), abs(value)) or 1.0
         axis.set_xlim(-reach, reach)
         axis.set_yticks([0], [name.replace("_", " ")], fontsize=10)
         axis.set_ylim(-1, 1)
@@ -345,7 +353,7 @@ def masks(found: Mapping[str, np.ndarray]) -> Any:
         axis.tick_params(length=0)
         axis.set_xlabel("key: source token" if "cross" in name else "key", fontsize=9)
         axis.set_ylabel("query: target token" if "cross" in name else "query", fontsize=9)
-    fig.suptitle("who may see whom (blue: allowed)", fontsize=11, fontweight="bold")
+    heading(fig, "who may see whom (blue: allowed)")
     return fig
 
 
@@ -489,5 +497,5 @@ def effects(panels: Sequence[tuple[str, np.ndarray, Sequence[str], Sequence[str]
     if shown is not None:
         fig.colorbar(shown, ax=axes, shrink=0.8, label="share of the answer carried")
     if title:
-        fig.suptitle(title, fontsize=11, fontweight="bold")
+        heading(fig, title)
     return fig

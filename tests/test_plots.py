@@ -89,3 +89,20 @@ def test_a_missing_glyph_is_no_warning(tmp_path: Path, caplog: pytest.LogCapture
         warnings.simplefilter("error")
         plots.save(fig, tmp_path / "glyphs")
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("width", [2.5, 4.8, 12.0])
+def test_a_heading_stays_on_its_figure(width: float) -> None:
+    """Caught: a title longer than a narrow picture, cut off on both sides."""
+    fig, _ = plots.figure(width, 3.0)
+    plots.heading(fig, "alignment: cross-attention, MEAN OF ALL LAYERS and heads (WWW)")
+    fig.canvas.draw()
+    box = fig._suptitle.get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= fig.bbox.width
+
+
+def test_no_difference_has_a_sober_axis() -> None:
+    """Two runs that say the same differ by exactly nothing. Caught: an axis of billionths around it."""
+    fig = plots.differences({"bleu": (0.0, 0.0, 0.0)}, {"bleu": True}, ("a", "b"))
+    low, high = fig.axes[0].get_xlim()
+    assert low <= -0.5 and high >= 0.5

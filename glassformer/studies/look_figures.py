@@ -57,7 +57,7 @@ def map_figure(
     for side in ("left", "bottom"):
         axis.spines[side].set_visible(False)
     fig.colorbar(image, ax=axis, shrink=0.8, label=bar)
-    fig.suptitle(title, fontsize=11, fontweight="bold")
+    plots.heading(fig, title)
     return fig
 
 
@@ -92,7 +92,7 @@ def maps_figure(inside: Inside) -> Any:
     axis.set_yticks(middles, [name for name, _ in layers], fontsize=9)
     axis.set_xticks([h + 0.5 for h in range(heads)], [f"head {h + 1}" for h in range(heads)], fontsize=9)
     axis.xaxis.tick_top()
-    fig.suptitle("attention of every head (rows ask, columns answer)", fontsize=10, fontweight="bold")
+    plots.heading(fig, "attention of every head (rows ask, columns answer)", size=10)
     return fig
 
 
@@ -181,9 +181,7 @@ def lens_figure(inside: Inside) -> Any:
     axis.tick_params(length=0)
     axis.grid(False)
     fig.colorbar(image, ax=axis, label="probability of the word shown")
-    fig.suptitle(
-        "logit lens: what each layer would have said (bold: chosen in the end)", fontsize=11, fontweight="bold"
-    )
+    plots.heading(fig, "logit lens: what each layer would have said (bold: chosen in the end)")
     return fig
 
 
@@ -210,7 +208,7 @@ def norms_figure(inside: Inside) -> Any:
         axis.set_ylabel("mean length of the vectors")
         axis.set_ylim(0, 1.3 * axis.get_ylim()[1])
         axis.legend(frameon=False, fontsize=8, loc="upper left", ncols=2)
-    fig.suptitle("what each part adds to the residual stream", fontsize=11, fontweight="bold")
+    plots.heading(fig, "what each part adds to the residual stream")
     return fig
 
 
@@ -251,13 +249,16 @@ def head_figure(inside: Inside) -> Any | None:
     axes[0].set_yticks(range(shown), [label(keys[j]) for j in strongest], fontsize=8)
     for axis in axes[1:3]:
         axis.xaxis.set_major_locator(MaxNLocator(3))
+    for axis in (axes[0], axes[3]):
+        axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axis.set_xlabel("dimension")
     for axis in axes:
         axis.grid(axis="y", visible=False)
         axis.tick_params(axis="y", length=0)
     axes[0].grid(False)
     axes[3].grid(False)
     title = f"{NAMES[kind]}, layer {n + 1}, head {layer.numbers[h] + 1}: what {label(queries[query])} asks and gets"
-    fig.suptitle(title, fontsize=11, fontweight="bold")
+    plots.heading(fig, title)
     return fig
 
 
@@ -302,7 +303,7 @@ def beam_figure(inside: Inside) -> Any | None:
     axis.grid(False)
     axis.spines["left"].set_visible(False)
     title = f"beam of {found.beam}: token and score of every candidate (blue kept, orange ended, grey dropped)"
-    fig.suptitle(title, fontsize=10, fontweight="bold")
+    plots.heading(fig, title, size=10)
     return fig
 
 
@@ -321,10 +322,10 @@ def across_figure(inside: Inside) -> Any | None:
     fig, axis = plots.figure(1.0 * len(inside.across) + 1.2, 1.0 * len(heads) + 1.2)
     middles = mosaic(axis, rows, absolute=True)
     axis.set_yticks(middles, [f"{n + 1}.{number + 1}" for n, _, number in heads], fontsize=9)
-    titles = [f"{moment.name}\nloss {moment.seen.loss:.2f}" for moment in inside.across]
+    titles = [f"{moment.name}\nloss {moment.seen.loss:.2g}" for moment in inside.across]
     axis.set_xticks([i + 0.5 for i in range(len(titles))], titles, fontsize=8)
     axis.xaxis.tick_top()
-    fig.suptitle(f"{NAMES[kind]} at every checkpoint (layer.head; colour from 0 to 1)", fontsize=10, fontweight="bold")
+    plots.heading(fig, f"{NAMES[kind]} at every checkpoint (layer.head; colour from 0 to 1)", size=10)
     return fig
 
 

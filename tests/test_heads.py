@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import time
@@ -11,9 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 from glassformer import plots, probe
 from glassformer.api import load
+from glassformer.cli.heads import short, worths
 from glassformer.evaluate import teacher_forced
 from glassformer.probe import Part
 from glassformer.run_folder import RunFolder
@@ -240,6 +243,31 @@ def test_how_many_can_go() -> None:
 
 
 @pytest.mark.slow
+def test_the_table_fits_a_terminal() -> None:
+    """Names and numbers whole in 80 columns, with all the scores of a model that writes. Caught: `encode…`."""
+    whole = {"loss": 0.0004, "bleu": 100.0, "exact_match": 100.0}
+    without = {mode: {"loss": 12.3456789, "bleu": 0.0, "exact_match": 33.333333} for mode in ("zero", "mean")}
+    names = [("encoder.0.attention", 3), ("decoder.1.attention", 0), ("decoder.0.cross", 7), ("decoder.1.mlp", None)]
+    parts = [Worth(Part(name, head), without, {} if head is None else {"induction": 0.98765}) for name, head in names]
+    found = Heads(10, "val", "bleu", whole, parts, [])
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(worths(found, "runs/x: 10 examples of val"))
+    text = console.export_text()
+    assert "…" not in text and max(map(len, text.splitlines())) <= 80
+    for name, head in names:
+        assert (f"{name}:{head} " if head is not None else f"{name} ") in text
+    for cell in ("induction 0.99", "+12.3", "-100", "-66.7"):
+        assert cell in text
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [(0.08654, "+0.087"), (-0.00004, "0"), (0.9996, "+1.00"), (9.996, "+10.0"), (-99.96, "-100"), (-12.04, "-12.0")],
+)
+def test_short_numbers(change: float, text: str) -> None:
+    assert short(change) == text
+
+
 def test_figures(tmp_path: Path, folders: dict[str, RunFolder]) -> None:
     """Every cell holds its part's number. Broken variant: heads of one attention in the row of another."""
     talk = load(folders["pairs"].path)

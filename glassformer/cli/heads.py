@@ -84,25 +84,44 @@ def heads(
     print(f"{numbers} and {', '.join(p.name for p in pictures if p.suffix == '.png')} (each also as SVG)")
 
 
-def show(found: Any, title: str) -> None:
-    from rich.console import Console
+def short(change: float) -> str:
+    """A change in at most six letters; what is too small to be seen in them is a zero."""
+    size = abs(change)
+    digits = 0 if size >= 99.95 else 1 if size >= 9.995 else 2 if size >= 0.9995 else 3
+    text = f"{change:+.{digits}f}"
+    return "0" if float(text) == 0 else text
+
+
+def worths(found: Any, title: str) -> Any:
+    """The table, narrow enough for a terminal of 80 columns."""
+    from rich import box
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
-    table.add_column("part")
-    table.add_column("looks at")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("part", no_wrap=True)
+    table.add_column("looks at", no_wrap=True)
     names = [name for name in found.whole if name != "perplexity" or found.score == "perplexity"]
-    for mode in ("zero", "mean"):
-        for name in names:
-            table.add_column(f"{name.replace('_', ' ')}, {mode}", justify="right")
+    labels = {"exact_match": "exact", "perplexity": "perpl.", "accuracy": "accur."}
+    for name in names:
+        for mode in ("zero", "mean"):
+            table.add_column(f"{labels.get(name, name)}\n{mode}", justify="right", no_wrap=True)
     for worth in found.parts:
         kind = "" if worth.kind == "mlp" else f"{worth.kind} {worth.strength:.2f}"
-        cells = [f"{found.change(worth, mode, name):+.4g}" for mode in ("zero", "mean") for name in names]
+        cells = [short(found.change(worth, mode, name)) for name in names for mode in ("zero", "mean")]
         table.add_row(str(worth.part), kind, *cells)
+    return table
+
+
+def show(found: Any, title: str) -> None:
+    from rich.console import Console
+
     console = Console()
-    console.print(table)
+    console.print(worths(found, title))
     whole = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in found.whole.items())
-    console.print(f"The whole model: {whole}. Above: the change when one part is cut.", highlight=False)
+    console.print(
+        f"The whole model: {whole}. Above: the change when one part is cut, its output set to zero or to its mean.",
+        highlight=False,
+    )
     heads_count = len(found.curve)
     console.print(
         f"{found.can_go} of {heads_count} heads can go, the least important first, before 1% of the "

@@ -346,6 +346,7 @@ def test_the_tree_of_the_beam(models: dict[str, Model]) -> None:
     names = look.Names(inside)
     tree = look.beam_data(inside, names)
     assert tree is not None and tree["width"] == 3 and tree["has_best"]
+    assert names.texts[tree["root"]] == "<bos>"
     texts = {0: ""}
     for step in tree["steps"]:
         scores = [c["total"] for c in step]
@@ -370,6 +371,9 @@ def test_a_gpt_goes_on_and_its_own_text_is_scored_too(insides: dict[str, Inside]
     assert len(inside.laid.row) <= len(prompt) + 5
     assert inside.laid.labels[: len(prompt) - 1] == prompt[1:]
     assert look_inside(models["gpt"], TEXT, new=0).laid.row == prompt
+    data = look.page_data(inside, "x")
+    assert data["outputs"]["next"] == [False] * (len(inside.laid.row) - 1) + [inside.laid.labels[-1] is None]
+    assert data["names"][data["beam"]["root"]] == inside.names([prompt[-1]])[0], "the tree grows out of the text"
 
 
 # ---- across training

@@ -206,7 +206,8 @@ def beam_data(inside: Inside, names: Names) -> dict[str, Any] | None:
         steps.append(here)
         paths = longer
     answers = [{"text": decode(h.ids), "score": h.score, "logprob": h.logprob} for h in found.answers]
-    return {"width": found.beam, "steps": steps, "answers": answers, "has_best": any_best}
+    root = names.number([inside.laid.row[inside.laid.given - 1]])[0]  # the last token read before the first was written
+    return {"width": found.beam, "root": root, "steps": steps, "answers": answers, "has_best": any_best}
 
 
 def precision_in_words(inside: Inside, coarse: bool, left_out: bool) -> dict[str, str]:
@@ -242,6 +243,8 @@ def page_data(inside: Inside, title: str) -> dict[str, Any]:
         "chosen": chosen,
         "places": laid.places,
         "given": [inside.kind == "gpt" and place + 1 < laid.given for place in laid.places],
+        # After the last token there is one more choice; nothing was written there, so it is what would come next.
+        "next": [config.family != "bert" and laid.labels[place] is None for place in laid.places],
         "labels": not inside.labels_are_words,
         "words": sides["written"]["pieces"] if inside.kind == "tag" else None,
     }

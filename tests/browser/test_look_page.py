@@ -314,6 +314,20 @@ def test_the_animation_runs_and_stops(browser: Any, pages: dict[str, Path]) -> N
         assert report.complaints == []
 
 
+def test_small_losses_are_written_whole(browser: Any, pages: dict[str, Path]) -> None:
+    """Caught: `0.000258` cut off at the left of the curve."""
+    outside = """() => { const frame = document.querySelector('svg.curve').getBoundingClientRect();
+      return [...document.querySelectorAll('svg.curve text')].filter((t) => { const box = t.getBoundingClientRect();
+        return box.left < frame.left || box.right > frame.right; }).map((t) => t.textContent); }"""
+    for size in (WIDE, NARROW):
+        with opened(browser, size) as report:
+            report.open(pages["transformer"].as_uri())
+            report.page.evaluate("() => window.page.data.across.forEach((m, i) => (m.loss = 0.000258123 * (i + 1)))")
+            report.show("across")
+            assert "2.6e−4" in report.page.text_content("svg.curve")
+            assert report.page.evaluate(outside) == []
+
+
 def test_paper_is_white(browser: Any, pages: dict[str, Path]) -> None:
     """A dark page is printed light. Caught: maps that keep their black ground."""
     corner = "() => [...document.querySelector('.large canvas.cells').getContext('2d').getImageData(0, 0, 40, 1).data]"

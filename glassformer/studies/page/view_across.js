@@ -2,22 +2,29 @@
 
 import { paint } from "./colours.js";
 import { largest, matrix, unpack } from "./data.js";
-import { choice, h, number, select, share, svg, token } from "./elements.js";
+import { choice, h, number, select, share, svg, token, widthOf } from "./elements.js";
 import { heatmap } from "./heatmap.js";
 import { filled } from "./words.js";
 import { headName, mergedMap, readCell } from "./view_maps.js";
 
 const TICK = 700; // milliseconds a checkpoint stays
 
+/** A short number for an axis. */
+function tick(value) {
+  if (value > 0 && value < 0.01) return value.toExponential(1).replace("e-", "e−");
+  return String(Number(value.toPrecision(3)));
+}
+
 function lossCurve(page, moment) {
   const { data, words } = page;
   const losses = data.across.map((m) => m.loss);
   const wide = Math.max(220, Math.min(480, (page.width() > 860 ? page.width() * 0.38 : page.width()) - 20));
   const high = 130;
-  const [left, bottom, top] = [48, high - 26, 14];
+  const [bottom, top] = [high - 26, 14];
   const steps = data.across.map((m) => m.step);
   const low = Math.min(...losses);
   const span = Math.max(...losses) - low || 1;
+  const left = 14 + Math.max(34, ...[low, low + span].map((value) => widthOf(tick(value))));
   const x = (i) => left + ((wide - left - 14) * i) / Math.max(1, losses.length - 1);
   const y = (loss) => bottom - ((bottom - top) * (loss - low)) / span;
   const picture = svg("svg", { class: "curve", width: wide, height: high, role: "img", "aria-label": words.loss });
@@ -28,7 +35,7 @@ function lossCurve(page, moment) {
     dot.addEventListener("click", () => page.set({ moment: i }));
     picture.append(dot);
   });
-  for (const value of [low, low + span]) picture.append(svg("text", { x: left - 6, y: y(value), "text-anchor": "end", "dominant-baseline": "central" }, Number(value.toPrecision(3)).toString()));
+  for (const value of [low, low + span]) picture.append(svg("text", { x: left - 6, y: y(value), "text-anchor": "end", "dominant-baseline": "central" }, tick(value)));
   const every = Math.max(1, Math.ceil(losses.length / Math.floor((wide - left) / 56)));
   data.across.forEach((m, i) => {
     const lastShown = i === losses.length - 1;

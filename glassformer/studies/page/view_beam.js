@@ -20,7 +20,7 @@ export async function drawBeam(page) {
   const readout = h("div", { class: "readout", "aria-live": "polite" }, h("span", { class: "note" }, words.beamHover));
   const all = [];
   let slots = new Map([[0, { x: margin - 24, y: above + HIGH / 2, path: [] }]]);
-  nodes.append(svg("text", { class: "root", x: margin - 30, y: above + HIGH / 2, "text-anchor": "end", "dominant-baseline": "central" }, "<bos>"));
+  nodes.append(svg("text", { class: "root", x: margin - 30, y: above + HIGH / 2, "text-anchor": "end", "dominant-baseline": "central" }, shortened(visible(names[beam.root]), 6)));
   let locked = null;
 
   function light(entry) {

@@ -13,6 +13,12 @@ export function headName(page, kind, layer, head) {
   return `${words[`${kind}Long`]} · ${filled(words.layerN, layer + 1)} · ${filled(words.headN, number + 1)}`;
 }
 
+/** The same head as `heads`, `compare` and Python call it. */
+function tapName(page, kind, layer, head) {
+  const number = page.data.attentions[kind].layers[layer].numbers[head];
+  return kind === "cross" ? `decoder.${layer}.cross:${number}` : `${kind}.${layer}.attention:${number}`;
+}
+
 /** The weights of one head between the units that are chosen, with their labels. */
 async function headMap(page, kind, layer, head) {
   const attention = page.data.attentions[kind];
@@ -91,7 +97,7 @@ export async function drawMaps(page) {
     const found = await headMap(page, state.kind, state.layer, state.head);
     const name = headName(page, state.kind, state.layer, state.head);
     large.append(
-      h("h3", {}, name),
+      h("h3", {}, name, " ", h("code", { class: "note" }, tapName(page, state.kind, state.layer, state.head))),
       heatmap({
         ...found,
         most: state.colour === "one" ? 1 : largest(found.map.values),

@@ -87,7 +87,7 @@ class BERT(Family):
     def hidden(self, rows: Rows, types: Int[Tensor, "B T"] | None = None) -> Float[Tensor, "B T C"]:
         """The encoder's output, or its mean over each sentence. `types` tells sentence A from sentence B; without it all is A."""
         view = self.view(rows, causal=False)
-        x = self.embed(self.embedding, self.positions, rows.tokens, rows.places, rows.shape[1])
+        x = self.embed(self.embedding, self.positions, rows.tokens, rows.places, rows.longest)
         if self.type_embedding is not None:
             x = x + self.type_embedding(torch.zeros_like(rows.tokens) if types is None else types)
         x = self.tap("embeddings", x if self.embedding_norm is None else self.embedding_norm(x, view.real))

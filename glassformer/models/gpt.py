@@ -39,7 +39,7 @@ class GPT(Family):
 
     def hidden(self, rows: Rows) -> Float[Tensor, "B T C"]:
         view = self.view(rows, causal=True)
-        return self.decoder(self.read(rows.tokens, rows.places, rows.shape[1], view.real), view)
+        return self.decoder(self.read(rows.tokens, rows.places, rows.longest, view.real), view)
 
     def forward(self, rows: Rows) -> Float[Tensor, "B T V"]:
         return self.logits(self.hidden(rows))

@@ -56,7 +56,7 @@ class Transformer(Family):
 
     def encode(self, source: Rows) -> Float[Tensor, "B S C"]:
         view = self.view(source, causal=False)
-        x = self.embed(self.source_table, self.source_positions, source.tokens, source.places, source.shape[1])
+        x = self.embed(self.source_table, self.source_positions, source.tokens, source.places, source.longest)
         x = self.tap("source_embeddings", x if self.source_norm is None else self.source_norm(x, view.real))
         return self.encoder(self.drop(x), view)
 
@@ -68,7 +68,7 @@ class Transformer(Family):
     def hidden(self, source: Rows, target: Rows) -> Float[Tensor, "B T C"]:
         memories = self.decoder.remember(self.encode(source))
         view = self.view(target, causal=True, cross=cross_sight(target, source))
-        x = self.write(target.tokens, target.places, target.shape[1], view.real)
+        x = self.write(target.tokens, target.places, target.longest, view.real)
         return self.decoder(x, view, memories)
 
     def forward(self, source: Rows, target: Rows) -> Float[Tensor, "B T V"]:

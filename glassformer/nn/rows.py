@@ -95,6 +95,14 @@ class Rows:
         return self.positions if self.layout == "packed" else self.positions[:1]
 
     @property
+    def longest(self) -> int:
+        """No sentence has more tokens. Packed rows may be wider than that; on a device, which would have to be waited for,
+        their width has to do."""
+        if self.layout != "packed" or self.positions.is_cuda or torch.compiler.is_compiling():
+            return self.tokens.size(1)
+        return int(self.positions.max()) + 1 if self.positions.numel() else 0
+
+    @property
     def shape(self) -> torch.Size:
         return self.tokens.shape
 

@@ -102,3 +102,17 @@ def test_reading_another_source_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(transformer, "cross_sight", merged)
     assert packing_gap(small("transformer")) > 1e-3
+
+
+def test_packed_rows_may_be_wider_than_the_positions_a_model_has_learned() -> None:
+    """As long as each sentence fits. Caught: the width of the row taken for the length of a sentence."""
+    model = small("gpt", positions="learned", block_size=5)
+    sentences = [[5, 6, 7], [8, 9, 5, 6, 7], [6, 8]]
+    packed = model(Rows.pack([sentences], 16))
+    start = 0
+    for sentence in sentences:
+        alone = model(Rows.from_lists([sentence]))
+        assert gap(packed[:, start : start + len(sentence)], alone) <= 1e-12
+        start += len(sentence)
+    with pytest.raises(ValueError, match="positions this model has learned"):
+        model(Rows.pack([[[5, 6, 7, 8, 9, 5]]], 16))

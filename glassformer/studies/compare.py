@@ -234,12 +234,19 @@ def as_units(text: str) -> list[str]:
     return list(text) if len(words) < 2 or sum(map(is_han, text)) > 0.3 * len(text) else words
 
 
+FAMILIES = {"transformer": "an encoder-decoder", "gpt": "a GPT", "bert": "a BERT"}
+TASKS = {"pairs": "pairs", "text": "text", "classify": "labelled lines", "tag": "tagged words"}
+
+
 def check_same_task(first: Model, second: Model) -> None:
     a, b = first.recipe.data, second.recipe.data
     if a.task != b.task or writes(first) != writes(second) or (a.task == "text" and first.kind != second.kind):
+        one, other = (
+            f"{FAMILIES[run.recipe.model.family]} that learned from {TASKS[run.recipe.data.task]}"
+            for run in (first, second)
+        )
         raise UserError(
-            f"the two runs are of different tasks: one is a {first.kind} that learned from {a.task}, the other a "
-            f"{second.kind} that learned from {b.task}; compare runs that answer the same question"
+            f"the two runs are of different tasks: one is {one}, the other {other}; compare runs that answer the same question"
         )
     if a.task in ("classify", "tag") and first.texts.labels != second.texts.labels:
         raise UserError("the two runs have different labels; compare runs that answer the same question")

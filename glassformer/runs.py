@@ -561,6 +561,7 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, watchers: Seque
     if overwrite and RunFolder.is_run(out):
         with RunFolder(out).alone():
             shutil.rmtree(out)
+    ours = not out.is_dir() or not any(out.iterdir())
     run = RunFolder.create(out, recipe, VERSION)
     stop = StopRequest()
     with in_a_sentence(out, recipe), stop.listening(), run.alone():
@@ -572,6 +573,8 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, watchers: Seque
                 # Settings or data that cannot be: a folder that looks like a run would only be in the way.
                 if not stop.asked:
                     (run.path / "run.json").unlink(missing_ok=True)
+                    if ours:
+                        shutil.rmtree(run.path, ignore_errors=True)
                 raise
         return go(session, watchers)
 

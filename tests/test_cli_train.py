@@ -223,7 +223,7 @@ def test_bad_input_is_a_sentence_and_leaves_no_run(mistake: str, tmp_path: Path)
     spoil, parts = MISTAKES[mistake]
     said = sentence(call("train", "numbers.toml", *spoil(tmp_path), "--out", "run", cwd=tmp_path))
     assert all(part in said for part in parts), said
-    assert not (tmp_path / "run" / "run.json").exists() and not list(tmp_path.rglob("*.safetensors"))
+    assert not (tmp_path / "run").exists() and not list(tmp_path.rglob("*.safetensors"))
 
 
 def test_after_a_mistake_the_same_folder_can_be_used(tmp_path: Path) -> None:

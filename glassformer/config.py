@@ -256,7 +256,9 @@ class TrainConfig:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 autocast on CUDA, fp32 elsewhere
     compile: bool | None = None  # None: on CUDA only
-    capture: bool | None = None  # the step as one CUDA graph; None: on CUDA, if batches have one shape and not deterministic
+    capture: bool | None = (
+        None  # the step as one CUDA graph; None: on CUDA, if batches have one shape and not deterministic
+    )
     deterministic: bool = False
     threads: int | None = None  # CPU threads; None: as torch finds them
     optimizer: Literal["adamw", "muon"] = "adamw"
@@ -427,7 +429,9 @@ class Recipe:
             preset = model.pop("preset")
             known = presets or {}
             if preset not in known:
-                raise ConfigError(f"there is no preset {preset!r}{did_you_mean(str(preset), list(known))}")
+                raise ConfigError(
+                    f"there is no preset {preset!r}{did_you_mean(str(preset), list(known))}; there are {', '.join(known)}"
+                )
             values["model"] = {**known[preset], **model}
         parts: dict[str, Any] = {"name": str(values.get("name", name)), "about": str(values.get("about", ""))}
         for part, kind in PARTS.items():

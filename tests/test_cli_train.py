@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from glassformer import runs
-from glassformer.config import UserError
+from glassformer.cli.train import print_next
+from glassformer.config import UserError, read_recipe
 from glassformer.data.sources import open_split
+from glassformer.models import PRESETS
 from glassformer.run_folder import RunFolder
 from tests.commands import call, call_by_hand
 from tests.test_runs import pairs, recipe, write_tsv
@@ -252,3 +254,22 @@ def test_an_unknown_label_at_test_time(tmp_path: Path) -> None:
 def test_a_setting_of_the_command_line_is_checked(home: Path) -> None:
     assert "did you mean 'steps'" in sentence(call("train", "numbers.toml", "train.step=3", cwd=home))
     assert "there is no recipe 'datess' (did you mean 'dates'?)" in sentence(call("train", "datess", cwd=home))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "command"),
+    [
+        ("dates", [], 'glassformer translate x "…"'),
+        ("stdlib-gpt", [], 'glassformer generate x --prompt "…"'),
+        ("dates", ["model.family=gpt", "data.prompt_answer=true"], 'glassformer translate x "…"'),
+        ("stdlib-bert", [], 'glassformer fill x "…"'),
+        ("languages", [], 'glassformer classify x "…"'),
+        ("date-parts", [], 'glassformer tag x "…"'),
+    ],
+)
+def test_what_to_do_next_can_be_typed(
+    name: str, changes: list[str], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Caught: `glassformer generate x text`, which is refused."""
+    print_next(read_recipe(name, changes, presets=PRESETS), Path("x"))
+    assert command in capsys.readouterr().out

@@ -82,12 +82,14 @@ def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
 
 def print_next(recipe: Recipe, folder: Path) -> None:
     """What a person would want to do now."""
-    verb = {"transformer": "translate", "gpt": "generate"}.get(recipe.model.family) or {
+    goes_on = "translate" if recipe.data.prompt_answer else "generate"
+    verb = {"transformer": "translate", "gpt": goes_on}.get(recipe.model.family) or {
         "mlm": "fill",
         "classify": "classify",
         "tag": "tag",
     }[recipe.model.head]
-    print(f"next: glassformer {verb} {folder} …    glassformer evaluate {folder}")
+    text = '--prompt "…"' if verb == "generate" else '"…"'
+    print(f'next: glassformer {verb} {folder} {text}    glassformer look {folder} "…"    glassformer evaluate {folder}')
 
 
 __all__ = ["RECIPE_FOLDER", "train"]

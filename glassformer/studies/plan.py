@@ -32,6 +32,10 @@ TRIAL_TOKENS = 1024  # of the small step
 SAFE = 0.9  # of what is available
 
 
+def counted(number: float, what: str) -> str:
+    return f"{number:,.0f} {what}{'' if round(number) == 1 else 's'}"
+
+
 @dataclass(frozen=True)
 class Plan:
     device: str
@@ -57,7 +61,7 @@ class Plan:
         of = "" if self.available is None else f" of {self.available / 2**30:.1f} GB"
         rows = [("parameters", f"{self.parameters:,} ({self.non_embedding:,} without embeddings)")]
         if self.examples is not None:
-            epoch = "" if self.epoch_steps is None else f"; an epoch is {about}{self.epoch_steps:,.0f} steps"
+            epoch = "" if self.epoch_steps is None else f"; an epoch is {about}{counted(self.epoch_steps, 'step')}"
             rows += [("data", f"{about}{self.examples:,} {self.unit}{epoch}")]
         rows += [
             ("batch", f"about {self.step_tokens:,.0f} target tokens a step"),
@@ -190,7 +194,9 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
             needed, advice = max(needed, limit), memory.less_memory(recipe)
     seen = found or trial
     return Plan(
-        device=torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads",
+        device=torch.cuda.get_device_name()
+        if device.type == "cuda"
+        else f"CPU, {counted(torch.get_num_threads(), 'thread')}",
         parameters=parameters,
         non_embedding=non_embedding,
         memory=int(needed),

@@ -20,6 +20,7 @@ import pytest
 from glassformer.api import load
 from glassformer.cli import classify, fill, generate, lines, tag, translate
 from glassformer.config import ConfigError, UserError
+from glassformer.decode import engines
 from tests.counts import count
 from tests.talking import SENTENCES, make_run
 
@@ -289,6 +290,8 @@ def test_json_has_everything_and_one_object_a_text(quick_run: Path, capfd: pytes
         {"resume": True},
         {"file": Path("no such file"), "texts": None},
         {"glossary": Path("no such file")},
+        {"engine": "abacus"},
+        {"engine": "int8", "strict": True},
     ],
 )
 def test_what_contradicts_is_refused_before_anything_is_answered(
@@ -297,6 +300,29 @@ def test_what_contradicts_is_refused_before_anything_is_answered(
     with pytest.raises(UserError) as error:
         translate.translate(quick_run, **{"texts": ["the cat"], **options})
     assert "\n" not in str(error.value) and capfd.readouterr().out == ""
+
+
+def test_every_engine_answers_and_the_same_but_for_rounding(
+    quick_run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--engine` reaches the search of every verb that writes: the answers of exact engines are the plain model's, and the
+    engine that was asked for is the one that was made. Caught: an option that is read and dropped."""
+    gpt = make_run(tmp_path / "gpt", model={"family": "gpt"}, data={"task": "text"})
+    made: list[str] = []
+    keep = engines.kept
+    monkeypatch.setattr(engines, "kept", lambda model, name, make: made.append(name) or keep(model, name, make))
+    for verb, given in (
+        (translate.translate, (quick_run, ["the cat", "a dog ran"])),
+        (generate.generate, (gpt, "the ")),
+    ):
+        said_by = {}
+        for engine in ("plain", "fast", "int8", "int4", "graph"):
+            made.clear()
+            verb(*given, engine=engine, beam=2)
+            said_by[engine] = capfd.readouterr().out
+            assert made[:1] == {"plain": [], "graph": ["graph model"]}.get(engine, [engine])
+        assert said_by["fast"] == said_by["graph"] == said_by["plain"] != ""
+        assert said_by["int8"].count("\n") == said_by["plain"].count("\n")
 
 
 def test_answers_are_never_written_over_something(quick_run: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import generate_batch, translate_batch
+from tests.counts import count
 from tests.laws.test_decoding_cache import some_texts
 from tests.laws.zoo import cases, small
 
@@ -28,8 +29,18 @@ def assert_same(found: Any, plain: Any) -> None:
             assert mine.token_logprobs == pytest.approx(other.token_logprobs, abs=1e-5)
 
 
-@pytest.mark.parametrize("search", SEARCHES)
-@pytest.mark.parametrize(("family", "changes"), cases("transformer", "gpt"))
+def searched_cases() -> list[Any]:
+    """Every kind of model with every search in `make soak`; in `make test` with one of them, in turn, and every other GPT
+    (an encoder-decoder has all that a GPT has)."""
+    found = []
+    for i, case in enumerate([*cases("transformer"), *cases("gpt")[:: count(fast=2, soak=1)]]):
+        for n in range(count(fast=1, soak=len(SEARCHES))):
+            search = list(SEARCHES)[(i + n) % len(SEARCHES)]
+            found.append(pytest.param(*case.values, search, id=f"{case.id}, {search}"))
+    return found
+
+
+@pytest.mark.parametrize(("family", "changes", "search"), searched_cases())
 def test_graph_writes_what_plain_writes(family: str, changes: dict[str, Any], search: str) -> None:
     if changes == {"residual": False} and search == "beam":
         changes = {
@@ -38,11 +49,12 @@ def test_graph_writes_what_plain_writes(family: str, changes: dict[str, Any], se
         }  # otherwise hypotheses that are each other's permutation tie exactly
     model = small(family, seed=1, **{"tie_output": False, **changes})
     texts = some_texts([4, 7, 1, 5, 3], seed=2)
-    config = DecodeConfig(**SEARCHES[search], max_new_tokens=13, min_new_tokens=3, engine="plain", batch_size=4)
+    config = DecodeConfig(**SEARCHES[search], max_new_tokens=7, min_new_tokens=3, engine="plain", batch_size=4)
     decode = translate_batch if family == "transformer" else generate_batch
     assert_same(decode(model, texts, replace(config, engine="graph")), decode(model, texts, config))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_rule", ["exact", "first-k"])
 @pytest.mark.parametrize("length_rule", ["gnmt", "power", "power-no-eos"])
 def test_every_length_and_stop_rule(length_rule: str, stop_rule: str) -> None:
@@ -50,10 +62,18 @@ def test_every_length_and_stop_rule(length_rule: str, stop_rule: str) -> None:
     forgets a better ending; a search that stops a step too early or late; sentences that leave with a neighbour's words."""
     model = small("transformer", seed=4, tie_output=False, vocab_size=9)
     texts = [[5 + (i * j) % 4 for j in range(1 + i % 7)] for i in range(11)]
-    for alpha in (-1.0, 0.0, 0.6, 2.0):
+    in_turn = {"gnmt": 0.6, "power": 2.0, "power-no-eos": -1.0}[length_rule]
+    for alpha in [in_turn, 0.0, 0.6, 2.0, -1.0][: count(fast=1, soak=5)]:
         config = DecodeConfig(
-            beam=4, n_best=3, alpha=alpha, length_rule=length_rule, stop_rule=stop_rule, engine="plain", batch_size=8
-        )  # type: ignore[arg-type]
+            beam=4,
+            n_best=3,
+            alpha=alpha,
+            length_rule=length_rule,  # type: ignore[arg-type]
+            stop_rule=stop_rule,  # type: ignore[arg-type]
+            max_extra=count(fast=8, soak=50),
+            engine="plain",
+            batch_size=8,
+        )
         plain = translate_batch(model, texts, config)
         assert_same(translate_batch(model, texts, replace(config, engine="graph")), plain)
         assert any(h.ended == "eos" for hs in plain for h in hs)

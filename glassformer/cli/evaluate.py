@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from glassformer.cli import writing
 from glassformer.config import UserError
 
 
@@ -19,6 +20,7 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(help="At most so many examples.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    engine: writing.Engine = None,
 ) -> None:
     """Score a run on one of its splits, or on files of your own."""
     from glassformer.studies.score import score_files, score_split
@@ -28,12 +30,12 @@ def evaluate(
     if (source is None) != (target is None):
         raise UserError("--source and --target go together: a file of sources and a file of references")
     if source is not None and target is not None:
-        scores, count = score_files(run, source, target, device=device, limit=limit)
+        scores, count = score_files(run, source, target, device=device, limit=limit, engine=engine)
         what = str(source)
     else:
         if split not in ("train", "val", "test"):
             raise UserError(f"--split is train, val or test, not {split!r}")
-        scores, count = score_split(run, split, device=device, limit=limit)
+        scores, count = score_split(run, split, device=device, limit=limit, engine=engine)
         what = split
     if as_json:
         print(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from glassformer.api import load
+from glassformer.api import changed, load
 from glassformer.config import DataConfig, UserError
 from glassformer.data.batches import Batch, make_batches
 from glassformer.data.prepare import encode_split, open_files
@@ -18,11 +18,16 @@ from glassformer.run_folder import RunFolder
 from glassformer.runs import example_scores
 
 
-def score(path: Path, data: DataConfig, split: str, *, device: str, limit: int | None) -> tuple[Scores, int]:
+def score(
+    path: Path, data: DataConfig, split: str, *, device: str, limit: int | None, engine: str | None = None
+) -> tuple[Scores, int]:
     """The scores, and on how many examples (of a text: blocks). `limit`: at most so many, from the first on. Examples that
-    are longer than the model's block have no loss; how many they are is said."""
+    are longer than the model's block have no loss; how many they are is said. `engine` writes in place of the recipe's; the
+    loss is the model's own."""
     talk = load(path, device=device)
     recipe = talk.recipe
+    if engine is not None:
+        recipe = dataclasses.replace(recipe, decode=changed(recipe.decode, {"engine": engine}))
     budget = max(256, 2**25 // max(1, recipe.model.vocab_size))
     count = 0
 
@@ -54,12 +59,20 @@ def score(path: Path, data: DataConfig, split: str, *, device: str, limit: int |
     return scores, count
 
 
-def score_split(path: Path, split: str, *, device: str = "cpu", limit: int | None = None) -> tuple[Scores, int]:
-    return score(path, RunFolder.open(path).recipe.data, split, device=device, limit=limit)
+def score_split(
+    path: Path, split: str, *, device: str = "cpu", limit: int | None = None, engine: str | None = None
+) -> tuple[Scores, int]:
+    return score(path, RunFolder.open(path).recipe.data, split, device=device, limit=limit, engine=engine)
 
 
 def score_files(
-    path: Path, source: Path, target: Path, *, device: str = "cpu", limit: int | None = None
+    path: Path,
+    source: Path,
+    target: Path,
+    *,
+    device: str = "cpu",
+    limit: int | None = None,
+    engine: str | None = None,
 ) -> tuple[Scores, int]:
     run = RunFolder.open(path)
     if run.recipe.data.task != "pairs":
@@ -77,4 +90,4 @@ def score_files(
         format="lines",
         swap=False,
     )
-    return score(path, data, "test", device=device, limit=limit)
+    return score(path, data, "test", device=device, limit=limit, engine=engine)

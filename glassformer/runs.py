@@ -150,6 +150,15 @@ def metric_of(recipe: Recipe) -> str:
     return {"classify": "accuracy", "tag": "accuracy"}.get(recipe.data.task, "loss")
 
 
+@contextmanager
+def needed_for(setting: str, extra: str) -> Iterator[None]:
+    """Inside, the import of a package that only this setting asks for."""
+    try:
+        yield
+    except ImportError:
+        raise UserError(f"{setting} needs {extra}; install it with: pip install 'glassformer[{extra}]'") from None
+
+
 class Log:
     """metrics.jsonl: a line for each log interval and each validation. Times are apart, under "clock"."""
 
@@ -160,12 +169,12 @@ class Log:
         self.tensorboard: Any = None
         self.wandb: Any = None
         if tensorboard is not None:
-            from torch.utils.tensorboard import SummaryWriter
-
+            with needed_for("train.tensorboard", "tensorboard"):
+                from torch.utils.tensorboard import SummaryWriter
             self.tensorboard = SummaryWriter(str(tensorboard))
         if wandb_name is not None:
-            import wandb
-
+            with needed_for("train.wandb", "wandb"):
+                import wandb
             self.wandb = wandb.init(project="glassformer", name=wandb_name, dir=str(path.parent), resume="allow")
 
     def write(self, values: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -273,3 +274,15 @@ def test_what_to_do_next_can_be_typed(
     """Caught: `glassformer generate x text`, which is refused."""
     print_next(read_recipe(name, changes, presets=PRESETS), Path("x"))
     assert command in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("setting", ["tensorboard", "wandb"])
+def test_an_extra_that_is_not_installed_is_a_sentence(
+    setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Caught: a traceback of an import, and a folder that looks like a run."""
+    monkeypatch.setitem(sys.modules, {"tensorboard": "torch.utils.tensorboard"}.get(setting, setting), None)
+    write_tsv(tmp_path / "train.tsv", pairs(60))
+    with pytest.raises(UserError, match=rf"train.{setting} needs {setting}; install it with: pip install 'glassformer"):
+        runs.train(recipe(tmp_path, steps=2, **{setting: True}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -68,8 +68,9 @@ def demo(
     console.print("\nTry next:")
     for command in (
         f'glassformer translate {out} "3 mai 1979"',
+        f'glassformer look {out} "3 mai 1979"',
+        f"glassformer heads {out}",
         f"glassformer evaluate {out}",
-        "glassformer info dates",
     ):
         console.print(f"  {program()} {command.removeprefix('glassformer ')}", highlight=False)
 

@@ -89,7 +89,9 @@ def print_next(recipe: Recipe, folder: Path) -> None:
         "tag": "tag",
     }[recipe.model.head]
     text = '--prompt "…"' if verb == "generate" else '"…"'
-    print(f'next: glassformer {verb} {folder} {text}    glassformer look {folder} "…"    glassformer evaluate {folder}')
+    print(f"next: glassformer {verb} {folder} {text}")
+    print(f'      glassformer look {folder} "…"')
+    print(f"      glassformer evaluate {folder}")
 
 
 __all__ = ["RECIPE_FOLDER", "train"]

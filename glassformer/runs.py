@@ -291,6 +291,7 @@ class Session:
         value = scores.values[metric]
         self.log.write({"step": progress.step, **{f"val_{k}": v for k, v in scores.values.items()}})
         better = math.isfinite(value) and is_better(metric, value, progress.best_score)
+        first = progress.validated == 0
         progress.validated = progress.step
         self.saved = None
         if better:
@@ -300,6 +301,8 @@ class Session:
         shown = "  ".join(f"{k} {v:.4g}" for k, v in scores.values.items())
         self.screen.score = f"val {metric} {value:.4g}"
         self.screen.on_message(f"step {progress.step}: validation  {shown}{'  (best so far)' if better else ''}")
+        for name, signature in scores.signatures.items() if first else ():
+            self.screen.on_message(f"    {name} is sacrebleu's {signature}")
         for source, wanted, written in scores.samples[:3]:
             mark = "=" if wanted.strip() == written.strip() else "≠"
             self.screen.on_message(f"    {shorten(source)} → {shorten(written)}  {mark}  {shorten(wanted)}")

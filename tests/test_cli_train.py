@@ -85,6 +85,8 @@ def test_train_leaves_a_run_and_says_what_there_is(home: Path) -> None:
     assert [line.split(":")[0] for line in shown] == ["step 3", "step 6", "step 7"]
     assert all(name in shown[0] for name in ("perplexity", "token_accuracy", "exact_match", "bleu", "chrf"))
     assert any("→" in line for line in lines), "a few samples"
+    signed = [line for line in lines if "sacrebleu's" in line and "|version:" in line]
+    assert len(signed) == 2, "the signatures of BLEU and chrF, once"
 
 
 def test_a_run_is_not_trained_over_without_a_word(home: Path) -> None:

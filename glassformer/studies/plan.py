@@ -32,7 +32,7 @@ TRIAL_TOKENS = 1024  # of the small step
 SAFE = 0.9  # of what is available
 
 
-def counted(number: float, what: str) -> str:
+def counted(number: int | float, what: str) -> str:
     return f"{number:,.0f} {what}{'' if round(number) == 1 else 's'}"
 
 

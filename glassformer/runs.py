@@ -372,6 +372,7 @@ class Session:
             while not self.over:
                 self.trainer.step()
                 self.after_step()
+            self.screen.at(self.trainer.progress.step)
         self.finish()
 
     def after_step(self) -> None:

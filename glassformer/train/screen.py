@@ -1,4 +1,4 @@
-"""What a person sees while a model trains: one tidy line that moves on a terminal, plain lines anywhere else."""
+"""What a person sees while a model trains: one tidy display that moves on a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ class Screen:
         self.steps, self.first = steps, first
         self.score = ""
         self.live: Any = None
+        self.bar: Any = None
+        self.facts = "starting …"
         self.began = time.perf_counter()
         self.last: tuple[float, int] | None = None  # when the last line was, and the tokens until then
         self.speed = 0.0
@@ -42,20 +44,27 @@ class Screen:
 
     def __enter__(self) -> Screen:
         if self.console.is_terminal:
+            from rich.live import Live
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-            self.live = Progress(
+            self.bar = Progress(
                 TextColumn("[bold]{task.completed:,.0f}[/]/{task.total:,.0f}"),
-                BarColumn(bar_width=20),
-                TextColumn("{task.fields[facts]}"),
+                BarColumn(bar_width=30),
                 TextColumn("ETA"),
                 TimeRemainingColumn(),
                 console=self.console,
-                refresh_per_second=4,
             )
+            self.task = self.bar.add_task("train", total=self.steps, completed=self.first)
+            self.live = Live(get_renderable=self.picture, console=self.console, refresh_per_second=4)
             self.live.start()
-            self.task = self.live.add_task("train", total=self.steps, completed=self.first, facts="starting …")
         return self
+
+    def picture(self) -> Any:
+        """The bar, and under it the facts: together they are wider than a terminal of 80 columns."""
+        from rich.console import Group
+        from rich.text import Text
+
+        return Group(self.bar, Text(self.facts, no_wrap=True, overflow="ellipsis"))
 
     def __exit__(self, *_: object) -> None:
         if self.live is not None:
@@ -74,12 +83,18 @@ class Screen:
         facts += f"  {memory}" if memory else ""
         facts += f"  {self.score}" if self.score else ""
         if self.live is not None:
-            self.live.update(self.task, completed=report.step, facts=facts)
+            self.facts = facts
+            self.bar.update(self.task, completed=report.step)
         elif now - self.last_line > 10 or report.step == self.steps:
             self.last_line = now
             done = max(1, report.step - self.first)
             eta = (now - self.began) / done * (self.steps - report.step)
             print(f"step {report.step}/{self.steps}  {facts}  ETA {duration(eta)}", file=sys.stderr, flush=True)
+
+    def at(self, step: int) -> None:
+        """The log may have been silent on the last few steps."""
+        if self.live is not None:
+            self.bar.update(self.task, completed=step)
 
     def on_message(self, text: str) -> None:
         if self.live is not None:

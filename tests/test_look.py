@@ -490,6 +490,15 @@ def test_the_page_has_every_word_twice() -> None:
     assert keys[0] <= asked | composed, "a word that nobody says"
 
 
+def test_what_a_page_notes_is_in_both_languages_too(insides: dict[str, Inside]) -> None:
+    """The text for the masked model has no mask, which is noted. Caught: a note that stays English on a Chinese page."""
+    data = look.page_data(insides["mlm"], "run")
+    assert data["notes"]
+    for said in [*data["notes"], look.page_data(insides["transformer"], "run")["about"]]:
+        chinese = [any("\u4e00" <= c <= "\u9fff" for c in said[language]) for language in ("en", "zh")]
+        assert chinese == [False, True]
+
+
 SIXTY = " ".join(["Anna lives in Paris, and Tom lives in Rome; the river was cold."] * 4)
 
 

@@ -41,7 +41,7 @@ def look(
     if across:
         inside = look_across(RunFolder.open(run), inside)
     for note in inside.laid.notes:
-        typer.echo(f"note: {note}", err=True)
+        typer.echo(f"note: {note.en}", err=True)
     paths = write_report(inside, run.resolve().name, out or run / "look", pictures=pictures)
     typer.echo(f"{paths[0]} ({paths[0].stat().st_size / 1e6:.1f} MB)")
     if len(paths) > 1:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -47,6 +47,13 @@ Kind = Literal["encoder", "decoder", "cross"]
 # ---- the sentence
 
 
+class Note(NamedTuple):
+    """Something a reader should know, in the languages of the page."""
+
+    en: str
+    zh: str
+
+
 @dataclass(frozen=True)
 class Laid:
     """One sentence as the model reads it. `labels[i]` is what is to be said at place i of the row: None where nobody knows,
@@ -58,10 +65,10 @@ class Laid:
     places: list[int]
     given: int
     words: list[int] | None = None  # the first token of each word, where the row was made word by word
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
 
-def read_text(tokenizer: Tokenizer, text: str, what: str) -> tuple[list[int], list[str]]:
+def read_text(tokenizer: Tokenizer, text: str, what: str) -> tuple[list[int], list[Note]]:
     """Its ids, and a note on each word the vocabulary does not have. An unknown character is refused: nothing of it would
     reach the model."""
     check_text(text)
@@ -79,7 +86,10 @@ def read_text(tokenizer: Tokenizer, text: str, what: str) -> tuple[list[int], li
         )
     if len(unknown) == len(ids):
         raise UserError(f"{what} has no word that is in this model's vocabulary; there is nothing to look at")
-    return ids, [f"{word!r} is not in the vocabulary; the model reads <unk>" for word in dict.fromkeys(unknown)]
+    return ids, [
+        Note(f"{word!r} is not in the vocabulary; the model reads <unk>", f"词表中没有 {word!r}；模型读到的是 <unk>")
+        for word in dict.fromkeys(unknown)
+    ]
 
 
 def refuse_longer(ids: Sequence[int], most: int, what: str) -> None:
@@ -87,7 +97,7 @@ def refuse_longer(ids: Sequence[int], most: int, what: str) -> None:
         raise UserError(f"{what} has {len(ids)} tokens, and this model reads {most} at once; shorten it")
 
 
-def lay_pair(model: Model, text: str, target: str | None) -> tuple[list[int], list[int] | None, list[str]]:
+def lay_pair(model: Model, text: str, target: str | None) -> tuple[list[int], list[int] | None, list[Note]]:
     """Source ids as laid, target ids as they are."""
     longest = model.model.config.block_size
     source, notes = read_text(model.texts.source, text, "the text")
@@ -107,7 +117,7 @@ def lay_pair(model: Model, text: str, target: str | None) -> tuple[list[int], li
     return [BOS, *source, EOS], wanted, notes
 
 
-def lay_written(model: Model, source: list[int], answer: list[int], ended: bool, notes: list[str]) -> Laid:
+def lay_written(model: Model, source: list[int], answer: list[int], ended: bool, notes: list[Note]) -> Laid:
     """A source and the answer to it, for the encoder-decoder and for a GPT that answers."""
     labels: list[int | None] = [*answer, EOS if ended else None]
     if model.kind == "transformer":
@@ -118,7 +128,7 @@ def lay_written(model: Model, source: list[int], answer: list[int], ended: bool,
     return Laid([], row, unasked + labels, places, len(source), notes=notes)
 
 
-def lay_continued(model: Model, prompt: list[int], more: list[int], notes: list[str]) -> Laid:
+def lay_continued(model: Model, prompt: list[int], more: list[int], notes: list[Note]) -> Laid:
     """A GPT's text and what it goes on with: each token is to be said at the place before it."""
     row = [*prompt, *more]
     return Laid([], row, [*row[1:], None], list(range(len(row))), len(prompt), notes=notes)
@@ -129,7 +139,7 @@ def lay_bert(model: Model, text: str) -> Laid:
     check_text(text)
     if model.kind == "mlm":
         bare = MASK_MARKER.sub(" ", text)
-        notes: list[str] = []
+        notes: list[Note] = []
         if bare.strip():
             _, notes = read_text(tokenizer, bare, "the text")
         if not text.strip():
@@ -140,7 +150,13 @@ def lay_bert(model: Model, text: str) -> Laid:
         row = [BOS, *ids]
         places = [i for i, token in enumerate(row) if token == MASK] if masked else list(range(1, len(row)))
         if not masked:
-            notes = [*notes, "no [MASK]: at each place the model says what it reads there"]
+            notes = [
+                *notes,
+                Note(
+                    "no [MASK]: at each place the model says what it reads there",
+                    "没有 [MASK]：模型在每个位置说出它读到的内容",
+                ),
+            ]
         return Laid([], row, [None if token == MASK else token for token in row], places, len(row), notes=notes)
     if model.kind == "classify":
         ids, notes = read_text(tokenizer, text, "the text")
@@ -505,7 +521,13 @@ def look_inside(
         longest = model.model.config.block_size - (0 if model.kind == "transformer" else len(source) - 1)
         if len(ids) > longest - 1:
             ids, ended = ids[: longest - 1], False
-            notes = [*notes, f"the answer is longer than the model's block; its first {longest - 1} tokens are shown"]
+            notes = [
+                *notes,
+                Note(
+                    f"the answer is longer than the model's block; its first {longest - 1} tokens are shown",
+                    f"答案比模型的块长；只显示前 {longest - 1} 个词元",
+                ),
+            ]
         laid = lay_written(model, source, ids, ended, notes)
         answer = model.texts.target.decode(ids)
     elif model.kind == "gpt":

@@ -225,7 +225,11 @@ def precision_in_words(inside: Inside, coarse: bool, left_out: bool) -> dict[str
     return {"en": english + ".", "zh": chinese + "。"}
 
 
-FAMILIES = {"transformer": "encoder-decoder", "gpt": "GPT", "bert": "BERT"}
+FAMILIES = {
+    "transformer": {"en": "encoder-decoder", "zh": "编码器-解码器"},
+    "gpt": {"en": "GPT", "zh": "GPT"},
+    "bert": {"en": "BERT", "zh": "BERT"},
+}
 
 
 def page_data(inside: Inside, title: str) -> dict[str, Any]:
@@ -250,7 +254,8 @@ def page_data(inside: Inside, title: str) -> dict[str, Any]:
     }
     lens = [says_data(layer, names) for layer in seen.lens]
     aligned = alignment(seen)
-    about = f"{FAMILIES[config.family]}, {config.n_layer} × {config.n_head} × {config.n_embd}"
+    sizes = f"{config.n_layer} × {config.n_head} × {config.n_embd}"
+    about = {language: f"{name}, {sizes}" for language, name in FAMILIES[config.family].items()}
     says = " ".join(names.texts[i] for i in chosen) if inside.answer is None else None
     if inside.kind == "mlm" and len(chosen) > 40:
         says = None
@@ -287,7 +292,7 @@ def page_data(inside: Inside, title: str) -> dict[str, Any]:
             }
             for moment in inside.across
         ],
-        "notes": laid.notes,
+        "notes": [note._asdict() for note in laid.notes],
         "precision": precision_in_words(inside, coarse, left_out),
     }
     return data | {"names": names.texts}

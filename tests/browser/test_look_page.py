@@ -397,6 +397,7 @@ def test_labels_do_not_overlap_and_text_is_readable(
     with opened(browser, size, color_scheme=theme, locale="zh-CN" if theme == "dark" else "en-US") as report:
         report.open(pages["transformer"].as_uri())
         assert report.state("theme") == theme and report.state("language") == ("zh" if theme == "dark" else "en")
+        assert ("编码器" if theme == "dark" else "encoder-decoder") in report.page.inner_text("h1")
         for view in report.views():
             report.show(view)
             assert report.page.evaluate(OVERLAPS) == [], view

@@ -175,7 +175,7 @@ class Page {
       h(
         "div",
         { class: "bar" },
-        h("h1", {}, data.title, h("small", {}, data.about)),
+        h("h1", {}, data.title, h("small", {}, data.about[state.language])),
         h(
           "div",
           { class: "tools" },
@@ -208,7 +208,7 @@ class Page {
     const selected = this.tabs.querySelector('[aria-selected="true"]');
     if (selected) this.tabs.scrollLeft = selected.offsetLeft - this.tabs.clientWidth / 2 + selected.offsetWidth / 2;
     this.footer.replaceChildren(
-      ...data.notes.map((note) => h("p", {}, note)),
+      ...data.notes.map((note) => h("p", {}, note[state.language])),
       h("p", {}, `${words.precision}: ${data.precision[state.language]}`),
       h("p", {}, words.unitsAbout),
       h("p", {}, `glassformer ${data.version}`),

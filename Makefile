@@ -38,7 +38,7 @@ check: setup  ## format, lint, types, fast tests: under a minute
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(TEST_ENV) $(BIN)/pytest -n 2 -m "not slow" tests
+	GLASSFORMER_QUICK=1 $(TEST_ENV) $(BIN)/pytest -n 2 -m "not slow" tests
 
 test: setup browser  ## every test
 	$(TEST_ENV) $(BIN)/pytest -n 2 tests

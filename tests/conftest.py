@@ -5,6 +5,7 @@ looks for new ones."""
 
 import os
 
+import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
@@ -14,3 +15,32 @@ settings.load_profile("new" if os.environ.get("GLASSFORMER_SOAK") else "same")
 
 hook = install_import_hook("glassformer", "beartype.beartype")
 hook.__enter__()
+
+
+# For `make check`: the same laws on a few of their cases, and none of the tests that train or run a command from end to end.
+QUICK_CASES = 2
+END_TO_END = {
+    *(
+        "test_api",
+        "test_builtin",
+        "test_cli_talk",
+        "test_cli_train",
+        "test_compare",
+        "test_data_doctor",
+        "test_download",
+    ),
+    *("test_engine_cuda", "test_figures", "test_heads", "test_look", "test_phrases", "test_plan", "test_plots"),
+    *("test_reproduce", "test_runs", "test_sources"),
+}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not os.environ.get("GLASSFORMER_QUICK"):
+        return
+    by_function: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.path.stem not in END_TO_END:
+            by_function.setdefault(item.nodeid.split("[")[0], []).append(item)
+    kept = {id(m) for cases in by_function.values() for m in cases[:: -(-len(cases) // QUICK_CASES)]}
+    config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
+    items[:] = [item for item in items if id(item) in kept]

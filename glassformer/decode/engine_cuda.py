@@ -25,6 +25,7 @@ import gc
 import math
 import warnings
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -390,7 +391,7 @@ def joined(*parts: Any) -> tuple[Tensor, Tensor | None]:
 # The boards: what a search knows, one row a sentence, and its step.
 
 
-class Board:
+class Board(ABC):
     """What both searches share. `minimum` and `limit` are each sentence's own; `written` counts steps, for all alike."""
 
     def __init__(
@@ -445,12 +446,13 @@ class Board:
             column.copy_(column.masked_fill(early.reshape(-1), -math.inf))
         return scores
 
+    @abstractmethod
     def step(self, logits: Float[Tensor, "R V"], room: Room, sentences: int) -> None:
-        raise NotImplementedError
+        """Choose by the scores of what may follow: what is written, what has ended, what the next step reads."""
 
+    @abstractmethod
     def harvest(self, sentences: int) -> Callable[[int], list[Hypothesis]]:
         """Copies the first rows to the host. The function that is returned makes the answers of one row."""
-        raise NotImplementedError
 
 
 ENDED: tuple[Ending, ...] = ("length", "eos")

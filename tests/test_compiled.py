@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 
-from glassformer.nn.loss import IGNORE, SoftmaxLoss, compiled_cross_entropy, linear_cross_entropy
+from glassformer.nn.feedforward import SigmoidGELU
+from glassformer.nn.loss import IGNORE, OutputLoss, SoftmaxLoss, compiled_cross_entropy, linear_cross_entropy
 
 ROOT = Path(__file__).parents[1]
 
@@ -93,3 +95,30 @@ def test_what_the_compiled_loss_keeps_for_the_backward_pass() -> None:
         SoftmaxLoss.apply(logits, labels, 128, 0.1)
     assert kept
     assert all(t.numel() <= 6 or t.dtype == torch.float16 for t in kept)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_gradient_made_with_the_loss_is_its_gradient(smoothing: float) -> None:
+    """Whatever factor comes back through the loss. Broken: that factor forgotten, or applied to one of the three alone."""
+    generator = torch.Generator().manual_seed(1)
+    x, table, bias = (
+        torch.randn(*shape, dtype=torch.float64, generator=generator, requires_grad=True)
+        for shape in ((6, 8), (128, 8), (128,))
+    )
+    labels = torch.tensor([3, IGNORE, 99, 0, 99, 7])
+    ours = OutputLoss.apply(x, table, bias, labels, 100, smoothing, False)
+    other = SoftmaxLoss.apply(F.linear(x, table, bias), labels, 100, smoothing)
+    torch.testing.assert_close(ours, other, atol=1e-12, rtol=0)
+    for a, b in zip(
+        torch.autograd.grad(3 * ours, (x, table, bias)), torch.autograd.grad(3 * other, (x, table, bias)), strict=True
+    ):
+        torch.testing.assert_close(a, b, atol=1e-12, rtol=0)
+
+
+def test_gelu_by_a_sigmoid_is_gelu() -> None:
+    """The same function, and the same slope. Broken: a factor 2 forgotten in either; the cubic's slope without its 3."""
+    x = torch.cat([torch.linspace(-30, 30, 2001), torch.tensor([0.0, -1e-8, 1e4, -1e4])]).double().requires_grad_()
+    ours, other = SigmoidGELU.apply(x), F.gelu(x, approximate="tanh")
+    torch.testing.assert_close(ours, other, atol=1e-12, rtol=1e-12)
+    grads = [torch.autograd.grad(y, x, torch.cos(x.detach()))[0] for y in (ours, other)]
+    torch.testing.assert_close(*grads, atol=1e-12, rtol=1e-12)

@@ -36,6 +36,8 @@ from glassformer.data.prepare import Texts, complete_model, open_files, prepare
 from glassformer.data.sources import open_split
 from glassformer.evaluate import Scores, batch_loss, is_better, label_scores, teacher_forced, written_scores
 from glassformer.models import build_model
+from glassformer.nn.fp8 import DEFAULT_PARTS, cannot, use_float8
+from glassformer.nn.loss import BY_KERNEL, PLAIN, Way, computing
 from glassformer.nn.rows import Rows
 from glassformer.run_folder import RunFolder, served_weights
 from glassformer.train.changes import as_prepared, changes, check_changes
@@ -215,7 +217,15 @@ class Log:
         pass
 
 
-def compiled_loss(model: Any, smoothing: float) -> Callable[[Batch], Tensor]:
+def in_float8(model: Any, device: torch.device, parts: Sequence[str] = DEFAULT_PARTS) -> Way:
+    """train.precision=fp8: the model's layers are told, and the way for its output layer comes back."""
+    if (why := cannot(model, device)) is not None:
+        raise ConfigError(f"train.precision=fp8 cannot be had here: {why}; set train.precision=auto")
+    use_float8(model, parts)
+    return Way(kernel=True, float8="output" in parts, float8_weights="output-weights" in parts)
+
+
+def compiled_loss(model: Any, smoothing: float, way: Way = BY_KERNEL) -> Callable[[Batch], Tensor]:
     """The loss as one compiled function of plain tensors; a fixed shape compiles once."""
 
     def of_tensors(layouts: tuple[str, ...], *tensors: Tensor) -> Tensor:
@@ -228,7 +238,8 @@ def compiled_loss(model: Any, smoothing: float) -> Callable[[Batch], Tensor]:
     def loss(batch: Batch) -> Tensor:
         sides = [r for r in (batch.source, batch.rows) if r is not None]
         tensors = [t for r in sides for t in (r.tokens, r.segments, r.positions)]
-        return fast(tuple(r.layout for r in sides), *tensors, batch.labels)  # type: ignore[no-any-return]
+        with computing(way):
+            return fast(tuple(r.layout for r in sides), *tensors, batch.labels)  # type: ignore[no-any-return]
 
     return loss
 
@@ -491,14 +502,16 @@ def make_session(run: RunFolder, recipe: Recipe, texts: Texts, stop: StopRequest
         )
 
     compiling = config.compile if config.compile is not None else device.type == "cuda"
+    way = in_float8(model, device) if config.precision == "fp8" else (BY_KERNEL if compiling else PLAIN)
     if compiling:
-        loss = compiled_loss(model, config.label_smoothing)
+        loss = compiled_loss(model, config.label_smoothing, way)
     else:
 
         def loss(batch: Batch) -> Tensor:
-            return batch_loss(model, batch, config.label_smoothing)
+            with computing(way):
+                return batch_loss(model, batch, config.label_smoothing)
 
-    half = config.precision == "bf16" or (config.precision == "auto" and device.type == "cuda")
+    half = config.precision in ("bf16", "fp8") or (config.precision == "auto" and device.type == "cuda")
     log = Log(
         run.metrics_file,
         run.path / "tensorboard" if config.tensorboard else None,

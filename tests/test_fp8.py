@@ -1,0 +1,277 @@
+"""Products in 8 bits, held to their definition: round to the nearest number of 8 bits, multiply, scale back. The numbers of
+8 bits are listed here from their bits, and rounding is a search in the list."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glassformer.config import ConfigError, ModelConfig
+from glassformer.models import build_model
+from glassformer.nn import fp8, loss
+from glassformer.nn.loss import IGNORE, Way, computing, linear_cross_entropy
+from glassformer.nn.rows import Rows
+from tests.small_runs import small_run
+
+ROOT = Path(__file__).parents[1]
+
+
+def numbers(exponent_bits: int) -> np.ndarray:
+    """Every finite number with so many bits of exponent and the rest of seven behind the point, from 0 up."""
+    digits = 7 - exponent_bits
+    offset = 2 ** (exponent_bits - 1) - 1
+    found = []
+    for code in range(128):
+        exponent, rest = code >> digits, code & (2**digits - 1)
+        if exponent == 0:
+            found.append(rest * 2.0 ** (1 - offset - digits))
+        else:
+            found.append((1 + rest / 2**digits) * 2.0 ** (exponent - offset))
+    # e5m2 keeps its last exponent for infinities and NaN, e4m3 its last number alone for NaN.
+    return np.array(found[:-1] if exponent_bits == 4 else found[: -(2**digits)])
+
+
+def rounded(x: Tensor, exponent_bits: int) -> Tensor:
+    """To the nearest, of two equally near to the one with an even last bit; beyond the largest to the largest."""
+    table = numbers(exponent_bits)
+    size = np.minimum(x.detach().double().abs().numpy(), table[-1])
+    above = np.searchsorted(table, size).clip(1, len(table) - 1)
+    low, high = table[above - 1], table[above]
+    up = (size - low > high - size) | ((size - low == high - size) & (above % 2 == 0))
+    return torch.from_numpy(np.where(up, high, low)).copysign(x.detach().double())
+
+
+@pytest.mark.parametrize(("kind", "exponent_bits", "most"), [(fp8.E4M3, 4, 448.0), (fp8.E5M2, 5, 57344.0)])
+def test_rounding(kind: torch.dtype, exponent_bits: int, most: float) -> None:
+    """Broken: what is too large becoming an infinity or NaN; rounding towards zero; a scale that divides."""
+    x = torch.randn(4000, dtype=torch.float64).float() * torch.logspace(-6, 6, 4000)
+    found = fp8.to_float8(x, 4.0, kind)
+    assert found.dtype == kind
+    torch.testing.assert_close(found.double(), rounded(x * 4.0, exponent_bits), rtol=0, atol=0)
+    assert float(found.double().abs().max()) == most == numbers(exponent_bits)[-1]
+
+
+def layer(positions: int, *, bias: bool = True) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    torch.manual_seed(positions)
+    x = torch.randn(positions, 32, requires_grad=True)
+    weight = (0.02 * torch.randn(48, 32)).requires_grad_()
+    b = torch.randn(48, requires_grad=True) if bias else None
+    return x, weight, b, torch.randn(positions, 48) / positions
+
+
+def weight_in_8_bits(weight: Tensor) -> Tensor:
+    largest = weight.detach().abs().max().double()
+    # The scale is a float32, as the device has it.
+    scale = (448.0 / largest.float()).double()
+    return rounded((weight.detach() * scale.float()).double(), 4) * float(largest.float() / 448.0)
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_layer_is_its_definition(weights: bool, bias: bool) -> None:
+    """Forward: the product of rounded x and rounded W. Backward: the gradient rounded to its own kind, times rounded W; for
+    W the exact gradient and x, or both rounded. Broken: a scale forgotten or taken twice; W turned; the rounded x where
+    the exact one was asked for."""
+    x, weight, b, grad = layer(64, bias=bias)
+    y = fp8.float8_linear(x[None], weight, b, weights=weights)
+    x8, w8 = rounded(x * 4.0, 4) / 4.0, weight_in_8_bits(weight)
+    expected = x8 @ w8.T if b is None else x8 @ w8.T + b.detach().double()
+    torch.testing.assert_close(y[0].double(), expected, rtol=1e-5, atol=1e-6)
+    y.backward(grad[None])
+    scale = 64.0 * 64
+    g8 = rounded(grad * scale, 5) / scale
+    torch.testing.assert_close(x.grad.double(), g8 @ w8, rtol=1e-4, atol=1e-8)
+    of_w = g8.T @ x8 if weights else grad.double().T @ x.detach().double()
+    torch.testing.assert_close(weight.grad.double(), of_w, rtol=1e-4, atol=1e-6)
+    if b is not None:
+        torch.testing.assert_close(b.grad, grad.sum(0))
+
+
+@pytest.mark.parametrize("positions", [48, 1024, 65536, 2**20])
+def test_gradients_of_a_mean_have_room(positions: int) -> None:
+    """Whatever the number of positions, also of sixteen micro-batches a step, the gradient of one position keeps its
+    digits from 0.0001 to 50. Broken: a scale that does not grow with the positions."""
+    for micro in (1, 16):
+        g = torch.logspace(-4, 1.7, 1000) / (positions * micro)
+        scale = fp8.gradient_scale(positions)
+        again = fp8.to_float8(g, scale, fp8.E5M2).float() / scale
+        assert float(((again - g) / g).abs().max()) <= 1 / 8
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """What a device asks of the factors of each product, asked on a CPU."""
+    seen: list[tuple[int, ...]] = []
+    real = fp8.scaled_product
+
+    def strict(a: Tensor, b: Tensor, *rest: Any, **named: Any) -> Tensor:
+        assert a.stride() == (a.size(1), 1), "a is to be by rows"
+        assert b.stride() == (1, b.size(0)), "b is to be by columns"
+        assert not (a.dtype == b.dtype == fp8.E5M2), "two gradients are never multiplied"
+        assert all(size % 16 == 0 for size in (a.size(1), *b.shape))
+        seen.append((*a.shape, b.size(1)))
+        return real(a, b, *rest, **named)
+
+    monkeypatch.setattr(fp8, "scaled_product", strict)
+    monkeypatch.setattr(loss, "scaled_product", strict)
+    return seen
+
+
+def test_factors_lie_as_the_device_wants_them(checked: list[tuple[int, ...]]) -> None:
+    """Also where the gradient comes in another order. Broken: a product handed its factor without turning it."""
+    x, weight, b, grad = layer(64)
+    grad = grad.t().contiguous().t()
+    fp8.float8_linear(x, weight, b, weights=True).backward(grad)
+    assert checked == [(64, 32, 48), (64, 48, 32), (48, 64, 32)]
+    checked.clear()
+    table = torch.randn(100, 32, requires_grad=True)
+    for weights in (False, True):
+        with computing(Way(float8=True, float8_weights=weights)):
+            linear_cross_entropy(x[None], table, torch.randint(0, 100, (1, 64))).backward()
+    assert checked == [(64, 32, 128), (64, 128, 32), (64, 32, 128), (64, 128, 32), (128, 64, 32)]
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_is_its_definition(weights: bool, smoothing: float) -> None:
+    """Of 8-bit scores the exact loss; its gradient rounded to 1/32768 and up before the products. Broken: padded words or
+    IGNORE counted; the factor that comes back through the loss lost, or inside the rounding."""
+    torch.manual_seed(3)
+    x = torch.randn(2, 8, 32, requires_grad=True)
+    table = (0.3 * torch.randn(100, 32)).requires_grad_()
+    bias = torch.randn(100, requires_grad=True)
+    labels = torch.randint(0, 100, (2, 8))
+    labels[0, 2:5] = IGNORE
+    with computing(Way(float8=True, float8_weights=weights)):
+        total = linear_cross_entropy(x, table, labels, bias=bias, smoothing=smoothing)
+        (total / 1000).backward()
+    x8, w8 = rounded(x.flatten(0, 1) * 4.0, 4) / 4.0, weight_in_8_bits(table)
+    logits = (x8 @ w8.T + bias.detach().double()).requires_grad_()
+    expected = F.cross_entropy(
+        logits, labels.flatten(), ignore_index=IGNORE, reduction="sum", label_smoothing=smoothing
+    )
+    assert float(total) == pytest.approx(float(expected), rel=1e-5)
+    (g,) = torch.autograd.grad(expected, logits)
+    g8 = rounded(g * 2**15, 5) / 2**15
+    # A gradient that lies on the border between two numbers may fall to either side.
+    close = {"rtol": 1e-3, "atol": 2e-3 / 1000}
+    torch.testing.assert_close(x.grad.flatten(0, 1).double(), g8 @ w8 / 1000, **close)
+    of_w = g8.T @ x8 if weights else g.T @ x.detach().flatten(0, 1).double()
+    torch.testing.assert_close(table.grad.double(), of_w / 1000, **close)
+    torch.testing.assert_close(bias.grad.double(), g8.sum(0) / 1000, **close)
+
+
+def small_gpt(seed: int = 0, **changes: Any) -> Any:
+    torch.manual_seed(seed)
+    settings = {"vocab_size": 48, "n_layer": 2, "n_head": 2, "n_embd": 32, "dropout": 0.0, "block_size": 32}
+    return build_model(ModelConfig(family="gpt", activation="gelu_tanh", **{**settings, **changes}))
+
+
+def test_a_model_rounds_while_it_trains() -> None:
+    """And only the parts it was told to. Broken: evaluation in 8 bits; weights renamed or replaced."""
+    plain, model = small_gpt(), small_gpt()
+    parameters = list(model.parameters())
+    fp8.use_float8(model, ["mlp"])
+    kinds = {name: type(one) for name, one in model.named_modules() if isinstance(one, nn.Linear)}
+    assert all((kind is fp8.Float8Linear) == ("mlp" in name) for name, kind in kinds.items()) and kinds
+    assert model.state_dict().keys() == plain.state_dict().keys()
+    assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
+    rows = Rows.whole(torch.randint(0, 48, (2, 16)))
+    assert not torch.equal(model(rows), plain(rows))
+    torch.testing.assert_close(model(rows), plain(rows), rtol=0, atol=0.1)
+    model.eval(), plain.eval()
+    assert torch.equal(model(rows), plain(rows))
+    with pytest.raises(ValueError, match="choose from"):
+        fp8.use_float8(model, ["mpl"])
+
+
+def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    """Before anything is trained, in one sentence, and no folder is left. Broken: falling back in silence."""
+    with pytest.raises(ConfigError, match=r"train\.precision=fp8 .* CUDA device; set train\.precision=auto$"):
+        small_run(tmp_path, "pairs", precision="fp8", device="cpu")
+    assert not (tmp_path / "run").exists()
+    assert fp8.odd_size(small_gpt()) is None
+    assert "side of 40" in str(fp8.odd_size(small_gpt(n_embd=40)))
+    assert "side of 72" in str(fp8.odd_size(small_gpt(n_hidden=72)))
+
+
+def losses(parts: tuple[str, ...], seed: int, steps: int) -> Tensor:
+    """Of a GPT that learns a cycle of words with a random step of 1 to 3."""
+    model = small_gpt(seed)
+    fp8.use_float8(model, parts)
+    way = Way(float8="output" in parts, float8_weights="output-weights" in parts)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    draw = torch.Generator().manual_seed(5)
+    found = []
+    for _ in range(steps):
+        text = torch.randint(1, 4, (8, 33), generator=draw).cumsum(1) % 48
+        with computing(way):
+            mean = model.loss(Rows.whole(text[:, :-1]), text[:, 1:]) / (8 * 32)
+        optimizer.zero_grad()
+        mean.backward()
+        optimizer.step()
+        found.append(mean.detach())
+    return torch.stack(found)
+
+
+@pytest.mark.slow
+def test_a_model_learns_in_8_bits_what_it_learns_without() -> None:
+    """The curve stays as near to the one in float32 as that of other first weights does. Broken: gradients that vanish in
+    the rounding (a scale of 1), a product with the wrong sign or size."""
+    steps = 150
+    exact, other = losses((), 0, steps), losses((), 1, steps)
+    for parts in (fp8.DEFAULT_PARTS, fp8.PARTS):
+        ours = losses(parts, 0, steps)
+        stretches = (ours - exact).view(10, -1).mean(1), (other - exact).view(10, -1).mean(1)
+        assert float(stretches[0].abs().max()) < max(0.03, float(stretches[1].abs().max()))
+        assert float(ours[-15:].mean()) == pytest.approx(float(exact[-15:].mean()), abs=0.02)
+    assert float(exact[-15:].mean()) < 0.4 * float(exact[0])
+
+
+COMPILED = """
+import torch
+from glassformer.config import ModelConfig
+from glassformer.models import build_model
+from glassformer.nn.fp8 import PARTS, use_float8
+from glassformer.nn.loss import Way, computing
+from glassformer.nn.rows import Rows
+
+rows = Rows.whole(torch.randint(0, 48, (2, 16)))
+for family, sides in (("gpt", 1), ("transformer", 2)):
+    torch.manual_seed(0)
+    model = build_model(ModelConfig(family=family, vocab_size=48, n_layer=1, n_head=2, n_embd=32, dropout=0.0))
+    use_float8(model, [p for p in PARTS if p != "attention"])  # joined, queries, keys and values share one scale
+
+    def loss_of(tokens, segments, positions):
+        again = Rows(tokens, segments, positions, rows.layout)
+        return model.loss(*[again] * sides, tokens, smoothing=0.1) / tokens.numel()
+
+    fast = torch.compile(loss_of, backend="aot_eager", dynamic=False, fullgraph=True)
+    with computing(Way(float8=True, float8_weights=True)):
+        both = [f(rows.tokens, rows.segments, rows.positions) for f in (loss_of, fast)]
+    one, two = (torch.autograd.grad(loss, list(model.parameters())) for loss in both)
+    worst = max(float((a - b).norm() / (a.norm() + 1e-6)) for a, b in zip(one, two))
+    print(family, float(both[0] - both[1]), worst)
+    assert abs(float(both[0] - both[1])) < 1e-5 and worst < 1e-2
+    use_float8(model, PARTS)
+    with computing(Way(float8=True, float8_weights=True)):
+        joined = torch.compile(loss_of, backend="aot_eager", dynamic=False, fullgraph=True)(
+            rows.tokens, rows.segments, rows.positions
+        )
+    assert 0 < abs(float(joined - both[0])) < 1e-2
+"""
+
+
+@pytest.mark.slow
+def test_it_compiles_without_a_break() -> None:
+    """And is then what it is uncompiled. Broken: a scale asked for on the host."""
+    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, cwd=ROOT, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -2,6 +2,9 @@
 
     python3 bench/gpu.py gpt2                      # GPT-2 124M, batch 64 x 1024
     python3 bench/gpu.py base tiny big --data DIR  # encoder-decoder on Multi30k sentences (DIR has train.en, train.de)
+    python3 bench/gpu.py gpt2 --graph --precision fp8 --fp8-parts output mlp
+    python3 bench/gpu.py gpt2 --graph --variants   # each way of computing alone and together, a line each
+    python3 bench/gpu.py gpt2 --graph --curve 500  # loss curves side by side: bf16, bf16 from other weights, fp8
 
 The step is the trainer's own, whole: batch made and moved to the device, forward, backward, clipping, AdamW. `useful`
 counts the labels learned from, never padding. `mfu` is model FLOPs (three forward passes, causal attention counted once)
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import gc
 import json
 import sys
 import time
@@ -27,7 +31,10 @@ from glassformer.data.batches import BlockBatches, SentenceBatches
 from glassformer.data.examples import Pairs
 from glassformer.data.tokens import TokenFile
 from glassformer.models import build_model, preset
-from glassformer.runs import compiled_loss
+from glassformer.nn import feedforward
+from glassformer.nn.fp8 import DEFAULT_PARTS, PARTS
+from glassformer.nn.loss import BY_KERNEL
+from glassformer.runs import compiled_loss, in_float8
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.train.optim import make_optimizers
 from glassformer.train.trainer import Trainer
@@ -85,9 +92,12 @@ def trainer_of(model, batches, smoothing: float, args: argparse.Namespace, **set
     device = torch.device("cuda")
     config = TrainConfig(log_every=10**9, **settings)
     model = model.to(device).train()
+    way = in_float8(model, device, args.fp8_parts) if args.precision == "fp8" else BY_KERNEL
+    way = dataclasses.replace(way, kernel=args.loss == "kernel")
+    feedforward.GELU_BY_SIGMOID = args.gelu == "sigmoid"
     return Trainer(
         model,
-        compiled_loss(model, smoothing),
+        compiled_loss(model, smoothing, way),
         batches,
         make_optimizers(model, config),
         lambda step: config.learning_rate * min(1.0, step / 100),
@@ -99,19 +109,107 @@ def trainer_of(model, batches, smoothing: float, args: argparse.Namespace, **set
     )
 
 
+def chain(size: int, words: int = 50257, followers: int = 16, lines: int = 4096) -> np.ndarray:
+    """Words each of which may be followed by sixteen others, rare and frequent ones as in text (Zipf): first how frequent
+    words are can be learned, then what follows what."""
+    draw = np.random.default_rng(1)
+    frequency = 1 / np.arange(1, words + 1)
+    after = draw.choice(words, (words, followers), p=frequency / frequency.sum())
+    odds = np.cumsum(1 / np.arange(1, followers + 1))
+    text = np.empty((lines, -(-size // lines)), dtype=np.uint16)
+    now = draw.integers(0, words, lines)
+    for i in range(text.shape[1]):
+        text[:, i] = now
+        now = after[now, np.searchsorted(odds / odds[-1], draw.random(lines))]
+    return text.reshape(-1)[:size]
+
+
+def blocks(tokens: np.ndarray, rows: int, length: int) -> BlockBatches:
+    text = TokenFile(tokens.astype(np.uint16), np.array([0, len(tokens)]), 50257)
+    return BlockBatches(text, block_size=length, budget=rows * length, task="next", seed=1, fixed_shape=True, workers=2)
+
+
 def gpt2(args: argparse.Namespace) -> dict[str, float]:
     config = dataclasses.replace(preset("gpt2"), dropout=0.0, attention_dropout=0.0)
     model = build_model(config)
     rows, length = args.rows or 64, 1024
-    tokens = np.random.default_rng(1).integers(0, 50257, (40 * rows + 2) * length)
-    text = TokenFile(tokens.astype(np.uint16), np.array([0, len(tokens)]), 50257)
-    batches = BlockBatches(
-        text, block_size=length, budget=rows * length, task="next", seed=1, fixed_shape=True, workers=2
-    )
+    batches = blocks(np.random.default_rng(1).integers(0, 50257, (40 * rows + 2) * length), rows, length)
     result = measure(trainer_of(model, batches, 0.0, args, weight_decay=0.1), args)
     matrices = model.num_params(non_embedding=True) + model.embedding.weight.numel()
     flops = 3 * (2 * matrices + 2 * 2 * config.n_layer * config.n_embd * length / 2)
     return result | {"shape": str(batches.shape), "flops_a_token": flops}
+
+
+def curve(args: argparse.Namespace, seed: int) -> np.ndarray:
+    """The loss of each step of GPT-2 on a chain of words; batches are the same whatever the seed of the weights."""
+    torch.manual_seed(seed)
+    torch._dynamo.reset()
+    model = build_model(dataclasses.replace(preset("gpt2"), dropout=0.0, attention_dropout=0.0))
+    rows, length = args.rows or 64, 1024
+    batches = blocks(chain((args.curve * rows + 2) * length), rows, length)
+    settings = {"weight_decay": 0.1, "learning_rate": 6e-4, "betas": (0.9, 0.95), "eps": 1e-8}
+    trainer = trainer_of(model, batches, 0.0, args, **settings)
+    for _ in range(args.curve):
+        trainer.step()
+    return np.array([float(values[0]) / report.tokens for report, _, _, values in trainer.pending])
+
+
+def curves(args: argparse.Namespace) -> dict[str, list[float]]:
+    found = {}
+    for name, precision, seed in (("bf16", "bf16", 0), ("bf16, other weights", "bf16", 1), ("fp8", "fp8", 0)):
+        args.precision = precision
+        found[name] = curve(args, seed)
+        free()
+    stretch = max(1, args.curve // 10)
+    print("mean loss of the steps up to " + "  ".join(found))
+    for end in range(stretch, args.curve + 1, stretch):
+        means = [losses[end - stretch : end].mean() for losses in found.values()]
+        print(f"{end:6d}  " + "  ".join(f"{mean:.4f}" for mean in means) + f"  fp8 - bf16 {means[2] - means[0]:+.4f}")
+    return {name: losses.tolist() for name, losses in found.items()}
+
+
+def variants(args: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Speed and loss of each way of computing GPT-2's step. One that fails says why, and the next is tried."""
+    few = ("output", "mlp", "attention")
+    table = {
+        "bf16, as torch writes it": ("bf16", "plain", "torch", ()),
+        "bf16, GELU by sigmoid": ("bf16", "plain", "sigmoid", ()),
+        "bf16, loss by kernel": ("bf16", "kernel", "torch", ()),
+        "bf16, both": ("bf16", "kernel", "sigmoid", ()),
+        "fp8 output": ("fp8", "kernel", "sigmoid", ("output",)),
+        "fp8 output and its weights' gradient": ("fp8", "kernel", "sigmoid", ("output", "output-weights")),
+        "fp8 mlp": ("fp8", "kernel", "sigmoid", ("mlp",)),
+        "fp8 output, mlp, attention": ("fp8", "kernel", "sigmoid", few),
+        "fp8 the same, output's weights too": ("fp8", "kernel", "sigmoid", (*few, "output-weights")),
+        "fp8 the same, what joins the heads too": (
+            "fp8", "kernel", "sigmoid", (*few, "output-weights", "attention-out")
+        ),
+        "fp8 everything": ("fp8", "kernel", "sigmoid", PARTS),
+    }  # fmt: skip
+    results = {}
+    for name, (precision, loss, gelu, parts) in table.items():
+        args.precision, args.loss, args.gelu, args.fp8_parts = precision, loss, gelu, parts
+        torch.manual_seed(0)
+        torch._dynamo.reset()
+        try:
+            results[name] = gpt2(args)
+        except Exception as error:
+            print(f"{name}: {type(error).__name__}: {str(error)[:1500]}", flush=True)
+            continue
+        finally:
+            free()
+        found = results[name]
+        print(
+            f"{name}: {found['tokens_per_second'] / 1000:.1f}k tokens/s, {found['ms_a_step']:.2f} ms, "
+            f"loss {found['loss']:.4f}, {found['memory_gb']:.1f} GB, compiled in {found['compile_s']:.0f} s",
+            flush=True,
+        )
+    return results
+
+
+def free() -> None:
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def seq2seq(name: str, args: argparse.Namespace) -> dict[str, float]:
@@ -141,6 +239,12 @@ def main() -> None:
     parser.add_argument("--cudnn", action="store_true", help="prefer cuDNN's attention kernel")
     parser.add_argument("--tune", action="store_true", help="let the compiler search for better kernel settings")
     parser.add_argument("--profile", type=int, default=0, help="print so many of the most expensive kernels")
+    parser.add_argument("--precision", choices=["bf16", "fp8"], default="bf16")
+    parser.add_argument("--fp8-parts", nargs="+", choices=PARTS, default=DEFAULT_PARTS)
+    parser.add_argument("--loss", choices=["plain", "kernel"], default="kernel")
+    parser.add_argument("--gelu", choices=["torch", "sigmoid"], default="sigmoid")
+    parser.add_argument("--variants", action="store_true", help="GPT-2 in each of the above")
+    parser.add_argument("--curve", type=int, default=0, help="GPT-2's loss curve over so many steps, bf16 and fp8")
     parser.add_argument("--no-dropout", action="store_true")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
@@ -162,7 +266,10 @@ def main() -> None:
         preferred.__enter__()
     peak = peak_flops()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, measured peak {peak / 1e12:.0f} TFLOP/s")
-    results = {}
+    results: dict[str, object] = {}
+    if args.variants or args.curve:
+        results = dict(variants(args) if args.variants else curves(args))
+        args.work = []
     for name in args.work:
         torch.manual_seed(0)
         torch._dynamo.reset()
@@ -171,7 +278,7 @@ def main() -> None:
             result["mfu"] = result["flops_a_token"] * result["tokens_per_second"] / peak
         results[name] = result
         print(name, json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in result.items()}), flush=True)
-        torch.cuda.empty_cache()
+        free()
     if args.out:
         args.out.write_text(json.dumps(results, indent=1))
 

@@ -7,18 +7,25 @@ log-probability (`best_words`, in two parts, as one block alone would be slow to
 
 With many rows the products are large enough for the device's own library, and the time is in what stands between them:
 the sum and the norm that follow a product (`add_norm`); the beams of a sentence, which ask the same columns, so that one
-block reads them once for all (`attend_beams`); the best words of a large vocabulary, of which only the stretches with the
-highest peaks need a second look (`peaks`).
+block reads them once for all, and only those that are some living beam's past (`attend_beams`); the sentences of a source,
+all whose words fit one block (`attend_rows`); the best words of a large vocabulary, of which only the stretches with the
+highest peaks need a second look (`peaks`); and the whole book-keeping of a beam, two hundred small operations on a sentence's
+few numbers, in one (`beam_step`).
+
+On devices that know it (compute capability 9 and up), a kernel is launched while the one before it still runs and fetches
+what that one cannot change, its weights or the keys of earlier words; then it waits (`begin`).
 
 They are written in Triton, which comes with torch where torch knows a CUDA device, and compute in float32 whatever the
-weights are. The module is imported only there. What each of them computes is said by the torch code of engine_cuda.py, to
-which they are held: by its interpreter on a CPU, and on a device by the whole engine against the plain model.
+weights are. The module is imported only there. What each of them computes is said by the torch code of static_decoder.py
+and boards.py, to which they are held: by its interpreter on a CPU, and on a device by the whole engine against the plain
+model.
 """
 
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -30,6 +37,33 @@ FEW_ROWS = 8  # up to here each row goes through the weights for itself
 NORMS = {"none": 0, "layer": 1, "rms": 2}
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "relu2": 4}
 WORDS_A_BLOCK = 1024
+STRETCH = 64  # words that one peak stands for
+CHUNK = 64  # tokens of a hypothesis moved at a time
+STEP_WARPS = 2
+MOST_BEAMS = 8  # of a sentence, for `beam_step`
+BEAM_WARPS = 4
+MOST_ROWS = 128  # words of a source, for `attend_rows`
+
+early_start = True  # may be switched off to measure what it gives
+
+
+@lru_cache
+def knows_early_start() -> bool:
+    return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 9
+
+
+def starting() -> dict[str, Any]:
+    """How every kernel is launched."""
+    return {"EARLY": True, "launch_pdl": True} if early_start and knows_early_start() else {"EARLY": False}
+
+
+@triton.jit
+def begin(EARLY: tl.constexpr):
+    """Wait for the kernel before this one. Only then may the next one start: so what it fetches ahead of its own wait is
+    safe if it was written by a kernel before this one."""
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
 
 
 @triton.jit
@@ -53,7 +87,7 @@ def product_kernel(
     x_at, weight_at, bias_at, residual_at, gain_at, shift_at, out_at,
     inputs, outputs, eps,
     NORM: tl.constexpr, ACT: tl.constexpr, BIAS: tl.constexpr, SHIFT: tl.constexpr, RESIDUAL: tl.constexpr,
-    WIDE: tl.constexpr, TALL: tl.constexpr,
+    WIDE: tl.constexpr, TALL: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(1)
     k = tl.arange(0, WIDE)
@@ -64,19 +98,25 @@ def product_kernel(
         mask=(n < outputs)[:, None] & known[None, :],
         other=0.0,
     )
+    inside = n < outputs
+    if NORM > 0:
+        gain = tl.load(gain_at + k, mask=known, other=0.0).to(tl.float32)
+        if SHIFT:
+            shift = tl.load(shift_at + k, mask=known, other=0.0).to(tl.float32)
+    if BIAS:
+        bias = tl.load(bias_at + n, mask=inside, other=0.0).to(tl.float32)
+    begin(EARLY)
     x = tl.load(x_at + row * inputs + k, mask=known, other=0.0).to(tl.float32)
     if NORM == 1:
         mean = tl.sum(x, axis=0) / inputs
         x = tl.where(known, x - mean, 0.0)
     if NORM > 0:
-        x = x / tl.sqrt(tl.sum(x * x, axis=0) / inputs + eps)
-        x = x * tl.load(gain_at + k, mask=known, other=0.0).to(tl.float32)
+        x = x / tl.sqrt(tl.sum(x * x, axis=0) / inputs + eps) * gain
         if SHIFT:
-            x = x + tl.load(shift_at + k, mask=known, other=0.0).to(tl.float32)
+            x = x + shift
     y = tl.sum(weight.to(tl.float32) * x[None, :], axis=1)
-    inside = n < outputs
     if BIAS:
-        y = y + tl.load(bias_at + n, mask=inside, other=0.0).to(tl.float32)
+        y = y + bias
     y = activated(y, ACT)
     if RESIDUAL:
         y = y + tl.load(residual_at + row * outputs + n, mask=inside, other=0.0).to(tl.float32)
@@ -109,7 +149,7 @@ def product(
         inputs, outputs, eps,
         NORMS[kind], ACTIVATIONS[activation], bias is not None, shift is not None, residual is not None,
         wide, tall,
-        num_warps=4 if wide * tall <= 4096 else 8,
+        num_warps=4 if wide * tall <= 4096 else 8, **starting(),
     )  # fmt: skip
     return out
 
@@ -120,32 +160,41 @@ def attend_kernel(
     scale, width, capacity,
     shade_row, shade_head,
     REACH: tl.constexpr, HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
-    PD: tl.constexpr, PDV: tl.constexpr, BLOCK: tl.constexpr,
+    PD: tl.constexpr, PDV: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     head, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     kv = head // (HEADS // KV_HEADS)
     column = tl.load(column_at)
     d, dv = tl.arange(0, PD), tl.arange(0, PDV)
     in_d, in_dv = d < D, dv < DV
+    keys = keys_at + (row * KV_HEADS + kv) * capacity * D
+    values = values_at + (row * KV_HEADS + kv) * capacity * DV
+    shade = shade_at + row * shade_row + head * shade_head
+    s = tl.arange(0, BLOCK)
+    old = (s < REACH) & (s != column)
+    ks = tl.load(keys + s[:, None] * D + d[None, :], mask=old[:, None] & in_d[None, :], other=0.0)
+    vs = tl.load(values + s[:, None] * DV + dv[None, :], mask=old[:, None] & in_dv[None, :], other=0.0)
+    seen = tl.load(shade + s, mask=old, other=float("-inf")).to(tl.float32)
+    seen_now = tl.load(shade + column).to(tl.float32)
+    begin(EARLY)
     mine = qkv_at + row * width
     q = tl.load(mine + head * D + d, mask=in_d, other=0.0).to(tl.float32) * scale
     k = tl.load(mine + HEADS * D + kv * D + d, mask=in_d, other=0.0)
     v = tl.load(mine + (HEADS + KV_HEADS) * D + kv * DV + dv, mask=in_dv, other=0.0)
-    keys = keys_at + (row * KV_HEADS + kv) * capacity * D
-    values = values_at + (row * KV_HEADS + kv) * capacity * DV
     tl.store(keys + column * D + d, k, mask=in_d)
     tl.store(values + column * DV + dv, v, mask=in_dv)
     # The new token is taken from where it came, so nobody waits for the store.
-    shade = shade_at + row * shade_row + head * shade_head
-    highest = tl.sum(q * k.to(tl.float32), axis=0) + tl.load(shade + column).to(tl.float32)
+    highest = tl.sum(q * k.to(tl.float32), axis=0) + seen_now
     share = highest * 0.0 + 1.0
     found = v.to(tl.float32)
     for start in range(0, REACH, BLOCK):
-        s = start + tl.arange(0, BLOCK)
-        old = (s < REACH) & (s != column)
-        ks = tl.load(keys + s[:, None] * D + d[None, :], mask=old[:, None] & in_d[None, :], other=0.0).to(tl.float32)
-        vs = tl.load(values + s[:, None] * DV + dv[None, :], mask=old[:, None] & in_dv[None, :], other=0.0)
-        score = tl.sum(ks * q[None, :], axis=1) + tl.load(shade + s, mask=old, other=float("-inf")).to(tl.float32)
+        if start > 0:
+            s = start + tl.arange(0, BLOCK)
+            old = (s < REACH) & (s != column)
+            ks = tl.load(keys + s[:, None] * D + d[None, :], mask=old[:, None] & in_d[None, :], other=0.0)
+            vs = tl.load(values + s[:, None] * DV + dv[None, :], mask=old[:, None] & in_dv[None, :], other=0.0)
+            seen = tl.load(shade + s, mask=old, other=float("-inf")).to(tl.float32)
+        score = tl.sum(ks.to(tl.float32) * q[None, :], axis=1) + seen
         higher = tl.maximum(highest, tl.max(score, axis=0))
         weight = tl.exp(score - higher)
         before = tl.exp(highest - higher)
@@ -173,15 +222,16 @@ def attend_columns(
     value_size = values.size(3)
     out = torch.empty(rows, heads * value_size, dtype=qkv.dtype, device=qkv.device)
     shade_head = 0 if shade.size(1) == 1 else shade.stride(1)
-    # Few blocks wait for memory, many share it: a few take larger bites.
-    block, warps = (128, 8) if rows * heads <= 128 else (64, 4)
+    # Few programs wait for memory, many share it: a few take larger bites.
+    block = min(512 if rows * heads <= 128 else 128, max(16, triton.next_power_of_2(reach)))
+    warps = max(4, min(16, block // 32))
     attend_kernel[(heads, rows)](
         qkv, keys, values, shade, column, out,
         1.0 / math.sqrt(size) if scale is None else scale, qkv.size(1), capacity,
         shade.stride(0), shade_head,
         reach, heads, kv_heads, size, value_size,
         triton.next_power_of_2(size), triton.next_power_of_2(value_size), block,
-        num_warps=warps,
+        num_warps=warps, **starting(),
     )  # fmt: skip
     return out
 
@@ -189,24 +239,26 @@ def attend_columns(
 @triton.jit
 def beams_kernel(
     q_at, keys_at, values_at, shade_at, column_at, out_at,
-    scale, row_width, capacity, shade_sentence, shade_beam,
+    scale, row_width, shade_sentence, shade_beam,
+    key_sentence, key_head, key_column, value_sentence, value_head, value_column,
     BEAMS: tl.constexpr, REACH: tl.constexpr, HEADS: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
     PD: tl.constexpr, PDV: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, NEW: tl.constexpr,
-    PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    begin(EARLY)
     head, sentence = tl.program_id(0), tl.program_id(1).to(tl.int64)
     b, d, dv = tl.arange(0, ROWS), tl.arange(0, PD), tl.arange(0, PDV)
     in_b, in_d, in_dv = b < BEAMS, d < D, dv < DV
     mine = q_at + (sentence * BEAMS + b)[:, None] * row_width
     q = tl.load(mine + head * D + d[None, :], mask=in_b[:, None] & in_d[None, :], other=0.0)
-    keys = keys_at + (sentence * HEADS + head) * capacity * D
-    values = values_at + (sentence * HEADS + head) * capacity * DV
+    keys = keys_at + sentence * key_sentence + head * key_head
+    values = values_at + sentence * value_sentence + head * value_head
     if NEW:
         column = tl.load(column_at) + b
         k = tl.load(mine + HEADS * D + head * D + d[None, :], mask=in_b[:, None] & in_d[None, :], other=0.0)
         v = tl.load(mine + 2 * HEADS * D + head * DV + dv[None, :], mask=in_b[:, None] & in_dv[None, :], other=0.0)
-        tl.store(keys + column[:, None] * D + d[None, :], k, mask=in_b[:, None] & in_d[None, :])
-        tl.store(values + column[:, None] * DV + dv[None, :], v, mask=in_b[:, None] & in_dv[None, :])
+        tl.store(keys + column[:, None] * key_column + d[None, :], k, mask=in_b[:, None] & in_d[None, :])
+        tl.store(values + column[:, None] * value_column + dv[None, :], v, mask=in_b[:, None] & in_dv[None, :])
         tl.debug_barrier()  # read again below, by other threads of this block
     highest = tl.full([ROWS], float("-inf"), dtype=tl.float32)
     share = tl.zeros([ROWS], dtype=tl.float32)
@@ -215,9 +267,11 @@ def beams_kernel(
     for start in range(0, REACH, BLOCK):
         s = start + tl.arange(0, BLOCK)
         in_s = s < REACH
-        ks = tl.load(keys + s[None, :] * D + d[:, None], mask=in_s[None, :] & in_d[:, None], other=0.0)
-        vs = tl.load(values + s[:, None] * DV + dv[None, :], mask=in_s[:, None] & in_dv[None, :], other=0.0)
         seen = tl.load(shade + s[None, :], mask=in_b[:, None] & in_s[None, :], other=float("-inf")).to(tl.float32)
+        # A column that is no beam's past is not read at all: a beam soon agrees on all but its last few words.
+        used = tl.max(seen, axis=0) > float("-inf")
+        ks = tl.load(keys + s[None, :] * key_column + d[:, None], mask=used[None, :] & in_d[:, None], other=0.0)
+        vs = tl.load(values + s[:, None] * value_column + dv[None, :], mask=used[:, None] & in_dv[None, :], other=0.0)
         score = tl.dot(q, ks, input_precision=PRECISION) * scale + seen
         higher = tl.maximum(highest, tl.max(score, axis=1))
         level = tl.where(higher == float("-inf"), 0.0, higher)
@@ -244,20 +298,61 @@ def attend_beams(
 ) -> Tensor:
     """What the heads of all beams find in the first `reach` columns of their sentence. With `column`, q is (N K, 2 H D + H
     Dv), and its keys and values are entered in the columns from there on first; without it, q is (N K, H D). keys (N, H, S,
-    D); shade (N, K or 1, >= reach)."""
-    sentences, heads, capacity, size = keys.shape
+    D), in whatever order but for the last; shade (N, K or 1, >= reach)."""
+    sentences, heads, _, size = keys.shape
     value_size = values.size(3)
     out = torch.empty(sentences * beams, heads * value_size, dtype=q.dtype, device=q.device)
     block = min(64, max(16, triton.next_power_of_2(reach)))
     beams_kernel[(heads, sentences)](
         q, keys, values, shade, q if column is None else column, out,
-        1.0 / math.sqrt(size) if scale is None else scale, q.stride(0), capacity,
+        1.0 / math.sqrt(size) if scale is None else scale, q.stride(0),
         shade.stride(0), 0 if shade.size(1) == 1 else shade.stride(1),
+        *keys.stride()[:3], *values.stride()[:3],
         beams, reach, heads, size, value_size,
         max(16, triton.next_power_of_2(size)), max(16, triton.next_power_of_2(value_size)),
         max(16, triton.next_power_of_2(beams)), block, column is not None,
         "ieee" if q.dtype == torch.float32 else "tf32",
-        num_warps=4,
+        num_warps=BEAM_WARPS, **starting(),
+    )  # fmt: skip
+    return out
+
+
+@triton.jit
+def rows_kernel(
+    qkv_at, real_at, out_at, scale, width, row_width,
+    HEADS: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, PD: tl.constexpr, PDV: tl.constexpr, ROWS: tl.constexpr,
+    PRECISION: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    begin(EARLY)
+    head, sentence = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    t, d, dv = tl.arange(0, ROWS), tl.arange(0, PD), tl.arange(0, PDV)
+    in_t, in_d, in_dv = t < width, d < D, dv < DV
+    at = qkv_at + (sentence * width + t) * row_width
+    q = tl.load(at[:, None] + head * D + d[None, :], mask=in_t[:, None] & in_d[None, :], other=0.0)
+    k = tl.load(at[None, :] + HEADS * D + head * D + d[:, None], mask=in_t[None, :] & in_d[:, None], other=0.0)
+    v = tl.load(at[:, None] + 2 * HEADS * D + head * DV + dv[None, :], mask=in_t[:, None] & in_dv[None, :], other=0.0)
+    real = tl.load(real_at + sentence * width + t, mask=in_t, other=0) != 0
+    score = tl.where(real[None, :], tl.dot(q, k, input_precision=PRECISION) * scale, float("-inf"))
+    highest = tl.max(score, axis=1)
+    weight = tl.exp(score - tl.where(highest == float("-inf"), 0.0, highest)[:, None])
+    share = tl.sum(weight, axis=1)
+    found = tl.dot(weight.to(v.dtype), v, input_precision=PRECISION) / tl.where(share == 0.0, 1.0, share)[:, None]
+    out = out_at + (sentence * width + t)[:, None] * (HEADS * DV) + head * DV + dv[None, :]
+    tl.store(out, found.to(out_at.dtype.element_ty), mask=in_t[:, None] & in_dv[None, :])
+
+
+def attend_rows(qkv: Tensor, real: Tensor, *, heads: int, value_size: int, scale: float | None) -> Tensor:
+    """What the heads of every word find among the real words of its sentence, before and behind it. qkv (N W, 2 H D + H
+    Dv); real (N, W), of which each sentence has at most MOST_ROWS."""
+    sentences, width = real.shape
+    size = (qkv.size(1) - heads * value_size) // (2 * heads)
+    out = torch.empty(sentences * width, heads * value_size, dtype=qkv.dtype, device=qkv.device)
+    tall = max(16, triton.next_power_of_2(width))
+    rows_kernel[(heads, sentences)](
+        qkv, real.view(torch.int8), out, 1.0 / math.sqrt(size) if scale is None else scale, width, qkv.stride(0),
+        heads, size, value_size, max(16, triton.next_power_of_2(size)), max(16, triton.next_power_of_2(value_size)), tall,
+        "ieee" if qkv.dtype == torch.float32 else "tf32",
+        num_warps=2 if tall <= 32 else 4, **starting(),
     )  # fmt: skip
     return out
 
@@ -266,10 +361,16 @@ def attend_beams(
 def add_norm_kernel(
     x_at, change_at, gain_at, shift_at, sum_at, out_at, width, eps,
     NORM: tl.constexpr, SHIFT: tl.constexpr, ADD: tl.constexpr, KEEP: tl.constexpr, WIDE: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     c = tl.arange(0, WIDE)
     inside = c < width
+    if NORM > 0:
+        gain = tl.load(gain_at + c, mask=inside, other=0.0).to(tl.float32)
+        if SHIFT:
+            shift = tl.load(shift_at + c, mask=inside, other=0.0).to(tl.float32)
+    begin(EARLY)
     x = tl.load(x_at + row * width + c, mask=inside, other=0.0).to(tl.float32)
     if ADD:
         x = x + tl.load(change_at + row * width + c, mask=inside, other=0.0).to(tl.float32)
@@ -279,10 +380,9 @@ def add_norm_kernel(
     if NORM == 1:
         x = tl.where(inside, x - tl.sum(x, axis=0) / width, 0.0)
     if NORM > 0:
-        x = x / tl.sqrt(tl.sum(x * x, axis=0) / width + eps)
-        x = x * tl.load(gain_at + c, mask=inside, other=0.0).to(tl.float32)
+        x = x / tl.sqrt(tl.sum(x * x, axis=0) / width + eps) * gain
         if SHIFT:
-            x = x + tl.load(shift_at + c, mask=inside, other=0.0).to(tl.float32)
+            x = x + shift
     tl.store(out_at + row * width + c, x.to(out_at.dtype.element_ty), mask=inside)
 
 
@@ -298,7 +398,7 @@ def add_norm(
     add_norm_kernel[(rows,)](
         x, x if change is None else change, gain, x if shift is None else shift, total, out, width, eps,
         NORMS[kind], shift is not None, change is not None, keep and change is not None, wide,
-        num_warps=max(1, min(8, wide // 256)),
+        num_warps=max(1, min(8, wide // 256)), **starting(),
     )  # fmt: skip
     return total, out
 
@@ -307,7 +407,9 @@ def add_norm(
 def peaks_kernel(
     logits_at, never_at, minimum_at, written_at, peak_at, part_at,
     words, row_width, stretches, blocks, eos, BEAMS: tl.constexpr, STRETCHES: tl.constexpr, STRETCH: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
+    begin(EARLY)
     block, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     stretch = block * STRETCHES + tl.arange(0, STRETCHES)
     n = stretch[:, None] * STRETCH + tl.arange(0, STRETCH)[None, :]
@@ -325,38 +427,242 @@ def peaks_kernel(
 
 
 def peaks(
-    logits: Tensor, never: Tensor, minimum: Tensor, written: Tensor, eos: int, *, beams: int, stretch: int
+    logits: Tensor, never: Tensor, minimum: Tensor, written: Tensor, eos: int, *, beams: int
 ) -> tuple[Tensor, Tensor]:
-    """The highest score of every stretch of words that may be written now, and the log of the sum of all exponentials of
-    every row. What may not be written is -inf in `logits` afterwards."""
+    """The highest score of every stretch of words that may be written now, and the logs of sums of exponentials of every
+    row, a part of its words each. What may not be written is -inf in `logits` afterwards."""
     rows, words = logits.shape
-    stretches = triton.cdiv(words, stretch)
-    a_block = max(1, WORDS_A_BLOCK // stretch)
+    stretches = triton.cdiv(words, STRETCH)
+    a_block = WORDS_A_BLOCK // STRETCH
     blocks = triton.cdiv(stretches, a_block)
     peak = torch.empty(rows, stretches, dtype=torch.float32, device=logits.device)
     part = torch.empty(rows, blocks, dtype=torch.float32, device=logits.device)
     peaks_kernel[(blocks, rows)](
         logits, never, minimum, written, peak, part,
-        words, logits.stride(0), stretches, blocks, eos, beams, a_block, stretch,
+        words, logits.stride(0), stretches, blocks, eos, beams, a_block, STRETCH, **starting(),
     )  # fmt: skip
-    return peak, part.logsumexp(dim=1)
+    return peak, part
+
+
+@triton.jit
+def beam_kernel(
+    logits_at, peak_at, part_at, totals_at, written_at, minimum_at, limit_at, over_at, count_at,
+    score_at, length_at, last_at, pool_ids_at, pool_logprobs_at, cut_totals_at, cut_length_at,
+    ids_at, logprobs_at, divisor_at, shade_at, column_at, tokens_at,
+    words, row_width, stretches, blocks, longest, eos, last_divisor, shade_sentence, shade_beam,
+    BEAMS: tl.constexpr, WANTED: tl.constexpr, FIRST_K: tl.constexpr, STRETCH: tl.constexpr,
+    K: tl.constexpr, W: tl.constexpr, BEST: tl.constexpr, STRETCHES: tl.constexpr, BLOCKS: tl.constexpr,
+    CHUNK: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    begin(EARLY)
+    LOOKED: tl.constexpr = 2 * BEAMS
+    NEVER = float("-inf")
+    sentence = tl.program_id(0).to(tl.int64)
+    is_over = tl.load(over_at + sentence)
+    if is_over == 0:
+        written = tl.load(written_at)
+        b, w, s, r = tl.arange(0, K), tl.arange(0, W), tl.arange(0, STRETCHES), tl.arange(0, BEST)
+        in_b = b < BEAMS
+        row = sentence * BEAMS + b
+
+        # Of each beam, the stretches with the highest peaks, and in them the best words.
+        part_n = tl.arange(0, BLOCKS)
+        part_mask = in_b[:, None] & (part_n < blocks)[None, :]
+        part = tl.load(part_at + row[:, None] * blocks + part_n[None, :], mask=part_mask, other=NEVER)
+        top = tl.max(part, axis=1)
+        top = tl.where(top == NEVER, 0.0, top)
+        log_total = tl.where(in_b, top + tl.log(tl.sum(tl.exp(part - top[:, None]), axis=1)), 0.0)
+        peak_mask = in_b[:, None] & (s < stretches)[None, :]
+        peak = tl.load(peak_at + row[:, None] * stretches + s[None, :], mask=peak_mask, other=NEVER)
+        chosen = tl.full([K, W], -1, dtype=tl.int32)
+        for i in tl.static_range(LOOKED):
+            height, place = tl.max(peak, axis=1, return_indices=True)
+            place = tl.where(height > NEVER, place, -1)
+            chosen = tl.where(w[None, :] == i, place[:, None], chosen)
+            peak = tl.where(s[None, :] == place[:, None], NEVER, peak)
+        word = chosen[:, :, None] * STRETCH + tl.arange(0, STRETCH)[None, None, :]
+        known = (chosen >= 0)[:, :, None] & (word < words)
+        found = tl.load(logits_at + row[:, None, None] * row_width + word, mask=known, other=NEVER).to(tl.float32)
+        found, word = tl.reshape(found, [K, W * STRETCH]), tl.reshape(word, [K, W * STRETCH])
+        n = tl.arange(0, W * STRETCH)
+        value = tl.full([K, W], NEVER, dtype=tl.float32)
+        token = tl.full([K, W], 0, dtype=tl.int32)
+        for i in tl.static_range(LOOKED):
+            height, place = tl.max(found, axis=1, return_indices=True)
+            its_word = tl.sum(tl.where(n[None, :] == place[:, None], word, 0), axis=1)
+            value = tl.where(w[None, :] == i, (height - log_total)[:, None], value)
+            token = tl.where(w[None, :] == i, its_word[:, None], token)
+            found = tl.where(n[None, :] == place[:, None], NEVER, found)
+
+        # Of all beams, the best continuations, best first.
+        before = tl.load(totals_at + row, mask=in_b, other=NEVER)
+        every = tl.reshape(before[:, None] + value.to(tl.float64), [K * W])
+        all_values, all_tokens = tl.reshape(value, [K * W]), tl.reshape(token, [K * W])
+        q = tl.arange(0, K * W)
+        total = tl.full([W], NEVER, dtype=tl.float64)
+        parent, word_of = tl.full([W], 0, dtype=tl.int32), tl.full([W], 0, dtype=tl.int32)
+        logprob = tl.full([W], NEVER, dtype=tl.float32)
+        for i in tl.static_range(LOOKED):
+            height, place = tl.max(every, axis=0, return_indices=True)
+            here = q == place
+            total = tl.where(w == i, height, total)
+            parent = tl.where(w == i, place // W, parent)
+            word_of = tl.where(w == i, tl.sum(tl.where(here, all_tokens, 0), axis=0), word_of)
+            logprob = tl.where(w == i, tl.sum(tl.where(here, all_values, 0.0), axis=0), logprob)
+            every = tl.where(here, NEVER, every)
+        possible = total > NEVER
+        is_eos = possible & (word_of == eos)
+
+        # What has just ended, into the pool of the best; of equals the one that was there before.
+        enters = is_eos & (w < BEAMS)
+        entered = tl.sum(enters.to(tl.int32), axis=0)
+        count = tl.load(count_at + sentence) + entered
+        pool = sentence * WANTED + r
+        score = tl.load(score_at + pool, mask=r < WANTED, other=NEVER)
+        if entered > 0:
+            tl.store(count_at + sentence, count)
+            divisor = tl.load(divisor_at + written)
+            fresh = tl.where(enters, total / divisor, NEVER)
+            old = score
+            length = tl.load(length_at + pool, mask=r < WANTED, other=0)
+            last = tl.load(last_at + pool, mask=r < WANTED, other=0.0)
+            new_length, new_last = length, last
+            # Where each of the pool comes from: a place of the pool, or -1 and a hypothesis.
+            of_pool, of_beam = tl.full([BEST], -1, dtype=tl.int32), tl.full([BEST], 0, dtype=tl.int32)
+            for i in tl.static_range(WANTED):
+                old_best, old_place = tl.max(old, axis=0, return_indices=True)
+                new_best, new_place = tl.max(fresh, axis=0, return_indices=True)
+                stays = old_best >= new_best
+                its_length = tl.sum(tl.where(r == old_place, length, 0), axis=0)
+                its_last = tl.sum(tl.where(r == old_place, last, 0.0), axis=0)
+                beam = tl.sum(tl.where(w == new_place, parent, 0), axis=0)
+                its_logprob = tl.sum(tl.where(w == new_place, logprob, 0.0), axis=0)
+                score = tl.where(r == i, tl.maximum(old_best, new_best), score)
+                of_pool = tl.where(r == i, tl.where(stays, old_place, -1), of_pool)
+                of_beam = tl.where(r == i, beam, of_beam)
+                new_length = tl.where(r == i, tl.where(stays, its_length, written), new_length)
+                new_last = tl.where(r == i, tl.where(stays, its_last, its_logprob), new_last)
+                old = tl.where(r == old_place, tl.where(stays, NEVER, old_best), old)
+                fresh = tl.where(w == new_place, tl.where(stays, new_best, NEVER), fresh)
+            tl.store(score_at + pool, score, mask=r < WANTED)
+            tl.store(length_at + pool, new_length, mask=r < WANTED)
+            tl.store(last_at + pool, new_last, mask=r < WANTED)
+            kept = ((of_pool >= 0) & (r < WANTED))[:, None]
+            new = ((of_pool < 0) & (r < WANTED))[:, None]
+            from_pool = (sentence * WANTED + of_pool)[:, None] * longest
+            from_beam = (sentence * BEAMS + of_beam)[:, None] * longest
+            for start in range(0, written, CHUNK):
+                t = (start + tl.arange(0, CHUNK))[None, :]
+                past = t < written
+                ids = tl.load(pool_ids_at + from_pool + t, mask=kept & (t < longest), other=0)
+                ids += tl.load(ids_at + from_beam + t, mask=new & past, other=0)
+                parts = tl.load(pool_logprobs_at + from_pool + t, mask=kept & (t < longest), other=0.0)
+                parts += tl.load(logprobs_at + from_beam + t, mask=new & past, other=0.0)
+                tl.debug_barrier()  # read by all before anyone writes
+                tl.store(pool_ids_at + pool[:, None] * longest + t, ids, mask=(kept | new) & (t < longest))
+                tl.store(pool_logprobs_at + pool[:, None] * longest + t, parts, mask=(kept | new) & (t < longest))
+
+        # The first that are no end go on.
+        goes_on = possible & (is_eos == 0)
+        rank = tl.cumsum(goes_on.to(tl.int32), axis=0)
+        takes = goes_on[None, :] & (rank[None, :] == b[:, None] + 1) & in_b[:, None]
+        alive = tl.max(takes.to(tl.int32), axis=1) > 0
+        parents = tl.where(alive, tl.sum(tl.where(takes, parent[None, :], 0), axis=1), b)
+        tokens = tl.sum(tl.where(takes, word_of[None, :], 0), axis=1)
+        chances = tl.sum(tl.where(takes, logprob[None, :], 0.0), axis=1)
+        totals = tl.where(alive, tl.sum(tl.where(takes, total[None, :], 0.0), axis=1), NEVER)
+        best_total = tl.max(totals, axis=0)
+        some_alive = best_total > NEVER
+
+        # Every hypothesis takes the place of the one it continues: its words, its past, its next token.
+        source, target = (sentence * BEAMS + parents)[:, None] * longest, row[:, None] * longest
+        for start in range(0, written + 1, CHUNK):
+            t = (start + tl.arange(0, CHUNK))[None, :]
+            past, upto = in_b[:, None] & (t < written), in_b[:, None] & (t <= written)
+            ids = tl.load(ids_at + source + t, mask=past, other=0)
+            parts = tl.load(logprobs_at + source + t, mask=past, other=0.0)
+            tl.debug_barrier()
+            tl.store(ids_at + target + t, tl.where(t == written, tokens[:, None], ids), mask=upto)
+            tl.store(logprobs_at + target + t, tl.where(t == written, chances[:, None], parts), mask=upto)
+        shade = shade_at + sentence * shade_sentence
+        columns = tl.load(column_at)
+        for start in range(0, columns, CHUNK):
+            t = (start + tl.arange(0, CHUNK))[None, :]
+            mask = in_b[:, None] & (t < columns)
+            seen = tl.load(shade + parents[:, None] * shade_beam + t, mask=mask, other=0.0)
+            tl.debug_barrier()
+            tl.store(shade + b[:, None] * shade_beam + t, seen, mask=mask)
+        tl.store(tokens_at + row, tokens.to(tl.int64), mask=in_b)
+
+        # Where no token at all is allowed and nothing has ended, the hypotheses end where they are; at the limit all do.
+        limit = tl.load(limit_at + sentence)
+        now = written + 1
+        at_limit = now >= limit
+        stuck = (some_alive == 0) & (count == 0)
+        if stuck:
+            tl.store(cut_totals_at + row, before, mask=in_b)
+            tl.store(cut_length_at + sentence, written)
+        if at_limit & some_alive:
+            tl.store(cut_totals_at + row, totals, mask=in_b)
+            tl.store(cut_length_at + sentence, now)
+        if FIRST_K:
+            settled = count >= BEAMS
+        else:
+            shortest = tl.maximum(now, tl.load(minimum_at + sentence))
+            furthest = limit - 1
+            reachable = tl.maximum(
+                best_total / tl.load(divisor_at + tl.minimum(shortest, last_divisor)),
+                best_total / tl.load(divisor_at + tl.maximum(furthest, 0)),
+            )
+            reachable = tl.where(shortest > furthest, NEVER, reachable)
+            worst = tl.min(tl.where(r < WANTED, score, float("inf")), axis=0)
+            settled = (count >= WANTED) & (reachable <= worst)
+        ends = at_limit | (some_alive == 0) | settled
+        tl.store(over_at + sentence, ends.to(tl.int8))
+        tl.store(totals_at + row, tl.where(ends, NEVER, totals), mask=in_b)
+
+
+def suits_beam_step(beams: int, words: int) -> bool:
+    return beams <= MOST_BEAMS and 8 * beams * STRETCH <= words <= 2**17
+
+
+def beam_step(board: Any, logits: Tensor, room: Any, sentences: int) -> None:
+    """The step of a board of beams (boards.py) for its first sentences."""
+    peak, part = peaks(logits, board.is_never, board.minimum, board.written, board.eos, beams=board.beams)
+    stretches, blocks = peak.size(1), part.size(1)
+    wide = triton.next_power_of_2(2 * board.beams)
+    beam_kernel[(sentences,)](
+        logits, peak, part, board.totals, board.written, board.minimum, board.limit, board.over.view(torch.int8), board.count,
+        board.score, board.length, board.last, board.pool_ids, board.pool_logprobs, board.cut_totals, board.cut_length,
+        board.ids, board.logprobs, board.divisor, room.shade, room.column, room.tokens,
+        logits.size(1), logits.stride(0), stretches, blocks, board.longest, board.eos, board.divisor.numel() - 1,
+        room.shade.stride(0), room.shade.stride(1),
+        board.beams, board.wanted, board.config.stop_rule == "first-k", STRETCH,
+        triton.next_power_of_2(board.beams), wide, max(2, triton.next_power_of_2(board.wanted)),
+        triton.next_power_of_2(stretches), triton.next_power_of_2(blocks), CHUNK,
+        num_warps=STEP_WARPS, **starting(),
+    )  # fmt: skip
+    board.written += 1
 
 
 @triton.jit
 def embed_kernel(
     tokens_at, lengths_at, column_at, table_at, positions_at, shade_at, out_at,
-    factor, width, shade_row, POSITIONS: tl.constexpr, WIDE: tl.constexpr,
+    factor, width, shade_sentence, shade_beam,
+    BEAMS: tl.constexpr, K: tl.constexpr, POSITIONS: tl.constexpr, WIDE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    begin(EARLY)
     row = tl.program_id(0).to(tl.int64)
-    c = tl.arange(0, WIDE)
+    sentence, beam = row // BEAMS, row % BEAMS
+    c, b = tl.arange(0, WIDE), tl.arange(0, K)
     inside = c < width
-    token, place = tl.load(tokens_at + row), tl.load(lengths_at + row)
+    token, place = tl.load(tokens_at + row), tl.load(lengths_at + sentence)
     x = tl.load(table_at + token * width + c, mask=inside, other=0.0).to(tl.float32) * factor
     if POSITIONS:
         x = x + tl.load(positions_at + place * width + c, mask=inside, other=0.0).to(tl.float32)
     tl.store(out_at + row * width + c, x.to(out_at.dtype.element_ty), mask=inside)
-    tl.store(lengths_at + row, place + 1)
-    tl.store(shade_at + row * shade_row + tl.load(column_at), 0.0)
+    shade = shade_at + sentence * shade_sentence + beam * shade_beam + tl.load(column_at)
+    tl.store(shade + b, tl.where(b == beam, 0.0, float("-inf")), mask=b < BEAMS)
 
 
 def embed(
@@ -367,14 +673,16 @@ def embed(
     positions: Tensor | None,
     shade: Tensor,
     factor: float,
-    rows: int,
+    sentences: int,
 ) -> Tensor:
-    """The new tokens of the first rows with their positions; each row is one longer, and sees its new column."""
-    width = table.size(1)
-    out = torch.empty(rows, width, dtype=table.dtype, device=table.device)
-    embed_kernel[(rows,)](
+    """The new tokens of the first sentences with their positions; of the new columns each row sees its own. tokens (N, K);
+    shade (N, K, S)."""
+    width, beams = table.size(1), tokens.size(1)
+    out = torch.empty(sentences * beams, width, dtype=table.dtype, device=table.device)
+    embed_kernel[(sentences * beams,)](
         tokens, lengths, column, table, table if positions is None else positions, shade, out,
-        factor, width, shade.stride(0), positions is not None, triton.next_power_of_2(width),
+        factor, width, shade.stride(0), shade.stride(1),
+        beams, triton.next_power_of_2(beams), positions is not None, triton.next_power_of_2(width), **starting(),
     )  # fmt: skip
     return out
 
@@ -382,8 +690,9 @@ def embed(
 @triton.jit
 def look_through_kernel(
     logits_at, never_at, minimum_at, written_at, best_at, word_at, share_at,
-    words, row_width, blocks, eos, BLOCK: tl.constexpr,
+    words, row_width, blocks, eos, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    begin(EARLY)
     block, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     n = block * BLOCK + tl.arange(0, BLOCK)
     inside = n < words
@@ -403,8 +712,9 @@ def look_through_kernel(
 @triton.jit
 def enter_kernel(
     best_at, word_at, share_at, written_at, limit_at, over_at, lengths_at, by_eos_at, tokens_at, ids_at, logprobs_at,
-    blocks, longest, eos, PARTS: tl.constexpr,
+    blocks, longest, eos, PARTS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    begin(EARLY)
     row = tl.program_id(0).to(tl.int64)
     b = tl.arange(0, PARTS)
     inside = b < blocks
@@ -429,7 +739,7 @@ def enter_kernel(
 
 
 def best_words(board: Any, logits: Tensor, tokens: Tensor, never: Tensor) -> None:
-    """The greedy step of a board of lines (engine_cuda.py): the best word of every row and its log-probability entered.
+    """The greedy step of a board of lines (boards.py): the best word of every row and its log-probability entered.
     `never` has a 1 for each word that may not be written."""
     rows, words = logits.shape
     blocks = triton.cdiv(words, WORDS_A_BLOCK)
@@ -438,11 +748,11 @@ def best_words(board: Any, logits: Tensor, tokens: Tensor, never: Tensor) -> Non
     share = torch.empty_like(best)
     look_through_kernel[(blocks, rows)](
         logits, never, board.minimum, board.written, best, word, share,
-        words, logits.stride(0), blocks, board.eos, WORDS_A_BLOCK,
+        words, logits.stride(0), blocks, board.eos, WORDS_A_BLOCK, **starting(),
     )  # fmt: skip
     over, by_eos = board.over.view(torch.int8), board.by_eos.view(torch.int8)
     enter_kernel[(rows,)](
         best, word, share, board.written, board.limit, over, board.lengths, by_eos, tokens, board.ids, board.logprobs,
-        blocks, board.longest, board.eos, triton.next_power_of_2(blocks), num_warps=1,
+        blocks, board.longest, board.eos, triton.next_power_of_2(blocks), num_warps=1, **starting(),
     )  # fmt: skip
     board.written += 1

@@ -1,0 +1,353 @@
+"""What a search knows, one row a sentence, on memory that never moves, and its step: for engine_cuda.py.
+
+  Lines     every row for itself: greedy or drawn, with temperature, top-k, top-p and min-p (search.py is the reference).
+  Beams     the beam of beam.py with all its length and stop rules: sums, the pool of what has ended, what was cut.
+
+Each step is tensor code without a look at a value, or a kernel of kernels.py that does the same in one launch.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from glassformer.config import DecodeConfig
+from glassformer.decode import choose
+from glassformer.decode.constraints import Controls
+from glassformer.decode.lengths import length_rule
+from glassformer.decode.results import Ending, Hypothesis
+from glassformer.decode.search import Task, shape
+from glassformer.decode.static_decoder import Room
+
+
+class Board(ABC):
+    """What both searches share. `minimum` and `limit` are each sentence's own; `written` counts steps, for all alike."""
+
+    def __init__(
+        self, sentences: int, longest: int, config: DecodeConfig, controls: Controls, like: Tensor, *, rows: int
+    ) -> None:
+        device = like.device
+        self.config = config
+        self.eos = -1 if controls.eos is None else controls.eos
+        unknown = () if config.allow_unknown or controls.unknown is None else (controls.unknown,)
+        never = sorted({*controls.never, *unknown})
+        self.never = torch.tensor(never, dtype=torch.long, device=device)
+        self.is_never = torch.zeros(like.size(0), dtype=torch.int8, device=device).index_fill_(0, self.never, 1)
+        self.longest = longest
+        self.dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
+        self.written = torch.zeros((), dtype=torch.long, device=device)
+        self.minimum = torch.zeros(sentences, dtype=torch.long, device=device)
+        self.limit = torch.ones(sentences, dtype=torch.long, device=device)
+        self.kernels: Any = None  # kernels.py, where it can be used
+        self.side: Any = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self.over = torch.ones(sentences, dtype=torch.bool, device=device)
+        self.ids = torch.zeros(sentences, rows, longest, dtype=torch.int32, device=device)
+        self.logprobs = torch.zeros(sentences, rows, longest, dtype=self.dtype, device=device)
+
+    def sentence_tensors(self) -> list[Tensor]:
+        return [self.minimum, self.limit, self.over, self.ids, self.logprobs]
+
+    def begin(self, sentences: int, tasks: Sequence[Task]) -> None:
+        """Rows behind the tasks are over before they begin."""
+        filler = sentences - len(tasks)
+
+        def column(values: list[int]) -> Tensor:
+            return torch.tensor(values, dtype=torch.long).to(self.limit.device, non_blocking=True)
+
+        self.written.zero_()
+        self.minimum[:sentences] = column([task.minimum for task in tasks] + [0] * filler)
+        self.limit[:sentences] = column([task.limit for task in tasks] + [1] * filler)
+        self.over[: len(tasks)] = False
+        self.over[len(tasks) : sentences] = True
+
+    def keep(self, which: Int[Tensor, "N2"]) -> None:
+        left = which.size(0)
+        for tensor in self.sentence_tensors():
+            tensor[:left] = tensor.index_select(0, which)
+
+    def scores(self, logits: Float[Tensor, "R V"], sentences: int) -> Float[Tensor, "R V"]:
+        """Log-probabilities; -inf where a token may not be written now."""
+        scores = logits.log_softmax(-1, dtype=self.dtype)
+        if self.never.numel():
+            scores.index_fill_(1, self.never, -math.inf)
+        if self.eos >= 0:
+            early = (self.written < self.minimum[:sentences])[:, None].expand(-1, scores.size(0) // sentences)
+            column = scores[:, self.eos]
+            column.copy_(column.masked_fill(early.reshape(-1), -math.inf))
+        return scores
+
+    @abstractmethod
+    def step(self, logits: Float[Tensor, "R V"], room: Room, sentences: int) -> None:
+        """Choose by the scores of what may follow: what is written, what has ended, what the next step reads."""
+
+    @abstractmethod
+    def harvest(self, rows: Sequence[int]) -> Callable[[], list[list[Hypothesis]]]:
+        """Sends these rows to the host. The function that is returned makes their answers, when there is time for it."""
+
+    def sent(self, rows: Sequence[int], *tensors: Tensor) -> Callable[[], list[np.ndarray]]:
+        """These rows of each tensor, on their way to the host while the device goes on; the function waits for them."""
+        which = torch.tensor(rows, device=self.over.device)
+        parts = [tensor.index_select(0, which) for tensor in tensors]
+        if not self.over.is_cuda:
+            return lambda: [part.numpy() for part in parts]
+        main, side = torch.cuda.current_stream(), self.side
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            copies = [torch.empty(part.shape, dtype=part.dtype, pin_memory=True) for part in parts]
+            for part, copy in zip(parts, copies, strict=True):
+                copy.copy_(part, non_blocking=True)
+                part.record_stream(side)
+            arrived = side.record_event()
+
+        def received() -> list[np.ndarray]:
+            arrived.synchronize()
+            return [copy.numpy() for copy in copies]
+
+        return received
+
+
+ENDED: tuple[Ending, ...] = ("length", "eos")
+
+
+class Lines(Board):
+    """One row a sentence."""
+
+    def __init__(self, sentences: int, longest: int, config: DecodeConfig, controls: Controls, like: Tensor) -> None:
+        super().__init__(sentences, longest, config, controls, like, rows=1)
+        self.lengths = torch.zeros(sentences, dtype=torch.long, device=like.device)  # scores entered, EOS's included
+        self.by_eos = torch.zeros(sentences, dtype=torch.bool, device=like.device)
+        self.draws = torch.zeros(
+            sentences, longest if config.temperature > 0 else 0, dtype=torch.float64, device=like.device
+        )
+
+    def sentence_tensors(self) -> list[Tensor]:
+        return [*super().sentence_tensors(), self.lengths, self.by_eos, self.draws]
+
+    def begin(self, sentences: int, tasks: Sequence[Task]) -> None:
+        super().begin(sentences, tasks)
+        self.lengths[:sentences].zero_()
+        self.by_eos[:sentences].zero_()
+        if self.config.temperature > 0:
+            samples = self.config.num_samples
+            texts, numbers = [task.fingerprint for task in tasks], [n % samples for n in range(len(tasks))]
+            most = min(self.longest, max(task.limit for task in tasks))
+            draws = choose.uniforms(self.config.seed, texts, numbers, most)
+            self.draws[: len(tasks), :most] = draws.to(self.draws.device)
+
+    def step(self, logits: Float[Tensor, "N V"], room: Room, sentences: int) -> None:
+        if self.kernels is not None and self.config.temperature == 0 and self.dtype == torch.float32:
+            self.kernels.best_words(self, logits, room.tokens, self.is_never)
+            return
+        scores = self.scores(logits, sentences)
+        if self.config.temperature > 0:
+            uniform = self.draws[:sentences].index_select(1, self.written[None]).squeeze(1)
+            tokens = choose.sample(shape(scores, self.config), uniform)
+        else:
+            tokens = scores.argmax(-1)
+        logprob = scores.gather(1, tokens[:, None]).squeeze(1)
+        over, lengths = self.over[:sentences], self.lengths[:sentences]
+        stuck = ~over & (logprob == -math.inf)  # no token is allowed
+        goes_on = ~over & ~stuck
+        ended = goes_on & (tokens == self.eos)
+        self.ids[:sentences, 0].index_copy_(1, self.written[None], tokens[:, None].to(torch.int32))
+        self.logprobs[:sentences, 0].index_copy_(1, self.written[None], logprob[:, None])
+        lengths += goes_on
+        self.by_eos[:sentences] |= ended
+        self.written += 1
+        over |= stuck | ended | (self.written >= self.limit[:sentences])
+        room.tokens[:sentences, 0] = tokens
+
+    def harvest(self, rows: Sequence[int]) -> Callable[[], list[list[Hypothesis]]]:
+        received = self.sent(rows, self.ids[:, 0], self.logprobs[:, 0], self.lengths, self.by_eos)
+        rule = length_rule(self.config)
+
+        def answer(ids: list[int], logprobs: list[float], length: int, eos: bool) -> list[Hypothesis]:
+            own, parts = ids[: length - eos], logprobs[:length]
+            return [Hypothesis(own, rule.score(sum(parts), len(own), eos), math.fsum(parts), parts, ENDED[eos])]
+
+        return lambda: [answer(*row) for row in zip(*(part.tolist() for part in received()), strict=True)]
+
+
+class Beams(Board):
+    """The beam search of beam.py, without groups, terms, stop strings and traces."""
+
+    def __init__(self, sentences: int, longest: int, config: DecodeConfig, controls: Controls, like: Tensor) -> None:
+        super().__init__(sentences, longest, config, controls, like, rows=config.beams)
+        device, self.beams, self.wanted = like.device, config.beams, config.n_best
+        self.looked_at = 2 * self.beams if self.beams > 1 else 1
+        rule = length_rule(config)
+        # How a sum is divided that ends with EOS after so many tokens, and one that was cut.
+        self.divisor = torch.tensor(
+            [rule.divisor(n, True) for n in range(longest + 2)], dtype=torch.float64, device=device
+        )
+
+        def numbers(*shape: int, value: float = 0.0, dtype: torch.dtype = torch.float64) -> Tensor:
+            return torch.full((sentences, *shape), value, dtype=dtype, device=device)
+
+        self.totals = numbers(self.beams, value=-math.inf)
+        # What has ended by EOS: how many, and the best of them, best first.
+        self.count = numbers(dtype=torch.long)
+        self.score = numbers(self.wanted, value=-math.inf)
+        self.length = numbers(self.wanted, dtype=torch.long)
+        self.last = numbers(self.wanted, dtype=self.dtype)
+        self.pool_ids = numbers(self.wanted, longest, dtype=torch.int32)
+        self.pool_logprobs = numbers(self.wanted, longest, dtype=self.dtype)
+        # What was still being written when the search of a sentence was over: sums, and one length for all.
+        self.cut_totals = numbers(self.beams, value=-math.inf)
+        self.cut_length = numbers(dtype=torch.long)
+
+    def sentence_tensors(self) -> list[Tensor]:
+        pool = [self.count, self.score, self.length, self.last, self.pool_ids, self.pool_logprobs]
+        return [*super().sentence_tensors(), self.totals, *pool, self.cut_totals, self.cut_length]
+
+    def begin(self, sentences: int, tasks: Sequence[Task]) -> None:
+        super().begin(sentences, tasks)
+        for tensor in (self.totals, self.score, self.cut_totals):
+            tensor[:sentences].fill_(-math.inf)
+        self.totals[: len(tasks), 0] = 0.0
+        self.count[:sentences].zero_()
+
+    def step(self, logits: Float[Tensor, "R V"], room: Room, sentences: int) -> None:
+        beams = self.beams
+        if (
+            self.kernels is not None
+            and self.dtype == torch.float32
+            and self.kernels.suits_beam_step(beams, logits.size(1))
+        ):
+            self.kernels.beam_step(self, logits, room, sentences)
+            return
+        value, token = choose.best(self.scores(logits, sentences), min(self.looked_at, logits.size(1)))
+        value, token = value.double().view(sentences, beams, -1), token.view(sentences, beams, -1)
+        per_row = value.size(2)
+        before = self.totals[:sentences]
+        total, place = (before[:, :, None] + value).flatten(1).topk(min(self.looked_at, beams * per_row))
+        parent = place // per_row
+        token = token.flatten(1).gather(1, place)
+        logprob = value.flatten(1).gather(1, place).to(self.dtype)
+
+        impossible = total == -math.inf
+        is_eos = (token == self.eos) & ~impossible
+        self.enter(sentences, total, parent, logprob, is_eos)
+
+        # The first `beams` candidates that are no EOS go on.
+        out = is_eos | impossible
+        order = out.to(torch.uint8).sort(dim=1, stable=True).indices[:, :beams]
+        dead = out.gather(1, order)
+        if order.size(1) < beams:
+            missing = beams - order.size(1)
+            order, dead = F.pad(order, (0, missing)), F.pad(dead, (0, missing), value=True)
+        nothing_left = dead.all(dim=1, keepdim=True)
+        # Where no token at all is allowed and nothing has ended, the hypotheses end where they are.
+        stuck = nothing_left & ~self.over[:sentences, None] & (self.count[:sentences, None] == 0)
+        self.cut_totals[:sentences] = torch.where(stuck, before, self.cut_totals[:sentences])
+        self.cut_length[:sentences] = torch.where(stuck[:, 0], self.written, self.cut_length[:sentences])
+
+        same = torch.arange(beams, device=order.device)
+        parents = torch.where(nothing_left, same, parent.gather(1, order))
+        tokens = token.gather(1, order).masked_fill(dead, 0)
+        totals = total.gather(1, order).masked_fill(dead, -math.inf)
+        self.move(sentences, parents, tokens, logprob.gather(1, order), room)
+        self.written += 1
+        self.settle(sentences, totals)
+
+    def enter(self, sentences: int, total: Tensor, parent: Tensor, logprob: Tensor, is_eos: Tensor) -> None:
+        """What has just ended, into the pool of the best; of equals the one that was there before."""
+        first = min(self.beams, total.size(1))
+        is_eos, parent = is_eos[:, :first], parent[:, :first]
+        self.count[:sentences] += is_eos.sum(dim=1)
+        score = torch.where(is_eos, total[:, :first] / self.divisor.index_select(0, self.written[None]), -math.inf)
+        all_scores = torch.cat([self.score[:sentences], score], dim=1)
+        best = all_scores.sort(dim=1, descending=True, stable=True).indices[:, : self.wanted]
+        deep = best[:, :, None].expand(-1, -1, self.longest)
+        past = parent[:, :, None].expand(-1, -1, self.longest)
+
+        def among(old: Tensor, new: Tensor) -> None:
+            every = torch.cat([old[:sentences], new], dim=1)
+            old[:sentences] = every.gather(1, deep if every.dim() == 3 else best)
+
+        among(self.pool_ids, self.ids[:sentences].gather(1, past))
+        among(self.pool_logprobs, self.logprobs[:sentences].gather(1, past))
+        among(self.length, self.written.expand(sentences, first))
+        among(self.last, logprob[:, :first])
+        self.score[:sentences] = all_scores.gather(1, best)
+
+    def move(self, sentences: int, parents: Tensor, tokens: Tensor, logprob: Tensor, room: Room) -> None:
+        """Every hypothesis takes the place of the one it continues: its words, its past, its next token."""
+        past = parents[:, :, None].expand(-1, -1, self.longest)
+        ids, logprobs = self.ids[:sentences].gather(1, past), self.logprobs[:sentences].gather(1, past)
+        ids.index_copy_(2, self.written[None], tokens[:, :, None].to(torch.int32))
+        logprobs.index_copy_(2, self.written[None], logprob[:, :, None])
+        self.ids[:sentences], self.logprobs[:sentences] = ids, logprobs
+        seen = parents[:, :, None].expand(-1, -1, room.shade.size(2))
+        room.shade[:sentences] = room.shade[:sentences].gather(1, seen)
+        room.tokens[:sentences] = tokens
+
+    def settle(self, sentences: int, totals: Float[Tensor, "N K"]) -> None:
+        over, limit = self.over[:sentences], self.limit[:sentences]
+        at_limit = self.written >= limit
+        best_total = totals.amax(dim=1)
+        alive = best_total > -math.inf
+        cut = ~over & at_limit & alive
+        self.cut_totals[:sentences] = torch.where(cut[:, None], totals, self.cut_totals[:sentences])
+        self.cut_length[:sentences] = torch.where(cut, self.written, self.cut_length[:sentences])
+        if self.config.stop_rule == "first-k":
+            settled = self.count[:sentences] >= self.beams
+        else:
+            shortest, longest = torch.maximum(self.written, self.minimum[:sentences]), limit - 1
+            last = self.divisor.numel() - 1
+            reachable = torch.maximum(
+                best_total / self.divisor[shortest.clamp(max=last)], best_total / self.divisor[longest.clamp(min=0)]
+            ).masked_fill(shortest > longest, -math.inf)
+            settled = (self.count[:sentences] >= self.wanted) & (reachable <= self.score[:sentences, -1])
+        over |= at_limit | ~alive | settled
+        self.totals[:sentences] = totals.masked_fill(over[:, None], -math.inf)
+
+    def harvest(self, rows: Sequence[int]) -> Callable[[], list[list[Hypothesis]]]:
+        rule, wanted = length_rule(self.config), self.wanted
+        pool = (self.count, self.score, self.length, self.last, self.pool_ids, self.pool_logprobs)
+        received = self.sent(rows, *pool, self.cut_totals, self.cut_length, self.ids, self.logprobs)
+
+        def answers() -> list[list[Hypothesis]]:
+            count, score, length, last, pool_ids, pool_logprobs, cut_totals, cut_length, ids, logprobs = received()
+            ended = zip(
+                *(part[:, :wanted].tolist() for part in (score, length, last)),
+                *(part[:, :, : length.max(initial=0)].tolist() for part in (pool_ids, pool_logprobs)),
+                strict=True,
+            )
+            found: list[list[Hypothesis]] = []
+            for many, row in zip(count.tolist(), ended, strict=True):
+                found.append([])
+                for value, words, end, own, parts in list(zip(*row, strict=True))[:many]:
+                    parts = [*parts[:words], end]
+                    found[-1].append(Hypothesis(own[:words], value, math.fsum(parts), parts, "eos"))
+            few = np.flatnonzero(count < wanted)
+            if len(few) == 0:
+                return found
+            # Those that were cut are equally long: their sums rank them.
+            best = np.argsort(-cut_totals[few], axis=1, kind="stable")[:, :wanted]
+            upto = cut_length[few].max()
+            cut = zip(
+                few.tolist(),
+                cut_length[few].tolist(),
+                np.take_along_axis(cut_totals[few], best, 1).tolist(),
+                *(np.take_along_axis(t[few, :, :upto], best[:, :, None], 1).tolist() for t in (ids, logprobs)),
+                strict=True,
+            )
+            for number, words, totals, own_ids, own_logprobs in cut:
+                missing = wanted - len(found[number])
+                for total, own, parts in list(zip(totals, own_ids, own_logprobs, strict=True))[:missing]:
+                    if total > -math.inf:
+                        parts = parts[:words]
+                        value = rule.score(total, words, False)
+                        found[number].append(Hypothesis(own[:words], value, math.fsum(parts), parts, "length"))
+            return found
+
+        return answers

@@ -1,0 +1,367 @@
+"""The decoder on memory that never moves, so that a step of it can be recorded as a CUDA graph and replayed (engine_cuda.py).
+
+A step is ordinary tensor code without a look at a value or a shape that depends on one.
+
+  Room            keys and values in columns, one for each beam of a sentence at each step, and a table of shade that says
+                  which columns are a hypothesis's own past (as in engine.py: nothing but the shade is reordered). The
+                  source's keys and values are there once a sentence. Attention reads the first so many columns.
+  StaticDecoder   the layers on a room, by torch's own operations: the reference, for every model.
+  KernelDecoder   the same by the kernels of kernels.py, for the models they were made for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from glassformer.config import ModelConfig
+from glassformer.decode.engine import FastAttention, FastLayer, Linear, Look, make_norm
+from glassformer.nn.feedforward import ACTIVATIONS
+from glassformer.nn.positions import Rotation
+from glassformer.nn.rows import Rows
+
+Change = Callable[[Tensor], Tensor]
+"""What one residual line adds: (rows, C) to (rows, C)."""
+
+
+def plain_linear(weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | None) -> Linear:
+    kept, added = weight.detach().contiguous(), None if bias is None else bias.detach()
+    return lambda x: F.linear(x, kept, added)
+
+
+@dataclass
+class Room:
+    """Memory for so many sentences of `beams` rows each. Every tensor but `column` and `own` begins with the sentence."""
+
+    keys: list[Float[Tensor, "N Hk S D"]]
+    values: list[Float[Tensor, "N Hk S Dv"]]
+    memories: list[tuple[Tensor, Tensor]]
+    source_shade: Float[Tensor, "N 1 1 W"]
+    shade: Float[Tensor, "N K S"]
+    places: Int[Tensor, "N S"]  # the position of each column
+    lengths: Int[Tensor, "N"]  # the position of the next token
+    tokens: Int[Tensor, "N K"]  # what the next step reads
+    column: Int[Tensor, ""]  # the first that the next step fills
+    own: Float[Tensor, "K K"]  # of the columns of one step, each beam sees its own
+    tables: dict[str, Tensor] = field(default_factory=dict)  # of positions; here so that no graph outlives them
+
+    @property
+    def beams(self) -> int:
+        return self.own.size(0)
+
+    def begin(self, sentences: int, first_token: int) -> None:
+        self.shade[:sentences].fill_(-math.inf)
+        self.lengths[:sentences].zero_()
+        self.tokens[:sentences].fill_(first_token)
+        self.column.zero_()
+
+    def keep(self, which: Int[Tensor, "N2"], filled: int, width: int) -> None:
+        """Only these sentences go on, in the first rows."""
+        left = which.size(0)
+        wide = [(t, filled) for t in (*self.keys, *self.values)]
+        wide += [(t, width) for pair in self.memories for t in pair]
+        for tensor, columns in wide:
+            tensor[:left, :, :columns] = tensor[:, :, :columns].index_select(0, which)
+        for tensor in (self.source_shade, self.shade, self.places, self.lengths, self.tokens):
+            tensor[:left] = tensor.index_select(0, which)
+
+
+class StaticDecoder:
+    """The layers of a Transformer's decoder or a GPT, on a room."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.config: ModelConfig = model.config
+        self.groups = self.config.n_head // self.config.kv_heads
+        self.table: Tensor = (
+            model.target_table if model.decoder.layers[0].has_cross else model.embedding
+        ).weight.detach()
+        self.factor = (model.target_table if model.decoder.layers[0].has_cross else model.embedding).factor
+        self.positions = model.target_positions if hasattr(model, "target_positions") else model.positions
+        self.rotary = model.rotary
+        self.slopes = model.slopes.table if self.config.positions == "alibi" else None
+        self.embedding_norm = make_norm(model.target_norm if hasattr(model, "target_norm") else model.embedding_norm)
+        self.layers = [FastLayer(layer, plain_linear) for layer in model.decoder.layers]
+        self.norm = make_norm(model.decoder.norm)
+        self.output = plain_linear(model.output_weight, None)
+
+    def room(self, sentences: int, beams: int, columns: int, longest: int, source: int) -> Room:
+        """`longest`: no text will have more tokens. `source`: so wide is the source, 0 where there is none."""
+        c, like = self.config, self.table
+        device = like.device
+
+        def heads(columns: int, size: int) -> Tensor:
+            return like.new_zeros(sentences, c.kv_heads, columns, size)
+
+        def words(columns: int, size: int) -> Tensor:
+            """In the order in which a product makes them: a word's heads side by side."""
+            return like.new_zeros(sentences, columns, c.kv_heads, size).transpose(1, 2)
+
+        own = like.new_full((beams, beams), -math.inf).fill_diagonal_(0.0)
+        room = Room(
+            [heads(columns, c.key_size) for _ in self.layers],
+            [heads(columns, c.val_size) for _ in self.layers],
+            [(words(source, c.key_size), words(source, c.val_size)) for _ in self.layers if source],
+            like.new_zeros(sentences, 1, 1, source),
+            like.new_full((sentences, beams, columns), -math.inf),
+            torch.zeros(sentences, columns, dtype=torch.long, device=device),
+            torch.zeros(sentences, dtype=torch.long, device=device),
+            torch.zeros(sentences, beams, dtype=torch.long, device=device),
+            torch.zeros((), dtype=torch.long, device=device),
+            own,
+        )
+        if self.positions is not None:
+            if c.positions != "learned":
+                self.positions.grow(longest)
+            room.tables["positions"] = (
+                self.positions.weight.detach() if c.positions == "learned" else self.positions.table
+            )
+        if self.rotary is not None:
+            self.rotary.grow(longest)
+            room.tables["angles"] = self.rotary.table
+        return room
+
+    def memories(self, source: Rows) -> list[tuple[Tensor, Tensor]]:
+        """Every layer's keys and values of the source (N, H, W, D)."""
+        return self.model.decoder.remember(self.model.encode(source))  # type: ignore[no-any-return]
+
+    def look(self, room: Room, sentences: int, reach: int, columns: Int[Tensor, "K"]) -> Look:
+        """What the new tokens may see, themselves included; the columns they fill are entered as theirs."""
+        position = room.lengths[:sentences]
+        rotation = None
+        if "angles" in room.tables:
+            cos, sin = F.embedding(position, room.tables["angles"])[:, None, None].chunk(2, dim=-1)
+            rotation = Rotation(cos, sin)
+        room.shade[:sentences].index_copy_(2, columns, room.own.expand(sentences, -1, -1))
+        shade = room.shade[:sentences, None, :, :reach]
+        if self.config.window is not None or self.slopes is not None:
+            room.places[:sentences].index_copy_(1, columns, position[:, None].expand(-1, columns.size(0)))
+            distance = (position[:, None] - room.places[:sentences, :reach])[:, None, None]
+            if self.config.window is not None:
+                shade = shade.masked_fill(distance >= self.config.window, -math.inf)
+            if self.slopes is not None:
+                shade = shade - self.slopes[:, None, None] * distance.to(shade.dtype)
+        return Look(shade, False, rotation).for_groups(self.groups, room.beams, shade.dtype)
+
+    def embed(self, room: Room, sentences: int) -> Float[Tensor, "R C"]:
+        x = F.embedding(room.tokens[:sentences], self.table)
+        if self.factor != 1.0:
+            x = x * self.factor
+        if "positions" in room.tables:
+            x = x + F.embedding(room.lengths[:sentences], room.tables["positions"])[:, None]
+        return self.embedding_norm(x.flatten(0, 1))
+
+    def __call__(self, room: Room, sentences: int, reach: int, width: int) -> Float[Tensor, "R V"]:
+        """One token more in every row: what it is from `room.tokens`, the scores of what may follow returned."""
+        columns = room.column + torch.arange(room.beams, device=room.column.device)
+        look = self.look(room, sentences, reach, columns)
+        source = Look(room.source_shade[:sentences, :, :, :width])
+
+        def attend(i: int, attention: FastAttention, qkv: Tensor) -> Tensor:
+            q, k, v = qkv.split(attention.widths, dim=-1)
+            keys, values = room.keys[i][:sentences], room.values[i][:sentences]
+            keys.index_copy_(2, columns, attention.keys(k, sentences, look.rotation))
+            values.index_copy_(2, columns, attention.values(v, sentences))
+            q = attention.queries(q, sentences, look.rotation)
+            return attention.attend(q, keys[:, :, :reach], values[:, :, :reach], look)
+
+        def recall(i: int, attention: FastAttention, q: Tensor) -> Tensor:
+            k, v = (t[:sentences, :, :width] for t in room.memories[i])
+            return attention.attend(attention.queries(q, sentences, None), k, v, source)
+
+        x = self.embed(room, sentences)
+        for i, layer in enumerate(self.layers):
+            x = layer(x, i, attend, recall)
+        room.lengths[:sentences] += 1
+        room.column += room.beams
+        return self.output(self.norm(x))
+
+
+class KernelDecoder(StaticDecoder):
+    """The same on the kernels of kernels.py, where the model is one they were made for; and the encoder on them too."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        from glassformer.decode import kernels
+
+        self.kernels = kernels
+        self.parts = [self.parts_of(layer) for layer in model.decoder.layers]
+        self.last_norm = self.norm_of(model.decoder.norm)
+        self.words = model.output_weight.detach().contiguous()
+        # Rows of scores that begin at round places: an odd number of words costs the library its fast kernels.
+        self.padded = F.pad(self.words, (0, 0, 0, -self.words.size(0) % 64))
+        if hasattr(model, "encoder"):
+            self.source_parts = [self.parts_of(layer) for layer in model.encoder.layers]
+            self.source_norm = self.norm_of(model.encoder.norm)
+
+    @staticmethod
+    def suits(config: ModelConfig) -> bool:
+        return (
+            config.residual
+            and config.norm in ("layer", "rms")
+            and config.positions in ("sinusoidal", "learned", "none")
+            and config.window is None
+            and config.activation in ("relu", "gelu", "gelu_tanh", "relu2")
+            and config.kv_heads == config.n_head
+            and not (config.qk_norm or config.embedding_norm)
+            and max(config.n_embd, config.hidden) <= 8192
+        )
+
+    def parts_of(self, layer: Any) -> dict[str, Any]:
+        a, mlp = layer.attention, layer.mlp
+        part = {
+            "qkv": joined(a.query, a.key, a.value),
+            "out": joined(a.out),
+            "up": joined(mlp.up),
+            "down": joined(mlp.down),
+            "attention_norm": self.norm_of(layer.attention_norm),
+            "mlp_norm": self.norm_of(layer.mlp_norm),
+            "scale": None if a.scaled else 1.0,
+        }
+        if layer.has_cross:
+            part |= {
+                "cross_query": joined(layer.cross.query),
+                "cross_memory": joined(layer.cross.key, layer.cross.value),
+                "cross_out": joined(layer.cross.out),
+                "cross_norm": self.norm_of(layer.cross_norm),
+                "cross_scale": None if layer.cross.scaled else 1.0,
+            }
+        return part
+
+    def norm_of(self, norm: Any) -> tuple[str, Tensor, Tensor | None, float] | None:
+        if norm is None:
+            return None
+        bias = getattr(norm, "bias", None)
+        return self.config.norm, norm.weight.detach(), None if bias is None else bias.detach(), norm.eps
+
+    def __call__(self, room: Room, sentences: int, reach: int, width: int) -> Float[Tensor, "R V"]:
+        few = room.beams == 1 and sentences <= self.kernels.FEW_ROWS and self.config.pre_norm
+        x = self.kernels.embed(
+            room.tokens,
+            room.lengths,
+            room.column,
+            self.table,
+            room.tables.get("positions"),
+            room.shade,
+            self.factor,
+            sentences,
+        )
+        if few and self.config.family == "gpt":
+            scores = self.of_few_rows(x, room, sentences, reach)
+        else:
+            scores = self.of_many_rows(x, room, sentences, reach, width)
+        room.lengths[:sentences] += 1
+        room.column += room.beams
+        return scores
+
+    def columns_attention(self, i: int, qkv: Tensor, room: Room, sentences: int, reach: int) -> Tensor:
+        keys, values = room.keys[i][:sentences], room.values[i][:sentences]
+        heads, scale = self.config.n_head, self.parts[i]["scale"]
+        if room.beams == 1:
+            shade = room.shade[:sentences, :, None]
+            return self.kernels.attend_columns(qkv, keys, values, shade, room.column, reach, heads=heads, scale=scale)
+        return self.kernels.attend_beams(
+            qkv, keys, values, room.shade[:sentences], reach, beams=room.beams, scale=scale, column=room.column
+        )
+
+    def of_few_rows(self, x: Tensor, room: Room, sentences: int, reach: int) -> Float[Tensor, "R V"]:
+        """The weights are what is read, so whatever is done to a row on the way is done inside the products."""
+        product = self.kernels.product
+        for i, part in enumerate(self.parts):
+            qkv = product(x, *part["qkv"], norm=part["attention_norm"])
+            x = product(self.columns_attention(i, qkv, room, sentences, reach), *part["out"], residual=x)
+            hidden = product(x, *part["up"], norm=part["mlp_norm"], activation=self.config.activation)
+            x = product(hidden, *part["down"], residual=x)
+        return product(x, self.words, norm=self.last_norm, dtype=torch.float32)
+
+    def of_many_rows(self, x: Tensor, room: Room, sentences: int, reach: int, width: int) -> Float[Tensor, "R V"]:
+        """Products by the device's library; between them, sums with their norms, and attention for all beams at once."""
+
+        def self_attention(i: int, part: dict[str, Any]) -> Change:
+            def work(y: Tensor) -> Tensor:
+                found = self.columns_attention(i, F.linear(y, *part["qkv"]), room, sentences, reach)
+                return F.linear(found, *part["out"])
+
+            return work
+
+        def cross_attention(i: int, part: dict[str, Any]) -> Change:
+            keys, values = (t[:sentences] for t in room.memories[i])
+            shade, scale = room.source_shade[:sentences, 0], part["cross_scale"]
+
+            def work(y: Tensor) -> Tensor:
+                q = F.linear(y, *part["cross_query"])
+                found = self.kernels.attend_beams(q, keys, values, shade, width, beams=room.beams, scale=scale)
+                return F.linear(found, *part["cross_out"])
+
+            return work
+
+        changes: list[tuple[Any, Change]] = []
+        for i, part in enumerate(self.parts):
+            changes.append((part["attention_norm"], self_attention(i, part)))
+            if "cross_query" in part:
+                changes.append((part["cross_norm"], cross_attention(i, part)))
+            changes.append((part["mlp_norm"], self.mlp(part)))
+        return F.linear(self.changed(x, changes, self.last_norm), self.padded)[:, : self.words.size(0)]
+
+    def mlp(self, part: dict[str, Any]) -> Change:
+        weight, bias = part["up"]
+        kind = self.config.activation
+        if bias is not None and kind in ("relu", "gelu_tanh") and weight.is_cuda:
+            # The library's products end with a bias and one of these two, so no kernel is needed for it.
+            return lambda y: F.linear(
+                torch._addmm_activation(bias, y, weight.t(), use_gelu=kind == "gelu_tanh"), *part["down"]
+            )
+        activate = ACTIVATIONS[kind]
+        return lambda y: F.linear(activate(F.linear(y, weight, bias)), *part["down"])
+
+    def changed(self, x: Tensor, changes: Sequence[tuple[Any, Change]], last_norm: Any) -> Tensor:
+        """The residual lines of a stack: each change with its norm, before it or behind it, and the stack's own norm."""
+        add_norm = self.kernels.add_norm
+        if self.config.pre_norm:
+            norms = [*(norm for norm, _ in changes[1:]), last_norm]
+            y = add_norm(x, None, changes[0][0], keep=False)[1]
+            for (_, work), norm in zip(changes, norms, strict=True):
+                x, y = add_norm(x, work(y), norm, keep=True)
+            return y
+        for norm, work in changes:
+            x = add_norm(x, work(x), norm, keep=False)[1]
+        return x if last_norm is None else add_norm(x, None, last_norm, keep=False)[1]
+
+    def memories(self, source: Rows) -> list[tuple[Tensor, Tensor]]:
+        model, c = self.model, self.config
+        sentences, width = source.shape
+        if width > self.kernels.MOST_ROWS:
+            return super().memories(source)
+        x = model.embed(model.source_table, model.source_positions, source.tokens, source.places, source.longest)
+        real = source.real.contiguous()
+
+        def attention(part: dict[str, Any]) -> Change:
+            def work(y: Tensor) -> Tensor:
+                qkv = F.linear(y, *part["qkv"])
+                found = self.kernels.attend_rows(qkv, real, heads=c.n_head, value_size=c.val_size, scale=part["scale"])
+                return F.linear(found, *part["out"])
+
+            return work
+
+        changes: list[tuple[Any, Change]] = []
+        for part in self.source_parts:
+            changes += [(part["attention_norm"], attention(part)), (part["mlp_norm"], self.mlp(part))]
+        x = self.changed(x.flatten(0, 1).contiguous(), changes, self.source_norm)
+        made = []
+        for part in self.parts:
+            both = F.linear(x, *part["cross_memory"]).view(sentences, width, -1)
+            k, v = both.split([c.n_head * c.key_size, c.n_head * c.val_size], dim=-1)
+            made.append(tuple(t.unflatten(2, (c.n_head, -1)).transpose(1, 2) for t in (k, v)))
+        return made  # type: ignore[return-value]
+
+
+def joined(*parts: Any) -> tuple[Tensor, Tensor | None]:
+    weight = torch.cat([part.weight.detach() for part in parts]).contiguous()
+    return weight, None if parts[0].bias is None else torch.cat([part.bias.detach() for part in parts])

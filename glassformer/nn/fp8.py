@@ -36,7 +36,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.feedforward import MLP, GatedMLP
@@ -107,7 +106,6 @@ class Float8Product(torch.autograd.Function):
         return scaled_product(x8, w8.t(), 1 / ACTIVATION_SCALE, back_w, x.dtype, bias=bias)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         x, w8, back_w = ctx.saved_tensors
         scale = gradient_scale(grad.size(0))

@@ -192,7 +192,6 @@ class OutputLoss(torch.autograd.Function):
         return losses.sum()  # type: ignore[no-any-return]
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, factor: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         x, table, grad = ctx.saved_tensors
         grad_b = grad.sum(0) * factor if ctx.has_bias else None
@@ -233,7 +232,6 @@ class Float8OutputLoss(torch.autograd.Function):
         return losses.sum()  # type: ignore[no-any-return]
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, factor: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         x, table8, back, grad8, for_weights = ctx.saved_tensors
         grad_x = scaled_product(grad8, by_columns(table8), 1 / LOSS_SCALE, back, ctx.dtype, fast=False)

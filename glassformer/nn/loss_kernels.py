@@ -30,7 +30,7 @@ from torch import Tensor
 from glassformer.nn.fp8 import LOSS_SCALE
 
 COLUMNS_AT_A_TIME = 8192
-WARPS = 16
+COLUMNS_A_WARP = 512
 TILE = 64
 TILE_WARPS = 8
 
@@ -108,11 +108,12 @@ def over_rows(
     logits: Tensor, labels: Tensor, words: int, smoothing: float, grad: Tensor | None, grad8: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     loss, log_total = (logits.new_empty(logits.size(0), dtype=torch.float32) for _ in range(2))
+    wide = min(COLUMNS_AT_A_TIME, triton.next_power_of_2(logits.size(1)))
     row_kernel[(logits.size(0),)](
-        logits, labels, loss, log_total, logits if grad is None else grad, logits if grad8 is None else grad8,
+        logits, labels.contiguous(), loss, log_total, logits if grad is None else grad, logits if grad8 is None else grad8,
         logits.size(1), words, smoothing, LOSS_SCALE,
         SMOOTH=smoothing != 0, GRAD=grad is not None, GRAD8=grad8 is not None,
-        WIDE=min(COLUMNS_AT_A_TIME, triton.next_power_of_2(logits.size(1))), num_warps=WARPS,
+        WIDE=wide, num_warps=max(1, wide // COLUMNS_A_WARP),
     )  # fmt: skip
     return loss, log_total
 
@@ -149,7 +150,7 @@ def softmax_gradients8(logits: Tensor, labels: Tensor, words: int, smoothing: fl
     grad8 = torch.empty_like(logits, dtype=torch.float8_e5m2)
     turned8 = grad8.new_empty(columns, rows)
     tile_kernel[(triton.cdiv(columns, TILE), triton.cdiv(rows, TILE))](
-        logits, labels, log_total, grad8, turned8, rows, columns, words, smoothing, LOSS_SCALE,
+        logits, labels.contiguous(), log_total, grad8, turned8, rows, columns, words, smoothing, LOSS_SCALE,
         SMOOTH=smoothing != 0, TILE=TILE, num_warps=TILE_WARPS,
     )  # fmt: skip
     return loss, grad8, turned8

@@ -276,6 +276,7 @@ class TrainConfig:
     min_rate: float = 0.0  # cosine: the floor, as a fraction of learning_rate
     noam_factor: float = 1.0
     label_smoothing: float = 0.0
+    r_drop: float = 0.0  # above 0: every batch twice, and so much on what the two passes disagree in (train/r_drop.py)
     clip: float | None = 1.0
     accumulate: int = 1  # micro-batches a step
     checkpoint_activations: bool = False
@@ -301,6 +302,8 @@ class TrainConfig:
                 raise ConfigError(f"train.{name} must be at least 1, not {getattr(self, name)}")
         if not 0 <= self.label_smoothing < 1:
             raise ConfigError(f"train.label_smoothing must be at least 0 and below 1, not {self.label_smoothing}")
+        if self.r_drop < 0:
+            raise ConfigError(f"train.r_drop must be 0 or above, not {self.r_drop}")
         if self.warmup < 0:
             raise ConfigError("train.warmup cannot be negative")
         if self.ema is not None and not 0 < self.ema < 1:

@@ -34,7 +34,15 @@ from glassformer.config import VERSION, ConfigError, DecodeConfig, Recipe, Train
 from glassformer.data.batches import Batch, Batches, make_batches
 from glassformer.data.prepare import Texts, complete_model, open_files, prepare
 from glassformer.data.sources import open_split
-from glassformer.evaluate import Scores, batch_loss, is_better, label_scores, teacher_forced, written_scores
+from glassformer.evaluate import (
+    Scores,
+    batch_loss,
+    is_better,
+    label_scores,
+    model_inputs,
+    teacher_forced,
+    written_scores,
+)
 from glassformer.models import build_model
 from glassformer.nn.fp8 import DEFAULT_PARTS, cannot, use_float8
 from glassformer.nn.loss import BY_KERNEL, PLAIN, Way, computing
@@ -43,6 +51,7 @@ from glassformer.run_folder import RunFolder, served_weights
 from glassformer.train.changes import as_prepared, changes, check_changes
 from glassformer.train.memory import is_out_of_memory, less_memory
 from glassformer.train.optim import make_optimizers
+from glassformer.train.r_drop import r_drop_loss
 from glassformer.train.schedules import schedule
 from glassformer.train.screen import Screen
 from glassformer.train.trainer import NotFinite, StepReport, Trainer, Watcher
@@ -225,12 +234,14 @@ def in_float8(model: Any, device: torch.device, parts: Sequence[str] = DEFAULT_P
     return Way(kernel=True, float8="output" in parts, float8_weights="output-weights" in parts)
 
 
-def compiled_loss(model: Any, smoothing: float, way: Way = BY_KERNEL) -> Callable[[Batch], Tensor]:
+def compiled_loss(model: Any, smoothing: float, way: Way = BY_KERNEL, r_drop: float = 0.0) -> Callable[[Batch], Tensor]:
     """The loss as one compiled function of plain tensors; a fixed shape compiles once."""
 
     def of_tensors(layouts: tuple[str, ...], *tensors: Tensor) -> Tensor:
         *rows, labels = tensors
         inputs = [Rows(*rows[i : i + 3], layout=layouts[i // 3]) for i in range(0, len(rows), 3)]  # type: ignore[arg-type, misc]
+        if r_drop:
+            return r_drop_loss(model, inputs, labels, smoothing=smoothing, strength=r_drop)
         return model.loss(*inputs, labels, smoothing=smoothing)  # type: ignore[no-any-return]
 
     fast = torch.compile(of_tensors, dynamic=False)
@@ -501,15 +512,24 @@ def make_session(run: RunFolder, recipe: Recipe, texts: Texts, stop: StopRequest
             accumulate=config.accumulate,
         )
 
+    if config.r_drop and recipe.model.family == "bert":
+        raise ConfigError(
+            "train.r_drop compares the next words that two passes expect, and a BERT expects none; leave it out"
+        )
+    if config.r_drop and config.precision == "fp8":
+        raise ConfigError("train.r_drop needs all scores in full; set train.precision=auto")
     compiling = config.compile if config.compile is not None else device.type == "cuda"
     way = in_float8(model, device) if config.precision == "fp8" else (BY_KERNEL if compiling else PLAIN)
     if compiling:
-        loss = compiled_loss(model, config.label_smoothing, way)
+        loss = compiled_loss(model, config.label_smoothing, way, config.r_drop)
     else:
 
         def loss(batch: Batch) -> Tensor:
+            smoothing, strength = config.label_smoothing, config.r_drop
             with computing(way):
-                return batch_loss(model, batch, config.label_smoothing)
+                if strength:
+                    return r_drop_loss(model, model_inputs(batch), batch.labels, smoothing=smoothing, strength=strength)
+                return batch_loss(model, batch, smoothing)
 
     half = config.precision in ("bf16", "fp8") or (config.precision == "auto" and device.type == "cuda")
     log = Log(

@@ -133,7 +133,8 @@ def gpt2(args: argparse.Namespace) -> dict[str, float]:
     config = dataclasses.replace(preset("gpt2"), dropout=0.0, attention_dropout=0.0)
     model = build_model(config)
     rows, length = args.rows or 64, 1024
-    batches = blocks(np.random.default_rng(1).integers(0, 50257, (40 * rows + 2) * length), rows, length)
+    # One token more than whole batches: every batch has all its rows.
+    batches = blocks(np.random.default_rng(1).integers(0, 50257, 48 * rows * length + 1), rows, length)
     result = measure(trainer_of(model, batches, 0.0, args, weight_decay=0.1), args)
     matrices = model.num_params(non_embedding=True) + model.embedding.weight.numel()
     flops = 3 * (2 * matrices + 2 * 2 * config.n_layer * config.n_embd * length / 2)

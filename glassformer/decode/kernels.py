@@ -454,6 +454,8 @@ def beam_kernel(
     K: tl.constexpr, W: tl.constexpr, BEST: tl.constexpr, STRETCHES: tl.constexpr, BLOCKS: tl.constexpr,
     CHUNK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    # What is picked out of a few numbers is picked by a maximum, never by a sum: where threads hold copies of a number,
+    # compilers have been met that add all of them.
     begin(EARLY)
     LOOKED: tl.constexpr = 2 * BEAMS
     NEVER = float("-inf")
@@ -489,43 +491,54 @@ def beam_kernel(
         token = tl.full([K, W], 0, dtype=tl.int32)
         for i in tl.static_range(LOOKED):
             height, place = tl.max(found, axis=1, return_indices=True)
-            its_word = tl.sum(tl.where(n[None, :] == place[:, None], word, 0), axis=1)
+            its_word = tl.max(tl.where(n[None, :] == place[:, None], word, -1), axis=1)
             value = tl.where(w[None, :] == i, (height - log_total)[:, None], value)
             token = tl.where(w[None, :] == i, its_word[:, None], token)
             found = tl.where(n[None, :] == place[:, None], NEVER, found)
 
-        # Of all beams, the best continuations, best first.
+        # Of all beams, the best continuations, best first: an end goes to the pool, the first that are none go on.
         before = tl.load(totals_at + row, mask=in_b, other=NEVER)
         every = tl.reshape(before[:, None] + value.to(tl.float64), [K * W])
         all_values, all_tokens = tl.reshape(value, [K * W]), tl.reshape(token, [K * W])
         q = tl.arange(0, K * W)
-        total = tl.full([W], NEVER, dtype=tl.float64)
-        parent, word_of = tl.full([W], 0, dtype=tl.int32), tl.full([W], 0, dtype=tl.int32)
-        logprob = tl.full([W], NEVER, dtype=tl.float32)
+        divisor = tl.load(divisor_at + written)
+        parents, tokens, chances = b, tl.full([K], 0, dtype=tl.int32), tl.full([K], 0.0, dtype=tl.float32)
+        totals = tl.full([K], NEVER, dtype=tl.float64)
+        ended_parent, ended_chance = tl.full([W], 0, dtype=tl.int32), tl.full([W], 0.0, dtype=tl.float32)
+        fresh = tl.full([W], NEVER, dtype=tl.float64)
+        slot, entered = 0, 0
         for i in tl.static_range(LOOKED):
-            height, place = tl.max(every, axis=0, return_indices=True)
+            total, place = tl.max(every, axis=0, return_indices=True)
             here = q == place
-            total = tl.where(w == i, height, total)
-            parent = tl.where(w == i, place // W, parent)
-            word_of = tl.where(w == i, tl.sum(tl.where(here, all_tokens, 0), axis=0), word_of)
-            logprob = tl.where(w == i, tl.sum(tl.where(here, all_values, 0.0), axis=0), logprob)
             every = tl.where(here, NEVER, every)
-        possible = total > NEVER
-        is_eos = possible & (word_of == eos)
+            its_word = tl.max(tl.where(here, all_tokens, -1), axis=0)
+            chance = tl.max(tl.where(here, all_values, NEVER), axis=0)
+            possible = (total > NEVER).to(tl.int32)
+            is_eos = possible * (its_word == eos).to(tl.int32)
+            if i < BEAMS:
+                fresh = tl.where((w == i) & (is_eos > 0), total / divisor, fresh)
+                ended_parent = tl.where(w == i, place // W, ended_parent)
+                ended_chance = tl.where(w == i, chance, ended_chance)
+                entered += is_eos
+            goes_on = possible - is_eos
+            here = b == tl.where(goes_on > 0, slot, K)
+            parents = tl.where(here, place // W, parents)
+            tokens = tl.where(here, its_word, tokens)
+            chances = tl.where(here, chance, chances)
+            totals = tl.where(here & in_b, total, totals)
+            slot += goes_on
+        best_total = tl.max(totals, axis=0)
+        some_alive = best_total > NEVER
 
         # What has just ended, into the pool of the best; of equals the one that was there before.
-        enters = is_eos & (w < BEAMS)
-        entered = tl.sum(enters.to(tl.int32), axis=0)
         count = tl.load(count_at + sentence) + entered
         pool = sentence * WANTED + r
         score = tl.load(score_at + pool, mask=r < WANTED, other=NEVER)
         if entered > 0:
             tl.store(count_at + sentence, count)
-            divisor = tl.load(divisor_at + written)
-            fresh = tl.where(enters, total / divisor, NEVER)
             old = score
             length = tl.load(length_at + pool, mask=r < WANTED, other=0)
-            last = tl.load(last_at + pool, mask=r < WANTED, other=0.0)
+            last = tl.load(last_at + pool, mask=r < WANTED, other=NEVER)
             new_length, new_last = length, last
             # Where each of the pool comes from: a place of the pool, or -1 and a hypothesis.
             of_pool, of_beam = tl.full([BEST], -1, dtype=tl.int32), tl.full([BEST], 0, dtype=tl.int32)
@@ -533,15 +546,15 @@ def beam_kernel(
                 old_best, old_place = tl.max(old, axis=0, return_indices=True)
                 new_best, new_place = tl.max(fresh, axis=0, return_indices=True)
                 stays = old_best >= new_best
-                its_length = tl.sum(tl.where(r == old_place, length, 0), axis=0)
-                its_last = tl.sum(tl.where(r == old_place, last, 0.0), axis=0)
-                beam = tl.sum(tl.where(w == new_place, parent, 0), axis=0)
-                its_logprob = tl.sum(tl.where(w == new_place, logprob, 0.0), axis=0)
+                its_length = tl.max(tl.where(r == old_place, length, 0), axis=0)
+                its_last = tl.max(tl.where(r == old_place, last, NEVER), axis=0)
+                beam = tl.max(tl.where(w == new_place, ended_parent, 0), axis=0)
+                its_chance = tl.max(tl.where(w == new_place, ended_chance, NEVER), axis=0)
                 score = tl.where(r == i, tl.maximum(old_best, new_best), score)
                 of_pool = tl.where(r == i, tl.where(stays, old_place, -1), of_pool)
                 of_beam = tl.where(r == i, beam, of_beam)
                 new_length = tl.where(r == i, tl.where(stays, its_length, written), new_length)
-                new_last = tl.where(r == i, tl.where(stays, its_last, its_logprob), new_last)
+                new_last = tl.where(r == i, tl.where(stays, its_last, its_chance), new_last)
                 old = tl.where(r == old_place, tl.where(stays, NEVER, old_best), old)
                 fresh = tl.where(w == new_place, tl.where(stays, new_best, NEVER), fresh)
             tl.store(score_at + pool, score, mask=r < WANTED)
@@ -554,25 +567,13 @@ def beam_kernel(
             for start in range(0, written, CHUNK):
                 t = (start + tl.arange(0, CHUNK))[None, :]
                 past = t < written
-                ids = tl.load(pool_ids_at + from_pool + t, mask=kept & (t < longest), other=0)
+                ids = tl.load(pool_ids_at + from_pool + t, mask=kept & past, other=0)
                 ids += tl.load(ids_at + from_beam + t, mask=new & past, other=0)
-                parts = tl.load(pool_logprobs_at + from_pool + t, mask=kept & (t < longest), other=0.0)
+                parts = tl.load(pool_logprobs_at + from_pool + t, mask=kept & past, other=0.0)
                 parts += tl.load(logprobs_at + from_beam + t, mask=new & past, other=0.0)
                 tl.debug_barrier()  # read by all before anyone writes
-                tl.store(pool_ids_at + pool[:, None] * longest + t, ids, mask=(kept | new) & (t < longest))
-                tl.store(pool_logprobs_at + pool[:, None] * longest + t, parts, mask=(kept | new) & (t < longest))
-
-        # The first that are no end go on.
-        goes_on = possible & (is_eos == 0)
-        rank = tl.cumsum(goes_on.to(tl.int32), axis=0)
-        takes = goes_on[None, :] & (rank[None, :] == b[:, None] + 1) & in_b[:, None]
-        alive = tl.max(takes.to(tl.int32), axis=1) > 0
-        parents = tl.where(alive, tl.sum(tl.where(takes, parent[None, :], 0), axis=1), b)
-        tokens = tl.sum(tl.where(takes, word_of[None, :], 0), axis=1)
-        chances = tl.sum(tl.where(takes, logprob[None, :], 0.0), axis=1)
-        totals = tl.where(alive, tl.sum(tl.where(takes, total[None, :], 0.0), axis=1), NEVER)
-        best_total = tl.max(totals, axis=0)
-        some_alive = best_total > NEVER
+                tl.store(pool_ids_at + pool[:, None] * longest + t, ids, mask=(kept | new) & past)
+                tl.store(pool_logprobs_at + pool[:, None] * longest + t, parts, mask=(kept | new) & past)
 
         # Every hypothesis takes the place of the one it continues: its words, its past, its next token.
         source, target = (sentence * BEAMS + parents)[:, None] * longest, row[:, None] * longest

@@ -564,8 +564,9 @@ def beam_kernel(
             new = ((of_pool < 0) & (r < WANTED))[:, None]
             from_pool = (sentence * WANTED + of_pool)[:, None] * longest
             from_beam = (sentence * BEAMS + of_beam)[:, None] * longest
-            for start in range(0, written, CHUNK):
-                t = (start + tl.arange(0, CHUNK))[None, :]
+            t = tl.arange(0, CHUNK)[None, :].to(tl.int64)
+            start = written * 0
+            while start < written:
                 past = t < written
                 ids = tl.load(pool_ids_at + from_pool + t, mask=kept & past, other=0)
                 ids += tl.load(ids_at + from_beam + t, mask=new & past, other=0)
@@ -574,25 +575,33 @@ def beam_kernel(
                 tl.debug_barrier()  # read by all before anyone writes
                 tl.store(pool_ids_at + pool[:, None] * longest + t, ids, mask=(kept | new) & past)
                 tl.store(pool_logprobs_at + pool[:, None] * longest + t, parts, mask=(kept | new) & past)
+                t += CHUNK
+                start += CHUNK
 
         # Every hypothesis takes the place of the one it continues: its words, its past, its next token.
         source, target = (sentence * BEAMS + parents)[:, None] * longest, row[:, None] * longest
-        for start in range(0, written + 1, CHUNK):
-            t = (start + tl.arange(0, CHUNK))[None, :]
+        t = tl.arange(0, CHUNK)[None, :].to(tl.int64)
+        start = written * 0
+        while start <= written:
             past, upto = in_b[:, None] & (t < written), in_b[:, None] & (t <= written)
             ids = tl.load(ids_at + source + t, mask=past, other=0)
             parts = tl.load(logprobs_at + source + t, mask=past, other=0.0)
             tl.debug_barrier()
             tl.store(ids_at + target + t, tl.where(t == written, tokens[:, None], ids), mask=upto)
             tl.store(logprobs_at + target + t, tl.where(t == written, chances[:, None], parts), mask=upto)
+            t += CHUNK
+            start += CHUNK
         shade = shade_at + sentence * shade_sentence
         columns = tl.load(column_at)
-        for start in range(0, columns, CHUNK):
-            t = (start + tl.arange(0, CHUNK))[None, :]
+        t = tl.arange(0, CHUNK)[None, :].to(tl.int64)
+        start = columns * 0
+        while start < columns:
             mask = in_b[:, None] & (t < columns)
             seen = tl.load(shade + parents[:, None] * shade_beam + t, mask=mask, other=0.0)
             tl.debug_barrier()
             tl.store(shade + b[:, None] * shade_beam + t, seen, mask=mask)
+            t += CHUNK
+            start += CHUNK
         tl.store(tokens_at + row, tokens.to(tl.int64), mask=in_b)
 
         # Where no token at all is allowed and nothing has ended, the hypotheses end where they are; at the limit all do.

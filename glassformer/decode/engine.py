@@ -68,7 +68,7 @@ def together(make: MakeLinear, *parts: nn.Linear) -> Linear:
 def make_norm(norm: nn.Module | None) -> Callable[[Tensor], Tensor]:
     if isinstance(norm, LayerNorm):
         shape, weight, bias, eps = norm.weight.shape, norm.weight, norm.bias, norm.eps
-        return lambda x: F.layer_norm(x, shape, weight, bias, eps)
+        return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
     if norm is None or isinstance(norm, NoNorm):
         return lambda x: x
     if isinstance(norm, RMSNorm):
@@ -375,12 +375,12 @@ class Engine:
         rotation, source = look.rotation, state.source_look
 
         def attend(i: int, attention: FastAttention, qkv: Tensor) -> Tensor:
-            q, k, v = qkv.split(attention.widths, dim=-1)
+            q, k, v = torch.split_with_sizes(qkv, attention.widths, -1)
             keys, values = state.keys[i], state.values[i]
-            keys[:, :, start:end] = attention.keys(k, sentences, rotation)
-            values[:, :, start:end] = attention.values(v, sentences)
+            keys.narrow(2, start, end - start).copy_(attention.keys(k, sentences, rotation))
+            values.narrow(2, start, end - start).copy_(attention.values(v, sentences))
             q = attention.queries(q, sentences, rotation)
-            return attention.attend(q, keys[:, :, :end], values[:, :, :end], look)
+            return attention.attend(q, keys.narrow(2, 0, end), values.narrow(2, 0, end), look)
 
         def recall(i: int, attention: FastAttention, q: Tensor) -> Tensor:
             return attention.attend(attention.queries(q, sentences, None), *state.memories[i], source)

@@ -64,7 +64,8 @@ def int8_linear(weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | No
     finally:
         torch.backends.quantized.engine = before
     few, many = (packed[name] for name in names)
-    multiply, reduced = torch.ops.quantized.linear_dynamic.default, seven_bits()
+    # The operator itself: what torch wraps around it looks through the arguments at every call, for several microseconds.
+    multiply, reduced = torch.ops.quantized.linear_dynamic.default._op, seven_bits()
     return lambda x: multiply(x, few if x.size(0) <= FEW_ROWS else many, reduced)
 
 

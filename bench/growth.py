@@ -336,6 +336,8 @@ def table_of(results: list[dict[str, Any]], table: str) -> str:
             ]
             for f in rows
         ]
+    shown = [i for i in range(len(head)) if any(row[i] != "—" for row in cells)]
+    head, cells = [head[i] for i in shown], [[row[i] for i in shown] for row in cells]
     lines = [head, ["---"] * 2 + ["---:"] * (len(head) - 2), *cells]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
@@ -375,7 +377,11 @@ def picture(results: list[dict[str, Any]], table: str, device: str) -> Any:
         axis.set_xticks(sorted({f[across] for f in rows}), minor=False)
         axis.minorticks_off()
         low, high = axis.get_ylim()
-        axis.set_yticks([t for e in range(-3, 8) for m in (1, 2, 5) if low <= (t := m * 10.0**e) <= high])
+        for marks in ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8)):
+            ticks = [t for e in range(-3, 8) for m in marks if low <= (t := m * 10.0**e) <= high]
+            if len(ticks) > 2:
+                break
+        axis.set_yticks(ticks)
         axis.yaxis.set_major_formatter(lambda y, _: f"{y:,.3g}" if y < 1000 else f"{y:,.0f}")
         axis.tick_params(axis="x", labelsize=8)
     fig.suptitle(f"A GPT's training step against {table} ({device})", fontsize=11, fontweight="bold")

@@ -258,9 +258,7 @@ class TrainConfig:
         "auto"  # auto: bf16 autocast on CUDA, fp32 elsewhere; fp8: bf16, most matrix products in 8 bits (nn/fp8.py)
     )
     compile: bool | None = None  # None: on CUDA only
-    capture: bool | None = (
-        None  # the step as one CUDA graph; None: on CUDA, if batches have one shape and not deterministic
-    )
+    capture: bool | None = None  # the step as one CUDA graph; None: on CUDA, if compiled and batches have one shape
     deterministic: bool = False
     threads: int | None = None  # CPU threads; None: as torch finds them
     optimizer: Literal["adamw", "muon"] = "adamw"

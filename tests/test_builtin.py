@@ -364,10 +364,11 @@ def test_stdlib_is_python_and_the_library_only() -> None:
     ],
 )
 def test_answers_are_right(name: str, law: Any) -> None:
-    lengths = set()
+    """And no split asks for a length that training does not have. Broken: rows of one letter, all of which the test takes."""
     for split in SPLITS:
+        lengths = set()
         for source, target in opened(name, split, size=2000):
             row, answer = source.split(" "), target.split(" ")
             assert len(row) == len(answer) and law(row, answer)
             lengths.add(len(row))
-    assert lengths == set(range(1, 17))
+        assert lengths == set(range(2, 17))

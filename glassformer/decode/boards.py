@@ -8,9 +8,12 @@ Each step is tensor code without a look at a value, or a kernel of kernels.py th
 
 from __future__ import annotations
 
+import copy
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -176,6 +179,10 @@ class Lines(Board):
         return lambda: [answer(*row) for row in zip(*(part.tolist() for part in received()), strict=True)]
 
 
+HELD: dict[tuple[object, ...], bool] = {}
+"""Kinds of beam steps for which the kernel has been held to torch's, and whether it did the same."""
+
+
 class Beams(Board):
     """The beam search of beam.py, without groups, terms, stop strings and traces."""
 
@@ -216,14 +223,13 @@ class Beams(Board):
         self.count[:sentences].zero_()
 
     def step(self, logits: Float[Tensor, "R V"], room: Room, sentences: int) -> None:
-        beams = self.beams
-        if (
-            self.kernels is not None
-            and self.dtype == torch.float32
-            and self.kernels.suits_beam_step(beams, logits.size(1))
-        ):
+        if self.kernel_holds(logits, room, sentences):
             self.kernels.beam_step(self, logits, room, sentences)
-            return
+        else:
+            self.step_by_torch(logits, room, sentences)
+
+    def step_by_torch(self, logits: Float[Tensor, "R V"], room: Room, sentences: int) -> None:
+        beams = self.beams
         value, token = choose.best(self.scores(logits, sentences), min(self.looked_at, logits.size(1)))
         value, token = value.double().view(sentences, beams, -1), token.view(sentences, beams, -1)
         per_row = value.size(2)
@@ -257,6 +263,78 @@ class Beams(Board):
         self.move(sentences, parents, tokens, logprob.gather(1, order), room)
         self.written += 1
         self.settle(sentences, totals)
+
+    def kernel_holds(self, logits: Float[Tensor, "R V"], room: Room, sentences: int) -> bool:
+        """May the kernel make this step? A kernel is what a compiler makes of it, and one version was met that made words of
+        twice their number; so before it is used on a device, it is held to the code below there, once for each kind."""
+        words = logits.size(1)
+        if self.kernels is None or self.dtype != torch.float32 or not self.kernels.suits_beam_step(self.beams, words):
+            return False
+        kind = (
+            str(logits.device),
+            logits.dtype,
+            room.shade.dtype,
+            words,
+            self.beams,
+            self.wanted,
+            self.config.stop_rule,
+        )
+        if kind not in HELD:
+            HELD[kind] = self.trial(logits, room, min(sentences, 8))
+            if not HELD[kind]:
+                warnings.warn(
+                    "the kernel of the beam does not compute what it should with this version of Triton; the beam runs "
+                    "without it, and slower",
+                    stacklevel=2,
+                )
+        return HELD[kind]
+
+    def trial(self, logits: Float[Tensor, "R V"], room: Room, sentences: int) -> bool:
+        """A few steps on scores of our own, by the kernel and by torch, on copies of everything."""
+        draw = torch.Generator().manual_seed(1)
+        rows, words, beams = sentences * self.beams, logits.size(1), self.beams
+
+        def start() -> tuple[Beams, Room]:
+            board = copy.copy(self)
+            for name, value in vars(self).items():
+                if isinstance(value, Tensor):
+                    setattr(board, name, value.clone())
+            board.written.zero_()
+            board.minimum.zero_()
+            board.limit.fill_(self.longest)
+            board.over.zero_()
+            board.count.zero_()
+            for tensor in (board.totals, board.score):
+                tensor.fill_(-math.inf)
+            board.totals[:, 0] = 0.0
+            return board, replace(
+                room, shade=room.shade.clone(), tokens=room.tokens.clone(), column=room.column.clone()
+            )
+
+        def scores() -> Tensor:
+            """Mostly low; some words of each row stand out, no two alike, and now and then the end is among them."""
+            made = torch.rand(rows, words, generator=draw) * 4 - 12
+            places = torch.stack([torch.randperm(words, generator=draw)[: 4 * beams] for _ in range(rows)])
+            heights = torch.stack([torch.randperm(4 * beams, generator=draw) for _ in range(rows)]) / 4
+            made.scatter_(1, places, heights)
+            if self.eos >= 0:
+                made[torch.arange(rows) % 3 == 1, self.eos] = beams - 0.125
+            return made.to(logits)
+
+        (ours, our_room), (theirs, their_room) = start(), start()
+        for step in range(min(3, self.longest)):
+            given = scores()
+            for board, its_room, one_step in (
+                (ours, our_room, self.kernels.beam_step),
+                (theirs, their_room, Beams.step_by_torch),
+            ):
+                columns = its_room.column.fill_(step * beams) + torch.arange(beams, device=logits.device)
+                its_room.shade[:sentences].index_copy_(2, columns, its_room.own.expand(sentences, -1, -1))
+                its_room.column += beams
+                one_step(board, given.clone(), its_room, sentences)
+            if not alike(ours, our_room, theirs, their_room, sentences):
+                return False
+        return True
 
     def enter(self, sentences: int, total: Tensor, parent: Tensor, logprob: Tensor, is_eos: Tensor) -> None:
         """What has just ended, into the pool of the best; of equals the one that was there before."""
@@ -351,3 +429,30 @@ class Beams(Board):
             return found
 
         return answers
+
+
+def alike(ours: Beams, our_room: Room, theirs: Beams, their_room: Room, sentences: int) -> bool:
+    """Have two boards come to the same? What belongs to no living hypothesis may be anything."""
+    written, column = int(theirs.written), int(their_room.column)
+    live = ~theirs.over[:sentences]
+    ended = torch.arange(theirs.wanted, device=live.device) < theirs.count[:sentences, None]
+    past = torch.arange(theirs.longest, device=live.device) < theirs.length[:sentences, :, None]
+
+    def same(name: str, where: Tensor, upto: int | None = None) -> bool:
+        a, b = (getattr(board, name)[:sentences] for board in (ours, theirs))
+        a, b = (t[where] if upto is None else t[where][..., :upto] for t in (a, b))
+        return torch.allclose(a.double(), b.double(), rtol=1e-4, atol=1e-4)
+
+    everywhere = torch.ones_like(live)
+    return (
+        same("over", everywhere)
+        and same("count", everywhere)
+        and torch.equal(our_room.tokens[:sentences][live], their_room.tokens[:sentences][live])
+        and torch.equal(
+            our_room.shade[:sentences][live][..., :column], their_room.shade[:sentences][live][..., :column]
+        )
+        and all(same(name, live, written) for name in ("ids", "logprobs"))
+        and same("totals", live)
+        and all(same(name, ended) for name in ("score", "length", "last"))
+        and all(same(name, ended[:, :, None] & past) for name in ("pool_ids", "pool_logprobs"))
+    )

@@ -38,12 +38,12 @@ TILE_WARPS = 8
 @triton.jit
 def row_kernel(
     scores_at, labels_at, loss_at, log_total_at, grad_at, grad8_at,
-    columns, words, smoothing, scale8,
-    SMOOTH: tl.constexpr, GRAD: tl.constexpr, GRAD8: tl.constexpr, WIDE: tl.constexpr,
+    words, smoothing, scale8,
+    COLUMNS: tl.constexpr, SMOOTH: tl.constexpr, GRAD: tl.constexpr, GRAD8: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """One row: its loss, the logarithm of its sum, and where asked for its gradient. `grad_at` may be `scores_at`."""
     row = tl.program_id(0).to(tl.int64)
-    scores_at += row * columns
+    scores_at += row * COLUMNS
     label = tl.load(labels_at + row)
     counts = label >= 0
     right = tl.load(scores_at + tl.where(counts, label, 0)).to(tl.float32)
@@ -51,9 +51,9 @@ def row_kernel(
     highest = -float("inf")
     total = tl.zeros([WIDE], tl.float32)
     plain_total = tl.zeros([WIDE], tl.float32)
-    for start in range(0, columns, WIDE):
+    for start in range(0, COLUMNS, WIDE):
         # Asked for by columns, a round number, so that a thread takes many at a time; words is none.
-        s = tl.load(scores_at + start + k, mask=start + k < columns, other=-float("inf")).to(tl.float32)
+        s = tl.load(scores_at + start + k, mask=start + k < COLUMNS, other=-float("inf")).to(tl.float32)
         s = tl.where(start + k < words, s, -float("inf"))
         before = highest
         highest = tl.maximum(before, tl.max(s, axis=0))
@@ -67,17 +67,17 @@ def row_kernel(
     tl.store(loss_at + row, tl.where(counts, loss, 0.0))
     tl.store(log_total_at + row, log_total)
     if GRAD or GRAD8:
-        for start in range(0, columns, WIDE):
+        for start in range(0, COLUMNS, WIDE):
             n = start + k
-            s = tl.load(scores_at + n, mask=n < columns, other=-float("inf")).to(tl.float32)
+            s = tl.load(scores_at + n, mask=n < COLUMNS, other=-float("inf")).to(tl.float32)
             grad = tl.exp(s - log_total) - tl.where(n == label, 1.0 - smoothing, 0.0)
             if SMOOTH:
                 grad -= smoothing / words
             grad = tl.where(counts & (n < words), grad, 0.0)
             if GRAD:
-                tl.store(grad_at + row * columns + n, grad.to(grad_at.dtype.element_ty), mask=n < columns)
+                tl.store(grad_at + row * COLUMNS + n, grad.to(grad_at.dtype.element_ty), mask=n < COLUMNS)
             if GRAD8:
-                tl.store(grad8_at + row * columns + n, (grad * scale8).to(tl.float8e5), mask=n < columns)
+                tl.store(grad8_at + row * COLUMNS + n, (grad * scale8).to(tl.float8e5), mask=n < COLUMNS)
 
 
 @triton.jit
@@ -111,8 +111,8 @@ def over_rows(
     wide = min(COLUMNS_AT_A_TIME, triton.next_power_of_2(logits.size(1)))
     row_kernel[(logits.size(0),)](
         logits, labels.contiguous(), loss, log_total, logits if grad is None else grad, logits if grad8 is None else grad8,
-        logits.size(1), words, smoothing, LOSS_SCALE,
-        SMOOTH=smoothing != 0, GRAD=grad is not None, GRAD8=grad8 is not None,
+        words, smoothing, LOSS_SCALE,
+        COLUMNS=logits.size(1), SMOOTH=smoothing != 0, GRAD=grad is not None, GRAD8=grad8 is not None,
         WIDE=wide, num_warps=max(1, wide // COLUMNS_A_WARP),
     )  # fmt: skip
     return loss, log_total

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -203,8 +204,10 @@ class KernelDecoder(StaticDecoder):
 
     @staticmethod
     def suits(config: ModelConfig) -> bool:
+        """Triton comes with torch for CUDA, but not on every system."""
         return (
-            config.residual
+            find_spec("triton") is not None
+            and config.residual
             and config.norm in ("layer", "rms")
             and config.positions in ("sinusoidal", "learned", "none")
             and config.window is None

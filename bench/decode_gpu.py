@@ -39,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.decode import to_marian
 from glassformer.config import DecodeConfig
-from glassformer.decode import Controls, generate_batch, translate_batch
+from glassformer.decode import Controls, boards, generate_batch, translate_batch
 from glassformer.models import GPT, Transformer, preset
 
 WORDS = 10_000
@@ -300,12 +300,19 @@ def main() -> None:
     parser.add_argument("--without", nargs="+", choices=SIDES, default=[])
     parser.add_argument("--profile", type=int, default=0, help="print so many of the most expensive kernels instead")
     parser.add_argument("--out", type=Path, help="write the numbers as JSON")
+    parser.add_argument("--beam-kernel", action="store_true", help="the beam's step by one kernel")
+    parser.add_argument("--late-start", action="store_true", help="no kernel before the one before it has ended")
     args = parser.parse_args()
+    boards.BEAM_KERNEL = args.beam_kernel
     unknown = [row for row in args.rows if row not in ROWS]
     if unknown:
         parser.error(f"there is no row {unknown[0]!r}; choose from {', '.join(ROWS)}")
     if not torch.cuda.is_available():
         raise SystemExit("this table is about a CUDA device, and torch sees none here")
+    if args.late_start:
+        from glassformer.decode import kernels
+
+        kernels.early_start = False
     args.sides = [side for side in SIDES if side not in args.without]
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False

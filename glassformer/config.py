@@ -300,8 +300,10 @@ class TrainConfig:
                 raise ConfigError(f"train.{name} must be at least 1, not {getattr(self, name)}")
         if not 0 <= self.label_smoothing < 1:
             raise ConfigError(f"train.label_smoothing must be at least 0 and below 1, not {self.label_smoothing}")
-        if self.r_drop < 0:
+        if not 0 <= self.r_drop < math.inf:
             raise ConfigError(f"train.r_drop must be 0 or above, not {self.r_drop}")
+        if self.r_drop and self.precision == "fp8":
+            raise ConfigError("train.r_drop and train.precision=fp8 do not go together; set train.precision=auto")
         if self.warmup < 0:
             raise ConfigError("train.warmup cannot be negative")
         if self.ema is not None and not 0 < self.ema < 1:
@@ -420,6 +422,16 @@ class Recipe:
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     decode: DecodeConfig = field(default_factory=DecodeConfig)
+
+    def __post_init__(self) -> None:
+        if self.train.r_drop and self.model.family == "bert":
+            raise ConfigError(
+                "train.r_drop compares the next words that two passes expect, and a BERT expects none; leave it out"
+            )
+        if self.train.r_drop and not (self.model.dropout or self.model.attention_dropout):
+            raise ConfigError(
+                "train.r_drop compares passes that drop different numbers, and nothing is dropped; set model.dropout"
+            )
 
     @staticmethod
     def from_dict(

@@ -512,12 +512,6 @@ def make_session(run: RunFolder, recipe: Recipe, texts: Texts, stop: StopRequest
             accumulate=config.accumulate,
         )
 
-    if config.r_drop and recipe.model.family == "bert":
-        raise ConfigError(
-            "train.r_drop compares the next words that two passes expect, and a BERT expects none; leave it out"
-        )
-    if config.r_drop and config.precision == "fp8":
-        raise ConfigError("train.r_drop needs all scores in full; set train.precision=auto")
     compiling = config.compile if config.compile is not None else device.type == "cuda"
     way = in_float8(model, device) if config.precision == "fp8" else PLAIN
     if compiling:

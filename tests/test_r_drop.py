@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.config import ConfigError, ModelConfig, TrainConfig
+from glassformer.config import ConfigError, ModelConfig, Recipe, TrainConfig
 from glassformer.models import build_model
 from glassformer.nn.loss import IGNORE
 from glassformer.nn.rows import Rows
@@ -72,3 +72,17 @@ def test_the_two_passes_drop_different_numbers() -> None:
 def test_a_negative_strength_is_refused() -> None:
     with pytest.raises(ConfigError, match="r_drop"):
         TrainConfig(r_drop=-1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"model": {"dropout": 0.0}}, "nothing is dropped"),
+        ({"model": {"family": "bert"}}, "a BERT expects none"),
+        ({"train": {"precision": "fp8"}}, "do not go together"),
+    ],
+)
+def test_what_it_cannot_go_with_is_told_at_once(changes: dict[str, Any], sentence: str) -> None:
+    values = {"model": changes.get("model", {}), "train": {"r_drop": 1.0, **changes.get("train", {})}}
+    with pytest.raises(ConfigError, match=sentence):
+        Recipe.from_dict(values)

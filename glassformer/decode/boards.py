@@ -179,6 +179,7 @@ class Lines(Board):
         return lambda: [answer(*row) for row in zip(*(part.tolist() for part in received()), strict=True)]
 
 
+BEAM_KERNEL = False  # as mended it has run in Triton's interpreter alone; bench/decode_gpu.py --beam-kernel tries it
 HELD: dict[tuple[object, ...], bool] = {}
 """Kinds of beam steps for which the kernel has been held to torch's, and whether it did the same."""
 
@@ -230,7 +231,7 @@ class Beams(Board):
 
     def step_by_torch(self, logits: Float[Tensor, "R V"], room: Room, sentences: int) -> None:
         beams = self.beams
-        value, token = choose.best(self.scores(logits, sentences), min(self.looked_at, logits.size(1)))
+        value, token = self.best_words(logits, sentences)
         value, token = value.double().view(sentences, beams, -1), token.view(sentences, beams, -1)
         per_row = value.size(2)
         before = self.totals[:sentences]
@@ -264,21 +265,33 @@ class Beams(Board):
         self.written += 1
         self.settle(sentences, totals)
 
+    def best_words(self, logits: Float[Tensor, "R V"], sentences: int) -> tuple[Tensor, Tensor]:
+        """The best of each row, with their log-probabilities."""
+        words, wanted = logits.size(1), min(self.looked_at, logits.size(1))
+        if self.kernels is None or self.dtype != torch.float32 or words < 4 * wanted * self.kernels.STRETCH:
+            return choose.best(self.scores(logits, sentences), wanted)
+        peak, part = self.kernels.peaks(logits, self.is_never, self.minimum, self.written, self.eos, beams=self.beams)
+        # The best words stand in the stretches with the highest peaks. The last stretch may be short: its words that do not
+        # exist are those of the last place, counted out below.
+        highest = peak.topk(wanted).indices
+        place = highest[:, :, None] * self.kernels.STRETCH + torch.arange(self.kernels.STRETCH, device=logits.device)
+        place = place.flatten(1)
+        found = logits.gather(1, place.clamp(max=words - 1)).float().masked_fill(place >= words, -math.inf)
+        value, which = found.topk(wanted)
+        return value - part.logsumexp(dim=1)[:, None], place.gather(1, which)
+
     def kernel_holds(self, logits: Float[Tensor, "R V"], room: Room, sentences: int) -> bool:
         """May the kernel make this step? A kernel is what a compiler makes of it, and one version was met that made words of
         twice their number; so before it is used on a device, it is held to the code below there, once for each kind."""
         words = logits.size(1)
-        if self.kernels is None or self.dtype != torch.float32 or not self.kernels.suits_beam_step(self.beams, words):
+        if not BEAM_KERNEL or self.kernels is None or self.dtype != torch.float32:
             return False
-        kind = (
-            str(logits.device),
-            logits.dtype,
-            room.shade.dtype,
-            words,
-            self.beams,
-            self.wanted,
-            self.config.stop_rule,
-        )
+        if not self.kernels.suits_beam_step(self.beams, words):
+            return False
+        # A compiler makes something else of round numbers.
+        numbers = [number % 16 == 0 for number in (logits.stride(0), self.longest, room.shade.size(2))]
+        dtypes, search = (logits.dtype, room.shade.dtype), (self.beams, self.wanted, self.config.stop_rule)
+        kind = (str(logits.device), *dtypes, words, *search, *numbers)
         if kind not in HELD:
             HELD[kind] = self.trial(logits, room, min(sentences, 8))
             if not HELD[kind]:
@@ -319,19 +332,24 @@ class Beams(Board):
             made.scatter_(1, places, heights)
             if self.eos >= 0:
                 made[torch.arange(rows) % 3 == 1, self.eos] = beams - 0.125
-            return made.to(logits)
+            given = torch.empty_strided(made.shape, logits.stride(), dtype=logits.dtype, device=logits.device)
+            return given.copy_(made)
 
         (ours, our_room), (theirs, their_room) = start(), start()
+        theirs.kernels = None
         for step in range(min(3, self.longest)):
             given = scores()
-            for board, its_room, one_step in (
-                (ours, our_room, self.kernels.beam_step),
-                (theirs, their_room, Beams.step_by_torch),
+            again = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device).copy_(
+                given
+            )
+            for board, its_room, one_step, mine in (
+                (ours, our_room, self.kernels.beam_step, given),
+                (theirs, their_room, Beams.step_by_torch, again),
             ):
                 columns = its_room.column.fill_(step * beams) + torch.arange(beams, device=logits.device)
                 its_room.shade[:sentences].index_copy_(2, columns, its_room.own.expand(sentences, -1, -1))
                 its_room.column += beams
-                one_step(board, given.clone(), its_room, sentences)
+                one_step(board, mine, its_room, sentences)
             if not alike(ours, our_room, theirs, their_room, sentences):
                 return False
         return True

@@ -132,7 +132,8 @@ class GraphEngine:
             self.model = weakref.proxy(model)  # so that an engine kept beside its model does not keep it alive
         self.config: ModelConfig = model.config
         self.device = next(model.parameters()).device
-        fused = self.device.type == "cuda" and KernelDecoder.suits(self.config)
+        table = next(self.model.parameters())
+        fused = table.is_cuda and table.dtype != torch.float64 and KernelDecoder.suits(self.config)
         self.decoder = KernelDecoder(self.model) if fused else StaticDecoder(self.model)
         self.works: dict[Any, Work] = {}
         self.unwritten: list[Callable[[], None]] = []

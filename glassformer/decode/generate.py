@@ -25,7 +25,7 @@ from glassformer.decode.align import alignments
 from glassformer.decode.beam import BeamSearch
 from glassformer.decode.choose import fingerprint
 from glassformer.decode.constraints import Controls, Demands
-from glassformer.decode.engine_cuda import suits
+from glassformer.decode.engine_cuda import rows_a_text, suits
 from glassformer.decode.engines import graph_engine, prepared
 from glassformer.decode.lengths import generation_limits, translation_limits
 from glassformer.decode.results import BeamTrace, Hypothesis
@@ -192,10 +192,6 @@ def search_all(
 
 def with_text(hypothesis: Hypothesis, text: Decode, demands: Demands) -> Hypothesis:
     return replace(hypothesis, text=cut_at_stop(text(hypothesis.ids), demands.stops))
-
-
-def rows_a_text(config: DecodeConfig) -> int:
-    return config.num_samples if config.temperature > 0 else config.beams
 
 
 def padded(texts: Sequence[Sequence[int]], width: int | None) -> Rows:

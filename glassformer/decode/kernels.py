@@ -15,10 +15,10 @@ few numbers, in one (`beam_step`).
 On devices that know it (compute capability 9 and up), a kernel is launched while the one before it still runs and fetches
 what that one cannot change, its weights or the keys of earlier words; then it waits (`begin`).
 
-They are written in Triton, which comes with torch where torch knows a CUDA device, and compute in float32 whatever the
-weights are. The module is imported only there. What each of them computes is said by the torch code of static_decoder.py
-and boards.py, to which they are held: by its interpreter on a CPU, and on a device by the whole engine against the plain
-model.
+They are written in Triton, which comes with torch where torch knows a CUDA device, and sum in float32 whatever the weights
+are (a beam's totals in float64). The module is imported only there. What each of them computes is said by the torch code of
+static_decoder.py and boards.py, to which they are held: by its interpreter on a CPU, and on a device by the whole engine
+against the plain model.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -42,14 +42,14 @@ CHUNK = 64  # tokens of a hypothesis moved at a time
 STEP_WARPS = 2
 MOST_BEAMS = 8  # of a sentence, for `beam_step`
 BEAM_WARPS = 4
-MOST_ROWS = 128  # words of a source, for `attend_rows`
+MOST_BYTES = 128  # of a column of words, for `attend_rows`: more take long to compile, and more memory than a block has
 
 early_start = True  # may be switched off to measure what it gives
 
 
 @lru_cache
 def knows_early_start() -> bool:
-    return torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 9
+    return torch.cuda.is_available() and torch.version.hip is None and torch.cuda.get_device_capability()[0] >= 9
 
 
 def starting() -> dict[str, Any]:
@@ -60,7 +60,7 @@ def starting() -> dict[str, Any]:
 @triton.jit
 def begin(EARLY: tl.constexpr):
     """Wait for the kernel before this one. Only then may the next one start: so what it fetches ahead of its own wait is
-    safe if it was written by a kernel before this one."""
+    safe if it was written by a kernel before this one. (The library's kernels keep to this too.)"""
     if EARLY:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
@@ -343,7 +343,7 @@ def rows_kernel(
 
 def attend_rows(qkv: Tensor, real: Tensor, *, heads: int, value_size: int, scale: float | None) -> Tensor:
     """What the heads of every word find among the real words of its sentence, before and behind it. qkv (N W, 2 H D + H
-    Dv); real (N, W), of which each sentence has at most MOST_ROWS."""
+    Dv); real (N, W), W elements of at most MOST_BYTES."""
     sentences, width = real.shape
     size = (qkv.size(1) - heads * value_size) // (2 * heads)
     out = torch.empty(sentences * width, heads * value_size, dtype=qkv.dtype, device=qkv.device)
@@ -535,7 +535,6 @@ def beam_kernel(
         pool = sentence * WANTED + r
         score = tl.load(score_at + pool, mask=r < WANTED, other=NEVER)
         if entered > 0:
-            tl.store(count_at + sentence, count)
             old = score
             length = tl.load(length_at + pool, mask=r < WANTED, other=0)
             last = tl.load(last_at + pool, mask=r < WANTED, other=NEVER)
@@ -557,6 +556,8 @@ def beam_kernel(
                 new_last = tl.where(r == i, tl.where(stays, its_last, its_chance), new_last)
                 old = tl.where(r == old_place, tl.where(stays, NEVER, old_best), old)
                 fresh = tl.where(w == new_place, tl.where(stays, new_best, NEVER), fresh)
+            tl.debug_barrier()  # the old scores, read by all before anyone writes
+            tl.store(count_at + sentence, count)
             tl.store(score_at + pool, score, mask=r < WANTED)
             tl.store(length_at + pool, new_length, mask=r < WANTED)
             tl.store(last_at + pool, new_last, mask=r < WANTED)
@@ -731,7 +732,7 @@ def enter_kernel(
     best = tl.load(best_at + row * blocks + b, mask=inside, other=float("-inf"))
     part = tl.load(share_at + row * blocks + b, mask=inside, other=float("-inf"))
     first = tl.argmax(best, axis=0)
-    word = tl.sum(tl.where(b == first, tl.load(word_at + row * blocks + b, mask=inside, other=0), 0), axis=0)
+    word = tl.max(tl.where(b == first, tl.load(word_at + row * blocks + b, mask=inside, other=0), -1), axis=0)
     highest = tl.max(part, axis=0)
     total = highest + tl.log(tl.sum(tl.exp(part - highest), axis=0))
     logprob = tl.max(best, axis=0) - total

@@ -193,6 +193,7 @@ class KernelDecoder(StaticDecoder):
         from glassformer.decode import kernels
 
         self.kernels = kernels
+        self.layers = model.decoder.layers  # what was packed for torch's way is not needed
         self.parts = [self.parts_of(layer) for layer in model.decoder.layers]
         self.last_norm = self.norm_of(model.decoder.norm)
         self.words = model.output_weight.detach().contiguous()
@@ -215,6 +216,7 @@ class KernelDecoder(StaticDecoder):
             and config.kv_heads == config.n_head
             and not (config.qk_norm or config.embedding_norm)
             and max(config.n_embd, config.hidden) <= 8192
+            and max(config.key_size, config.val_size) <= 128
         )
 
     def parts_of(self, layer: Any) -> dict[str, Any]:
@@ -340,7 +342,7 @@ class KernelDecoder(StaticDecoder):
     def memories(self, source: Rows) -> list[tuple[Tensor, Tensor]]:
         model, c = self.model, self.config
         sentences, width = source.shape
-        if width > self.kernels.MOST_ROWS:
+        if width * self.table.element_size() > self.kernels.MOST_BYTES:
             return super().memories(source)
         x = model.embed(model.source_table, model.source_positions, source.tokens, source.places, source.longest)
         real = source.real.contiguous()
@@ -366,5 +368,8 @@ class KernelDecoder(StaticDecoder):
 
 
 def joined(*parts: Any) -> tuple[Tensor, Tensor | None]:
+    if len(parts) == 1:
+        bias = parts[0].bias
+        return parts[0].weight.detach().contiguous(), None if bias is None else bias.detach()
     weight = torch.cat([part.weight.detach() for part in parts]).contiguous()
     return weight, None if parts[0].bias is None else torch.cat([part.bias.detach() for part in parts])

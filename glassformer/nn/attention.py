@@ -263,6 +263,9 @@ class MultiHeadAttention(Tapped):
             k = self.key_norm(k)
         return self.tap("k", k if rotation is None else rotation.turn(k)), self.tap("v", v)
 
+    def joined_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return F.linear(x, weight, bias)
+
     def project_together(
         self, x: Float[Tensor, "B T C"], rotation: Rotation | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -272,7 +275,7 @@ class MultiHeadAttention(Tapped):
         weight = torch.cat([p.weight for p in parts])
         bias = torch.cat([p.bias for p in parts]) if self.query.bias is not None else None
         sizes = [p.out_features for p in parts]
-        q, k, v = F.linear(x, weight, bias).split(sizes, dim=-1)
+        q, k, v = self.joined_product(x, weight, bias).split(sizes, dim=-1)
         q = q.unflatten(-1, (self.n_head, self.head_size)).transpose(1, 2)
         k = k.unflatten(-1, (self.n_kv_head, self.head_size)).transpose(1, 2)
         v = v.unflatten(-1, (self.n_kv_head, self.value_size)).transpose(1, 2)

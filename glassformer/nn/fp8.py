@@ -11,7 +11,8 @@ made. So, of a layer y = x W^T:
     x    4, always. It comes from a norm, an activation or an average of values: its typical size is 1, up to 112 is kept
     W    448 / its largest element, looked for each step: weights are small beside activations
     dy   64 x positions, rounded to a power of two. The loss is a mean over about as many positions, so this undoes the
-         mean; the gradient of one position may be from 0.000001 to 900 in size
+         mean; the gradient of one position may be from 0.000001 to 900 in size (of several micro-batches a step, so many
+         times less: the mean is over all of them)
     d loss / d scores  2^15, always: it lies between -1 and 1 (loss_kernels.py)
 
 What is larger is cut to the largest. Going forward and the gradient of x are in 8 bits; the gradient of W is by default
@@ -39,7 +40,6 @@ from torch import Tensor, nn
 
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.feedforward import MLP, GatedMLP
-from glassformer.nn.positions import Rotation
 
 PARTS = ("output", "output-weights", "mlp", "attention", "attention-out", "weights")
 """What can be in 8 bits: the output layer, the gradient of its weights too; feed-forward layers; queries, keys and values;
@@ -147,20 +147,10 @@ class Float8Attention(MultiHeadAttention):
 
     weights = False
 
-    def project_together(self, x: Tensor, rotation: Rotation | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def joined_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if not self.training:
-            return super().project_together(x, rotation)
-        parts = (self.query, self.key, self.value)
-        weight = torch.cat([p.weight for p in parts])
-        bias = torch.cat([p.bias for p in parts]) if self.query.bias is not None else None
-        joined = float8_linear(x, weight, bias, weights=self.weights)
-        q, k, v = joined.split([p.out_features for p in parts], dim=-1)
-        q = q.unflatten(-1, (self.n_head, self.head_size)).transpose(1, 2)
-        k = k.unflatten(-1, (self.n_kv_head, self.head_size)).transpose(1, 2)
-        v = v.unflatten(-1, (self.n_kv_head, self.value_size)).transpose(1, 2)
-        if self.query_norm is not None and self.key_norm is not None:
-            q, k = self.query_norm(q), self.key_norm(k)
-        return (q, k, v) if rotation is None else (rotation.turn(q), rotation.turn(k), v)
+            return super().joined_product(x, weight, bias)
+        return float8_linear(x, weight, bias, weights=self.weights)
 
 
 def linear_layers(model: nn.Module) -> dict[str, tuple[str, nn.Linear]]:

@@ -48,7 +48,9 @@ KERNEL_DEVICES = ("cuda",)
 class Way:
     """How the output layer of a training model and its loss are computed."""
 
-    kernel: bool = False  # the gradient with the loss, where the model is compiled and its device has the kernels
+    kernel: bool = (
+        False  # the gradient with the loss, where the device has the kernels (in full precision: compiled only)
+    )
     float8: bool = False  # the products in 8 bits, compiled or not ...
     float8_weights: bool = False  # ... that of the weights' gradient too
 

@@ -5,8 +5,8 @@ Dropout trains many thinned models that share their weights, and nothing in the 
 
     loss = (CE_1 + CE_2) / 2 + strength / 4 * (KL(p_1, p_2) + KL(p_2, p_1))
 
-which is the paper's loss over two, its alpha being `strength`. Where there is little text it is worth more than any other
-single means here; the price is a step that takes twice as long, and the scores of all positions in memory twice.
+which is the paper's loss over two, its alpha being `strength`. Where a model learns little text by heart it helps (docs/log.md);
+the price is a step that takes twice as long, and the scores of all positions in memory twice.
 """
 
 from __future__ import annotations

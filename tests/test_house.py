@@ -7,6 +7,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,7 @@ HEAVY = [
 ]
 
 
+@cache
 def modules(package: Path = PACKAGE) -> dict[str, ast.Module]:
     """Every module of the package by its dotted name, parsed."""
     found = {}

@@ -220,11 +220,14 @@ class DataConfig:
     text_field: str = "text"
     label_field: str = "label"
     swap: bool = False  # pairs: learn target to source
+    both_ways: bool = False  # pairs with one vocabulary: learn target to source as well, with the same weights
     val_fraction: float = 0.05  # taken out of the training data where no val (or test) is given; see data/sources.py
     tokenizer: Literal["char", "word", "bpe", "unigram"] = "bpe"
     tokenizer_file: str | None = None  # a finished tokenizer.json instead of training one
     vocab_size: int = 8000  # at most; char and word take what occurs
     separate_vocabularies: bool = False  # one tokenizer a side
+    bpe_dropout: float = 0.0  # above 0: training text is cut into pieces with this share of BPE's merges left out ...
+    segmentations: int = 16  # ... and each sentence is in the training data so many times, cut otherwise each time
     lowercase: bool = False
     max_length: int | None = None  # longer pairs are left out of training (and counted); None: the model's block_size
     batch_tokens: int = 4096  # target tokens a step, over all micro-batches and devices
@@ -244,7 +247,15 @@ class DataConfig:
             raise ConfigError(f"data.mask_fraction must lie between 0 and 1, not {self.mask_fraction}")
         if not 0 <= self.val_fraction < 1:
             raise ConfigError(f"data.val_fraction must be at least 0 and below 1, not {self.val_fraction}")
-        for name in ("batch_tokens", "row_width", "vocab_size"):
+        if not 0 <= self.bpe_dropout < 1:
+            raise ConfigError(f"data.bpe_dropout must be at least 0 and below 1, not {self.bpe_dropout}")
+        if self.bpe_dropout and (self.task != "pairs" or self.tokenizer != "bpe"):
+            raise ConfigError(
+                f'data.bpe_dropout is for data.task="pairs" and data.tokenizer="bpe", not {self.task} by {self.tokenizer}'
+            )
+        if self.both_ways and (self.task != "pairs" or self.separate_vocabularies):
+            raise ConfigError("data.both_ways is for pairs whose two sides share one vocabulary")
+        for name in ("batch_tokens", "row_width", "vocab_size", "segmentations"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"data.{name} must be at least 1, not {getattr(self, name)}")
 

@@ -197,7 +197,23 @@ def encode_split(
         for group in chunks(texts_of(config, split, side)):
             yield from tokenizer.encode_batch(group)
 
+    def learned(tokenizer: Tokenizer, *sides: str) -> Iterator[list[int]]:
+        """One side of all training pairs, and then the other side where both directions are learned."""
+        for side in sides:
+            if not config.bpe_dropout:
+                yield from plain(tokenizer, side)
+                continue
+            cutter = tokenizer.cutter(config.bpe_dropout, seed=side)
+            for text in texts_of(config, split, side):
+                yield from cutter.encode(text, config.segmentations)
+
     match config.task:
+        case "pairs" if split_name == "train":
+            ways = (("source", "target"), ("target", "source")) if config.both_ways else (("source",), ("target",))
+            return {
+                "source": write("source", learned(texts.source, *ways[0]), texts.source.vocab_size),
+                "target": write("target", learned(texts.target, *ways[1]), texts.target.vocab_size),
+            }
         case "pairs":
             return {
                 "source": write("source", plain(texts.source, "source"), texts.source.vocab_size),

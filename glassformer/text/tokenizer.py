@@ -30,6 +30,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from glassformer.config import UserError
+from glassformer.text.bpe_dropout import Cutter
 from glassformer.text.languages import WORD_PATTERN, is_han, join_words, lowercase, segment_chinese
 
 PAD, BOS, EOS, UNK, MASK = range(5)
@@ -122,6 +123,13 @@ class Tokenizer:
             words = ([text[start:end] for start, end in self._word_spans(text)] for text in texts)
             return [[look_up(lowercase(w) if self.lowercase else w, UNK) for w in found] for found in words]
         return [found.ids for found in self.library.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def cutter(self, dropout: float, seed: str) -> Cutter:
+        """What encodes text with merges left out at random, for training alone."""
+        if self.kind != "bpe":
+            raise UserError(f"data.bpe_dropout needs a tokenizer of kind bpe, and this one is {self.kind}")
+        merges = [tuple(pair) for pair in json.loads(self.library.to_str())["model"]["merges"]]
+        return Cutter(self.library, merges, self._id_of, dropout, seed)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """For each id of `encode(text)` the characters it stands for; ids that share a character have equal spans."""

@@ -1,0 +1,115 @@
+"""Text cut anew each time, and both directions at once: whatever is cut, the words stay the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from glassformer.config import ConfigError, DataConfig, Recipe, UserError
+from glassformer.data.prepare import prepare
+from glassformer.data.tokens import TokenFile
+from glassformer.text.tokenizer import CONTROL, Tokenizer
+
+ENGLISH = ["the lower house showed the lowest slowness", "a tower lowers its flowers", "Über 中文 mixed with rows"] * 3
+GERMAN = ["das untere haus zeigte die niedrigste langsamkeit", "ein turm senkt seine blumen", "über 中文 gemischt"] * 3
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train("bpe", ENGLISH + GERMAN, 400)
+
+
+def test_nothing_left_out_is_ordinary_bpe(tokenizer: Tokenizer) -> None:
+    cutter = tokenizer.cutter(0.0, "seed")
+    for text in [*ENGLISH, *GERMAN, "unseen wörter 123 \t  spaces  ", ""]:
+        assert cutter.encode(text, 2) == [tokenizer.encode(text)] * 2
+
+
+def test_lower_casing_happens_before_cutting() -> None:
+    lower = Tokenizer.train("bpe", ENGLISH, 400, lowercase=True)
+    assert lower.cutter(0.0, "seed").encode("The LOWER House") == [lower.encode("the lower house")]
+
+
+@pytest.mark.parametrize("dropout", [0.1, 0.5, 0.9])
+def test_any_cut_is_the_same_text(tokenizer: Tokenizer, dropout: float) -> None:
+    cutter = tokenizer.cutter(dropout, "seed")
+    for text in [*ENGLISH, "unseen wörter 123 \t  spaces  "]:
+        for ids in cutter.encode(text, 50):  # more than are kept of a word
+            assert tokenizer.decode(ids) == text
+            assert min(ids) >= CONTROL
+
+
+def test_more_left_out_makes_more_pieces(tokenizer: Tokenizer) -> None:
+    means = [
+        sum(len(ids) for ids in tokenizer.cutter(p, "seed").encode(ENGLISH[0], 40)) / 40 for p in (0.0, 0.1, 0.5, 0.99)
+    ]
+    assert means == sorted(means) and len(set(means)) == 4
+    assert means[-1] > 0.9 * len(ENGLISH[0].encode())
+
+
+def test_one_seed_one_draw(tokenizer: Tokenizer) -> None:
+    first, again, other = (
+        [tokenizer.cutter(0.3, seed).encode(text, 5) for text in ENGLISH] for seed in ("a", "a", "b")
+    )
+    assert first == again != other
+
+
+def test_frequent_words_go_on_being_cut_in_different_ways(tokenizer: Tokenizer) -> None:
+    cutter = tokenizer.cutter(0.3, "seed")
+    cutter.encode("lowest", 1000)
+    assert len({tuple(ids) for ids in cutter.encode("lowest", 200)}) > 3
+
+
+def written(tmp_path: Path, **data: object) -> dict[str, list[str]]:
+    """Prepares the pairs and reads every token file back as text."""
+    (tmp_path / "a").write_text("\n".join(ENGLISH), encoding="utf-8")
+    (tmp_path / "b").write_text("\n".join(GERMAN), encoding="utf-8")
+    files = {"train": "a", "train_target": "b", "val": "a", "val_target": "b"}
+    config = DataConfig(path=str(tmp_path), vocab_size=400, **files, **data)  # type: ignore[arg-type]
+    texts = prepare(Recipe(data=config), tmp_path)
+    found = {}
+    for name, tokenizer in (("source", texts.source), ("target", texts.target)):
+        for split in ("train", "val"):
+            file = TokenFile.open(tmp_path / "data" / f"{split}.{name}")
+            found[f"{split}.{name}"] = [tokenizer.decode(file[i].tolist()) for i in range(len(file))]
+            found[f"{split}.{name}.pieces"] = [len(file[i]) for i in range(len(file))]  # type: ignore[misc]
+    return found
+
+
+def test_training_pairs_come_cut_in_several_ways_and_validation_once(tmp_path: Path) -> None:
+    found = written(tmp_path, bpe_dropout=0.3, segmentations=4)
+    assert found["train.source"] == [text for text in ENGLISH for _ in range(4)]
+    assert found["train.target"] == [text for text in GERMAN for _ in range(4)]
+    assert len(set(found["train.source.pieces"][:4])) > 1
+    assert found["val.source"] == ENGLISH and found["val.target"] == GERMAN
+    ordinary = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert found["val.source.pieces"] == [len(ordinary.encode(text)) for text in ENGLISH]
+
+
+@pytest.mark.parametrize("more", [{}, {"bpe_dropout": 0.2, "segmentations": 2}])
+def test_both_ways_adds_every_pair_the_other_way_round_to_training_alone(
+    tmp_path: Path, more: dict[str, object]
+) -> None:
+    found = written(tmp_path, both_ways=True, **more)
+    pairs = list(zip(found["train.source"], found["train.target"], strict=True))
+    half = len(pairs) // 2
+    assert set(pairs[:half]) == set(zip(ENGLISH, GERMAN, strict=True))
+    assert pairs[half:] == [(target, source) for source, target in pairs[:half]]
+    assert found["val.source"] == ENGLISH
+
+
+def test_what_it_cannot_go_with_is_said_at_once(tmp_path: Path) -> None:
+    for wrong in (
+        {"bpe_dropout": 1.0},
+        {"bpe_dropout": 0.1, "tokenizer": "word"},
+        {"bpe_dropout": 0.1, "task": "text"},
+        {"both_ways": True, "separate_vocabularies": True},
+        {"both_ways": True, "task": "text"},
+        {"segmentations": 0},
+    ):
+        with pytest.raises(ConfigError):
+            DataConfig(**wrong)  # type: ignore[arg-type]
+    Tokenizer.train("char", ENGLISH, 100).save(tmp_path / "char.json")
+    with pytest.raises(UserError, match="kind bpe"):
+        written(tmp_path, bpe_dropout=0.1, tokenizer_file=str(tmp_path / "char.json"))

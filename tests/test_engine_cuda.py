@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -52,6 +53,21 @@ def test_graph_writes_what_plain_writes(family: str, changes: dict[str, Any], se
     config = DecodeConfig(**SEARCHES[search], max_new_tokens=7, min_new_tokens=3, engine="plain", batch_size=4)
     decode = translate_batch if family == "transformer" else generate_batch
     assert_same(decode(model, texts, replace(config, engine="graph")), decode(model, texts, config))
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_sentences_that_go_on_take_the_places_of_those_that_are_over(search: str) -> None:
+    """Ninety sentences in three batches, each with an end of its own: at nearly every look some leave and others move."""
+    model = small("transformer", seed=1, tie_output=False)
+    draw = random.Random(3)
+    lengths = [draw.randrange(1, 9) for _ in range(90)]
+    texts = some_texts(lengths, seed=4)
+    limits = [(most, most) for most in (draw.randrange(1, 24) for _ in lengths)]
+    texts[17], texts[40] = [], []
+    config = DecodeConfig(**SEARCHES[search], engine="plain", batch_size=37)
+    found, plain = (translate_batch(model, texts, replace(config, engine=e), limits=limits) for e in ("graph", "plain"))
+    assert_same(found, plain)
+    assert [len(found[i][0].ids) for i in (0, 1, 2, 17)] == [limits[0][1], limits[1][1], limits[2][1], 0]
 
 
 @pytest.mark.slow

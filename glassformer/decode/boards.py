@@ -28,7 +28,7 @@ from glassformer.decode.constraints import Controls
 from glassformer.decode.lengths import length_rule
 from glassformer.decode.results import Ending, Hypothesis
 from glassformer.decode.search import Task, shape
-from glassformer.decode.static_decoder import Room
+from glassformer.decode.static_decoder import Room, move_rows
 
 
 class Board(ABC):
@@ -71,10 +71,9 @@ class Board(ABC):
         self.over[: len(tasks)] = False
         self.over[len(tasks) : sentences] = True
 
-    def keep(self, which: Int[Tensor, "N2"]) -> None:
-        left = which.size(0)
-        for tensor in self.sentence_tensors():
-            tensor[:left] = tensor.index_select(0, which)
+    def move(self, rows: Int[Tensor, "M"], places: Int[Tensor, "M"]) -> None:
+        """These sentences take the places of others."""
+        move_rows(self.sentence_tensors(), rows, places)
 
     def scores(self, logits: Float[Tensor, "R V"], sentences: int) -> Float[Tensor, "R V"]:
         """Log-probabilities; -inf where a token may not be written now."""
@@ -92,8 +91,8 @@ class Board(ABC):
         """Choose by the scores of what may follow: what is written, what has ended, what the next step reads."""
 
     @abstractmethod
-    def harvest(self, rows: Sequence[int]) -> Callable[[], list[list[Hypothesis]]]:
-        """Sends these rows to the host. The function that is returned makes their answers, when there is time for it."""
+    def harvest(self, rows: Sequence[int]) -> Callable[[slice], list[list[Hypothesis]]]:
+        """Sends these rows to the host. The function that is returned makes answers of some of them, when there is time."""
 
     def sent(self, rows: Sequence[int], *tensors: Tensor) -> Callable[[], list[np.ndarray]]:
         """These rows of each tensor, on their way to the host while the device goes on; the function waits for them."""
@@ -168,7 +167,7 @@ class Lines(Board):
         over |= stuck | ended | (self.written >= self.limit[:sentences])
         room.tokens[:sentences, 0] = tokens
 
-    def harvest(self, rows: Sequence[int]) -> Callable[[], list[list[Hypothesis]]]:
+    def harvest(self, rows: Sequence[int]) -> Callable[[slice], list[list[Hypothesis]]]:
         received = self.sent(rows, self.ids[:, 0], self.logprobs[:, 0], self.lengths, self.by_eos)
         rule = length_rule(self.config)
 
@@ -176,10 +175,10 @@ class Lines(Board):
             own, parts = ids[: length - eos], logprobs[:length]
             return [Hypothesis(own, rule.score(sum(parts), len(own), eos), math.fsum(parts), parts, ENDED[eos])]
 
-        return lambda: [answer(*row) for row in zip(*(part.tolist() for part in received()), strict=True)]
+        return lambda some: [answer(*row) for row in zip(*(part[some].tolist() for part in received()), strict=True)]
 
 
-BEAM_KERNEL = False  # as mended it has run in Triton's interpreter alone; bench/decode_gpu.py --beam-kernel tries it
+BEAM_KERNEL = True  # may be switched off to measure what it gives
 HELD: dict[tuple[object, ...], bool] = {}
 """Kinds of beam steps for which the kernel has been held to torch's, and whether it did the same."""
 
@@ -261,7 +260,7 @@ class Beams(Board):
         parents = torch.where(nothing_left, same, parent.gather(1, order))
         tokens = token.gather(1, order).masked_fill(dead, 0)
         totals = total.gather(1, order).masked_fill(dead, -math.inf)
-        self.move(sentences, parents, tokens, logprob.gather(1, order), room)
+        self.follow(sentences, parents, tokens, logprob.gather(1, order), room)
         self.written += 1
         self.settle(sentences, totals)
 
@@ -375,7 +374,7 @@ class Beams(Board):
         among(self.last, logprob[:, :first])
         self.score[:sentences] = all_scores.gather(1, best)
 
-    def move(self, sentences: int, parents: Tensor, tokens: Tensor, logprob: Tensor, room: Room) -> None:
+    def follow(self, sentences: int, parents: Tensor, tokens: Tensor, logprob: Tensor, room: Room) -> None:
         """Every hypothesis takes the place of the one it continues: its words, its past, its next token."""
         past = parents[:, :, None].expand(-1, -1, self.longest)
         ids, logprobs = self.ids[:sentences].gather(1, past), self.logprobs[:sentences].gather(1, past)
@@ -406,13 +405,15 @@ class Beams(Board):
         over |= at_limit | ~alive | settled
         self.totals[:sentences] = totals.masked_fill(over[:, None], -math.inf)
 
-    def harvest(self, rows: Sequence[int]) -> Callable[[], list[list[Hypothesis]]]:
+    def harvest(self, rows: Sequence[int]) -> Callable[[slice], list[list[Hypothesis]]]:
         rule, wanted = length_rule(self.config), self.wanted
         pool = (self.count, self.score, self.length, self.last, self.pool_ids, self.pool_logprobs)
         received = self.sent(rows, *pool, self.cut_totals, self.cut_length, self.ids, self.logprobs)
 
-        def answers() -> list[list[Hypothesis]]:
-            count, score, length, last, pool_ids, pool_logprobs, cut_totals, cut_length, ids, logprobs = received()
+        def answers(some: slice) -> list[list[Hypothesis]]:
+            count, score, length, last, pool_ids, pool_logprobs, cut_totals, cut_length, ids, logprobs = (
+                part[some] for part in received()
+            )
             ended = zip(
                 *(part[:, :wanted].tolist() for part in (score, length, last)),
                 *(part[:, :, : length.max(initial=0)].tolist() for part in (pool_ids, pool_logprobs)),

@@ -18,8 +18,10 @@ import copy
 import math
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any, Literal
 
@@ -37,6 +39,10 @@ from glassformer.decode.search import Task
 from glassformer.decode.static_decoder import KernelDecoder, Room, StaticDecoder
 from glassformer.nn.rows import Rows
 
+Answer = Callable[[int, list[Hypothesis]], None]
+"""Takes the hypotheses of a task of the batch, by its number."""
+
+HANDED_IN = 64  # answers that are made at a time, while the device is busy
 POLL = 4  # steps between two looks at who is done
 BUSY = 0.5  # of the free memory, so much may be set aside for one room
 ROOMS_KEPT = 4
@@ -114,12 +120,22 @@ class Work:
         self.graphs[bucket] = graph
         return graph
 
-    def keep(self, rows: Sequence[int], sentences: int, filled: int, width: int) -> None:
-        """These go on, in a bucket of `sentences`; what fills it up is over."""
-        which = torch.tensor(list(rows), device=self.room.column.device)
-        self.room.keep(which, filled, width)
-        self.board.keep(which)
-        self.board.over[len(rows) : sentences] = True
+    def move(self, rows: Sequence[int], places: Sequence[int], filled: int, width: int) -> None:
+        """These sentences take the places of others, which are over."""
+        both = torch.tensor([rows, places]).to(self.room.column.device, non_blocking=True)
+        self.room.move(both[0], both[1], filled, width)
+        self.board.move(both[0], both[1])
+
+
+class Batch:
+    """Texts to be decoded together, as a rectangle."""
+
+    def __init__(self, texts: Sequence[Sequence[int]], width: int) -> None:
+        self.width, self.lengths = width, list(map(len, texts))
+        tokens = np.zeros((len(texts), width), dtype=np.int64)
+        real = np.arange(width) < np.array(self.lengths)[:, None]
+        tokens[real] = np.fromiter(chain.from_iterable(texts), dtype=np.int64, count=sum(self.lengths))
+        self.tokens = torch.from_numpy(tokens)
 
 
 class GraphEngine:
@@ -136,7 +152,7 @@ class GraphEngine:
         fused = table.is_cuda and table.dtype != torch.float64 and KernelDecoder.suits(self.config)
         self.decoder = KernelDecoder(self.model) if fused else StaticDecoder(self.model)
         self.works: dict[Any, Work] = {}
-        self.unwritten: list[Callable[[], None]] = []
+        self.later: deque[Callable[[], None]] = deque()
 
     def work(
         self, sentences: int, prompt: int, longest: int, source: int, config: DecodeConfig, controls: Controls
@@ -172,54 +188,70 @@ class GraphEngine:
         return size
 
     def run(
-        self, work: Work, tasks: Sequence[Task], prompt: int, width: int, first: Float[Tensor, "R V"] | None
-    ) -> list[list[Hypothesis]]:
-        """Steps until all tasks are over. `first`: the scores of the first token, where the prompt has been read. The
-        answers are filled in by `write_up`, while the device has something to do."""
+        self,
+        work: Work,
+        tasks: Sequence[Task],
+        prompt: int,
+        width: int,
+        first: Float[Tensor, "R V"] | None,
+        answer: Answer,
+    ) -> None:
+        """Steps until all tasks are over. `first`: the scores of the first token, where the prompt has been read. What is
+        found is handed to `answer` later, by `work_ahead`."""
         board, room = work.board, work.room
-        numbers, written = list(range(len(tasks))), 0
-        sentences = at_least(len(tasks))
-        answers: list[list[Hypothesis]] = [[] for _ in tasks]
+        sentences, written = at_least(len(tasks)), 0
+        limits = np.array([(task.minimum, task.limit) for task in tasks])
+        numbers = np.arange(len(tasks))  # whose row it is; -1: nobody's any more
+        numbers = np.concatenate([numbers, np.full(sentences - len(tasks), -1)])
 
-        def hand_in(rows: Sequence[int]) -> None:
-            made, done = board.harvest(rows), [numbers[row] for row in rows]
+        def hand_in(rows: np.ndarray) -> None:
+            made, done = board.harvest(rows.tolist()), numbers[rows].tolist()
+            for start in range(0, len(rows), HANDED_IN):
+                self.later.append(partial(write, made, done, slice(start, start + HANDED_IN)))
 
-            def write() -> None:
-                for number, own in zip(done, made(), strict=True):
-                    answers[number] = own
+        def write(made: Callable[[slice], list[list[Hypothesis]]], done: list[int], some: slice) -> None:
+            for number, own in zip(done[some], made(some), strict=True):
+                answer(number, own)
 
-            self.unwritten.append(write)
-
-        def ends() -> tuple[int, int]:
-            own = [tasks[number] for number in numbers]
-            return min(task.minimum for task in own), max(task.limit for task in own)
-
-        soonest, longest = ends()
+        soonest, longest = limits[:, 0].min(), limits[:, 1].max()
         if first is not None:
             board.step(first, room, sentences)
             written = 1
         while True:
             if written and (written >= longest or (written % POLL == 0 and written > soonest)):
-                self.write_up()
-                over = board.over[:sentences].tolist()
-                going_on = [row for row in range(len(numbers)) if not over[row]]
-                if not going_on:
-                    hand_in(range(len(numbers)))
-                    return answers
-                if at_least(len(going_on)) < sentences:
-                    hand_in([row for row in range(len(numbers)) if over[row]])
-                    sentences = at_least(len(going_on))
-                    numbers = [numbers[row] for row in going_on]
-                    soonest, longest = ends()
-                    work.keep(going_on, sentences, prompt + written * room.beams, width)
+                self.work_ahead()
+                over = board.over[:sentences].cpu().numpy()
+                mine = numbers >= 0
+                going_on = np.flatnonzero(mine & ~over)
+                if not len(going_on):
+                    hand_in(np.flatnonzero(mine))
+                    return
+                fewer = at_least(len(going_on))
+                if fewer < sentences:
+                    hand_in(np.flatnonzero(mine & over))
+                    free = np.ones(fewer, bool)
+                    free[going_on[going_on < fewer]] = False
+                    rows = going_on[going_on >= fewer]
+                    places = np.flatnonzero(free)[: len(rows)]
+                    if len(rows):
+                        work.move(rows.tolist(), places.tolist(), prompt + written * room.beams, width)
+                    numbers[mine & over] = -1
+                    numbers[places] = numbers[rows]
+                    numbers, sentences = numbers[:fewer], fewer
+                    own = limits[numbers[numbers >= 0]]
+                    soonest, longest = own[:, 0].min(), own[:, 1].max()
             reach = rounded(prompt + (written + 1) * room.beams, least=max(16, 8 * min(room.beams, 4)))
             work.step(sentences, min(reach, room.shade.size(2)), width)
             written += 1
 
-    def write_up(self) -> None:
-        """Make answers of what has been copied from the device: the host's work while the device has its own."""
-        while self.unwritten:
-            self.unwritten.pop()()
+    def work_ahead(self) -> None:
+        """What the host has to do anyway (answers to be made of what has been copied, the next batch), as long as the
+        device is busy with what it was last told."""
+        told = None
+        if self.device.type == "cuda":
+            told = torch.cuda.current_stream().record_event()
+        while self.later and not (told is not None and told.query()):
+            self.later.popleft()()
 
     def all_batches(
         self,
@@ -227,60 +259,75 @@ class GraphEngine:
         tasks: Sequence[Task],
         config: DecodeConfig,
         size: int,
-        decode: Callable[[list[int], list[Task]], list[list[Hypothesis]]],
+        prepare: Callable[[list[int]], Batch],
+        decode: Callable[[Batch, list[Task], Answer], None],
     ) -> list[list[Hypothesis]]:
-        """Longest first, answers in the order of the texts."""
+        """Longest first, answers in the order of the texts. A batch is prepared while the one before it is decoded."""
         rows = rows_a_text(config) if config.temperature > 0 else 1
-        order = sorted((i for i in range(len(texts)) if texts[i]), key=lambda i: -len(texts[i]))
         results: list[list[Hypothesis]] = [[] if text else [Hypothesis([], 0.0, 0.0, [], "eos")] for text in texts]
-        found = []
-        for start in range(0, len(order), size):
-            numbers = order[start : start + size]
-            found.append((numbers, decode(numbers, [tasks[i] for i in numbers for _ in range(rows)])))
-        self.write_up()
-        for numbers, answers in found:
-            for place, i in enumerate(numbers):
-                own = answers[place * rows : (place + 1) * rows]
-                results[i] = own[0] if rows == 1 else [h for several in own for h in several]
+        lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+        order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)].tolist()
+        parts = [order[start : start + size] for start in range(0, len(order), size)]
+        ready: dict[int, Batch] = {}
+
+        def make_ready(part: int) -> None:
+            if part < len(parts) and part not in ready:
+                ready[part] = prepare(parts[part])
+
+        for part, numbers in enumerate(parts):
+            make_ready(part)
+            samples: dict[int, list[Hypothesis]] = {}
+
+            def answer(
+                place: int,
+                own: list[Hypothesis],
+                numbers: list[int] = numbers,
+                samples: dict[int, list[Hypothesis]] = samples,
+            ) -> None:
+                if rows == 1:
+                    results[numbers[place]] = own
+                    return
+                samples[place] = own
+                first = place // rows * rows
+                if all(place in samples for place in range(first, first + rows)):
+                    results[numbers[first // rows]] = [
+                        h for place in range(first, first + rows) for h in samples.pop(place)
+                    ]
+
+            self.later.append(partial(make_ready, part + 1))
+            decode(ready.pop(part), [tasks[i] for i in numbers for _ in range(rows)], answer)
+        while self.later:
+            self.later.popleft()()
         return results
 
     def translate(
         self, sources: Sequence[Sequence[int]], tasks: Sequence[Task], config: DecodeConfig, controls: Controls
     ) -> list[list[Hypothesis]]:
-        real = [i for i in range(len(sources)) if sources[i]]
-        if not real:
-            return self.all_batches(sources, tasks, config, 1, lambda numbers, own: [])
+        if not any(sources):
+            return [[Hypothesis([], 0.0, 0.0, [], "eos")] for _ in sources]
+        longest = max(task.limit for task, source in zip(tasks, sources, strict=True) if source)
+        widest = rounded(max(map(len, sources)))
         rows = rows_a_text(config) if config.temperature > 0 else 1
-        longest = max(tasks[i].limit for i in real)
-        widest = rounded(max(len(sources[i]) for i in real))
         beams = config.beams if config.temperature == 0 else 1
-        size = self.batch_size(config, len(real), rounded(longest) * beams, widest)
+        size = self.batch_size(config, len(sources), rounded(longest) * beams, widest)
         work = self.work(at_least(size * rows), 0, longest, widest, config, controls)
 
-        def decode(numbers: list[int], own: list[Task]) -> list[list[Hypothesis]]:
+        def prepare(numbers: list[int]) -> Batch:
             texts = [sources[i] for i in numbers]
-            width = min(widest, rounded(max(map(len, texts)), least=16))
+            return Batch(texts, min(widest, rounded(max(map(len, texts)), least=16)))
+
+        def decode(batch: Batch, own: list[Task], answer: Answer) -> None:
             work.room.begin(at_least(len(own)), controls.bos)
             work.board.begin(at_least(len(own)), own)
-            self.read_source(work.room, texts, width, rows)
-            return self.run(work, own, 0, width, None)
+            source = Rows.padded(batch.tokens, batch.lengths).to(self.device)
+            self.decoder.remember(source, work.room, rows)
+            used, shade = len(own), work.room.source_shade
+            hidden = torch.where(source.real, 0.0, -math.inf).repeat_interleave(rows, 0)
+            shade[:used, 0, 0, : batch.width] = hidden
+            shade[used:, :, :, : batch.width] = 0.0
+            self.run(work, own, 0, batch.width, None, answer)
 
-        return self.all_batches(sources, tasks, config, size, decode)
-
-    def read_source(self, room: Room, texts: Sequence[Sequence[int]], width: int, copies: int) -> None:
-        """The sources' keys and values for every layer; each is there for `copies` sentences of the room."""
-        lengths = [len(text) for text in texts]
-        tokens = np.zeros((len(texts), width), dtype=np.int64)
-        real = np.arange(width) < np.array(lengths)[:, None]
-        tokens[real] = np.fromiter(chain.from_iterable(texts), dtype=np.int64, count=sum(lengths))
-        source = Rows.padded(torch.from_numpy(tokens), lengths).to(self.device)
-        used = len(texts) * copies
-        memories = self.decoder.memories(source)
-        for (keys, values), (k, v) in zip(room.memories, memories, strict=True):
-            keys[:used, :, :width] = k if copies == 1 else k.repeat_interleave(copies, 0)
-            values[:used, :, :width] = v if copies == 1 else v.repeat_interleave(copies, 0)
-        room.source_shade[:used, 0, 0, :width] = torch.where(source.real, 0.0, -math.inf).repeat_interleave(copies, 0)
-        room.source_shade[used:, :, :, :width] = 0.0
+        return self.all_batches(sources, tasks, config, size, prepare, decode)
 
     def generate(
         self, prompts: Sequence[Sequence[int]], tasks: Sequence[Task], config: DecodeConfig, controls: Controls
@@ -292,36 +339,38 @@ class GraphEngine:
         size = self.batch_size(config, len(prompts), widest + rounded(longest) * beams, 0)
         work = self.work(at_least(size * rows), widest, longest, 0, config, controls)
 
-        def decode(numbers: list[int], own: list[Task]) -> list[list[Hypothesis]]:
+        def prepare(numbers: list[int]) -> Batch:
             texts = [prompts[i] for i in numbers]
-            width = max(map(len, texts))
+            return Batch(texts, max(map(len, texts)))
+
+        def decode(batch: Batch, own: list[Task], answer: Answer) -> None:
             work.room.begin(at_least(len(own)), controls.bos)
             work.board.begin(at_least(len(own)), own)
-            first = self.read_prompts(work.room, texts, width, rows)
+            first = self.read_prompts(work.room, batch, rows)
             first = first.repeat_interleave(beams, 0)
             missing = at_least(len(own)) * beams - first.size(0)
-            return self.run(work, own, width, 0, F.pad(first, (0, 0, 0, missing)))
+            self.run(work, own, batch.width, 0, F.pad(first, (0, 0, 0, missing)), answer)
 
-        return self.all_batches(prompts, tasks, config, size, decode)
+        return self.all_batches(prompts, tasks, config, size, prepare, decode)
 
-    def read_prompts(self, room: Room, texts: Sequence[Sequence[int]], width: int, copies: int) -> Float[Tensor, "R V"]:
+    def read_prompts(self, room: Room, batch: Batch, copies: int) -> Float[Tensor, "R V"]:
         """Prompts into the first columns, padded on the right and the padding shaded; what may follow each is returned."""
-        model, lengths = self.model, [len(text) for text in texts]
-        tokens = torch.tensor([[*text, *[0] * (width - len(text))] for text in texts]).to(self.device)
-        state = model.start(len(texts), width)
+        model, width, texts = self.model, batch.width, len(batch.lengths)
+        tokens, ends = batch.tokens.to(self.device), torch.tensor(batch.lengths, device=self.device)
+        state = model.start(texts, width)
         view = model.cached_view(state.cache, width)
         x = model.read(tokens, state.cache.positions(width), width)
         x = model.decoder(x, view, cache=state.cache)
-        ends = torch.tensor(lengths, device=self.device)
-        scores = model.logits(x[torch.arange(len(texts), device=self.device), ends - 1][:, None])[:, 0]
-        used = len(texts) * copies
+        scores = model.logits(x[torch.arange(texts, device=self.device), ends - 1][:, None])[:, 0]
+        used = texts * copies
 
         def several(t: Tensor) -> Tensor:
             return t if copies == 1 else t.repeat_interleave(copies, 0)
 
-        for i, (keys, values) in enumerate(zip(room.keys, room.values, strict=True)):
-            keys[:used, :, :width] = several(state.cache.keys[i])
-            values[:used, :, :width] = several(state.cache.values[i])
+        for i in range(self.config.n_layer):
+            keys, values = room.columns(i, used)
+            keys[:, :, :width] = several(state.cache.keys[i])
+            values[:, :, :width] = several(state.cache.values[i])
         columns = torch.arange(width, device=self.device)
         hidden = torch.where(columns < ends[:, None], 0.0, -math.inf)
         room.shade[:used, :, :width] = several(hidden)[:, None].to(room.shade.dtype)

@@ -245,7 +245,7 @@ def translate_batch(
     everyones = everyones_demands(demands, len(sources))
     learned = model.config.positions == "learned"
     longest = model.config.block_size if learned else None
-    for i, source in enumerate(sources):
+    for i, source in enumerate(sources if longest is not None else ()):
         if longest is not None and len(source) > longest:
             raise UserError(
                 f"source {i + 1} has {len(source)} tokens, and this model has learned positions for {longest}; "

@@ -67,6 +67,15 @@ def begin(EARLY: tl.constexpr):
 
 
 @triton.jit
+def fetch_ahead(at, lines, program, LINES: tl.constexpr):
+    """Have so many lines of 128 bytes brought near the processors, for a kernel that comes later."""
+    line = tl.minimum(program * LINES + tl.arange(0, LINES), lines - 1)
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at + line.to(tl.int64) * 128], tl.int32, False, 1
+    )
+
+
+@triton.jit
 def activated(y, ACT: tl.constexpr):
     if ACT == 1:
         y = tl.maximum(y, 0.0)
@@ -156,19 +165,19 @@ def product(
 
 @triton.jit
 def attend_kernel(
-    qkv_at, keys_at, values_at, shade_at, column_at, out_at,
-    scale, width, capacity,
-    shade_row, shade_head,
+    qkv_at, keys_at, values_at, shade_at, column_at, out_at, ahead_at,
+    scale, width, key_row, key_head, value_row, value_head,
+    shade_row, shade_head, lines,
     REACH: tl.constexpr, HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
-    PD: tl.constexpr, PDV: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
+    PD: tl.constexpr, PDV: tl.constexpr, BLOCK: tl.constexpr, LINES: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     head, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     kv = head // (HEADS // KV_HEADS)
     column = tl.load(column_at)
     d, dv = tl.arange(0, PD), tl.arange(0, PDV)
     in_d, in_dv = d < D, dv < DV
-    keys = keys_at + (row * KV_HEADS + kv) * capacity * D
-    values = values_at + (row * KV_HEADS + kv) * capacity * DV
+    keys = keys_at + row * key_row + kv * key_head
+    values = values_at + row * value_row + kv * value_head
     shade = shade_at + row * shade_row + head * shade_head
     s = tl.arange(0, BLOCK)
     old = (s < REACH) & (s != column)
@@ -176,6 +185,8 @@ def attend_kernel(
     vs = tl.load(values + s[:, None] * DV + dv[None, :], mask=old[:, None] & in_dv[None, :], other=0.0)
     seen = tl.load(shade + s, mask=old, other=float("-inf")).to(tl.float32)
     seen_now = tl.load(shade + column).to(tl.float32)
+    if LINES > 0:
+        fetch_ahead(ahead_at, lines, tl.program_id(1) * HEADS + head, LINES)
     begin(EARLY)
     mine = qkv_at + row * width
     q = tl.load(mine + head * D + d, mask=in_d, other=0.0).to(tl.float32) * scale
@@ -215,23 +226,28 @@ def attend_columns(
     *,
     heads: int,
     scale: float | None,
+    ahead: Tensor | None = None,
 ) -> Tensor:
     """The new keys and values of every row into `column`, and what its heads find in the first `reach` columns, that one
-    among them. qkv (rows, (H + Hk) D + Hk Dv); keys (rows, Hk, S, D); shade (rows, 1 or H, 1, >= reach)."""
-    rows, kv_heads, capacity, size = keys.shape
+    among them. qkv (rows, (H + Hk) D + Hk Dv); keys (rows, Hk, S, D); shade (rows, 1 or H, 1, >= reach). `ahead`: bytes
+    that the next kernels will ask for."""
+    rows, kv_heads, _, size = keys.shape
     value_size = values.size(3)
     out = torch.empty(rows, heads * value_size, dtype=qkv.dtype, device=qkv.device)
     shade_head = 0 if shade.size(1) == 1 else shade.stride(1)
     # Few programs wait for memory, many share it: a few take larger bites.
     block = min(512 if rows * heads <= 128 else 128, max(16, triton.next_power_of_2(reach)))
     warps = max(4, min(16, block // 32))
+    how = starting()
+    lines = 0 if ahead is None or not how["EARLY"] else ahead.numel() * ahead.element_size() // 128
     attend_kernel[(heads, rows)](
-        qkv, keys, values, shade, column, out,
-        1.0 / math.sqrt(size) if scale is None else scale, qkv.size(1), capacity,
-        shade.stride(0), shade_head,
+        qkv, keys, values, shade, column, out, qkv if ahead is None else ahead.view(torch.uint8),
+        1.0 / math.sqrt(size) if scale is None else scale, qkv.size(1), *keys.stride()[:2], *values.stride()[:2],
+        shade.stride(0), shade_head, lines,
         reach, heads, kv_heads, size, value_size,
         triton.next_power_of_2(size), triton.next_power_of_2(value_size), block,
-        num_warps=warps, **starting(),
+        triton.next_power_of_2(triton.cdiv(lines, rows * heads)) if lines else 0,
+        num_warps=warps, **how,
     )  # fmt: skip
     return out
 
@@ -245,33 +261,47 @@ def beams_kernel(
     PD: tl.constexpr, PDV: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, NEW: tl.constexpr,
     PRECISION: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    begin(EARLY)
     head, sentence = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    b, d, dv = tl.arange(0, ROWS), tl.arange(0, PD), tl.arange(0, PDV)
+    b, d, dv, s = tl.arange(0, ROWS), tl.arange(0, PD), tl.arange(0, PDV), tl.arange(0, BLOCK)
     in_b, in_d, in_dv = b < BEAMS, d < D, dv < DV
-    mine = q_at + (sentence * BEAMS + b)[:, None] * row_width
-    q = tl.load(mine + head * D + d[None, :], mask=in_b[:, None] & in_d[None, :], other=0.0)
     keys = keys_at + sentence * key_sentence + head * key_head
     values = values_at + sentence * value_sentence + head * value_head
+    shade = shade_at + sentence * shade_sentence + b[:, None] * shade_beam
+    filled = REACH
     if NEW:
-        column = tl.load(column_at) + b
+        filled = tl.load(column_at).to(tl.int32)
+    # A column that is no beam's past is not read at all: a beam soon agrees on all but its last few words.
+    seen = tl.load(shade + s[None, :], mask=in_b[:, None] & (s < filled)[None, :], other=float("-inf")).to(tl.float32)
+    used = tl.max(seen, axis=0) > float("-inf")
+    ks = tl.load(keys + s[None, :] * key_column + d[:, None], mask=used[None, :] & in_d[:, None], other=0.0)
+    vs = tl.load(values + s[:, None] * value_column + dv[None, :], mask=used[:, None] & in_dv[None, :], other=0.0)
+    begin(EARLY)
+    mine = q_at + (sentence * BEAMS + b)[:, None] * row_width
+    q = tl.load(mine + head * D + d[None, :], mask=in_b[:, None] & in_d[None, :], other=0.0)
+    if NEW:
+        column = filled + b
         k = tl.load(mine + HEADS * D + head * D + d[None, :], mask=in_b[:, None] & in_d[None, :], other=0.0)
         v = tl.load(mine + 2 * HEADS * D + head * DV + dv[None, :], mask=in_b[:, None] & in_dv[None, :], other=0.0)
         tl.store(keys + column[:, None] * key_column + d[None, :], k, mask=in_b[:, None] & in_d[None, :])
         tl.store(values + column[:, None] * value_column + dv[None, :], v, mask=in_b[:, None] & in_dv[None, :])
-        tl.debug_barrier()  # read again below, by other threads of this block
-    highest = tl.full([ROWS], float("-inf"), dtype=tl.float32)
-    share = tl.zeros([ROWS], dtype=tl.float32)
-    found = tl.zeros([ROWS, PDV], dtype=tl.float32)
-    shade = shade_at + sentence * shade_sentence + b[:, None] * shade_beam
+        # Of the new columns each beam sees its own, and takes it from where it came.
+        highest = tl.sum(q.to(tl.float32) * k.to(tl.float32), axis=1) * scale
+        share = tl.full([ROWS], 1.0, dtype=tl.float32)
+        found = v.to(tl.float32)
+    else:
+        highest = tl.full([ROWS], float("-inf"), dtype=tl.float32)
+        share = tl.zeros([ROWS], dtype=tl.float32)
+        found = tl.zeros([ROWS, PDV], dtype=tl.float32)
     for start in range(0, REACH, BLOCK):
-        s = start + tl.arange(0, BLOCK)
-        in_s = s < REACH
-        seen = tl.load(shade + s[None, :], mask=in_b[:, None] & in_s[None, :], other=float("-inf")).to(tl.float32)
-        # A column that is no beam's past is not read at all: a beam soon agrees on all but its last few words.
-        used = tl.max(seen, axis=0) > float("-inf")
-        ks = tl.load(keys + s[None, :] * key_column + d[:, None], mask=used[None, :] & in_d[:, None], other=0.0)
-        vs = tl.load(values + s[:, None] * value_column + dv[None, :], mask=used[:, None] & in_dv[None, :], other=0.0)
+        if start > 0:
+            s = start + tl.arange(0, BLOCK)
+            in_s = (s < filled)[None, :]
+            seen = tl.load(shade + s[None, :], mask=in_b[:, None] & in_s, other=float("-inf")).to(tl.float32)
+            used = tl.max(seen, axis=0) > float("-inf")
+            ks = tl.load(keys + s[None, :] * key_column + d[:, None], mask=used[None, :] & in_d[:, None], other=0.0)
+            vs = tl.load(
+                values + s[:, None] * value_column + dv[None, :], mask=used[:, None] & in_dv[None, :], other=0.0
+            )
         score = tl.dot(q, ks, input_precision=PRECISION) * scale + seen
         higher = tl.maximum(highest, tl.max(score, axis=1))
         level = tl.where(higher == float("-inf"), 0.0, higher)

@@ -41,9 +41,9 @@ def plain_linear(weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | N
 class Room:
     """Memory for so many sentences of `beams` rows each. Every tensor but `column` and `own` begins with the sentence."""
 
-    keys: list[Float[Tensor, "N Hk S D"]]
-    values: list[Float[Tensor, "N Hk S Dv"]]
-    memories: list[tuple[Tensor, Tensor]]
+    past: tuple[Float[Tensor, "N L Hk S D"], Float[Tensor, "N L Hk S Dv"]]  # keys and values of all layers
+    source: Float[Tensor, "N W L M"]  # those of the source, a word's side by side
+    memories: list[tuple[Tensor, Tensor]]  # the same as every layer asks for them: (N, Hk, W, D) and (N, Hk, W, Dv)
     source_shade: Float[Tensor, "N 1 1 W"]
     shade: Float[Tensor, "N K S"]
     places: Int[Tensor, "N S"]  # the position of each column
@@ -57,21 +57,27 @@ class Room:
     def beams(self) -> int:
         return self.own.size(0)
 
+    def columns(self, layer: int, sentences: int) -> tuple[Float[Tensor, "n Hk S D"], Float[Tensor, "n Hk S Dv"]]:
+        keys, values = self.past
+        return keys[:sentences, layer], values[:sentences, layer]
+
     def begin(self, sentences: int, first_token: int) -> None:
         self.shade[:sentences].fill_(-math.inf)
         self.lengths[:sentences].zero_()
         self.tokens[:sentences].fill_(first_token)
         self.column.zero_()
 
-    def keep(self, which: Int[Tensor, "N2"], filled: int, width: int) -> None:
-        """Only these sentences go on, in the first rows."""
-        left = which.size(0)
-        wide = [(t, filled) for t in (*self.keys, *self.values)]
-        wide += [(t, width) for pair in self.memories for t in pair]
-        for tensor, columns in wide:
-            tensor[:left, :, :columns] = tensor[:, :, :columns].index_select(0, which)
-        for tensor in (self.source_shade, self.shade, self.places, self.lengths, self.tokens):
-            tensor[:left] = tensor.index_select(0, which)
+    def move(self, rows: Int[Tensor, "M"], places: Int[Tensor, "M"], filled: int, width: int) -> None:
+        """These sentences take the places of others."""
+        move_rows([part[:, :, :, :filled] for part in self.past], rows, places)
+        move_rows([self.source[:, :width]], rows, places)
+        move_rows([self.source_shade, self.shade, self.places, self.lengths, self.tokens], rows, places)
+
+
+def move_rows(tensors: Sequence[Tensor], rows: Int[Tensor, "M"], places: Int[Tensor, "M"]) -> None:
+    for tensor in tensors:
+        if tensor.numel():
+            tensor.index_copy_(0, places, tensor.index_select(0, rows))
 
 
 class StaticDecoder:
@@ -98,18 +104,15 @@ class StaticDecoder:
         c, like = self.config, self.table
         device = like.device
 
-        def heads(columns: int, size: int) -> Tensor:
-            return like.new_zeros(sentences, c.kv_heads, columns, size)
-
-        def words(columns: int, size: int) -> Tensor:
-            """In the order in which a product makes them: a word's heads side by side."""
-            return like.new_zeros(sentences, columns, c.kv_heads, size).transpose(1, 2)
-
+        layers, both = len(self.layers), c.kv_heads * (c.key_size + c.val_size)
+        memory = like.new_zeros(sentences, source, layers, both)
+        split = memory.split([c.kv_heads * c.key_size, c.kv_heads * c.val_size], dim=3)
+        k, v = (part.unflatten(3, (c.kv_heads, -1)).transpose(1, 3).transpose(1, 2).unbind(1) for part in split)
         own = like.new_full((beams, beams), -math.inf).fill_diagonal_(0.0)
         room = Room(
-            [heads(columns, c.key_size) for _ in self.layers],
-            [heads(columns, c.val_size) for _ in self.layers],
-            [(words(source, c.key_size), words(source, c.val_size)) for _ in self.layers if source],
+            tuple(like.new_zeros(sentences, layers, c.kv_heads, columns, n) for n in (c.key_size, c.val_size)),  # type: ignore[arg-type]
+            memory,
+            list(zip(k, v, strict=True)) if source else [],
             like.new_zeros(sentences, 1, 1, source),
             like.new_full((sentences, beams, columns), -math.inf),
             torch.zeros(sentences, columns, dtype=torch.long, device=device),
@@ -129,9 +132,13 @@ class StaticDecoder:
             room.tables["angles"] = self.rotary.table
         return room
 
-    def memories(self, source: Rows) -> list[tuple[Tensor, Tensor]]:
-        """Every layer's keys and values of the source (N, H, W, D)."""
-        return self.model.decoder.remember(self.model.encode(source))  # type: ignore[no-any-return]
+    def remember(self, source: Rows, room: Room, copies: int) -> None:
+        """Every layer's keys and values of the source, each for `copies` sentences of the room."""
+        used, width = source.shape[0] * copies, source.shape[1]
+        found = self.model.decoder.remember(self.model.encode(source))
+        for (keys, values), (k, v) in zip(room.memories, found, strict=True):
+            keys[:used, :, :width] = k if copies == 1 else k.repeat_interleave(copies, 0)
+            values[:used, :, :width] = v if copies == 1 else v.repeat_interleave(copies, 0)
 
     def look(self, room: Room, sentences: int, reach: int, columns: Int[Tensor, "K"]) -> Look:
         """What the new tokens may see, themselves included; the columns they fill are entered as theirs."""
@@ -167,7 +174,7 @@ class StaticDecoder:
 
         def attend(i: int, attention: FastAttention, qkv: Tensor) -> Tensor:
             q, k, v = qkv.split(attention.widths, dim=-1)
-            keys, values = room.keys[i][:sentences], room.values[i][:sentences]
+            keys, values = room.columns(i, sentences)
             keys.index_copy_(2, columns, attention.keys(k, sentences, look.rotation))
             values.index_copy_(2, columns, attention.values(v, sentences))
             q = attention.queries(q, sentences, look.rotation)
@@ -202,6 +209,8 @@ class KernelDecoder(StaticDecoder):
         if hasattr(model, "encoder"):
             self.source_parts = [self.parts_of(layer) for layer in model.encoder.layers]
             self.source_norm = self.norm_of(model.encoder.norm)
+            crosses = [layer.cross for layer in model.decoder.layers]
+            self.cross_memory = joined(*(part for cross in crosses for part in (cross.key, cross.value)))
 
     @staticmethod
     def suits(config: ModelConfig) -> bool:
@@ -233,7 +242,6 @@ class KernelDecoder(StaticDecoder):
         if layer.has_cross:
             part |= {
                 "cross_query": joined(layer.cross.query),
-                "cross_memory": joined(layer.cross.key, layer.cross.value),
                 "cross_out": joined(layer.cross.out),
                 "cross_norm": self.norm_of(layer.cross_norm),
                 "cross_scale": None if layer.cross.scaled else 1.0,
@@ -267,7 +275,7 @@ class KernelDecoder(StaticDecoder):
         return scores
 
     def columns_attention(self, i: int, qkv: Tensor, room: Room, sentences: int, reach: int) -> Tensor:
-        keys, values = room.keys[i][:sentences], room.values[i][:sentences]
+        keys, values = room.columns(i, sentences)
         heads, scale = self.config.n_head, self.parts[i]["scale"]
         if room.beams == 1:
             shade = room.shade[:sentences, :, None]
@@ -339,11 +347,11 @@ class KernelDecoder(StaticDecoder):
             x = add_norm(x, work(x), norm, keep=False)[1]
         return x if last_norm is None else add_norm(x, None, last_norm, keep=False)[1]
 
-    def memories(self, source: Rows) -> list[tuple[Tensor, Tensor]]:
+    def remember(self, source: Rows, room: Room, copies: int) -> None:
         model, c = self.model, self.config
         sentences, width = source.shape
         if width * self.table.element_size() > self.kernels.MOST_BYTES:
-            return super().memories(source)
+            return super().remember(source, room, copies)
         x = model.embed(model.source_table, model.source_positions, source.tokens, source.places, source.longest)
         real = source.real.contiguous()
 
@@ -359,12 +367,8 @@ class KernelDecoder(StaticDecoder):
         for part in self.source_parts:
             changes += [(part["attention_norm"], attention(part)), (part["mlp_norm"], self.mlp(part))]
         x = self.changed(x.flatten(0, 1).contiguous(), changes, self.source_norm)
-        made = []
-        for part in self.parts:
-            both = F.linear(x, *part["cross_memory"]).view(sentences, width, -1)
-            k, v = both.split([c.n_head * c.key_size, c.n_head * c.val_size], dim=-1)
-            made.append(tuple(t.unflatten(2, (c.n_head, -1)).transpose(1, 2) for t in (k, v)))
-        return made  # type: ignore[return-value]
+        found = F.linear(x, *self.cross_memory).view(sentences, width, *room.source.shape[2:])
+        room.source[: sentences * copies, :width] = found if copies == 1 else found.repeat_interleave(copies, 0)
 
 
 def joined(*parts: Any) -> tuple[Tensor, Tensor | None]:

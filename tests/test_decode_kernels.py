@@ -19,7 +19,7 @@ SCRIPT = """
 import random, sys, warnings
 import torch
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.decode import Controls, boards, engines, generate_batch, kernels, translate_batch
+from glassformer.decode import Controls, boards, engines, generate_batch, kernels, static_decoder, translate_batch
 from glassformer.decode.engine_cuda import GraphEngine
 from glassformer.decode.static_decoder import KernelDecoder
 from glassformer.models import build_model
@@ -46,7 +46,7 @@ for trial in range(int(sys.argv[1])):
     draw = random.Random(trial)
     family, words = ("gpt", "transformer", "transformer")[trial % 3], draw.choice([2500, 3000, 4200])
     model = build_model(ModelConfig(
-        family=family, vocab_size=words, n_layer=1, n_head=2, n_embd=16, n_hidden=24, block_size=64, dropout=0.0,
+        family=family, vocab_size=words, n_layer=1, n_head=2, n_embd=16, n_hidden=64, block_size=64, dropout=0.0,
         pre_norm=trial % 2 == 0, activation=draw.choice(["relu", "gelu", "gelu_tanh"]), norm=draw.choice(["layer", "rms"]),
     )).eval()
     for p in model.parameters():
@@ -65,6 +65,7 @@ for trial in range(int(sys.argv[1])):
         length_rule=draw.choice(["gnmt", "power", "power-no-eos"]), stop_rule=draw.choice(["exact", "first-k"]),
     )
     boards.BEAM_KERNEL = trial % 4 != 2
+    static_decoder.DEEP = (64, 2048)[trial % 5 % 2]
     plain, ours = (decode(model, texts, DecodeConfig(engine=e, **how), controls=controls) for e in ("plain", "graph"))
     for wanted, got in zip(plain, ours, strict=True):
         for h, g in zip(wanted, got, strict=True):

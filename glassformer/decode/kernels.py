@@ -40,8 +40,8 @@ WORDS_A_BLOCK = 1024
 STRETCH = 64  # words that one peak stands for
 CHUNK = 64  # tokens of a hypothesis moved at a time
 STEP_WARPS = 2
+MANY_BLOCK, MANY_WARPS = 64, 4  # of attention where there is much of it
 MOST_BEAMS = 8  # of a sentence, for `beam_step`
-BEAM_WARPS = 4
 MOST_BYTES = 128  # of a column of words, for `attend_rows`: more take long to compile, and more memory than a block has
 
 early_start = True  # may be switched off to measure what it gives
@@ -64,15 +64,6 @@ def begin(EARLY: tl.constexpr):
     if EARLY:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
-
-
-@triton.jit
-def fetch_ahead(at, lines, program, LINES: tl.constexpr):
-    """Have so many lines of 128 bytes brought near the processors, for a kernel that comes later."""
-    line = tl.minimum(program * LINES + tl.arange(0, LINES), lines - 1)
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [at + line.to(tl.int64) * 128], tl.int32, False, 1
-    )
 
 
 @triton.jit
@@ -164,12 +155,24 @@ def product(
 
 
 @triton.jit
+def taken_in(q, ks, vs, seen, highest, share, found):
+    """Attention of one query, some keys further."""
+    score = tl.sum(ks.to(tl.float32) * q[None, :], axis=1) + seen
+    higher = tl.maximum(highest, tl.max(score, axis=0))
+    weight = tl.exp(score - higher)
+    before = tl.exp(highest - higher)
+    share = share * before + tl.sum(weight, axis=0)
+    found = found * before + tl.sum(weight[:, None] * vs.to(tl.float32), axis=0)
+    return higher, share, found
+
+
+@triton.jit
 def attend_kernel(
-    qkv_at, keys_at, values_at, shade_at, column_at, out_at, ahead_at,
+    qkv_at, keys_at, values_at, shade_at, column_at, out_at,
     scale, width, key_row, key_head, value_row, value_head,
-    shade_row, shade_head, lines,
+    shade_row, shade_head,
     REACH: tl.constexpr, HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
-    PD: tl.constexpr, PDV: tl.constexpr, BLOCK: tl.constexpr, LINES: tl.constexpr, EARLY: tl.constexpr,
+    PD: tl.constexpr, PDV: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     head, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     kv = head // (HEADS // KV_HEADS)
@@ -185,8 +188,6 @@ def attend_kernel(
     vs = tl.load(values + s[:, None] * DV + dv[None, :], mask=old[:, None] & in_dv[None, :], other=0.0)
     seen = tl.load(shade + s, mask=old, other=float("-inf")).to(tl.float32)
     seen_now = tl.load(shade + column).to(tl.float32)
-    if LINES > 0:
-        fetch_ahead(ahead_at, lines, tl.program_id(1) * HEADS + head, LINES)
     begin(EARLY)
     mine = qkv_at + row * width
     q = tl.load(mine + head * D + d, mask=in_d, other=0.0).to(tl.float32) * scale
@@ -198,20 +199,14 @@ def attend_kernel(
     highest = tl.sum(q * k.to(tl.float32), axis=0) + seen_now
     share = highest * 0.0 + 1.0
     found = v.to(tl.float32)
-    for start in range(0, REACH, BLOCK):
-        if start > 0:
-            s = start + tl.arange(0, BLOCK)
-            old = (s < REACH) & (s != column)
-            ks = tl.load(keys + s[:, None] * D + d[None, :], mask=old[:, None] & in_d[None, :], other=0.0)
-            vs = tl.load(values + s[:, None] * DV + dv[None, :], mask=old[:, None] & in_dv[None, :], other=0.0)
-            seen = tl.load(shade + s, mask=old, other=float("-inf")).to(tl.float32)
-        score = tl.sum(ks.to(tl.float32) * q[None, :], axis=1) + seen
-        higher = tl.maximum(highest, tl.max(score, axis=0))
-        weight = tl.exp(score - higher)
-        before = tl.exp(highest - higher)
-        share = share * before + tl.sum(weight, axis=0)
-        found = found * before + tl.sum(weight[:, None] * vs.to(tl.float32), axis=0)
-        highest = higher
+    highest, share, found = taken_in(q, ks, vs, seen, highest, share, found)
+    for start in range(BLOCK, REACH, BLOCK):
+        s = start + tl.arange(0, BLOCK)
+        old = (s < REACH) & (s != column)
+        ks = tl.load(keys + s[:, None] * D + d[None, :], mask=old[:, None] & in_d[None, :], other=0.0)
+        vs = tl.load(values + s[:, None] * DV + dv[None, :], mask=old[:, None] & in_dv[None, :], other=0.0)
+        seen = tl.load(shade + s, mask=old, other=float("-inf")).to(tl.float32)
+        highest, share, found = taken_in(q, ks, vs, seen, highest, share, found)
     out = out_at + row * (HEADS * DV) + head * DV + dv
     tl.store(out, (found / share).to(out_at.dtype.element_ty), mask=in_dv)
 
@@ -226,28 +221,23 @@ def attend_columns(
     *,
     heads: int,
     scale: float | None,
-    ahead: Tensor | None = None,
 ) -> Tensor:
     """The new keys and values of every row into `column`, and what its heads find in the first `reach` columns, that one
-    among them. qkv (rows, (H + Hk) D + Hk Dv); keys (rows, Hk, S, D); shade (rows, 1 or H, 1, >= reach). `ahead`: bytes
-    that the next kernels will ask for."""
+    among them. qkv (rows, (H + Hk) D + Hk Dv); keys (rows, Hk, S, D); shade (rows, 1 or H, 1, >= reach)."""
     rows, kv_heads, _, size = keys.shape
     value_size = values.size(3)
     out = torch.empty(rows, heads * value_size, dtype=qkv.dtype, device=qkv.device)
     shade_head = 0 if shade.size(1) == 1 else shade.stride(1)
     # Few programs wait for memory, many share it: a few take larger bites.
-    block = min(512 if rows * heads <= 128 else 128, max(16, triton.next_power_of_2(reach)))
-    warps = max(4, min(16, block // 32))
-    how = starting()
-    lines = 0 if ahead is None or not how["EARLY"] else ahead.numel() * ahead.element_size() // 128
+    block = min(512 if rows * heads <= 128 else MANY_BLOCK, max(16, triton.next_power_of_2(reach)))
+    warps = max(4, min(16, block // 32)) if rows * heads <= 128 else MANY_WARPS
     attend_kernel[(heads, rows)](
-        qkv, keys, values, shade, column, out, qkv if ahead is None else ahead.view(torch.uint8),
+        qkv, keys, values, shade, column, out,
         1.0 / math.sqrt(size) if scale is None else scale, qkv.size(1), *keys.stride()[:2], *values.stride()[:2],
-        shade.stride(0), shade_head, lines,
+        shade.stride(0), shade_head,
         reach, heads, kv_heads, size, value_size,
         triton.next_power_of_2(size), triton.next_power_of_2(value_size), block,
-        triton.next_power_of_2(triton.cdiv(lines, rows * heads)) if lines else 0,
-        num_warps=warps, **how,
+        num_warps=warps, **starting(),
     )  # fmt: skip
     return out
 
@@ -270,11 +260,14 @@ def beams_kernel(
     filled = REACH
     if NEW:
         filled = tl.load(column_at).to(tl.int32)
-    # A column that is no beam's past is not read at all: a beam soon agrees on all but its last few words.
-    seen = tl.load(shade + s[None, :], mask=in_b[:, None] & (s < filled)[None, :], other=float("-inf")).to(tl.float32)
-    used = tl.max(seen, axis=0) > float("-inf")
-    ks = tl.load(keys + s[None, :] * key_column + d[:, None], mask=used[None, :] & in_d[:, None], other=0.0)
-    vs = tl.load(values + s[:, None] * value_column + dv[None, :], mask=used[:, None] & in_dv[None, :], other=0.0)
+    if REACH <= BLOCK:
+        seen = tl.load(shade + s[None, :], mask=in_b[:, None] & (s < REACH)[None, :], other=float("-inf")).to(
+            tl.float32
+        )
+        seen = tl.where((s < filled)[None, :], seen, float("-inf"))
+        used = tl.max(seen, axis=0) > float("-inf")
+        ks = tl.load(keys + s[None, :] * key_column + d[:, None], mask=used[None, :] & in_d[:, None], other=0.0)
+        vs = tl.load(values + s[:, None] * value_column + dv[None, :], mask=used[:, None] & in_dv[None, :], other=0.0)
     begin(EARLY)
     mine = q_at + (sentence * BEAMS + b)[:, None] * row_width
     q = tl.load(mine + head * D + d[None, :], mask=in_b[:, None] & in_d[None, :], other=0.0)
@@ -293,10 +286,11 @@ def beams_kernel(
         share = tl.zeros([ROWS], dtype=tl.float32)
         found = tl.zeros([ROWS, PDV], dtype=tl.float32)
     for start in range(0, REACH, BLOCK):
-        if start > 0:
+        if REACH > BLOCK:
             s = start + tl.arange(0, BLOCK)
             in_s = (s < filled)[None, :]
             seen = tl.load(shade + s[None, :], mask=in_b[:, None] & in_s, other=float("-inf")).to(tl.float32)
+            # A column that is no beam's past is not read at all: a beam soon agrees on all but its last few words.
             used = tl.max(seen, axis=0) > float("-inf")
             ks = tl.load(keys + s[None, :] * key_column + d[:, None], mask=used[None, :] & in_d[:, None], other=0.0)
             vs = tl.load(
@@ -332,17 +326,19 @@ def attend_beams(
     sentences, heads, _, size = keys.shape
     value_size = values.size(3)
     out = torch.empty(sentences * beams, heads * value_size, dtype=q.dtype, device=q.device)
-    block = min(64, max(16, triton.next_power_of_2(reach)))
+    # The fewer registers a block holds, the more of them wait for memory at the same time.
+    block = max(16, triton.next_power_of_2(reach)) if reach <= 64 else 32
+    wide = max(16, triton.next_power_of_2(size))
     beams_kernel[(heads, sentences)](
         q, keys, values, shade, q if column is None else column, out,
         1.0 / math.sqrt(size) if scale is None else scale, q.stride(0),
         shade.stride(0), 0 if shade.size(1) == 1 else shade.stride(1),
         *keys.stride()[:3], *values.stride()[:3],
         beams, reach, heads, size, value_size,
-        max(16, triton.next_power_of_2(size)), max(16, triton.next_power_of_2(value_size)),
+        wide, max(16, triton.next_power_of_2(value_size)),
         max(16, triton.next_power_of_2(beams)), block, column is not None,
         "ieee" if q.dtype == torch.float32 else "tf32",
-        num_warps=BEAM_WARPS, **starting(),
+        num_warps=max(1, min(4, wide * block * q.element_size() // 8192)), num_stages=1, **starting(),
     )  # fmt: skip
     return out
 
@@ -389,9 +385,9 @@ def attend_rows(qkv: Tensor, real: Tensor, *, heads: int, value_size: int, scale
 
 @triton.jit
 def add_norm_kernel(
-    x_at, change_at, gain_at, shift_at, sum_at, out_at, width, eps,
-    NORM: tl.constexpr, SHIFT: tl.constexpr, ADD: tl.constexpr, KEEP: tl.constexpr, WIDE: tl.constexpr,
-    EARLY: tl.constexpr,
+    x_at, change_at, bias_at, gain_at, shift_at, sum_at, out_at, width, part_size, eps,
+    NORM: tl.constexpr, SHIFT: tl.constexpr, PARTS: tl.constexpr, BIAS: tl.constexpr, KEEP: tl.constexpr,
+    WIDE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     c = tl.arange(0, WIDE)
@@ -400,11 +396,17 @@ def add_norm_kernel(
         gain = tl.load(gain_at + c, mask=inside, other=0.0).to(tl.float32)
         if SHIFT:
             shift = tl.load(shift_at + c, mask=inside, other=0.0).to(tl.float32)
+    if BIAS:
+        bias = tl.load(bias_at + c, mask=inside, other=0.0).to(tl.float32)
     begin(EARLY)
     x = tl.load(x_at + row * width + c, mask=inside, other=0.0).to(tl.float32)
-    if ADD:
-        x = x + tl.load(change_at + row * width + c, mask=inside, other=0.0).to(tl.float32)
-        x = x.to(out_at.dtype.element_ty).to(tl.float32)  # as it is kept
+    if PARTS > 0:
+        change = tl.load(change_at + row * width + c, mask=inside, other=0.0).to(tl.float32)
+        for part in tl.static_range(1, PARTS):
+            change += tl.load(change_at + part * part_size + row * width + c, mask=inside, other=0.0).to(tl.float32)
+        if BIAS:
+            change += bias
+        x = (x + change).to(out_at.dtype.element_ty).to(tl.float32)  # as it is kept
     if KEEP:
         tl.store(sum_at + row * width + c, x.to(out_at.dtype.element_ty), mask=inside)
     if NORM == 1:
@@ -417,17 +419,24 @@ def add_norm_kernel(
 
 
 def add_norm(
-    x: Tensor, change: Tensor | None, norm: tuple[str, Tensor, Tensor | None, float] | None, *, keep: bool
+    x: Tensor,
+    change: Tensor | None,
+    norm: tuple[str, Tensor, Tensor | None, float] | None,
+    *,
+    keep: bool,
+    bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """x + change (kept only where asked), and its norm."""
+    """x + change + bias (kept only where asked), and its norm. A change may come in parts, one above the other."""
     rows, width = x.shape
     kind, gain, shift, eps = norm or ("none", x, None, 0.0)
     out = torch.empty_like(x)
     total = torch.empty_like(x) if keep and change is not None else x
     wide = triton.next_power_of_2(width)
+    parts = 0 if change is None else change.size(0) if change.dim() == 3 else 1
     add_norm_kernel[(rows,)](
-        x, x if change is None else change, gain, x if shift is None else shift, total, out, width, eps,
-        NORMS[kind], shift is not None, change is not None, keep and change is not None, wide,
+        x, x if change is None else change, x if bias is None else bias, gain, x if shift is None else shift, total, out,
+        width, rows * width, eps,
+        NORMS[kind], shift is not None, parts, bias is not None, keep and change is not None, wide,
         num_warps=max(1, min(8, wide // 256)), **starting(),
     )  # fmt: skip
     return total, out

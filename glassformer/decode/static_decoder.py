@@ -28,8 +28,12 @@ from glassformer.nn.feedforward import ACTIVATIONS
 from glassformer.nn.positions import Rotation
 from glassformer.nn.rows import Rows
 
-Change = Callable[[Tensor], Tensor]
-"""What one residual line adds: (rows, C) to (rows, C)."""
+Change = Callable[[Tensor], tuple[Tensor, Tensor | None]]
+"""What one residual line adds: (rows, C) to (rows, C), or to parts of it (P, rows, C), and a bias that is still missing."""
+
+DEEP = 2048  # so long a sum over few rows is made in parts: there are too few results to keep a device busy
+FEW_RESULTS = 128
+PARTS = 4
 
 
 def plain_linear(weight: Float[Tensor, "out in"], bias: Float[Tensor, "out"] | None) -> Linear:
@@ -298,9 +302,9 @@ class KernelDecoder(StaticDecoder):
         """Products by the device's library; between them, sums with their norms, and attention for all beams at once."""
 
         def self_attention(i: int, part: dict[str, Any]) -> Change:
-            def work(y: Tensor) -> Tensor:
+            def work(y: Tensor) -> tuple[Tensor, Tensor | None]:
                 found = self.columns_attention(i, F.linear(y, *part["qkv"]), room, sentences, reach)
-                return F.linear(found, *part["out"])
+                return F.linear(found, *part["out"]), None
 
             return work
 
@@ -308,10 +312,10 @@ class KernelDecoder(StaticDecoder):
             keys, values = (t[:sentences] for t in room.memories[i])
             shade, scale = room.source_shade[:sentences, 0], part["cross_scale"]
 
-            def work(y: Tensor) -> Tensor:
+            def work(y: Tensor) -> tuple[Tensor, Tensor | None]:
                 q = F.linear(y, *part["cross_query"])
                 found = self.kernels.attend_beams(q, keys, values, shade, width, beams=room.beams, scale=scale)
-                return F.linear(found, *part["cross_out"])
+                return F.linear(found, *part["cross_out"]), None
 
             return work
 
@@ -326,13 +330,24 @@ class KernelDecoder(StaticDecoder):
     def mlp(self, part: dict[str, Any]) -> Change:
         weight, bias = part["up"]
         kind = self.config.activation
-        if bias is not None and kind in ("relu", "gelu_tanh") and weight.is_cuda:
-            # The library's products end with a bias and one of these two, so no kernel is needed for it.
-            return lambda y: F.linear(
-                torch._addmm_activation(bias, y, weight.t(), use_gelu=kind == "gelu_tanh"), *part["down"]
-            )
         activate = ACTIVATIONS[kind]
-        return lambda y: F.linear(activate(F.linear(y, weight, bias)), *part["down"])
+
+        def work(y: Tensor) -> tuple[Tensor, Tensor | None]:
+            if bias is not None and kind in ("relu", "gelu_tanh") and weight.is_cuda:
+                # The library's products end with a bias and one of these two, so no kernel is needed for it.
+                hidden = torch._addmm_activation(bias, y, weight.t(), use_gelu=kind == "gelu_tanh")
+            else:
+                hidden = activate(F.linear(y, weight, bias))
+            return self.down(hidden, *part["down"])
+
+        return work
+
+    def down(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        rows, inner = hidden.shape
+        if rows > FEW_RESULTS or inner < DEEP or inner % (16 * PARTS):
+            return F.linear(hidden, weight, bias), None
+        parts = hidden.view(rows, PARTS, -1).transpose(0, 1)
+        return torch.bmm(parts, weight.view(weight.size(0), PARTS, -1).permute(1, 2, 0)), bias
 
     def changed(self, x: Tensor, changes: Sequence[tuple[Any, Change]], last_norm: Any) -> Tensor:
         """The residual lines of a stack: each change with its norm, before it or behind it, and the stack's own norm."""
@@ -341,10 +356,12 @@ class KernelDecoder(StaticDecoder):
             norms = [*(norm for norm, _ in changes[1:]), last_norm]
             y = add_norm(x, None, changes[0][0], keep=False)[1]
             for (_, work), norm in zip(changes, norms, strict=True):
-                x, y = add_norm(x, work(y), norm, keep=True)
+                change, bias = work(y)
+                x, y = add_norm(x, change, norm, keep=True, bias=bias)
             return y
         for norm, work in changes:
-            x = add_norm(x, work(x), norm, keep=False)[1]
+            change, bias = work(x)
+            x = add_norm(x, change, norm, keep=False, bias=bias)[1]
         return x if last_norm is None else add_norm(x, None, last_norm, keep=False)[1]
 
     def remember(self, source: Rows, room: Room, copies: int) -> None:
@@ -356,10 +373,10 @@ class KernelDecoder(StaticDecoder):
         real = source.real.contiguous()
 
         def attention(part: dict[str, Any]) -> Change:
-            def work(y: Tensor) -> Tensor:
+            def work(y: Tensor) -> tuple[Tensor, Tensor | None]:
                 qkv = F.linear(y, *part["qkv"])
                 found = self.kernels.attend_rows(qkv, real, heads=c.n_head, value_size=c.val_size, scale=part["scale"])
-                return F.linear(found, *part["out"])
+                return F.linear(found, *part["out"]), None
 
             return work
 

@@ -300,7 +300,9 @@ def main() -> None:
     parser.add_argument("--without", nargs="+", choices=SIDES, default=[])
     parser.add_argument("--profile", type=int, default=0, help="print so many of the most expensive kernels instead")
     parser.add_argument("--out", type=Path, help="write the numbers as JSON")
-    parser.add_argument("--torch-beam", action="store_true", help="the beam's step by torch's operations, not one kernel")
+    parser.add_argument(
+        "--torch-beam", action="store_true", help="the beam's step by torch's operations, not one kernel"
+    )
     parser.add_argument("--late-start", action="store_true", help="no kernel before the one before it has ended")
     args = parser.parse_args()
     boards.BEAM_KERNEL = not args.torch_beam

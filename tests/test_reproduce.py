@@ -233,7 +233,7 @@ def test_a_larger_model_is_no_fair_comparison() -> None:
     )
     counted = [costs(one.model).parameters for one in (best, plain)]
     assert counted[0] <= counted[1]
-    done = Outcome("x", 1, "x", 1.0, "", {}, Times(0.0, 0.0, 0.0, 0.0), 1, 1, counted[0])
+    done = Outcome("x", 1, "x", 1.0, "", {}, Times(0.0, 0.0, 0.0, 0.0, 0.0), 1, 1, counted[0])
     assert study.size_problem(what, [done], best) == ""
     assert f"{counted[1]:,}" in study.size_problem(what, [replace(done, parameters=counted[1] + 1)], best)
     assert study.size_problem(study.reproduction("shakespeare-char"), [replace(done, parameters=10**9)], plain) == ""
@@ -329,7 +329,8 @@ def test_tokenised_text_comes_back_as_it_was() -> None:
 
 def test_times_are_told_apart() -> None:
     """A log of known making: 7 s of compilation, steps of 0.1 s, validations of 3 s at 20 and of 5 s at 45, which is no line of
-    the log. Broken variants: validation counted as training; the first interval counted as training."""
+    the log, a save of 2 s at 55. Broken variants: validation counted as training; the first interval counted as training;
+    the save counted in the usual time of a step."""
     lines = [
         {"step": 10, "loss": 3.0, "clock": 8.0},
         {"step": 20, "loss": 2.0, "clock": 9.0},
@@ -338,14 +339,19 @@ def test_times_are_told_apart() -> None:
         {"step": 40, "loss": 1.5, "clock": 14.0},
         {"step": 45, "val_loss": 1.5, "clock": 19.5},
         {"step": 50, "loss": 1.4, "clock": 20.0},
+        {"step": 60, "loss": 1.4, "clock": 23.0},
+        {"step": 70, "loss": 1.4, "clock": 24.0},
     ]
-    times = times_of(lines, before_log=2.0, whole=23.0)
+    times = times_of(lines, before_log=2.0, whole=27.0)
     assert times.preparation == 2.0
     assert times.compilation == pytest.approx(7.0) and times.validation == pytest.approx(8.0)
-    assert times.training == pytest.approx(5.0 + 1.0), "fifty steps, and a second of saving at the end"
-    assert times.preparation + times.compilation + times.training + times.validation == pytest.approx(23.0)
+    assert times.training == pytest.approx(7.0) and times.saving == pytest.approx(2.0 + 1.0), (
+        "another second at the end"
+    )
+    told = (times.preparation, times.compilation, times.training, times.validation, times.saving)
+    assert sum(told) == pytest.approx(27.0)
     short = times_of([{"step": 10, "loss": 3.0, "clock": 8.0}], before_log=2.0, whole=23.0)
-    assert short == Times(2.0, 0.0, 21.0, 0.0), "too short to tell apart"
+    assert short == Times(2.0, 0.0, 21.0, 0.0, 0.0), "too short to tell apart"
 
 
 # Every recipe starts

@@ -140,6 +140,7 @@ def rows_of(report: Report) -> list[tuple[str, str]]:
             "evaluation",
             f"{middle(outcomes, 'validation'):.2f} s of validation, {middle(outcomes, 'scoring'):.2f} s of scoring",
         ),
+        ("saving", f"{middle(outcomes, 'saving'):.2f} s, checkpoints written and synced"),
         ("preparation", f"{middle(outcomes, 'preparation'):.2f} s, tokenizer and token files"),
         ("speed", f"{statistics.median(one.tokens_per_second for one in outcomes):,.0f} target tokens/s"),
         ("device", f"{report.device}, torch {report.facts['torch']}"),

@@ -42,16 +42,16 @@ from glassformer.nn.rows import Rows
 Answer = Callable[[int, list[Hypothesis]], None]
 """Takes the hypotheses of a task of the batch, by its number."""
 
-HANDED_IN = 64  # answers that are made at a time, while the device is busy
+HANDED_IN = 16  # answers that are made at a time, while the device is busy
 POLL = 4  # steps between two looks at who is done
 BUSY = 0.5  # of the free memory, so much may be set aside for one room
 ROOMS_KEPT = 4
-SENTENCES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
+SENTENCES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 640, 768, 896, 1024, 1280, 1536, 1792, 2048)
 
 
 def at_least(number: int) -> int:
     """The bucket of so many sentences."""
-    return next((size for size in SENTENCES if size >= number), -(-number // 1024) * 1024)
+    return next((size for size in SENTENCES if size >= number), -(-number // 512) * 512)
 
 
 def rounded(number: int, *, least: int = 8) -> int:

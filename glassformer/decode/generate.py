@@ -251,16 +251,19 @@ def translate_batch(
                 f"source {i + 1} has {len(source)} tokens, and this model has learned positions for {longest}; "
                 "split it into sentences"
             )
-    alike: dict[tuple[int, int], Task] = {}  # where nothing is asked for, only the limits tell tasks apart
-    tasks = []
-    for i, (source, demand) in enumerate(zip(sources, everyones)):
-        own = translation_limits(config, len(source)) if limits is None else limits[i]
-        task = alike.get(own) if demand is NOTHING and config.temperature == 0 else None
-        if task is None:
-            task = make_task(demand, own, longest, model.config, config, controls, text, answers=source)
-            if demand is NOTHING:
-                alike[own] = task
-        tasks.append(task)
+    if limits is None:
+        lengths = [len(source) for source in sources]
+        by_length = {length: translation_limits(config, length) for length in set(lengths)}
+        limits = [by_length[length] for length in lengths]
+
+    def task_of(demand: Demands, own: tuple[int, int], source: Sequence[int]) -> Task:
+        return make_task(demand, own, longest, model.config, config, controls, text, answers=source)
+
+    if demands is None and config.temperature == 0:  # only the limits tell tasks apart
+        alike = {own: task_of(NOTHING, own, ()) for own in set(limits)}
+        tasks = [alike[own] for own in limits]
+    else:
+        tasks = [task_of(*asked) for asked in zip(everyones, limits, sources, strict=True)]
     widths = [bucket(len(source), longest) for source in sources] if config.strict else None
     beams = rows_a_text(config)
 

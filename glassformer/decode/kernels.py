@@ -40,7 +40,7 @@ WORDS_A_BLOCK = 1024
 STRETCH = 64  # words that one peak stands for
 CHUNK = 64  # tokens of a hypothesis moved at a time
 STEP_WARPS = 2
-MANY_BLOCK, MANY_WARPS = 64, 4  # of attention where there is much of it
+MANY_BLOCK, MANY_WARPS = 64, 2  # of attention where there is much of it
 MOST_BEAMS = 8  # of a sentence, for `beam_step`
 MOST_BYTES = 128  # of a column of words, for `attend_rows`: more take long to compile, and more memory than a block has
 

@@ -8,9 +8,10 @@ on the validation split, and so is ours.)
 The metric belongs to the table, not to the recipe: no setting can change how a run is scored, only what it learned. What was
 written and what was wanted are left in the run's folder, so that anyone can score them again with a tool of their own.
 
-Times come from the run's own log. A step's usual time is the median over log intervals in which nothing but training
-happened; the first interval beyond so many usual steps is compilation and start-up, a validation's line in the log beyond
-the steps before it is validation, and the rest, saving included, is training. Scoring is timed by itself.
+Times come from the run's own log. A step's usual time is the mean over log intervals in which nothing but training happened
+(those that took twice as long as the median one had something else in them); all steps at that time are training. The first
+interval beyond so many usual steps is compilation and start-up, a validation's line in the log beyond the steps before it
+is validation, and the rest is saving: checkpoints, written and synced to the disk. Scoring is timed by itself.
 
 Passing is a matter of the score. The time a goal names belongs to a certain machine, so it is told beside it.
 """
@@ -384,25 +385,26 @@ class Times:
 
     preparation: float  # tokenizer and token files
     compilation: float  # and whatever else comes before steps take their usual time
-    training: float  # steps, and saving
+    training: float  # all steps at their usual time
     validation: float
+    saving: float  # and whatever else held the steps up
     scoring: float = 0.0
 
 
 def usual_step(lines: Sequence[dict[str, Any]]) -> float | None:
-    """Seconds, by the median of the intervals in which nothing but training happened."""
+    """Seconds, by the mean of the intervals in which nothing but training happened."""
     found = []
     for before, after in itertools.pairwise(lines):
         if "loss" in before and "loss" in after and after["step"] > before["step"]:
             found.append((after["clock"] - before["clock"]) / (after["step"] - before["step"]))
-    return statistics.median(found) if found else None
+    return statistics.fmean(t for t in found if t <= 2 * statistics.median(found)) if found else None
 
 
 def times_of(lines: Sequence[dict[str, Any]], before_log: float, whole: float) -> Times:
     """From the lines of metrics.jsonl, the seconds before its clock began, and those of everything."""
     step = usual_step(lines)
     if step is None:
-        return Times(before_log, 0.0, whole - before_log, 0.0)
+        return Times(before_log, 0.0, whole - before_log, 0.0, 0.0)
     first = next(line for line in lines if "loss" in line)
     compilation = max(0.0, first["clock"] - first["step"] * step)
     validation, last = 0.0, {"step": 0, "clock": compilation}
@@ -410,7 +412,9 @@ def times_of(lines: Sequence[dict[str, Any]], before_log: float, whole: float) -
         if "loss" not in line:
             validation += max(0.0, line["clock"] - last["clock"] - (line["step"] - last["step"]) * step)
         last = line
-    return Times(before_log, compilation, max(0.0, whole - before_log - compilation - validation), validation)
+    left = max(0.0, whole - before_log - compilation - validation)
+    training = min(left, step * max(line["step"] for line in lines))
+    return Times(before_log, compilation, training, validation, saving=left - training)
 
 
 # A run, and what comes of some of them

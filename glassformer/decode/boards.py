@@ -179,6 +179,7 @@ class Lines(Board):
 
 
 BEAM_KERNEL = True  # may be switched off to measure what it gives
+CLEAR = 1e-4  # so far apart are the sums it is tried on
 HELD: dict[tuple[object, ...], bool] = {}
 """Kinds of beam steps for which the kernel has been held to torch's, and whether it did the same."""
 
@@ -323,21 +324,33 @@ class Beams(Board):
                 room, shade=room.shade.clone(), tokens=room.tokens.clone(), column=room.column.clone()
             )
 
-        def scores() -> Tensor:
-            """Mostly low; some words of each row stand out, no two alike, and now and then the end is among them."""
+        def drawn() -> Tensor:
+            """Mostly low; some words of each row stand out, and now and then the end is among them."""
             made = torch.rand(rows, words, generator=draw) * 4 - 12
             places = torch.stack([torch.randperm(words, generator=draw)[: 4 * beams] for _ in range(rows)])
             heights = torch.stack([torch.randperm(4 * beams, generator=draw) for _ in range(rows)]) / 4
-            made.scatter_(1, places, heights)
+            made.scatter_(1, places, heights + torch.rand(rows, 4 * beams, generator=draw) / 8)
             if self.eos >= 0:
-                made[torch.arange(rows) % 3 == 1, self.eos] = beams - 0.125
+                made[torch.arange(rows) % 3 == 1, self.eos] = beams - 0.06
+            return made.to(logits.dtype)
+
+        def clear(made: Tensor, totals: Tensor) -> bool:
+            """Are the best continuations far enough apart that rounding cannot change their order?"""
+            chances = made.double().log_softmax(-1).index_fill(1, self.never.cpu(), -math.inf).view(sentences, -1)
+            every = chances + totals[:sentences].cpu().repeat_interleave(words, 1)
+            best = every.topk(self.looked_at + 1).values
+            apart = best[:, :-1] - best[:, 1:]
+            return bool((apart[apart.isfinite()] > CLEAR).all())
+
+        def scores(totals: Tensor) -> Tensor:
+            made = next((made for made in (drawn() for _ in range(200)) if clear(made, totals)), drawn())
             given = torch.empty_strided(made.shape, logits.stride(), dtype=logits.dtype, device=logits.device)
             return given.copy_(made)
 
         (ours, our_room), (theirs, their_room) = start(), start()
         theirs.kernels = None
         for step in range(min(3, self.longest)):
-            given = scores()
+            given = scores(theirs.totals)
             again = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device=given.device).copy_(
                 given
             )

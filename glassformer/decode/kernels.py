@@ -169,10 +169,10 @@ def taken_in(q, ks, vs, seen, highest, share, found):
 @triton.jit
 def attend_kernel(
     qkv_at, keys_at, values_at, shade_at, column_at, out_at,
-    scale, width, key_row, key_head, value_row, value_head,
+    scale, reach, width, key_row, key_head, value_row, value_head,
     shade_row, shade_head,
-    REACH: tl.constexpr, HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
-    PD: tl.constexpr, PDV: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
+    PD: tl.constexpr, PDV: tl.constexpr, BLOCK: tl.constexpr, ONE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     head, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     kv = head // (HEADS // KV_HEADS)
@@ -183,7 +183,7 @@ def attend_kernel(
     values = values_at + row * value_row + kv * value_head
     shade = shade_at + row * shade_row + head * shade_head
     s = tl.arange(0, BLOCK)
-    old = (s < REACH) & (s != column)
+    old = (s < reach) & (s != column)
     ks = tl.load(keys + s[:, None] * D + d[None, :], mask=old[:, None] & in_d[None, :], other=0.0)
     vs = tl.load(values + s[:, None] * DV + dv[None, :], mask=old[:, None] & in_dv[None, :], other=0.0)
     seen = tl.load(shade + s, mask=old, other=float("-inf")).to(tl.float32)
@@ -200,13 +200,14 @@ def attend_kernel(
     share = highest * 0.0 + 1.0
     found = v.to(tl.float32)
     highest, share, found = taken_in(q, ks, vs, seen, highest, share, found)
-    for start in range(BLOCK, REACH, BLOCK):
-        s = start + tl.arange(0, BLOCK)
-        old = (s < REACH) & (s != column)
-        ks = tl.load(keys + s[:, None] * D + d[None, :], mask=old[:, None] & in_d[None, :], other=0.0)
-        vs = tl.load(values + s[:, None] * DV + dv[None, :], mask=old[:, None] & in_dv[None, :], other=0.0)
-        seen = tl.load(shade + s, mask=old, other=float("-inf")).to(tl.float32)
-        highest, share, found = taken_in(q, ks, vs, seen, highest, share, found)
+    if not ONE:
+        for start in range(BLOCK, reach, BLOCK):
+            s = start + tl.arange(0, BLOCK)
+            old = (s < reach) & (s != column)
+            ks = tl.load(keys + s[:, None] * D + d[None, :], mask=old[:, None] & in_d[None, :], other=0.0)
+            vs = tl.load(values + s[:, None] * DV + dv[None, :], mask=old[:, None] & in_dv[None, :], other=0.0)
+            seen = tl.load(shade + s, mask=old, other=float("-inf")).to(tl.float32)
+            highest, share, found = taken_in(q, ks, vs, seen, highest, share, found)
     out = out_at + row * (HEADS * DV) + head * DV + dv
     tl.store(out, (found / share).to(out_at.dtype.element_ty), mask=in_dv)
 
@@ -233,22 +234,35 @@ def attend_columns(
     warps = max(4, min(16, block // 32)) if rows * heads <= 128 else MANY_WARPS
     attend_kernel[(heads, rows)](
         qkv, keys, values, shade, column, out,
-        1.0 / math.sqrt(size) if scale is None else scale, qkv.size(1), *keys.stride()[:2], *values.stride()[:2],
+        1.0 / math.sqrt(size) if scale is None else scale, reach, qkv.size(1), *keys.stride()[:2], *values.stride()[:2],
         shade.stride(0), shade_head,
-        reach, heads, kv_heads, size, value_size,
-        triton.next_power_of_2(size), triton.next_power_of_2(value_size), block,
+        heads, kv_heads, size, value_size,
+        triton.next_power_of_2(size), triton.next_power_of_2(value_size), block, reach <= block,
         num_warps=warps, **starting(),
     )  # fmt: skip
     return out
 
 
 @triton.jit
+def all_taken_in(q, ks, vs, seen, scale, highest, share, found, PRECISION: tl.constexpr):
+    """The same for the queries of all beams."""
+    score = tl.dot(q, ks, input_precision=PRECISION) * scale + seen
+    higher = tl.maximum(highest, tl.max(score, axis=1))
+    level = tl.where(higher == float("-inf"), 0.0, higher)
+    weight = tl.exp(score - level[:, None])
+    before = tl.exp(highest - level)
+    share = share * before + tl.sum(weight, axis=1)
+    found = found * before[:, None] + tl.dot(weight.to(vs.dtype), vs, input_precision=PRECISION)
+    return higher, share, found
+
+
+@triton.jit
 def beams_kernel(
     q_at, keys_at, values_at, shade_at, column_at, out_at,
-    scale, row_width, shade_sentence, shade_beam,
+    scale, reach, row_width, shade_sentence, shade_beam,
     key_sentence, key_head, key_column, value_sentence, value_head, value_column,
-    BEAMS: tl.constexpr, REACH: tl.constexpr, HEADS: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
-    PD: tl.constexpr, PDV: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, NEW: tl.constexpr,
+    BEAMS: tl.constexpr, HEADS: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
+    PD: tl.constexpr, PDV: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, ONE: tl.constexpr, NEW: tl.constexpr,
     PRECISION: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     head, sentence = tl.program_id(0), tl.program_id(1).to(tl.int64)
@@ -257,14 +271,15 @@ def beams_kernel(
     keys = keys_at + sentence * key_sentence + head * key_head
     values = values_at + sentence * value_sentence + head * value_head
     shade = shade_at + sentence * shade_sentence + b[:, None] * shade_beam
-    filled = REACH
+    filled = reach
     if NEW:
         filled = tl.load(column_at).to(tl.int32)
-    if REACH <= BLOCK:
-        seen = tl.load(shade + s[None, :], mask=in_b[:, None] & (s < REACH)[None, :], other=float("-inf")).to(
+    if ONE:
+        seen = tl.load(shade + s[None, :], mask=in_b[:, None] & (s < reach)[None, :], other=float("-inf")).to(
             tl.float32
         )
         seen = tl.where((s < filled)[None, :], seen, float("-inf"))
+        # A column that is no beam's past is not read at all: a beam soon agrees on all but its last few words.
         used = tl.max(seen, axis=0) > float("-inf")
         ks = tl.load(keys + s[None, :] * key_column + d[:, None], mask=used[None, :] & in_d[:, None], other=0.0)
         vs = tl.load(values + s[:, None] * value_column + dv[None, :], mask=used[:, None] & in_dv[None, :], other=0.0)
@@ -285,25 +300,19 @@ def beams_kernel(
         highest = tl.full([ROWS], float("-inf"), dtype=tl.float32)
         share = tl.zeros([ROWS], dtype=tl.float32)
         found = tl.zeros([ROWS, PDV], dtype=tl.float32)
-    for start in range(0, REACH, BLOCK):
-        if REACH > BLOCK:
+    if ONE:
+        highest, share, found = all_taken_in(q, ks, vs, seen, scale, highest, share, found, PRECISION)
+    else:
+        for start in range(0, reach, BLOCK):
             s = start + tl.arange(0, BLOCK)
             in_s = (s < filled)[None, :]
             seen = tl.load(shade + s[None, :], mask=in_b[:, None] & in_s, other=float("-inf")).to(tl.float32)
-            # A column that is no beam's past is not read at all: a beam soon agrees on all but its last few words.
             used = tl.max(seen, axis=0) > float("-inf")
             ks = tl.load(keys + s[None, :] * key_column + d[:, None], mask=used[None, :] & in_d[:, None], other=0.0)
             vs = tl.load(
                 values + s[:, None] * value_column + dv[None, :], mask=used[:, None] & in_dv[None, :], other=0.0
             )
-        score = tl.dot(q, ks, input_precision=PRECISION) * scale + seen
-        higher = tl.maximum(highest, tl.max(score, axis=1))
-        level = tl.where(higher == float("-inf"), 0.0, higher)
-        weight = tl.exp(score - level[:, None])
-        before = tl.exp(highest - level)
-        share = share * before + tl.sum(weight, axis=1)
-        found = found * before[:, None] + tl.dot(weight.to(vs.dtype), vs, input_precision=PRECISION)
-        highest = higher
+            highest, share, found = all_taken_in(q, ks, vs, seen, scale, highest, share, found, PRECISION)
     found = found / tl.where(share == 0.0, 1.0, share)[:, None]
     out = out_at + (sentence * BEAMS + b)[:, None] * (HEADS * DV) + head * DV + dv[None, :]
     tl.store(out, found.to(out_at.dtype.element_ty), mask=in_b[:, None] & in_dv[None, :])
@@ -331,14 +340,14 @@ def attend_beams(
     wide = max(16, triton.next_power_of_2(size))
     beams_kernel[(heads, sentences)](
         q, keys, values, shade, q if column is None else column, out,
-        1.0 / math.sqrt(size) if scale is None else scale, q.stride(0),
+        1.0 / math.sqrt(size) if scale is None else scale, reach, q.stride(0),
         shade.stride(0), 0 if shade.size(1) == 1 else shade.stride(1),
         *keys.stride()[:3], *values.stride()[:3],
-        beams, reach, heads, size, value_size,
+        beams, heads, size, value_size,
         wide, max(16, triton.next_power_of_2(value_size)),
-        max(16, triton.next_power_of_2(beams)), block, column is not None,
+        max(16, triton.next_power_of_2(beams)), block, reach <= block, column is not None,
         "ieee" if q.dtype == torch.float32 else "tf32",
-        num_warps=max(1, min(4, wide * block * q.element_size() // 8192)), num_stages=1, **starting(),
+        num_warps=max(1, wide * block // 4096) if q.element_size() == 2 else 4, num_stages=1, **starting(),
     )  # fmt: skip
     return out
 
@@ -493,11 +502,11 @@ def beam_kernel(
     K: tl.constexpr, W: tl.constexpr, BEST: tl.constexpr, STRETCHES: tl.constexpr, BLOCKS: tl.constexpr,
     CHUNK: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    # What is picked out of a few numbers is picked by a maximum, never by a sum: where threads hold copies of a number,
-    # compilers have been met that add all of them.
+    # What is picked out of a few numbers is picked by maxima and minima alone, of tensors as they are: where threads hold
+    # copies of a number (of a reshaped tensor, say), a compiler has been met that adds up all of them.
     begin(EARLY)
     LOOKED: tl.constexpr = 2 * BEAMS
-    NEVER = float("-inf")
+    NEVER, NONE = float("-inf"), 2**30
     sentence = tl.program_id(0).to(tl.int64)
     is_over = tl.load(over_at + sentence)
     if is_over == 0:
@@ -517,29 +526,27 @@ def beam_kernel(
         peak = tl.load(peak_at + row[:, None] * stretches + s[None, :], mask=peak_mask, other=NEVER)
         chosen = tl.full([K, W], -1, dtype=tl.int32)
         for i in tl.static_range(LOOKED):
-            height, place = tl.max(peak, axis=1, return_indices=True)
-            place = tl.where(height > NEVER, place, -1)
-            chosen = tl.where(w[None, :] == i, place[:, None], chosen)
+            height = tl.max(peak, axis=1)
+            place = tl.min(tl.where((peak == height[:, None]) & (peak > NEVER), s[None, :], NONE), axis=1)
+            chosen = tl.where(w[None, :] == i, tl.where(place < NONE, place, -1)[:, None], chosen)
             peak = tl.where(s[None, :] == place[:, None], NEVER, peak)
         word = chosen[:, :, None] * STRETCH + tl.arange(0, STRETCH)[None, None, :]
         known = (chosen >= 0)[:, :, None] & (word < words)
         found = tl.load(logits_at + row[:, None, None] * row_width + word, mask=known, other=NEVER).to(tl.float32)
-        found, word = tl.reshape(found, [K, W * STRETCH]), tl.reshape(word, [K, W * STRETCH])
-        n = tl.arange(0, W * STRETCH)
         value = tl.full([K, W], NEVER, dtype=tl.float32)
         token = tl.full([K, W], 0, dtype=tl.int32)
         for i in tl.static_range(LOOKED):
-            height, place = tl.max(found, axis=1, return_indices=True)
-            its_word = tl.max(tl.where(n[None, :] == place[:, None], word, -1), axis=1)
+            height = tl.max(tl.max(found, axis=2), axis=1)
+            best = (found == height[:, None, None]) & (found > NEVER)
+            its_word = tl.min(tl.min(tl.where(best, word, NONE), axis=2), axis=1)
             value = tl.where(w[None, :] == i, (height - log_total)[:, None], value)
-            token = tl.where(w[None, :] == i, its_word[:, None], token)
-            found = tl.where(n[None, :] == place[:, None], NEVER, found)
+            token = tl.where(w[None, :] == i, tl.where(its_word < NONE, its_word, 0)[:, None], token)
+            found = tl.where(word == its_word[:, None, None], NEVER, found)
 
         # Of all beams, the best continuations, best first: an end goes to the pool, the first that are none go on.
         before = tl.load(totals_at + row, mask=in_b, other=NEVER)
-        every = tl.reshape(before[:, None] + value.to(tl.float64), [K * W])
-        all_values, all_tokens = tl.reshape(value, [K * W]), tl.reshape(token, [K * W])
-        q = tl.arange(0, K * W)
+        every = before[:, None] + value.to(tl.float64)
+        q = b[:, None] * W + w[None, :]
         divisor = tl.load(divisor_at + written)
         parents, tokens, chances = b, tl.full([K], 0, dtype=tl.int32), tl.full([K], 0.0, dtype=tl.float32)
         totals = tl.full([K], NEVER, dtype=tl.float64)
@@ -547,11 +554,12 @@ def beam_kernel(
         fresh = tl.full([W], NEVER, dtype=tl.float64)
         slot, entered = 0, 0
         for i in tl.static_range(LOOKED):
-            total, place = tl.max(every, axis=0, return_indices=True)
+            total = tl.max(tl.max(every, axis=1), axis=0)
+            place = tl.min(tl.min(tl.where((every == total) & (every > NEVER), q, NONE), axis=1), axis=0)
             here = q == place
             every = tl.where(here, NEVER, every)
-            its_word = tl.max(tl.where(here, all_tokens, -1), axis=0)
-            chance = tl.max(tl.where(here, all_values, NEVER), axis=0)
+            its_word = tl.max(tl.max(tl.where(here, token, -1), axis=1), axis=0)
+            chance = tl.max(tl.max(tl.where(here, value, NEVER), axis=1), axis=0)
             possible = (total > NEVER).to(tl.int32)
             is_eos = possible * (its_word == eos).to(tl.int32)
             if i < BEAMS:
@@ -581,8 +589,9 @@ def beam_kernel(
             # Where each of the pool comes from: a place of the pool, or -1 and a hypothesis.
             of_pool, of_beam = tl.full([BEST], -1, dtype=tl.int32), tl.full([BEST], 0, dtype=tl.int32)
             for i in tl.static_range(WANTED):
-                old_best, old_place = tl.max(old, axis=0, return_indices=True)
-                new_best, new_place = tl.max(fresh, axis=0, return_indices=True)
+                old_best, new_best = tl.max(old, axis=0), tl.max(fresh, axis=0)
+                old_place = tl.min(tl.where(old == old_best, r, NONE), axis=0)
+                new_place = tl.min(tl.where(fresh == new_best, w, NONE), axis=0)
                 stays = old_best >= new_best
                 its_length = tl.max(tl.where(r == old_place, length, 0), axis=0)
                 its_last = tl.max(tl.where(r == old_place, last, NEVER), axis=0)

@@ -14,6 +14,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,10 @@ class Board(ABC):
         self.kernels: Any = None  # kernels.py, where it can be used
         self.side: Any = torch.cuda.Stream(device) if device.type == "cuda" else None
         self.over = torch.ones(sentences, dtype=torch.bool, device=device)
+        self.view = torch.ones(
+            sentences, dtype=torch.bool, pin_memory=device.type == "cuda"
+        )  # `over`, as last looked at
+        self.shown: Any = torch.cuda.Event() if device.type == "cuda" else None
         self.ids = torch.zeros(sentences, rows, longest, dtype=torch.int32, device=device)
         self.logprobs = torch.zeros(sentences, rows, longest, dtype=self.dtype, device=device)
 
@@ -70,6 +75,17 @@ class Board(ABC):
         self.limit[:sentences] = column([task.limit for task in tasks] + [1] * filler)
         self.over[: len(tasks)] = False
         self.over[len(tasks) : sentences] = True
+
+    def look(self, sentences: int) -> None:
+        """Have the host told who is over now. `shown` happens when it has been, `seen` waits for it."""
+        self.view[:sentences].copy_(self.over[:sentences], non_blocking=True)
+        if self.shown is not None:
+            self.shown.record()
+
+    def seen(self, sentences: int) -> np.ndarray:
+        if self.shown is not None:
+            self.shown.synchronize()
+        return self.view[:sentences].numpy().copy()
 
     def move(self, rows: Int[Tensor, "M"], places: Int[Tensor, "M"]) -> None:
         """These sentences take the places of others."""
@@ -423,41 +439,42 @@ class Beams(Board):
         pool = (self.count, self.score, self.length, self.last, self.pool_ids, self.pool_logprobs)
         received = self.sent(rows, *pool, self.cut_totals, self.cut_length, self.ids, self.logprobs)
 
+        divisors = np.array([rule.divisor(n, False) for n in range(self.longest + 1)])
+
         def answers(some: slice) -> list[list[Hypothesis]]:
             count, score, length, last, pool_ids, pool_logprobs, cut_totals, cut_length, ids, logprobs = (
                 part[some] for part in received()
             )
-            ended = zip(
-                *(part[:, :wanted].tolist() for part in (score, length, last)),
-                *(part[:, :, : length.max(initial=0)].tolist() for part in (pool_ids, pool_logprobs)),
-                strict=True,
-            )
-            found: list[list[Hypothesis]] = []
-            for many, row in zip(count.tolist(), ended, strict=True):
-                found.append([])
-                for value, words, end, own, parts in list(zip(*row, strict=True))[:many]:
-                    parts = [*parts[:words], end]
-                    found[-1].append(Hypothesis(own[:words], value, math.fsum(parts), parts, "eos"))
+            found: list[list[Hypothesis]] = [[] for _ in count]
+            many = np.flatnonzero(count)
+            if len(many):
+                upto = length[many].max()
+                ended = zip(
+                    *(part[many].tolist() for part in (count, score, length, last)),
+                    *(part[many, :, :upto].tolist() for part in (pool_ids, pool_logprobs)),
+                    strict=True,
+                )
+                for number, (there, *several) in zip(many.tolist(), ended, strict=True):
+                    for value, words, end, own, parts in islice(zip(*several, strict=True), there):
+                        parts = [*parts[:words], end]
+                        found[number].append(Hypothesis(own[:words], value, math.fsum(parts), parts, "eos"))
             few = np.flatnonzero(count < wanted)
-            if len(few) == 0:
-                return found
-            # Those that were cut are equally long: their sums rank them.
-            best = np.argsort(-cut_totals[few], axis=1, kind="stable")[:, :wanted]
-            upto = cut_length[few].max()
-            cut = zip(
-                few.tolist(),
-                cut_length[few].tolist(),
-                np.take_along_axis(cut_totals[few], best, 1).tolist(),
-                *(np.take_along_axis(t[few, :, :upto], best[:, :, None], 1).tolist() for t in (ids, logprobs)),
-                strict=True,
-            )
-            for number, words, totals, own_ids, own_logprobs in cut:
-                missing = wanted - len(found[number])
-                for total, own, parts in list(zip(totals, own_ids, own_logprobs, strict=True))[:missing]:
-                    if total > -math.inf:
-                        parts = parts[:words]
-                        value = rule.score(total, words, False)
-                        found[number].append(Hypothesis(own[:words], value, math.fsum(parts), parts, "length"))
+            if len(few):
+                # Those that were cut are equally long: their sums rank them.
+                best = np.argsort(-cut_totals[few], axis=1, kind="stable")[:, :wanted]
+                lengths = cut_length[few]
+                totals, upto = np.take_along_axis(cut_totals[few], best, 1), lengths.max()
+                cut = zip(
+                    lengths.tolist(),
+                    (totals / divisors[lengths][:, None]).tolist(),
+                    *(np.take_along_axis(t[few, :, :upto], best[:, :, None], 1).tolist() for t in (ids, logprobs)),
+                    strict=True,
+                )
+                for number, (words, *several) in zip(few.tolist(), cut, strict=True):
+                    for value, own, parts in islice(zip(*several, strict=True), wanted - len(found[number])):
+                        if value > -math.inf:
+                            parts = parts[:words]
+                            found[number].append(Hypothesis(own[:words], value, math.fsum(parts), parts, "length"))
             return found
 
         return answers

@@ -3,8 +3,9 @@
 A small model's step is a few hundred kernels of a few microseconds, and to launch them one by one, look at the result and
 decide in Python what to do takes longer than the kernels. Here the step is everything: embedding, layers, scores, the best
 candidates, the beam's choice, what has ended and whether a sentence is over (static_decoder.py and boards.py). It is recorded
-once for every bucket of shapes, and the host only asks every few steps who is done. Without a CUDA device the same code runs
-step by step: that is how it is tested, not how anyone would use it.
+once for every bucket of shapes, and the host only asks every few steps who is done; it reads the answer when it has told the
+device the next few steps, so that neither waits for the other. Without a CUDA device the same code runs step by step: that is how
+it is tested, not how anyone would use it.
 
 The engine holds weights, rooms and graphs; sentences that are over leave at a poll, when the others fit a smaller bucket.
 
@@ -42,8 +43,8 @@ from glassformer.nn.rows import Rows
 Answer = Callable[[int, list[Hypothesis]], None]
 """Takes the hypotheses of a task of the batch, by its number."""
 
-HANDED_IN = 16  # answers that are made at a time, while the device is busy
-POLL = 4  # steps between two looks at who is done
+HANDED_IN = 64  # answers that are made at a time, while the device is busy
+POLL = 2  # steps between two looks at who is done
 BUSY = 0.5  # of the free memory, so much may be set aside for one room
 ROOMS_KEPT = 4
 SENTENCES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 640, 768, 896, 1024, 1280, 1536, 1792, 2048)
@@ -214,43 +215,43 @@ class GraphEngine:
                 answer(number, own)
 
         soonest, longest = limits[:, 0].min(), limits[:, 1].max()
+        looked = False
         if first is not None:
             board.step(first, room, sentences)
             written = 1
-        while True:
-            if written and (written >= longest or (written % POLL == 0 and written > soonest)):
-                self.work_ahead()
-                over = board.over[:sentences].cpu().numpy()
-                mine = numbers >= 0
-                going_on = np.flatnonzero(mine & ~over)
-                if not len(going_on):
-                    hand_in(np.flatnonzero(mine))
-                    return
-                fewer = at_least(len(going_on))
-                if fewer < sentences:
-                    hand_in(np.flatnonzero(mine & over))
-                    free = np.ones(fewer, bool)
-                    free[going_on[going_on < fewer]] = False
-                    rows = going_on[going_on >= fewer]
-                    places = np.flatnonzero(free)[: len(rows)]
-                    if len(rows):
-                        work.move(rows.tolist(), places.tolist(), prompt + written * room.beams, width)
-                    numbers[mine & over] = -1
-                    numbers[places] = numbers[rows]
-                    numbers, sentences = numbers[:fewer], fewer
-                    own = limits[numbers[numbers >= 0]]
-                    soonest, longest = own[:, 0].min(), own[:, 1].max()
+        while written < longest:
+            if written % POLL == 0 and written >= soonest:
+                if looked:
+                    self.work_ahead(board.shown)
+                    over = board.seen(sentences)
+                    mine = numbers >= 0
+                    going_on = np.flatnonzero(mine & ~over)
+                    if not len(going_on):
+                        break
+                    fewer = at_least(len(going_on))
+                    if fewer < sentences:
+                        hand_in(np.flatnonzero(mine & over))
+                        free = np.ones(fewer, bool)
+                        free[going_on[going_on < fewer]] = False
+                        rows = going_on[going_on >= fewer]
+                        places = np.flatnonzero(free)[: len(rows)]
+                        if len(rows):
+                            work.move(rows.tolist(), places.tolist(), prompt + written * room.beams, width)
+                        numbers[mine & over] = -1
+                        numbers[places] = numbers[rows]
+                        numbers, sentences = numbers[:fewer], fewer
+                        own = limits[numbers[numbers >= 0]]
+                        soonest, longest = own[:, 0].min(), own[:, 1].max()
+                board.look(sentences)
+                looked = True
             reach = rounded(prompt + (written + 1) * room.beams, least=max(16, 8 * min(room.beams, 4)))
             work.step(sentences, min(reach, room.shade.size(2)), width)
             written += 1
+        hand_in(np.flatnonzero(numbers >= 0))
 
-    def work_ahead(self) -> None:
-        """What the host has to do anyway (answers to be made of what has been copied, the next batch), as long as the
-        device is busy with what it was last told."""
-        told = None
-        if self.device.type == "cuda":
-            told = torch.cuda.current_stream().record_event()
-        while self.later and not (told is not None and told.query()):
+    def work_ahead(self, awaited: Any) -> None:
+        """What the host has to do anyway (the next batch, answers to be made of what has been copied), until an event."""
+        while self.later and not (awaited is not None and awaited.query()):
             self.later.popleft()()
 
     def all_batches(
@@ -269,6 +270,7 @@ class GraphEngine:
         order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)].tolist()
         parts = [order[start : start + size] for start in range(0, len(order), size)]
         ready: dict[int, Batch] = {}
+        self.later.clear()  # of a call that was broken off
 
         def make_ready(part: int) -> None:
             if part < len(parts) and part not in ready:
@@ -294,7 +296,7 @@ class GraphEngine:
                         h for place in range(first, first + rows) for h in samples.pop(place)
                     ]
 
-            self.later.append(partial(make_ready, part + 1))
+            self.later.appendleft(partial(make_ready, part + 1))
             decode(ready.pop(part), [tasks[i] for i in numbers for _ in range(rows)], answer)
         while self.later:
             self.later.popleft()()
@@ -305,7 +307,8 @@ class GraphEngine:
     ) -> list[list[Hypothesis]]:
         if not any(sources):
             return [[Hypothesis([], 0.0, 0.0, [], "eos")] for _ in sources]
-        longest = max(task.limit for task, source in zip(tasks, sources, strict=True) if source)
+        different = {id(task): task for task, source in zip(tasks, sources, strict=True) if source}.values()
+        longest = max(task.limit for task in different)
         widest = rounded(max(map(len, sources)))
         rows = rows_a_text(config) if config.temperature > 0 else 1
         beams = config.beams if config.temperature == 0 else 1

@@ -239,6 +239,11 @@ class DataConfig:
     size: int | None = None  # built-in data: how many training examples
     workers: int | None = None  # background threads that make batches ahead; None: 2 on CUDA, else none
 
+    @property
+    def multiplied(self) -> bool:
+        """Are there more examples to learn from than pairs?"""
+        return self.bpe_dropout > 0 or self.both_ways
+
     def __post_init__(self) -> None:
         check_choices(self)
         if self.builtin is not None and self.train is not None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from glassformer.config import ConfigError, DataConfig, Recipe, UserError
-from glassformer.data.prepare import prepare
+from glassformer.data.prepare import Texts, encode_split, prepare
 from glassformer.data.tokens import TokenFile
 from glassformer.text.tokenizer import CONTROL, Tokenizer
 
@@ -35,7 +38,7 @@ def test_lower_casing_happens_before_cutting() -> None:
 def test_any_cut_is_the_same_text(tokenizer: Tokenizer, dropout: float) -> None:
     cutter = tokenizer.cutter(dropout, "seed")
     for text in [*ENGLISH, "unseen wörter 123 \t  spaces  "]:
-        for ids in cutter.encode(text, 50):  # more than are kept of a word
+        for ids in cutter.encode(text, 200):  # more than are kept of a word
             assert tokenizer.decode(ids) == text
             assert min(ids) >= CONTROL
 
@@ -53,6 +56,40 @@ def test_one_seed_one_draw(tokenizer: Tokenizer) -> None:
         [tokenizer.cutter(0.3, seed).encode(text, 5) for text in ENGLISH] for seed in ("a", "a", "b")
     )
     assert first == again != other
+
+
+def as_in_the_paper(
+    word: str, rank: dict[tuple[str, str], int], dropout: float, draw: random.Random
+) -> tuple[str, ...]:
+    """Provilkov et al., Algorithm 1: of all merges possible now, each is left out with probability `dropout`; the first of the
+    rest is made; and so on until none is left."""
+    pieces = list(word)
+    while True:
+        merges = [
+            (rank[pair], i) for i, pair in enumerate(pairwise(pieces)) if pair in rank and draw.random() >= dropout
+        ]
+        if not merges:
+            return tuple(pieces)
+        i = min(merges)[1]
+        pieces[i : i + 2] = [pieces[i] + pieces[i + 1]]
+
+
+def test_cuts_are_as_frequent_as_the_paper_makes_them(tokenizer: Tokenizer) -> None:
+    cutter, draw, times = tokenizer.cutter(0.3, "seed"), random.Random(5), 4000
+    ours = Counter(tuple(cutter.cut("lowest")) for _ in range(times))
+    theirs = Counter(as_in_the_paper("lowest", cutter.rank, 0.3, draw) for _ in range(times))
+    assert len(theirs) > 3
+    for cut in ours | theirs:
+        share = (ours[cut] + theirs[cut]) / (2 * times)
+        off = abs(ours[cut] - theirs[cut]) / times
+        assert off < 5 * (2 * share * (1 - share) / times) ** 0.5 + 1e-9, (cut, ours[cut], theirs[cut])
+
+
+def test_long_words_are_cut_each_time_and_not_kept(tokenizer: Tokenizer) -> None:
+    cutter = tokenizer.cutter(0.3, "seed")
+    long = "lowest" * 8
+    assert len({tuple(ids) for ids in cutter.encode(long, 20)}) > 10
+    assert not cutter.known
 
 
 def test_frequent_words_go_on_being_cut_in_different_ways(tokenizer: Tokenizer) -> None:
@@ -97,6 +134,23 @@ def test_both_ways_adds_every_pair_the_other_way_round_to_training_alone(
     assert set(pairs[:half]) == set(zip(ENGLISH, GERMAN, strict=True))
     assert pairs[half:] == [(target, source) for source, target in pairs[:half]]
     assert found["val.source"] == ENGLISH
+
+
+def test_a_split_that_is_only_measured_has_every_pair_once(tmp_path: Path) -> None:
+    """`evaluate --split train`, `compare` and `heads` count pairs. Broken variant: the training pairs as they were learned."""
+    written(tmp_path, bpe_dropout=0.3, segmentations=4, both_ways=True)
+    data = DataConfig(
+        path=str(tmp_path),
+        vocab_size=400,
+        train="a",
+        train_target="b",
+        bpe_dropout=0.3,
+        segmentations=4,
+        both_ways=True,
+    )
+    files = encode_split(data, "train", Texts.load(tmp_path), tmp_path / "measured")
+    assert len(files["source"]) == len(files["target"]) == len(ENGLISH)
+    assert files["source"][1].tolist() == Tokenizer.load(tmp_path / "tokenizer.json").encode(ENGLISH[1])
 
 
 def test_what_it_cannot_go_with_is_said_at_once(tmp_path: Path) -> None:

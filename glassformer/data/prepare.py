@@ -21,7 +21,7 @@ from glassformer.config import DataConfig, Recipe, UserError
 from glassformer.data.sources import Document, open_split
 from glassformer.data.tokens import TokenFile
 from glassformer.nn.loss import IGNORE
-from glassformer.text.tokenizer import EOS, Tokenizer
+from glassformer.text.tokenizer import EOS, Tokenizer, encodable
 
 ENCODED_AT_ONCE = 2000  # examples, and of long ones fewer:
 CHARACTERS_AT_ONCE = 4_000_000
@@ -183,9 +183,16 @@ def known_label(label: str, label_ids: dict[str, int], where: str) -> int:
 
 
 def encode_split(
-    config: DataConfig, split_name: str, texts: Texts, folder: Path, characters: int | None = None
+    config: DataConfig,
+    split_name: str,
+    texts: Texts,
+    folder: Path,
+    characters: int | None = None,
+    *,
+    to_learn: bool = False,
 ) -> dict[str, TokenFile]:
-    """Writes one split's token files. Names: source and target, or text, and labels."""
+    """Writes one split's token files. Names: source and target, or text, and labels. `to_learn`: as training wants it, with
+    pairs cut in several ways or both directions where the config asks for that; else an example is an example."""
     split = examples_of(config, split_name, characters)
     label_ids = {label: i for i, label in enumerate(texts.labels)}
     prefix = folder / split_name
@@ -204,11 +211,11 @@ def encode_split(
                 yield from plain(tokenizer, side)
                 continue
             cutter = tokenizer.cutter(config.bpe_dropout, seed=side)
-            for text in texts_of(config, split, side):
+            for text in encodable(texts_of(config, split, side)):
                 yield from cutter.encode(text, config.segmentations)
 
     match config.task:
-        case "pairs" if split_name == "train":
+        case "pairs" if to_learn:
             ways = (("source", "target"), ("target", "source")) if config.both_ways else (("source",), ("target",))
             return {
                 "source": write("source", learned(texts.source, *ways[0]), texts.source.vocab_size),
@@ -252,7 +259,7 @@ def prepare(recipe: Recipe, folder: Path, characters: int | None = None) -> Text
     texts = learn_texts(recipe.data, characters)
     texts.save(folder)
     for split in ("train", "val"):
-        encode_split(recipe.data, split, texts, folder / "data", characters)
+        encode_split(recipe.data, split, texts, folder / "data", characters, to_learn=split == "train")
     return texts
 
 

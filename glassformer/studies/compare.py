@@ -385,6 +385,7 @@ def same_examples(first: Model, second: Model, split: str, limit: int) -> HeldOu
     data = dataclasses.replace(
         first.recipe.data,
         tokenizer=second.recipe.data.tokenizer,
+        bpe_dropout=0.0,
         prompt_answer=second.recipe.data.prompt_answer,
         lowercase=second.recipe.data.lowercase,
     )

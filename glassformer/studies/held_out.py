@@ -50,7 +50,8 @@ def held_out(
     data = recipe.data
     budget = max(256, min(8192, 2**23 // max(1, recipe.model.vocab_size)))
     with TemporaryDirectory() as temporary:
-        there = folder is not None and any(folder.glob(f"{split}.*.tokens"))
+        multiplied = split == "train" and data.multiplied  # what was learned from is not one example a pair
+        there = folder is not None and not multiplied and any(folder.glob(f"{split}.*.tokens"))
         if not there:
             encode_split(data, split, talk.texts, Path(temporary))
         made = make_batches(

@@ -8,24 +8,27 @@ BPE itself, with 1 a word falls into bytes. Text to be translated is always cut 
 
 The library can do it, but its draws cannot be repeated. Here they follow from a seed and from the texts in their order.
 A word is cut afresh the first `KEPT` times it is met; later it takes one of those cuts, which is what keeps Python fast
-enough: most text is few words.
+enough: most text is few words. Long ones (a Chinese sentence has no spaces and is one word) are cut each time.
 """
 
 from __future__ import annotations
 
+import heapq
 import random
 from itertools import pairwise
 
 import tokenizers
 
-KEPT = 32
+KEPT = 128
+LONG = 32  # letters: longer words hardly come again
+MOST_WORDS = 200_000  # whose cuts are kept; the rest of a large text is cut each time
 
 
 class Word:
-    __slots__ = ("cuts", "letters")
+    __slots__ = ("cuts", "kept", "letters")
 
-    def __init__(self, letters: str) -> None:
-        self.letters = letters
+    def __init__(self, letters: str, kept: bool) -> None:
+        self.letters, self.kept = letters, kept
         self.cuts: list[list[int]] = []
 
 
@@ -50,29 +53,61 @@ class Cutter:
         """The text, cut so many times."""
         if self.normalizer is not None:
             text = self.normalizer.normalize_str(text)
-        words = [self.known.setdefault(word, Word(word)) for word, _ in self.splitter.pre_tokenize_str(text)]
+        words = [self.word(letters) for letters, _ in self.splitter.pre_tokenize_str(text)]
         draw = self.draw.random
         found = []
         for _ in range(times):
             ids: list[int] = []
             for word in words:
                 cuts = word.cuts
-                if len(cuts) < KEPT:
-                    cuts.append([self.ids[piece] for piece in self.cut(word.letters)])
-                    ids += cuts[-1]
-                else:
+                if len(cuts) == KEPT:
                     ids += cuts[int(draw() * KEPT)]
+                    continue
+                new = [self.ids[piece] for piece in self.cut(word.letters)]
+                if word.kept:
+                    cuts.append(new)
+                ids += new
             found.append(ids)
         return found
 
+    def word(self, letters: str) -> Word:
+        known = self.known.get(letters)
+        if known is None:
+            known = Word(letters, kept=len(letters) <= LONG and len(self.known) < MOST_WORDS)
+            if known.kept:
+                self.known[letters] = known
+        return known
+
     def cut(self, word: str) -> list[str]:
+        """The possible merges wait in their order; those passed over wait again after the next merge."""
         pieces = list(word)
+        before, after = list(range(-1, len(pieces) - 1)), list(range(1, len(pieces) + 1))
         rank, dropout, draw = self.rank, self.dropout, self.draw.random
-        while True:
-            possible = [
-                (rank[pair], place) for place, pair in enumerate(pairwise(pieces)) if pair in rank and draw() >= dropout
-            ]
-            if not possible:
-                return pieces
-            _, place = min(possible)
-            pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
+        waiting = [(rank[pair], i, pair) for i, pair in enumerate(pairwise(pieces)) if pair in rank]
+        heapq.heapify(waiting)
+        passed: list[tuple[int, int, tuple[str, str]]] = []
+
+        def offer(left: int, right: int) -> None:
+            if left >= 0 and right < len(pieces) and (pair := (pieces[left], pieces[right])) in rank:
+                heapq.heappush(waiting, (rank[pair], left, pair))
+
+        while waiting:
+            merge = heapq.heappop(waiting)
+            left, pair = merge[1], merge[2]
+            right = after[left]
+            if right >= len(pieces) or (pieces[left], pieces[right]) != pair:
+                continue  # one of the two has become part of another
+            if draw() < dropout:
+                passed.append(merge)
+                continue
+            pieces[left] += pieces[right]
+            pieces[right] = ""
+            after[left] = after[right]
+            if after[left] < len(pieces):
+                before[after[left]] = left
+            for again in passed:
+                heapq.heappush(waiting, again)
+            passed.clear()
+            offer(before[left], left)
+            offer(left, after[left])
+        return [piece for piece in pieces if piece]

@@ -88,7 +88,7 @@ def test_cuts_are_as_frequent_as_the_paper_makes_them(tokenizer: Tokenizer) -> N
 def test_long_words_are_cut_each_time_and_not_kept(tokenizer: Tokenizer) -> None:
     cutter = tokenizer.cutter(0.3, "seed")
     long = "lowest" * 8
-    assert len({tuple(ids) for ids in cutter.encode(long, 20)}) > 10
+    assert len({tuple(ids) for ids in cutter.encode(long, 20)}) > 3
     assert not cutter.known
 
 

@@ -59,6 +59,10 @@ for trial in range(int(sys.argv[1])):
     liked = draw.choice([i for several in found for h in several for i in h.ids])
     model.output_weight.data[2] = model.output_weight.data[liked] * draw.choice([0.9, 0.97, 0.999, 1.01])
     beam, most = (1, 4, 2, 1, 3, 5)[trial % 6], draw.choice([2, 5, 9])
+    # Attention in one bite, and in several.
+    kernels.FEW_PROGRAMS, kernels.MANY_BLOCK, kernels.ONE_BITE, kernels.SEVERAL_BITES = draw.choice(
+        [(128, 64, 64, 32), (0, 16, 16, 16)]
+    )
     how = dict(
         beam=beam, n_best=draw.randrange(1, beam + 1), batch_size=draw.choice([2, 16]), max_new_tokens=most,
         min_new_tokens=draw.choice([0, min(2, most)]), alpha=draw.choice([0.0, 0.6, 1.0, -1.0, 2.0]),

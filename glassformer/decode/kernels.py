@@ -40,7 +40,9 @@ WORDS_A_BLOCK = 1024
 STRETCH = 64  # words that one peak stands for
 CHUNK = 64  # tokens of a hypothesis moved at a time
 STEP_WARPS = 2
-MANY_BLOCK, MANY_WARPS = 64, 2  # of attention where there is much of it
+ONE_BITE, SEVERAL_BITES = 64, 32  # columns that all beams of a head look at: so many at once, or so many at a time
+FEW_PROGRAMS = 128  # attention's, up to which each takes large bites
+MANY_BLOCK, MANY_WARPS = 64, 2  # its bites where there is much of it
 MOST_BEAMS = 8  # of a sentence, for `beam_step`
 MOST_BYTES = 128  # of a column of words, for `attend_rows`: more take long to compile, and more memory than a block has
 
@@ -201,13 +203,15 @@ def attend_kernel(
     found = v.to(tl.float32)
     highest, share, found = taken_in(q, ks, vs, seen, highest, share, found)
     if not ONE:
-        for start in range(BLOCK, reach, BLOCK):
+        start = column * 0 + BLOCK
+        while start < reach:
             s = start + tl.arange(0, BLOCK)
             old = (s < reach) & (s != column)
             ks = tl.load(keys + s[:, None] * D + d[None, :], mask=old[:, None] & in_d[None, :], other=0.0)
             vs = tl.load(values + s[:, None] * DV + dv[None, :], mask=old[:, None] & in_dv[None, :], other=0.0)
             seen = tl.load(shade + s, mask=old, other=float("-inf")).to(tl.float32)
             highest, share, found = taken_in(q, ks, vs, seen, highest, share, found)
+            start += BLOCK
     out = out_at + row * (HEADS * DV) + head * DV + dv
     tl.store(out, (found / share).to(out_at.dtype.element_ty), mask=in_dv)
 
@@ -230,8 +234,9 @@ def attend_columns(
     out = torch.empty(rows, heads * value_size, dtype=qkv.dtype, device=qkv.device)
     shade_head = 0 if shade.size(1) == 1 else shade.stride(1)
     # Few programs wait for memory, many share it: a few take larger bites.
-    block = min(512 if rows * heads <= 128 else MANY_BLOCK, max(16, triton.next_power_of_2(reach)))
-    warps = max(4, min(16, block // 32)) if rows * heads <= 128 else MANY_WARPS
+    few = rows * heads <= FEW_PROGRAMS
+    block = min(512 if few else MANY_BLOCK, max(16, triton.next_power_of_2(reach)))
+    warps = max(4, min(16, block // 32)) if few else MANY_WARPS
     attend_kernel[(heads, rows)](
         qkv, keys, values, shade, column, out,
         1.0 / math.sqrt(size) if scale is None else scale, reach, qkv.size(1), *keys.stride()[:2], *values.stride()[:2],
@@ -303,7 +308,8 @@ def beams_kernel(
     if ONE:
         highest, share, found = all_taken_in(q, ks, vs, seen, scale, highest, share, found, PRECISION)
     else:
-        for start in range(0, reach, BLOCK):
+        start = filled * 0
+        while start < reach:
             s = start + tl.arange(0, BLOCK)
             in_s = (s < filled)[None, :]
             seen = tl.load(shade + s[None, :], mask=in_b[:, None] & in_s, other=float("-inf")).to(tl.float32)
@@ -313,6 +319,7 @@ def beams_kernel(
                 values + s[:, None] * value_column + dv[None, :], mask=used[:, None] & in_dv[None, :], other=0.0
             )
             highest, share, found = all_taken_in(q, ks, vs, seen, scale, highest, share, found, PRECISION)
+            start += BLOCK
     found = found / tl.where(share == 0.0, 1.0, share)[:, None]
     out = out_at + (sentence * BEAMS + b)[:, None] * (HEADS * DV) + head * DV + dv[None, :]
     tl.store(out, found.to(out_at.dtype.element_ty), mask=in_b[:, None] & in_dv[None, :])
@@ -336,7 +343,7 @@ def attend_beams(
     value_size = values.size(3)
     out = torch.empty(sentences * beams, heads * value_size, dtype=q.dtype, device=q.device)
     # The fewer registers a block holds, the more of them wait for memory at the same time.
-    block = max(16, triton.next_power_of_2(reach)) if reach <= 64 else 32
+    block = max(16, triton.next_power_of_2(reach)) if reach <= ONE_BITE else SEVERAL_BITES
     wide = max(16, triton.next_power_of_2(size))
     beams_kernel[(heads, sentences)](
         q, keys, values, shade, q if column is None else column, out,

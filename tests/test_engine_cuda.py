@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import generate_batch, translate_batch
+from glassformer.decode import engine_cuda, generate_batch, translate_batch
 from tests.counts import count
 from tests.laws.test_decoding_cache import some_texts
 from tests.laws.zoo import cases, small
@@ -68,6 +68,38 @@ def test_sentences_that_go_on_take_the_places_of_those_that_are_over(search: str
     found, plain = (translate_batch(model, texts, replace(config, engine=e), limits=limits) for e in ("graph", "plain"))
     assert_same(found, plain)
     assert [len(found[i][0].ids) for i in (0, 1, 2, 17)] == [limits[0][1], limits[1][1], limits[2][1], 0]
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "rotary"])
+def test_a_longer_prompt_after_a_shorter_one(positions: str) -> None:
+    """Broken variant: the room of the first call, of the same size, whose table of positions ends too soon."""
+    model = small("gpt", seed=1, positions=positions, block_size=16)
+    config = DecodeConfig(beam=1, max_new_tokens=64, min_new_tokens=64)
+    for length in (50, 64):
+        texts = some_texts([length], seed=5)
+        found, plain = (generate_batch(model, texts, replace(config, engine=e)) for e in ("graph", "plain"))
+        assert_same(found, plain)
+
+
+def test_a_source_as_long_as_learned_positions_go() -> None:
+    """Broken variant: a width rounded up beyond the last position."""
+    model = small("transformer", seed=1, positions="learned", block_size=20, tie_output=False)
+    texts = some_texts([20, 7], seed=6)
+    config = DecodeConfig(beam=2, max_new_tokens=6)
+    found, plain = (translate_batch(model, texts, replace(config, engine=e)) for e in ("graph", "plain"))
+    assert_same(found, plain)
+
+
+def test_a_batch_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    own = engine_cuda.Batch.__init__
+    monkeypatch.setattr(
+        engine_cuda.Batch, "__init__", lambda self, *given: (made.append(len(given[0])), own(self, *given))[1]
+    )
+    model = small("transformer", seed=1, tie_output=False)
+    texts = some_texts([4] * 23, seed=7)
+    translate_batch(model, texts, DecodeConfig(beam=2, max_new_tokens=3, engine="graph", batch_size=5))
+    assert made == [5, 5, 5, 5, 3]
 
 
 @pytest.mark.slow

@@ -112,7 +112,9 @@ class Board(ABC):
 
     def sent(self, rows: Sequence[int], *tensors: Tensor) -> Callable[[], list[np.ndarray]]:
         """These rows of each tensor, on their way to the host while the device goes on; the function waits for them."""
-        which = torch.tensor(rows, device=self.over.device)
+        which = torch.tensor(rows).to(
+            self.over.device, non_blocking=True
+        )  # otherwise the host waits for all that is under way
         parts = [tensor.index_select(0, which) for tensor in tensors]
         if not self.over.is_cuda:
             return lambda: [part.numpy() for part in parts]
@@ -309,11 +311,13 @@ class Beams(Board):
         dtypes, search = (logits.dtype, room.shade.dtype), (self.beams, self.wanted, self.config.stop_rule)
         kind = (str(logits.device), *dtypes, words, *search, *numbers)
         if kind not in HELD:
-            HELD[kind] = self.trial(logits, room, min(sentences, 8))
+            try:
+                HELD[kind], why = self.trial(logits, room, min(sentences, 8)), "does not compute what it should"
+            except Exception as error:  # whatever a compiler may say
+                HELD[kind], why = False, f"cannot be used ({str(error).splitlines()[0] if str(error) else error!r})"
             if not HELD[kind]:
                 warnings.warn(
-                    "the kernel of the beam does not compute what it should with this version of Triton; the beam runs "
-                    "without it, and slower",
+                    f"the kernel of the beam {why} with this version of Triton; the beam runs without it, and slower",
                     stacklevel=2,
                 )
         return HELD[kind]

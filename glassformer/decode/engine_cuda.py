@@ -21,8 +21,9 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from itertools import chain
 from typing import Any, Literal
 
@@ -97,8 +98,8 @@ class Work:
     def step(self, sentences: int, reach: int, width: int) -> None:
         bucket = (sentences, reach, width)
         if not self.on_device or bucket in self.refused or bucket not in self.graphs:
-            self.graphs.setdefault(bucket)
             self.once(*bucket)
+            self.graphs.setdefault(bucket)
             return
         graph = self.graphs[bucket] or self.recorded(bucket)
         if graph is None:
@@ -136,7 +137,18 @@ class Batch:
         tokens = np.zeros((len(texts), width), dtype=np.int64)
         real = np.arange(width) < np.array(self.lengths)[:, None]
         tokens[real] = np.fromiter(chain.from_iterable(texts), dtype=np.int64, count=sum(self.lengths))
-        self.tokens = torch.from_numpy(tokens)
+        self.rows = Rows.padded(torch.from_numpy(tokens), self.lengths)
+
+
+def on_its_device(method: Callable[..., list[list[Hypothesis]]]) -> Callable[..., list[list[Hypothesis]]]:
+    """Streams and events belong to the device that is current, which may be another than the model's."""
+
+    @wraps(method)
+    def there(engine: GraphEngine, *given: Any) -> list[list[Hypothesis]]:
+        with torch.cuda.device(engine.device) if engine.device.type == "cuda" else nullcontext():
+            return method(engine, *given)
+
+    return there
 
 
 class GraphEngine:
@@ -162,10 +174,11 @@ class GraphEngine:
         longest = rounded(longest)
         columns = rounded(prompt + longest * beams)
         how = replace(config, seed=0, batch_size=1, engine="plain")
-        key = (sentences, columns, longest, source, how, controls)
+        key = (sentences, columns, prompt + longest, longest, source, how, controls)
         found = self.works.pop(key, None)
         if found is None:
-            while len(self.works) >= ROOMS_KEPT:
+            needed = self.room_bytes(sentences, columns, source)
+            while self.works and (len(self.works) >= ROOMS_KEPT or needed > self.free_bytes()):
                 self.works.pop(next(iter(self.works)))
             room = self.decoder.room(sentences, beams, columns, prompt + longest, source)
             kind = Beams if beams > 1 else Lines
@@ -176,15 +189,24 @@ class GraphEngine:
         found.board.config = config
         return found
 
-    def batch_size(self, config: DecodeConfig, texts: int, columns: int, source: int) -> int:
-        """As the config says, but no more than the device's memory can hold."""
-        size = min(config.batch_size, texts)
-        if self.device.type != "cuda":
-            return size
-        c, rows = self.config, rows_a_text(config)
+    def room_bytes(self, sentences: int, columns: int, source: int) -> int:
+        c = self.config
         a_column = c.n_layer * c.kv_heads * (c.key_size + c.val_size) * self.decoder.table.element_size()
-        free = torch.cuda.mem_get_info(self.device)[0] * BUSY
-        while size > 1 and at_least(size * rows) * (columns + source) * a_column > free:
+        return sentences * (columns + source) * a_column
+
+    def free_bytes(self) -> float:
+        """So much may be set aside for a room: what torch holds and nobody uses is free, too."""
+        if self.device.type != "cuda":
+            return math.inf
+        held = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        return BUSY * (torch.cuda.mem_get_info(self.device)[0] + held)
+
+    def batch_size(self, config: DecodeConfig, texts: int, columns: int, source: int) -> int:
+        """As the config says, but no more than the device's memory can hold. Rooms kept from earlier calls can go."""
+        rows, size = config.num_samples if config.temperature > 0 else 1, min(config.batch_size, texts)
+        kept = sum(part.nbytes for work in self.works.values() for part in (*work.room.past, work.room.source))
+        free = self.free_bytes() + BUSY * kept
+        while size > 1 and self.room_bytes(at_least(size * rows), columns, source) > free:
             size //= 2
         return size
 
@@ -270,10 +292,12 @@ class GraphEngine:
         order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)].tolist()
         parts = [order[start : start + size] for start in range(0, len(order), size)]
         ready: dict[int, Batch] = {}
+        made: list[int] = []
         self.later.clear()  # of a call that was broken off
 
         def make_ready(part: int) -> None:
-            if part < len(parts) and part not in ready:
+            if len(made) <= part < len(parts):
+                made.append(part)
                 ready[part] = prepare(parts[part])
 
         for part, numbers in enumerate(parts):
@@ -302,6 +326,7 @@ class GraphEngine:
             self.later.popleft()()
         return results
 
+    @on_its_device
     def translate(
         self, sources: Sequence[Sequence[int]], tasks: Sequence[Task], config: DecodeConfig, controls: Controls
     ) -> list[list[Hypothesis]]:
@@ -310,6 +335,8 @@ class GraphEngine:
         different = {id(task): task for task, source in zip(tasks, sources, strict=True) if source}.values()
         longest = max(task.limit for task in different)
         widest = rounded(max(map(len, sources)))
+        if self.config.positions == "learned":
+            widest = min(widest, self.config.block_size)
         rows = rows_a_text(config) if config.temperature > 0 else 1
         beams = config.beams if config.temperature == 0 else 1
         size = self.batch_size(config, len(sources), rounded(longest) * beams, widest)
@@ -322,7 +349,7 @@ class GraphEngine:
         def decode(batch: Batch, own: list[Task], answer: Answer) -> None:
             work.room.begin(at_least(len(own)), controls.bos)
             work.board.begin(at_least(len(own)), own)
-            source = Rows.padded(batch.tokens, batch.lengths).to(self.device)
+            source = batch.rows.to(self.device, non_blocking=True)
             self.decoder.remember(source, work.room, rows)
             used, shade = len(own), work.room.source_shade
             hidden = torch.where(source.real, 0.0, -math.inf).repeat_interleave(rows, 0)
@@ -332,6 +359,7 @@ class GraphEngine:
 
         return self.all_batches(sources, tasks, config, size, prepare, decode)
 
+    @on_its_device
     def generate(
         self, prompts: Sequence[Sequence[int]], tasks: Sequence[Task], config: DecodeConfig, controls: Controls
     ) -> list[list[Hypothesis]]:
@@ -359,7 +387,7 @@ class GraphEngine:
     def read_prompts(self, room: Room, batch: Batch, copies: int) -> Float[Tensor, "R V"]:
         """Prompts into the first columns, padded on the right and the padding shaded; what may follow each is returned."""
         model, width, texts = self.model, batch.width, len(batch.lengths)
-        tokens, ends = batch.tokens.to(self.device), torch.tensor(batch.lengths, device=self.device)
+        tokens, ends = batch.rows.tokens.to(self.device), torch.tensor(batch.lengths, device=self.device)
         state = model.start(texts, width)
         view = model.cached_view(state.cache, width)
         x = model.read(tokens, state.cache.positions(width), width)

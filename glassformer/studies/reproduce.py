@@ -397,7 +397,10 @@ def usual_step(lines: Sequence[dict[str, Any]]) -> float | None:
     for before, after in itertools.pairwise(lines):
         if "loss" in before and "loss" in after and after["step"] > before["step"]:
             found.append((after["clock"] - before["clock"]) / (after["step"] - before["step"]))
-    return statistics.fmean(t for t in found if t <= 2 * statistics.median(found)) if found else None
+    if not found:
+        return None
+    median = statistics.median(found)
+    return statistics.fmean(t for t in found if t <= 2 * median)
 
 
 def times_of(lines: Sequence[dict[str, Any]], before_log: float, whole: float) -> Times:

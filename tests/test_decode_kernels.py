@@ -110,3 +110,62 @@ def test_kernels_decode_as_the_plain_model_does() -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     every = {"product", "attend_columns", "attend_beams", "attend_rows", "add_norm"}
     assert set(done.stdout.split()) >= every | {"peaks", "beam_step", "embed", "best_words"}
+
+
+# The interpreter takes what a compiler may refuse. To compile needs no GPU, only to be told of one.
+COMPILE = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from glassformer.decode import kernels
+
+OTHERS = {
+    "fp32": "peak part last logprobs pool_logprobs best share", "fp64": "totals score cut_totals divisor",
+    "i64": "column written minimum limit count length cut_length tokens lengths", "i32": "pool_ids ids word",
+    "i8": "over never real by_eos",
+}
+KIND = {f"{name}_at": kind for kind, names in OTHERS.items() for name in names.split()}
+SIZES = dict(HEADS=4, KV_HEADS=4, D=64, DV=64, PD=64, PDV=64, EARLY=True)
+
+def compiled(kernel, dtype, warps, **constants):
+    names = kernel.arg_names
+    constants = {k: v for k, v in {**SIZES, **constants}.items() if k in names}
+    kinds = {n: "constexpr" if n in constants else f"*{KIND.get(n, dtype)}" if n.endswith("_at")
+             else "fp32" if n in ("scale", "eps", "factor") else "i32" for n in names}
+    source = ASTSource(fn=kernel, signature=kinds, constexprs={(names.index(k),): v for k, v in constants.items()})
+    triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
+    done.add(kernel.__name__)
+
+done = set()
+for new, block, one in ((True, 64, True), (True, 32, False), (False, 16, True)):
+    compiled(kernels.beams_kernel, "bf16", 1, BEAMS=5, ROWS=16, BLOCK=block, ONE=one, NEW=new, PRECISION="tf32")
+compiled(kernels.beams_kernel, "fp32", 4, BEAMS=4, ROWS=16, BLOCK=32, ONE=False, NEW=True, PRECISION="ieee")
+compiled(kernels.attend_kernel, "bf16", 2, BLOCK=64, ONE=True)
+compiled(kernels.attend_kernel, "bf16", 2, BLOCK=64, ONE=False)
+compiled(
+    kernels.beam_kernel, "bf16", 4, BEAMS=3, WANTED=2, FIRST_K=False, STRETCH=64, K=4, W=8, BEST=2, STRETCHES=64, BLOCKS=4,
+    CHUNK=64,
+)
+compiled(kernels.rows_kernel, "fp32", 2, ROWS=16, PRECISION="ieee")
+for parts in (0, 4):
+    compiled(kernels.add_norm_kernel, "bf16", 2, NORM=1, SHIFT=True, PARTS=parts, BIAS=parts == 4, KEEP=parts > 0, WIDE=512)
+compiled(kernels.peaks_kernel, "bf16", 4, BEAMS=4, STRETCHES=16, STRETCH=64)
+compiled(kernels.embed_kernel, "bf16", 4, BEAMS=4, K=4, POSITIONS=True, WIDE=512)
+compiled(kernels.look_through_kernel, "bf16", 4, BLOCK=1024)
+compiled(kernels.enter_kernel, "bf16", 1, PARTS=64)
+compiled(kernels.product_kernel, "bf16", 4, NORM=1, ACT=3, BIAS=True, SHIFT=True, RESIDUAL=True, WIDE=1024, TALL=4)
+every = {name for name in dir(kernels) if name.endswith("_kernel")}
+assert done == every, every - done
+print("compiled", len(done))
+"""
+
+
+@pytest.mark.slow
+def test_kernels_compile_for_a_device(tmp_path: Path) -> None:
+    """Broken variant that this has caught: a number of 32 bits before a loop and of 64 inside it."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "TRITON_CACHE_DIR": str(tmp_path)}
+    environment.pop("TRITON_INTERPRET", None)
+    done = subprocess.run([sys.executable, "-c", COMPILE], env=environment, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.startswith("compiled")

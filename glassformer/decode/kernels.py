@@ -203,14 +203,16 @@ def attend_kernel(
     found = v.to(tl.float32)
     highest, share, found = taken_in(q, ks, vs, seen, highest, share, found)
     if not ONE:
-        start = column * 0 + BLOCK
+        start = (column * 0 + BLOCK).to(tl.int32)
         while start < reach:
-            s = start + tl.arange(0, BLOCK)
-            old = (s < reach) & (s != column)
-            ks = tl.load(keys + s[:, None] * D + d[None, :], mask=old[:, None] & in_d[None, :], other=0.0)
-            vs = tl.load(values + s[:, None] * DV + dv[None, :], mask=old[:, None] & in_dv[None, :], other=0.0)
-            seen = tl.load(shade + s, mask=old, other=float("-inf")).to(tl.float32)
-            highest, share, found = taken_in(q, ks, vs, seen, highest, share, found)
+            t = start + tl.arange(0, BLOCK)
+            in_t = (t < reach) & (t != column)
+            more_keys = tl.load(keys + t[:, None] * D + d[None, :], mask=in_t[:, None] & in_d[None, :], other=0.0)
+            more_values = tl.load(
+                values + t[:, None] * DV + dv[None, :], mask=in_t[:, None] & in_dv[None, :], other=0.0
+            )
+            seen_more = tl.load(shade + t, mask=in_t, other=float("-inf")).to(tl.float32)
+            highest, share, found = taken_in(q, more_keys, more_values, seen_more, highest, share, found)
             start += BLOCK
     out = out_at + row * (HEADS * DV) + head * DV + dv
     tl.store(out, (found / share).to(out_at.dtype.element_ty), mask=in_dv)
@@ -310,13 +312,13 @@ def beams_kernel(
     else:
         start = filled * 0
         while start < reach:
-            s = start + tl.arange(0, BLOCK)
-            in_s = (s < filled)[None, :]
-            seen = tl.load(shade + s[None, :], mask=in_b[:, None] & in_s, other=float("-inf")).to(tl.float32)
+            t = start + tl.arange(0, BLOCK)
+            in_t = (t < filled)[None, :]
+            seen = tl.load(shade + t[None, :], mask=in_b[:, None] & in_t, other=float("-inf")).to(tl.float32)
             used = tl.max(seen, axis=0) > float("-inf")
-            ks = tl.load(keys + s[None, :] * key_column + d[:, None], mask=used[None, :] & in_d[:, None], other=0.0)
+            ks = tl.load(keys + t[None, :] * key_column + d[:, None], mask=used[None, :] & in_d[:, None], other=0.0)
             vs = tl.load(
-                values + s[:, None] * value_column + dv[None, :], mask=used[:, None] & in_dv[None, :], other=0.0
+                values + t[:, None] * value_column + dv[None, :], mask=used[:, None] & in_dv[None, :], other=0.0
             )
             highest, share, found = all_taken_in(q, ks, vs, seen, scale, highest, share, found, PRECISION)
             start += BLOCK
@@ -706,7 +708,7 @@ def beam_step(board: Any, logits: Tensor, room: Any, sentences: int) -> None:
         board.beams, board.wanted, board.config.stop_rule == "first-k", STRETCH,
         triton.next_power_of_2(board.beams), wide, max(2, triton.next_power_of_2(board.wanted)),
         triton.next_power_of_2(stretches), triton.next_power_of_2(blocks), CHUNK,
-        num_warps=STEP_WARPS, **starting(),
+        num_warps=STEP_WARPS if board.beams <= 4 else 2 * STEP_WARPS, **starting(),
     )  # fmt: skip
     board.written += 1
 

@@ -534,7 +534,7 @@ def beam_kernel(
         peak_mask = in_b[:, None] & (s < stretches)[None, :]
         peak = tl.load(peak_at + row[:, None] * stretches + s[None, :], mask=peak_mask, other=NEVER)
         chosen = tl.full([K, W], -1, dtype=tl.int32)
-        for i in tl.static_range(LOOKED):
+        for i in range(LOOKED):
             height = tl.max(peak, axis=1)
             place = tl.min(tl.where((peak == height[:, None]) & (peak > NEVER), s[None, :], NONE), axis=1)
             chosen = tl.where(w[None, :] == i, tl.where(place < NONE, place, -1)[:, None], chosen)
@@ -544,7 +544,7 @@ def beam_kernel(
         found = tl.load(logits_at + row[:, None, None] * row_width + word, mask=known, other=NEVER).to(tl.float32)
         value = tl.full([K, W], NEVER, dtype=tl.float32)
         token = tl.full([K, W], 0, dtype=tl.int32)
-        for i in tl.static_range(LOOKED):
+        for i in range(LOOKED):
             height = tl.max(tl.max(found, axis=2), axis=1)
             best = (found == height[:, None, None]) & (found > NEVER)
             its_word = tl.min(tl.min(tl.where(best, word, NONE), axis=2), axis=1)
@@ -561,8 +561,8 @@ def beam_kernel(
         totals = tl.full([K], NEVER, dtype=tl.float64)
         ended_parent, ended_chance = tl.full([W], 0, dtype=tl.int32), tl.full([W], 0.0, dtype=tl.float32)
         fresh = tl.full([W], NEVER, dtype=tl.float64)
-        slot, entered = 0, 0
-        for i in tl.static_range(LOOKED):
+        slot, entered = tl.full([], 0, dtype=tl.int32), tl.full([], 0, dtype=tl.int32)
+        for i in range(LOOKED):
             total = tl.max(tl.max(every, axis=1), axis=0)
             place = tl.min(tl.min(tl.where((every == total) & (every > NEVER), q, NONE), axis=1), axis=0)
             here = q == place
@@ -571,11 +571,11 @@ def beam_kernel(
             chance = tl.max(tl.max(tl.where(here, value, NEVER), axis=1), axis=0)
             possible = (total > NEVER).to(tl.int32)
             is_eos = possible * (its_word == eos).to(tl.int32)
-            if i < BEAMS:
-                fresh = tl.where((w == i) & (is_eos > 0), total / divisor, fresh)
-                ended_parent = tl.where(w == i, place // W, ended_parent)
-                ended_chance = tl.where(w == i, chance, ended_chance)
-                entered += is_eos
+            enters = is_eos * tl.max(((w == i) & (w < BEAMS)).to(tl.int32), axis=0)
+            fresh = tl.where((w == i) & (enters > 0), total / divisor, fresh)
+            ended_parent = tl.where(w == i, place // W, ended_parent)
+            ended_chance = tl.where(w == i, chance, ended_chance)
+            entered += enters
             goes_on = possible - is_eos
             here = b == tl.where(goes_on > 0, slot, K)
             parents = tl.where(here, place // W, parents)
@@ -597,7 +597,7 @@ def beam_kernel(
             new_length, new_last = length, last
             # Where each of the pool comes from: a place of the pool, or -1 and a hypothesis.
             of_pool, of_beam = tl.full([BEST], -1, dtype=tl.int32), tl.full([BEST], 0, dtype=tl.int32)
-            for i in tl.static_range(WANTED):
+            for nth in tl.static_range(WANTED):
                 old_best, new_best = tl.max(old, axis=0), tl.max(fresh, axis=0)
                 old_place = tl.min(tl.where(old == old_best, r, NONE), axis=0)
                 new_place = tl.min(tl.where(fresh == new_best, w, NONE), axis=0)
@@ -606,11 +606,11 @@ def beam_kernel(
                 its_last = tl.max(tl.where(r == old_place, last, NEVER), axis=0)
                 beam = tl.max(tl.where(w == new_place, ended_parent, 0), axis=0)
                 its_chance = tl.max(tl.where(w == new_place, ended_chance, NEVER), axis=0)
-                score = tl.where(r == i, tl.maximum(old_best, new_best), score)
-                of_pool = tl.where(r == i, tl.where(stays, old_place, -1), of_pool)
-                of_beam = tl.where(r == i, beam, of_beam)
-                new_length = tl.where(r == i, tl.where(stays, its_length, written), new_length)
-                new_last = tl.where(r == i, tl.where(stays, its_last, its_chance), new_last)
+                score = tl.where(r == nth, tl.maximum(old_best, new_best), score)
+                of_pool = tl.where(r == nth, tl.where(stays, old_place, -1), of_pool)
+                of_beam = tl.where(r == nth, beam, of_beam)
+                new_length = tl.where(r == nth, tl.where(stays, its_length, written), new_length)
+                new_last = tl.where(r == nth, tl.where(stays, its_last, its_chance), new_last)
                 old = tl.where(r == old_place, tl.where(stays, NEVER, old_best), old)
                 fresh = tl.where(w == new_place, tl.where(stays, new_best, NEVER), fresh)
             tl.debug_barrier()  # the old scores, read by all before anyone writes

@@ -204,27 +204,21 @@ def encode_split(
         for group in chunks(texts_of(config, split, side)):
             yield from tokenizer.encode_batch(group)
 
-    def learned(tokenizer: Tokenizer, *sides: str) -> Iterator[list[int]]:
-        """One side of all training pairs, and then the other side where both directions are learned."""
-        for side in sides:
-            if not config.bpe_dropout:
-                yield from plain(tokenizer, side)
+    def of_pairs(tokenizer: Tokenizer, side: str, other: str) -> Iterator[list[int]]:
+        """One side of all pairs, and then the other side where both directions are learned."""
+        for here in (side, other) if to_learn and config.both_ways else (side,):
+            if not (to_learn and config.bpe_dropout):
+                yield from plain(tokenizer, here)
                 continue
-            cutter = tokenizer.cutter(config.bpe_dropout, seed=side)
-            for text in encodable(texts_of(config, split, side)):
+            cutter = tokenizer.cutter(config.bpe_dropout, seed=here)
+            for text in encodable(texts_of(config, split, here)):
                 yield from cutter.encode(text, config.segmentations)
 
     match config.task:
-        case "pairs" if to_learn:
-            ways = (("source", "target"), ("target", "source")) if config.both_ways else (("source",), ("target",))
-            return {
-                "source": write("source", learned(texts.source, *ways[0]), texts.source.vocab_size),
-                "target": write("target", learned(texts.target, *ways[1]), texts.target.vocab_size),
-            }
         case "pairs":
             return {
-                "source": write("source", plain(texts.source, "source"), texts.source.vocab_size),
-                "target": write("target", plain(texts.target, "target"), texts.target.vocab_size),
+                "source": write("source", of_pairs(texts.source, "source", "target"), texts.source.vocab_size),
+                "target": write("target", of_pairs(texts.target, "target", "source"), texts.target.vocab_size),
             }
         case "text":
             return {"text": write("text", encode_text(texts.target, split), texts.target.vocab_size)}

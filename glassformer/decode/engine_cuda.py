@@ -203,7 +203,7 @@ class GraphEngine:
 
     def batch_size(self, config: DecodeConfig, texts: int, columns: int, source: int) -> int:
         """As the config says, but no more than the device's memory can hold. Rooms kept from earlier calls can go."""
-        rows, size = config.num_samples if config.temperature > 0 else 1, min(config.batch_size, texts)
+        rows, size = sentences_a_text(config), min(config.batch_size, texts)
         kept = sum(part.nbytes for work in self.works.values() for part in (*work.room.past, work.room.source))
         free = self.free_bytes() + BUSY * kept
         while size > 1 and self.room_bytes(at_least(size * rows), columns, source) > free:
@@ -286,7 +286,7 @@ class GraphEngine:
         decode: Callable[[Batch, list[Task], Answer], None],
     ) -> list[list[Hypothesis]]:
         """Longest first, answers in the order of the texts. A batch is prepared while the one before it is decoded."""
-        rows = rows_a_text(config) if config.temperature > 0 else 1
+        rows = sentences_a_text(config)
         results: list[list[Hypothesis]] = [[] if text else [Hypothesis([], 0.0, 0.0, [], "eos")] for text in texts]
         lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
         order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)].tolist()
@@ -337,7 +337,7 @@ class GraphEngine:
         widest = rounded(max(map(len, sources)))
         if self.config.positions == "learned":
             widest = min(widest, self.config.block_size)
-        rows = rows_a_text(config) if config.temperature > 0 else 1
+        rows = sentences_a_text(config)
         beams = config.beams if config.temperature == 0 else 1
         size = self.batch_size(config, len(sources), rounded(longest) * beams, widest)
         work = self.work(at_least(size * rows), 0, longest, widest, config, controls)
@@ -363,7 +363,7 @@ class GraphEngine:
     def generate(
         self, prompts: Sequence[Sequence[int]], tasks: Sequence[Task], config: DecodeConfig, controls: Controls
     ) -> list[list[Hypothesis]]:
-        rows = rows_a_text(config) if config.temperature > 0 else 1
+        rows = sentences_a_text(config)
         longest = max(task.limit for task in tasks)
         widest = rounded(max(len(prompt) for prompt in prompts))
         beams = config.beams if config.temperature == 0 else 1
@@ -413,3 +413,8 @@ class GraphEngine:
 
 def rows_a_text(config: DecodeConfig) -> int:
     return config.num_samples if config.temperature > 0 else config.beams
+
+
+def sentences_a_text(config: DecodeConfig) -> int:
+    """Of a room: a beam is one, and so is each sample."""
+    return config.num_samples if config.temperature > 0 else 1

@@ -317,9 +317,9 @@ def main() -> None:
     if not torch.cuda.is_available():
         raise SystemExit("this table is about a CUDA device, and torch sees none here")
     if args.late_start:
-        from glassformer.decode import kernels
+        from glassformer.decode import kernel_start
 
-        kernels.early_start = False
+        kernel_start.early_start = False
     args.sides = [side for side in SIDES if side not in args.without]
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False

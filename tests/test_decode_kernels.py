@@ -19,18 +19,21 @@ SCRIPT = """
 import random, sys, warnings
 import torch
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.decode import Controls, boards, engines, generate_batch, kernels, static_decoder, translate_batch
+from glassformer.decode import Controls, boards, choice_kernels, engines, generate_batch, layer_kernels, static_decoder
+from glassformer.decode import translate_batch
 from glassformer.decode.engine_cuda import GraphEngine
 from glassformer.decode.static_decoder import KernelDecoder
 from glassformer.models import build_model
 
 torch.set_num_threads(1)
 used = set()
-for name in ("product", "attend_columns", "attend_beams", "attend_rows", "add_norm", "peaks", "beam_step", "embed", "best_words"):
-    def noted(*given, name=name, own=getattr(kernels, name), **named):
-        used.add(name)
-        return own(*given, **named)
-    setattr(kernels, name, noted)
+LAYER = ("product", "attend_columns", "attend_beams", "attend_rows", "add_norm", "embed")
+for module, names in ((layer_kernels, LAYER), (choice_kernels, ("peaks", "beam_step", "best_words"))):
+    for name in names:
+        def noted(*given, name=name, own=getattr(module, name), **named):
+            used.add(name)
+            return own(*given, **named)
+        setattr(module, name, noted)
 
 class WithKernels(GraphEngine):
     def __init__(self, model, precision="model"):
@@ -60,9 +63,8 @@ for trial in range(int(sys.argv[1])):
     model.output_weight.data[2] = model.output_weight.data[liked] * draw.choice([0.9, 0.97, 0.999, 1.01])
     beam, most = (1, 4, 2, 1, 3, 5)[trial % 6], draw.choice([2, 5, 9])
     # Attention in one bite, and in several.
-    kernels.FEW_PROGRAMS, kernels.MANY_BLOCK, kernels.ONE_BITE, kernels.SEVERAL_BITES = draw.choice(
-        [(128, 64, 64, 32), (0, 16, 16, 16)]
-    )
+    bites = draw.choice([(128, 64, 64, 32), (0, 16, 16, 16)])
+    layer_kernels.FEW_PROGRAMS, layer_kernels.MANY_BLOCK, layer_kernels.ONE_BITE, layer_kernels.SEVERAL_BITES = bites
     how = dict(
         beam=beam, n_best=draw.randrange(1, beam + 1), batch_size=draw.choice([2, 16]), max_new_tokens=most,
         min_new_tokens=draw.choice([0, min(2, most)]), alpha=draw.choice([0.0, 0.6, 1.0, -1.0, 2.0]),
@@ -80,11 +82,11 @@ assert ended > 5, "hardly any text ended by itself"
 assert boards.HELD and all(boards.HELD.values())
 
 # A kernel that a compiler has spoilt is found out before it is used.
-own = kernels.beam_step
+own = choice_kernels.beam_step
 def spoilt(board, logits, room, sentences):
     own(board, logits, room, sentences)
     room.tokens.mul_(2).clamp_(max=logits.size(1) - 1)
-kernels.beam_step, boards.BEAM_KERNEL = spoilt, True
+choice_kernels.beam_step, boards.BEAM_KERNEL = spoilt, True
 boards.HELD.clear()
 model = build_model(ModelConfig(family="transformer", vocab_size=2500, n_layer=1, n_head=2, n_embd=16, block_size=64)).eval()
 with warnings.catch_warnings(record=True) as told:
@@ -117,7 +119,7 @@ COMPILE = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from glassformer.decode import kernels
+from glassformer.decode import choice_kernels, layer_kernels
 
 OTHERS = {
     "fp32": "peak part last logprobs pool_logprobs best share", "fp64": "totals score cut_totals divisor",
@@ -138,23 +140,23 @@ def compiled(kernel, dtype, warps, **constants):
 
 done = set()
 for new, block, one in ((True, 64, True), (True, 32, False), (False, 16, True)):
-    compiled(kernels.beams_kernel, "bf16", 1, BEAMS=5, ROWS=16, BLOCK=block, ONE=one, NEW=new, PRECISION="tf32")
-compiled(kernels.beams_kernel, "fp32", 4, BEAMS=4, ROWS=16, BLOCK=32, ONE=False, NEW=True, PRECISION="ieee")
-compiled(kernels.attend_kernel, "bf16", 2, BLOCK=64, ONE=True)
-compiled(kernels.attend_kernel, "bf16", 2, BLOCK=64, ONE=False)
+    compiled(layer_kernels.beams_kernel, "bf16", 1, BEAMS=5, ROWS=16, BLOCK=block, ONE=one, NEW=new, PRECISION="tf32")
+compiled(layer_kernels.beams_kernel, "fp32", 4, BEAMS=4, ROWS=16, BLOCK=32, ONE=False, NEW=True, PRECISION="ieee")
+compiled(layer_kernels.attend_kernel, "bf16", 2, BLOCK=64, ONE=True)
+compiled(layer_kernels.attend_kernel, "bf16", 2, BLOCK=64, ONE=False)
 compiled(
-    kernels.beam_kernel, "bf16", 4, BEAMS=3, WANTED=2, FIRST_K=False, STRETCH=64, K=4, W=8, BEST=2, STRETCHES=64, BLOCKS=4,
+    choice_kernels.beam_kernel, "bf16", 4, BEAMS=3, WANTED=2, FIRST_K=False, STRETCH=64, K=4, W=8, BEST=2, STRETCHES=64, BLOCKS=4,
     CHUNK=64,
 )
-compiled(kernels.rows_kernel, "fp32", 2, ROWS=16, PRECISION="ieee")
+compiled(layer_kernels.rows_kernel, "fp32", 2, ROWS=16, PRECISION="ieee")
 for parts in (0, 4):
-    compiled(kernels.add_norm_kernel, "bf16", 2, NORM=1, SHIFT=True, PARTS=parts, BIAS=parts == 4, KEEP=parts > 0, WIDE=512)
-compiled(kernels.peaks_kernel, "bf16", 4, BEAMS=4, STRETCHES=16, STRETCH=64)
-compiled(kernels.embed_kernel, "bf16", 4, BEAMS=4, K=4, POSITIONS=True, WIDE=512)
-compiled(kernels.look_through_kernel, "bf16", 4, BLOCK=1024)
-compiled(kernels.enter_kernel, "bf16", 1, PARTS=64)
-compiled(kernels.product_kernel, "bf16", 4, NORM=1, ACT=3, BIAS=True, SHIFT=True, RESIDUAL=True, WIDE=1024, TALL=4)
-every = {name for name in dir(kernels) if name.endswith("_kernel")}
+    compiled(layer_kernels.add_norm_kernel, "bf16", 2, NORM=1, SHIFT=True, PARTS=parts, BIAS=parts == 4, KEEP=parts > 0, WIDE=512)
+compiled(choice_kernels.peaks_kernel, "bf16", 4, BEAMS=4, STRETCHES=16, STRETCH=64)
+compiled(layer_kernels.embed_kernel, "bf16", 4, BEAMS=4, K=4, POSITIONS=True, WIDE=512)
+compiled(choice_kernels.look_through_kernel, "bf16", 4, BLOCK=1024)
+compiled(choice_kernels.enter_kernel, "bf16", 1, PARTS=64)
+compiled(layer_kernels.product_kernel, "bf16", 4, NORM=1, ACT=3, BIAS=True, SHIFT=True, RESIDUAL=True, WIDE=1024, TALL=4)
+every = {name for module in (layer_kernels, choice_kernels) for name in dir(module) if name.endswith("_kernel")}
 assert done == every, every - done
 print("compiled", len(done))
 """

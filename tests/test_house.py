@@ -173,7 +173,12 @@ def test_the_checks_see_what_they_should() -> None:
 
 
 # Their functions are written in Triton, which is there where torch knows a CUDA device; they are imported only there.
-NEEDS_TRITON = {"glassformer.decode.kernels", "glassformer.nn.loss_kernels"}
+NEEDS_TRITON = {
+    "glassformer.decode.kernel_start",
+    "glassformer.decode.layer_kernels",
+    "glassformer.decode.choice_kernels",
+    "glassformer.nn.loss_kernels",
+}
 
 
 def test_nn_leans_on_torch_alone() -> None:

@@ -3,7 +3,7 @@
   Lines     every row for itself: greedy or drawn, with temperature, top-k, top-p and min-p (search.py is the reference).
   Beams     the beam of beam.py with all its length and stop rules: sums, the pool of what has ended, what was cut.
 
-Each step is tensor code without a look at a value, or a kernel of kernels.py that does the same in one launch.
+Each step is tensor code without a look at a value, or a kernel of choice_kernels.py that does the same in one launch.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Board(ABC):
         self.written = torch.zeros((), dtype=torch.long, device=device)
         self.minimum = torch.zeros(sentences, dtype=torch.long, device=device)
         self.limit = torch.ones(sentences, dtype=torch.long, device=device)
-        self.kernels: Any = None  # kernels.py, where it can be used
+        self.kernels: Any = None  # choice_kernels.py, where it can be used
         self.side: Any = torch.cuda.Stream(device) if device.type == "cuda" else None
         self.over = torch.ones(sentences, dtype=torch.bool, device=device)
         self.view = torch.ones(

@@ -183,7 +183,7 @@ class GraphEngine:
             room = self.decoder.room(sentences, beams, columns, prompt + longest, source)
             kind = Beams if beams > 1 else Lines
             board = kind(sentences, longest, config, controls, self.decoder.table)
-            board.kernels = getattr(self.decoder, "kernels", None)
+            board.kernels = getattr(self.decoder, "choice_kernels", None)
             found = Work(self.decoder, room, board)
         self.works[key] = found  # the last used is the last to go
         found.board.config = config

@@ -6,7 +6,7 @@ A step is ordinary tensor code without a look at a value or a shape that depends
                   which columns are a hypothesis's own past (as in engine.py: nothing but the shade is reordered). The
                   source's keys and values are there once a sentence. Attention reads the first so many columns.
   StaticDecoder   the layers on a room, by torch's own operations: the reference, for every model.
-  KernelDecoder   the same by the kernels of kernels.py, for the models they were made for.
+  KernelDecoder   the same by the kernels of layer_kernels.py, for the models they were made for.
 """
 
 from __future__ import annotations
@@ -197,13 +197,14 @@ class StaticDecoder:
 
 
 class KernelDecoder(StaticDecoder):
-    """The same on the kernels of kernels.py, where the model is one they were made for; and the encoder on them too."""
+    """The same on the kernels of layer_kernels.py, where the model is one they were made for; and the encoder on them too."""
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        from glassformer.decode import kernels
+        from glassformer.decode import choice_kernels, layer_kernels
 
-        self.kernels = kernels
+        self.kernels = layer_kernels
+        self.choice_kernels = choice_kernels
         self.layers = model.decoder.layers  # what was packed for torch's way is not needed
         self.parts = [self.parts_of(layer) for layer in model.decoder.layers]
         self.last_norm = self.norm_of(model.decoder.norm)

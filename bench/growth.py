@@ -7,11 +7,12 @@ and the batch. One table and one picture each.
     python3 bench/growth.py --draw docs/figures/growth-cuda.json --out docs/figures   # again, from the numbers
 
 A step is a whole one: forward, backward, clipping, AdamW; on CUDA in bf16 with each block and the loss compiled (a block
-compiles once for all layers, in seconds), on a CPU in float32 as it is. Speed is taken with as many rows as make up a fixed
-number of tokens, so that only the length changes (the median step; on a CPU, which others may be using, the fastest); memory
-is also taken with a single row (not compiled: a shape of its own would have to be), which shows how it grows.
+compiles once for all layers, in seconds) and the step recorded as one graph, on a CPU in float32 as it is. Speed is taken with
+as many rows as make up a fixed number of tokens, so that only the length changes (the median step; on a CPU, which others may
+be using, the fastest); memory is also taken with a single row (not compiled: a shape of its own would have to be), which shows
+how it grows.
 
-Peak memory: on CUDA what torch had allocated at most during a step; on a CPU the peak resident size of a process that does
+Peak memory: on CUDA what torch had allocated at most during a step that was not recorded; on a CPU the peak resident size of a process that does
 nothing else. `step` is what a step needs beyond weights and optimizer. A configuration that does not fit says so in its row,
 and one that would begin after --budget seconds is not begun. MFU is model FLOPs (see models/costs.py: three forward passes,
 hidden keys not counted) over the device's peak: the data sheet's where the device is in the table, else a measured product.
@@ -182,19 +183,35 @@ class Training:
         drawn = torch.randint(0, self.model.config.vocab_size, (rows, length + 1), device=self.device)
         return Rows.whole(drawn[:, :-1].contiguous()), drawn[:, 1:].contiguous()
 
+    def recorded(self, batch: tuple[Rows, torch.Tensor]) -> Callable[[], None]:
+        """The whole step as one CUDA graph, as the trainer has it (train/graph.py)."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self.step(*batch)
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.step(*batch)
+        return graph.replay
+
     def speed(self, rows: int, length: int, seconds: float) -> float:
         """Tokens a second."""
         batch = self.batch(rows, length)
-        for _ in range(3 if self.device.type == "cuda" else 1):
-            self.step(*batch)
+        on_cuda = self.device.type == "cuda"
+        step = self.recorded(batch) if on_cuda else lambda: self.step(*batch)
+        step()
         wait(self.device)
         began, took = time.perf_counter(), list[float]()
         while len(took) < 3 or (time.perf_counter() - began < seconds and len(took) < 40):
             start = time.perf_counter()
-            self.step(*batch)
+            step()
             wait(self.device)
             took.append(time.perf_counter() - start)
-        usual = statistics.median(took) if self.device.type == "cuda" else min(took)
+        usual = statistics.median(took) if on_cuda else min(took)
         return rows * length / usual
 
     def peak(self, rows: int, length: int) -> tuple[int, int]:
@@ -238,13 +255,13 @@ def measure(work: Work, device: torch.device, peak: float) -> dict[str, Any]:
         if on_cuda:
             training.compile()
         began = time.perf_counter()
+        if on_cuda:
+            most, resting = training.peak(work.rows, work.length)
+            facts |= {"peak": most, "step": most - resting}
         speed = training.speed(work.rows, work.length, 0.5 if on_cuda else 1.0)
         facts["seconds"] = time.perf_counter() - began
         facts["tokens_per_second"] = speed
         facts["mfu"] = speed * costs(work.config, work.length).training_flops / peak
-        if on_cuda:
-            most, resting = training.peak(work.rows, work.length)
-            facts |= {"peak": most, "step": most - resting}
     except Exception as error:  # a row that cannot be measured must not cost the others
         full = memory.is_out_of_memory(error) or "out of memory" in str(error).lower()
         facts["problem"] = "does not fit" if full else f"{type(error).__name__}: {str(error).splitlines()[0][:80]}"
@@ -388,6 +405,14 @@ def picture(results: list[dict[str, Any]], table: str, device: str) -> Any:
     return fig
 
 
+def keep(found: dict[str, Any], path: Path) -> None:
+    """Into the file, in which the rows of other tables that the same kind of device measured before stay."""
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else found
+    measured = {facts["table"] for facts in found["results"]}
+    others = [f for f in before["results"] if before["device"] == found["device"] and f["table"] not in measured]
+    path.write_text(json.dumps({**found, "results": others + found["results"]}, indent=1) + "\n", encoding="utf-8")
+
+
 def tell(found: dict[str, Any], out: Path | None) -> None:
     print(f"{found['device']}, torch {found['torch']}, {found['date']}; peak {found['peak'] / 1e12:,.2f} TFLOP/s")
     for table in dict.fromkeys(facts["table"] for facts in found["results"]):
@@ -431,7 +456,19 @@ def main() -> None:
     ]
     if not work:
         parser.error("on a CPU there is only: length" if device.type == "cpu" else "tables are length, size and batch")
-    began, results = time.perf_counter(), []
+    found: dict[str, Any] = {
+        "device": torch.cuda.get_device_name()
+        if device.type == "cuda"
+        else f"CPU, {args.threads} thread{'s' * (args.threads > 1)}",
+        "kind": device.type,
+        "torch": torch.__version__,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "peak": peak,
+        "peak_is": how,
+        "window": WINDOW,
+        "results": [],
+    }
+    began, results = time.perf_counter(), found["results"]
     known: dict[tuple[Any, ...], dict[str, Any]] = {}
     for one in work:
         same = known.get((one.config, one.length, one.rows))
@@ -448,20 +485,8 @@ def main() -> None:
         spent = time.perf_counter() - began
         shown = {k: round(v, 4) if isinstance(v, float) else v for k, v in facts.items()}
         print(f"[{spent:5.1f} s] {json.dumps(shown)}", file=sys.stderr, flush=True)
-    found = {
-        "device": torch.cuda.get_device_name()
-        if device.type == "cuda"
-        else f"CPU, {args.threads} thread{'s' * (args.threads > 1)}",
-        "kind": device.type,
-        "torch": torch.__version__,
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "peak": peak,
-        "peak_is": how,
-        "window": WINDOW,
-        "results": results,
-    }
-    if args.out is not None:
-        (args.out / f"growth-{device.type}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        if args.out is not None:  # after each: a run that is cut short keeps what it has
+            keep(found, args.out / f"growth-{device.type}.json")
     tell(found, args.out)
 
 

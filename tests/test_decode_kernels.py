@@ -27,7 +27,7 @@ from glassformer.models import build_model
 
 torch.set_num_threads(1)
 used = set()
-LAYER = ("product", "attend_columns", "attend_beams", "attend_rows", "add_norm", "embed")
+LAYER = ("product", "batch_product", "attend_columns", "attend_beams", "attend_rows", "add_norm", "embed")
 for module, names in ((layer_kernels, LAYER), (choice_kernels, ("peaks", "beam_step", "best_words"))):
     for name in names:
         def noted(*given, name=name, own=getattr(module, name), **named):
@@ -72,6 +72,7 @@ for trial in range(int(sys.argv[1])):
     )
     boards.BEAM_KERNEL = trial % 4 != 2
     static_decoder.DEEP = (64, 2048)[trial % 5 % 2]
+    static_decoder.KERNEL_BYTES, layer_kernels.FEW_ROWS = ((2, 8), (4, 0), (4, 1), (4, 0))[trial % 4]
     plain, ours = (decode(model, texts, DecodeConfig(engine=e, **how), controls=controls) for e in ("plain", "graph"))
     for wanted, got in zip(plain, ours, strict=True):
         for h, g in zip(wanted, got, strict=True):
@@ -110,7 +111,7 @@ def test_kernels_decode_as_the_plain_model_does() -> None:
     command = [sys.executable, "-c", SCRIPT, str(count(fast=6, soak=150))]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
-    every = {"product", "attend_columns", "attend_beams", "attend_rows", "add_norm"}
+    every = {"product", "batch_product", "attend_columns", "attend_beams", "attend_rows", "add_norm"}
     assert set(done.stdout.split()) >= every | {"peaks", "beam_step", "embed", "best_words"}
 
 
@@ -155,6 +156,11 @@ compiled(choice_kernels.peaks_kernel, "bf16", 4, BEAMS=4, STRETCHES=16, STRETCH=
 compiled(layer_kernels.embed_kernel, "bf16", 4, BEAMS=4, K=4, POSITIONS=True, WIDE=512)
 compiled(choice_kernels.look_through_kernel, "bf16", 4, BLOCK=1024)
 compiled(choice_kernels.enter_kernel, "bf16", 1, PARTS=64)
+for bites in (1, 2, 3, 4):
+    compiled(
+        layer_kernels.batch_product_kernel, "bf16", 4, ACT=bites % 4, BIAS=bites > 1, ROWS=64, TALL=32, BITE=256, BITES=bites,
+        PRECISION="tf32",
+    )
 compiled(layer_kernels.product_kernel, "bf16", 4, NORM=1, ACT=3, BIAS=True, SHIFT=True, RESIDUAL=True, WIDE=1024, TALL=4)
 every = {name for module in (layer_kernels, choice_kernels) for name in dir(module) if name.endswith("_kernel")}
 assert done == every, every - done

@@ -27,6 +27,9 @@ from torch import Tensor
 from glassformer.decode.kernel_start import begin, starting
 
 FEW_ROWS = 8  # up to here each row goes through the weights for itself
+SOME_ROWS = 64  # up to here a block takes all rows through its part of the weights
+BITE, TALL, PRODUCT_WARPS = 256, 32, 4  # of a sum, and of what comes out of it, that such a block takes
+ENOUGH_BLOCKS = 96  # for a device
 NORMS = {"none": 0, "layer": 1, "rms": 2}
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "relu2": 4}
 ONE_BITE, SEVERAL_BITES = 64, 32  # columns that all beams of a head look at: so many at once, or so many at a time
@@ -121,6 +124,81 @@ def product(
         num_warps=4 if wide * tall <= 4096 else 8, **starting(),
     )  # fmt: skip
     return out
+
+
+@triton.jit
+def batch_product_kernel(
+    x_at, weight_at, bias_at, out_at,
+    rows, inputs, outputs, part_size,
+    ACT: tl.constexpr, BIAS: tl.constexpr, ROWS: tl.constexpr, TALL: tl.constexpr, BITE: tl.constexpr, BITES: tl.constexpr,
+    PRECISION: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    n = tl.program_id(0) * TALL + tl.arange(0, TALL)
+    part = tl.program_id(1)
+    m = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
+    k = part * (BITE * BITES) + tl.arange(0, BITE)
+    in_n, in_m = (n < outputs)[None, :], (m < rows)[:, None]
+    weight = weight_at + n[None, :].to(tl.int64) * inputs + k[:, None]
+    # All weights that this block needs are on their way before it waits: in a loop only the first would be.
+    w0 = tl.load(weight, mask=in_n, other=0.0)
+    if BITES > 1:
+        w1 = tl.load(weight + BITE, mask=in_n, other=0.0)
+    if BITES > 2:
+        w2 = tl.load(weight + 2 * BITE, mask=in_n, other=0.0)
+    if BITES > 3:
+        w3 = tl.load(weight + 3 * BITE, mask=in_n, other=0.0)
+    if BIAS:
+        bias = tl.load(bias_at + n, mask=n < outputs, other=0.0).to(tl.float32)
+    begin(EARLY)
+    x = x_at + m[:, None] * inputs + k[None, :]
+    y = tl.dot(tl.load(x, mask=in_m, other=0.0), w0, input_precision=PRECISION)
+    if BITES > 1:
+        y = tl.dot(tl.load(x + BITE, mask=in_m, other=0.0), w1, y, input_precision=PRECISION)
+    if BITES > 2:
+        y = tl.dot(tl.load(x + 2 * BITE, mask=in_m, other=0.0), w2, y, input_precision=PRECISION)
+    if BITES > 3:
+        y = tl.dot(tl.load(x + 3 * BITE, mask=in_m, other=0.0), w3, y, input_precision=PRECISION)
+    if BIAS:
+        y = y + bias[None, :]
+    y = activated(y, ACT)
+    out = out_at + part * part_size + m[:, None] * outputs + n[None, :]
+    tl.store(out, y.to(out_at.dtype.element_ty), mask=in_m & in_n)
+
+
+def bites_of(inputs: int) -> tuple[int, int] | None:
+    """How a sum of so many is taken: in bites of so many, so many of them; None where that cannot be."""
+    bite = min(BITE, inputs & -inputs)
+    return (bite, inputs // bite) if bite >= 16 and inputs <= 4 * bite else None
+
+
+def parts_of(rows: int, inputs: int, outputs: int, *, most: int = 8) -> int | None:
+    """In how many parts `batch_product` should take a sum, so that there are enough blocks for the device; None where the
+    library is to make the product."""
+    if not FEW_ROWS < rows <= SOME_ROWS:
+        return None
+    able = [n for n in (1, 2, 3, 4, 6, 8) if n <= most and inputs % n == 0 and bites_of(inputs // n)]
+    enough = [parts for parts in able if parts * outputs >= ENOUGH_BLOCKS * TALL]
+    return min(enough, default=max(able, default=None))
+
+
+def batch_product(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, activation: str = "none", parts: int = 1
+) -> Tensor:
+    """activation(x weight^T + bias), for some dozens of rows. In several `parts`, a stretch of the sum each, the result is
+    (parts, rows, out), and neither bias nor activation can be had."""
+    rows, inputs = x.shape
+    outputs = weight.size(0)
+    bite, bites = bites_of(inputs // parts) or (0, 0)
+    out = torch.empty(parts, rows, outputs, dtype=x.dtype, device=x.device)
+    high = max(16, min(64, triton.next_power_of_2(rows)))
+    batch_product_kernel[(triton.cdiv(outputs, TALL), parts, triton.cdiv(rows, high))](
+        x, weight, x if bias is None else bias, out,
+        rows, inputs, outputs, rows * outputs,
+        ACTIVATIONS[activation], bias is not None, high, TALL, bite, bites,
+        "ieee" if x.dtype == torch.float32 else "tf32",
+        num_warps=PRODUCT_WARPS, **starting(),
+    )  # fmt: skip
+    return out if parts > 1 else out[0]
 
 
 @triton.jit

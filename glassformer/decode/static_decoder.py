@@ -33,6 +33,7 @@ Change = Callable[[Tensor], tuple[Tensor, Tensor | None]]
 
 DEEP = 2048  # so long a sum over few rows is made in parts: there are too few results to keep a device busy
 FEW_RESULTS = 128
+KERNEL_BYTES = 2  # of a number: our own product is for these
 PARTS = 4
 
 
@@ -304,8 +305,8 @@ class KernelDecoder(StaticDecoder):
 
         def self_attention(i: int, part: dict[str, Any]) -> Change:
             def work(y: Tensor) -> tuple[Tensor, Tensor | None]:
-                found = self.columns_attention(i, F.linear(y, *part["qkv"]), room, sentences, reach)
-                return F.linear(found, *part["out"]), None
+                found = self.columns_attention(i, self.product(y, *part["qkv"]), room, sentences, reach)
+                return self.summand(found, *part["out"])
 
             return work
 
@@ -314,9 +315,9 @@ class KernelDecoder(StaticDecoder):
             shade, scale = room.source_shade[:sentences, 0], part["cross_scale"]
 
             def work(y: Tensor) -> tuple[Tensor, Tensor | None]:
-                q = F.linear(y, *part["cross_query"])
+                q = self.product(y, *part["cross_query"])
                 found = self.kernels.attend_beams(q, keys, values, shade, width, beams=room.beams, scale=scale)
-                return F.linear(found, *part["cross_out"]), None
+                return self.summand(found, *part["cross_out"])
 
             return work
 
@@ -329,26 +330,37 @@ class KernelDecoder(StaticDecoder):
         return F.linear(self.changed(x, changes, self.last_norm), self.padded)[:, : self.words.size(0)]
 
     def mlp(self, part: dict[str, Any]) -> Change:
-        weight, bias = part["up"]
-        kind = self.config.activation
-        activate = ACTIVATIONS[kind]
-
         def work(y: Tensor) -> tuple[Tensor, Tensor | None]:
-            if bias is not None and kind in ("relu", "gelu_tanh") and weight.is_cuda:
-                # The library's products end with a bias and one of these two, so no kernel is needed for it.
-                hidden = torch._addmm_activation(bias, y, weight.t(), use_gelu=kind == "gelu_tanh")
-            else:
-                hidden = activate(F.linear(y, weight, bias))
-            return self.down(hidden, *part["down"])
+            weight, bias = part["up"]
+            return self.summand(self.product(y, weight, bias, self.config.activation), *part["down"])
 
         return work
 
-    def down(self, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        rows, inner = hidden.shape
+    def parts_by_kernel(self, x: Tensor, weight: Tensor, most: int) -> int | None:
+        """With some dozens of rows a product is over before the library's kernel has come to its full speed."""
+        if x.element_size() > KERNEL_BYTES:
+            return None
+        return self.kernels.parts_of(x.size(0), *reversed(weight.shape), most=most)  # type: ignore[no-any-return]
+
+    def product(self, x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "none") -> Tensor:
+        if self.parts_by_kernel(x, weight, 1):
+            return self.kernels.batch_product(x, weight, bias, activation=activation)  # type: ignore[no-any-return]
+        if bias is not None and activation in ("relu", "gelu_tanh") and weight.is_cuda:
+            # The library's products end with a bias and one of these two, so no kernel is needed for it.
+            return torch._addmm_activation(bias, x, weight.t(), use_gelu=activation == "gelu_tanh")
+        y = F.linear(x, weight, bias)
+        return y if activation == "none" else ACTIVATIONS[activation](y)
+
+    def summand(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """A product that goes into the residual line: perhaps in parts, which are added up there, and the bias with them."""
+        rows, inner = x.shape
+        parts = self.parts_by_kernel(x, weight, 8)
+        if parts is not None:
+            return self.kernels.batch_product(x, weight, parts=parts), bias
         if rows > FEW_RESULTS or inner < DEEP or inner % (16 * PARTS):
-            return F.linear(hidden, weight, bias), None
-        parts = hidden.view(rows, PARTS, -1).transpose(0, 1)
-        return torch.bmm(parts, weight.view(weight.size(0), PARTS, -1).permute(1, 2, 0)), bias
+            return F.linear(x, weight, bias), None
+        stretches = x.view(rows, PARTS, -1).transpose(0, 1)
+        return torch.bmm(stretches, weight.view(weight.size(0), PARTS, -1).permute(1, 2, 0)), bias
 
     def changed(self, x: Tensor, changes: Sequence[tuple[Any, Change]], last_norm: Any) -> Tensor:
         """The residual lines of a stack: each change with its norm, before it or behind it, and the stack's own norm."""

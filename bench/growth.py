@@ -14,8 +14,9 @@ how it grows.
 
 Peak memory: on CUDA what torch had allocated at most during a step that was not recorded; on a CPU the peak resident size of a
 process that does nothing else. `step` is what a step needs beyond weights and optimizer. A configuration that does not fit
-says so in its row, and one that would begin after --budget seconds is not begun. MFU is model FLOPs (see models/costs.py: three forward passes,
-hidden keys not counted) over the device's peak: the data sheet's where the device is in the table, else a measured product.
+says so in its row, and one that would begin after --budget seconds is not begun. MFU is model FLOPs (see models/costs.py: three
+forward passes, hidden keys not counted) over the device's peak: the data sheet's where the device is in the table, else a
+measured product.
 """
 
 from __future__ import annotations

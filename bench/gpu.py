@@ -33,7 +33,7 @@ from glassformer.data.tokens import TokenFile
 from glassformer.models import build_model, preset
 from glassformer.nn import feedforward
 from glassformer.nn.fp8 import DEFAULT_PARTS, PARTS
-from glassformer.nn.loss import PLAIN
+from glassformer.nn.loss import BY_KERNEL
 from glassformer.runs import compiled_loss, in_float8
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.train.optim import make_optimizers
@@ -92,7 +92,7 @@ def trainer_of(model, batches, smoothing: float, args: argparse.Namespace, **set
     device = torch.device("cuda")
     config = TrainConfig(log_every=10**9, **settings)
     model = model.to(device).train()
-    way = in_float8(model, device, args.fp8_parts) if args.precision == "fp8" else PLAIN
+    way = in_float8(model, device, args.fp8_parts) if args.precision == "fp8" else BY_KERNEL
     if args.loss is not None:
         way = dataclasses.replace(way, kernel=args.loss == "kernel")
     feedforward.GELU_BY_SIGMOID = args.gelu == "sigmoid"
@@ -243,7 +243,7 @@ def main() -> None:
     parser.add_argument("--profile", type=int, default=0, help="print so many of the most expensive kernels")
     parser.add_argument("--precision", choices=["bf16", "fp8"], default="bf16")
     parser.add_argument("--fp8-parts", nargs="+", choices=PARTS, default=DEFAULT_PARTS)
-    parser.add_argument("--loss", choices=["plain", "kernel"], help="else as the trainer has it: kernel with fp8")
+    parser.add_argument("--loss", choices=["plain", "kernel"], help="else as the trainer has it: by kernel")
     parser.add_argument("--gelu", choices=["torch", "sigmoid"], default="sigmoid")
     parser.add_argument("--variants", action="store_true", help="GPT-2 in each of the above")
     parser.add_argument("--curve", type=int, default=0, help="GPT-2's loss curve over so many steps, bf16 and fp8")

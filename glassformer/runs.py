@@ -45,7 +45,7 @@ from glassformer.evaluate import (
 )
 from glassformer.models import build_model
 from glassformer.nn.fp8 import DEFAULT_PARTS, cannot, use_float8
-from glassformer.nn.loss import PLAIN, Way, computing
+from glassformer.nn.loss import BY_KERNEL, Way, computing
 from glassformer.nn.rows import Rows
 from glassformer.run_folder import RunFolder, served_weights
 from glassformer.train.changes import as_prepared, changes, check_changes
@@ -234,7 +234,7 @@ def in_float8(model: Any, device: torch.device, parts: Sequence[str] = DEFAULT_P
     return Way(kernel=True, float8="output" in parts, float8_weights="output-weights" in parts)
 
 
-def compiled_loss(model: Any, smoothing: float, way: Way = PLAIN, r_drop: float = 0.0) -> Callable[[Batch], Tensor]:
+def compiled_loss(model: Any, smoothing: float, way: Way = BY_KERNEL, r_drop: float = 0.0) -> Callable[[Batch], Tensor]:
     """The loss as one compiled function of plain tensors; a fixed shape compiles once."""
 
     def of_tensors(layouts: tuple[str, ...], *tensors: Tensor) -> Tensor:
@@ -513,7 +513,7 @@ def make_session(run: RunFolder, recipe: Recipe, texts: Texts, stop: StopRequest
         )
 
     compiling = config.compile if config.compile is not None else device.type == "cuda"
-    way = in_float8(model, device) if config.precision == "fp8" else PLAIN
+    way = in_float8(model, device) if config.precision == "fp8" else BY_KERNEL
     if compiling:
         loss = compiled_loss(model, config.label_smoothing, way, config.r_drop)
     else:

@@ -466,12 +466,12 @@ class Beams(Board):
             if len(few):
                 # Those that were cut are equally long: their sums rank them.
                 best = np.argsort(-cut_totals[few], axis=1, kind="stable")[:, :wanted]
-                lengths = cut_length[few]
-                totals, upto = np.take_along_axis(cut_totals[few], best, 1), lengths.max()
+                lengths, whose = cut_length[few], few[:, None]
+                upto = lengths.max()
                 cut = zip(
                     lengths.tolist(),
-                    (totals / divisors[lengths][:, None]).tolist(),
-                    *(np.take_along_axis(t[few, :, :upto], best[:, :, None], 1).tolist() for t in (ids, logprobs)),
+                    (cut_totals[whose, best] / divisors[lengths][:, None]).tolist(),
+                    *(part[whose, best, :upto].tolist() for part in (ids, logprobs)),
                     strict=True,
                 )
                 for number, (words, *several) in zip(few.tolist(), cut, strict=True):

@@ -29,7 +29,7 @@ class BeamTrace:
     steps: list[list[Candidate]] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: thousands are made while a device waits, and freezing triples what one costs
 class Hypothesis:
     ids: list[int]  # without BOS and EOS
     score: float  # what it was ranked by

@@ -68,6 +68,7 @@ def measure(trainer: Trainer, args: argparse.Namespace, *, warm: int = 8, timed:
         trainer.step()
     torch.cuda.synchronize()
     seconds = time.perf_counter() - began
+    learned = trainer.progress.tokens - before
     report, _, _, values = trainer.pending[-1]
     if args.profile:
         from torch.profiler import ProfilerActivity, profile
@@ -76,11 +77,12 @@ def measure(trainer: Trainer, args: argparse.Namespace, *, warm: int = 8, timed:
             for _ in range(3):
                 trainer.step()
             torch.cuda.synchronize()
-        rows = sorted(found.key_averages(), key=lambda e: -e.self_device_time_total)[: args.profile]
-        for row in rows:
+        rows = sorted(found.key_averages(), key=lambda e: -e.self_device_time_total)
+        print(f"  {sum(row.self_device_time_total for row in rows) / 3000:8.3f} ms  in all kernels of a step")
+        for row in rows[: args.profile]:
             print(f"  {row.self_device_time_total / 3000:8.3f} ms  x{row.count / 3:6.1f}  {row.key[:110]}")
     return {
-        "tokens_per_second": (trainer.progress.tokens - before) / seconds,
+        "tokens_per_second": learned / seconds,
         "ms_a_step": 1000 * seconds / timed,
         "compile_s": compiled,
         "memory_gb": torch.cuda.max_memory_allocated() / 2**30,

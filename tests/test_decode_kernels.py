@@ -63,6 +63,7 @@ for trial in range(int(sys.argv[1])):
     model.output_weight.data[2] = model.output_weight.data[liked] * draw.choice([0.9, 0.97, 0.999, 1.01])
     beam, most = (1, 4, 2, 1, 3, 5)[trial % 6], draw.choice([2, 5, 9])
     # Attention in one bite, and in several.
+    layer_kernels.BITE = 16
     bites = draw.choice([(128, 64, 64, 32), (0, 16, 16, 16)])
     layer_kernels.FEW_PROGRAMS, layer_kernels.MANY_BLOCK, layer_kernels.ONE_BITE, layer_kernels.SEVERAL_BITES = bites
     how = dict(
@@ -156,10 +157,10 @@ compiled(choice_kernels.peaks_kernel, "bf16", 4, BEAMS=4, STRETCHES=16, STRETCH=
 compiled(layer_kernels.embed_kernel, "bf16", 4, BEAMS=4, K=4, POSITIONS=True, WIDE=512)
 compiled(choice_kernels.look_through_kernel, "bf16", 4, BLOCK=1024)
 compiled(choice_kernels.enter_kernel, "bf16", 1, PARTS=64)
-for bites in (1, 2, 3, 4):
+for bites in (1, 12):
     compiled(
-        layer_kernels.batch_product_kernel, "bf16", 4, ACT=bites % 4, BIAS=bites > 1, ROWS=64, TALL=32, BITE=256, BITES=bites,
-        PRECISION="tf32",
+        layer_kernels.batch_product_kernel, "bf16", 4, ACT=3 * (bites > 1), BIAS=bites > 1, ROWS=64, TALL=32, BITE=64,
+        BITES=bites, LINE=64, LINES=16, STAGES=4, PRECISION="tf32",
     )
 compiled(layer_kernels.product_kernel, "bf16", 4, NORM=1, ACT=3, BIAS=True, SHIFT=True, RESIDUAL=True, WIDE=1024, TALL=4)
 every = {name for module in (layer_kernels, choice_kernels) for name in dir(module) if name.endswith("_kernel")}

@@ -28,7 +28,13 @@ from glassformer.decode.kernel_start import begin, starting
 
 FEW_ROWS = 8  # up to here each row goes through the weights for itself
 SOME_ROWS = 64  # up to here a block takes all rows through its part of the weights
-BITE, TALL, PRODUCT_WARPS = 256, 32, 4  # of a sum, and of what comes out of it, that such a block takes
+BITE, TALL, STAGES, PRODUCT_WARPS = (
+    64,
+    32,
+    4,
+    4,
+)  # of a sum, and of what comes out of it, that such a block takes at a time
+LONGEST_SUM = 1024  # of a block; a product with a longer one, where it may not be in parts, is the library's
 ENOUGH_BLOCKS = 96  # for a device
 NORMS = {"none": 0, "layer": 1, "rms": 2}
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "relu2": 4}
@@ -127,48 +133,46 @@ def product(
 
 
 @triton.jit
+def fetch_ahead(at):
+    """Have what stands there (the 128 bytes around each address; none around 0) brought into the second cache."""
+    tl.inline_asm_elementwise(
+        "{ .reg .pred some; setp.ne.s64 some, $1, 0; @some prefetch.global.L2 [$1]; mov.u32 $0, 0; }",
+        "=r,l", [at], dtype=tl.int32, is_pure=False, pack=1,
+    )  # fmt: skip
+
+
+@triton.jit
 def batch_product_kernel(
     x_at, weight_at, bias_at, out_at,
     rows, inputs, outputs, part_size,
     ACT: tl.constexpr, BIAS: tl.constexpr, ROWS: tl.constexpr, TALL: tl.constexpr, BITE: tl.constexpr, BITES: tl.constexpr,
-    PRECISION: tl.constexpr, EARLY: tl.constexpr,
+    LINE: tl.constexpr, LINES: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     n = tl.program_id(0) * TALL + tl.arange(0, TALL)
     part = tl.program_id(1)
     m = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
-    k = part * (BITE * BITES) + tl.arange(0, BITE)
-    in_n, in_m = (n < outputs)[None, :], (m < rows)[:, None]
-    weight = weight_at + n[None, :].to(tl.int64) * inputs + k[:, None]
-    # All weights that this block needs are on their way before it waits: in a loop only the first would be.
-    w0 = tl.load(weight, mask=in_n, other=0.0)
-    if BITES > 1:
-        w1 = tl.load(weight + BITE, mask=in_n, other=0.0)
-    if BITES > 2:
-        w2 = tl.load(weight + 2 * BITE, mask=in_n, other=0.0)
-    if BITES > 3:
-        w3 = tl.load(weight + 3 * BITE, mask=in_n, other=0.0)
+    in_n, in_m = n < outputs, m < rows
+    own = weight_at + n.to(tl.int64) * inputs + part * (BITE * BITES)
+    if EARLY:
+        line = tl.arange(0, LINES) * LINE
+        wanted = in_n[:, None] & (line < BITE * BITES)[None, :]
+        fetch_ahead(tl.where(wanted, (own[:, None] + line[None, :]).to(tl.int64), 0))
     if BIAS:
-        bias = tl.load(bias_at + n, mask=n < outputs, other=0.0).to(tl.float32)
+        bias = tl.load(bias_at + n, mask=in_n, other=0.0).to(tl.float32)
     begin(EARLY)
-    x = x_at + m[:, None] * inputs + k[None, :]
-    y = tl.dot(tl.load(x, mask=in_m, other=0.0), w0, input_precision=PRECISION)
-    if BITES > 1:
-        y = tl.dot(tl.load(x + BITE, mask=in_m, other=0.0), w1, y, input_precision=PRECISION)
-    if BITES > 2:
-        y = tl.dot(tl.load(x + 2 * BITE, mask=in_m, other=0.0), w2, y, input_precision=PRECISION)
-    if BITES > 3:
-        y = tl.dot(tl.load(x + 3 * BITE, mask=in_m, other=0.0), w3, y, input_precision=PRECISION)
+    k = tl.arange(0, BITE)
+    x = x_at + m[:, None] * inputs + part * (BITE * BITES) + k[None, :]
+    weight = own[None, :] + k[:, None]
+    y = tl.zeros([ROWS, TALL], dtype=tl.float32)
+    for bite in tl.range(0, BITES, num_stages=STAGES):
+        xs = tl.load(x + bite * BITE, mask=in_m[:, None], other=0.0)
+        ws = tl.load(weight + bite * BITE, mask=in_n[None, :], other=0.0)
+        y = tl.dot(xs, ws, y, input_precision=PRECISION)
     if BIAS:
         y = y + bias[None, :]
     y = activated(y, ACT)
     out = out_at + part * part_size + m[:, None] * outputs + n[None, :]
-    tl.store(out, y.to(out_at.dtype.element_ty), mask=in_m & in_n)
-
-
-def bites_of(inputs: int) -> tuple[int, int] | None:
-    """How a sum of so many is taken: in bites of so many, so many of them; None where that cannot be."""
-    bite = min(BITE, inputs & -inputs)
-    return (bite, inputs // bite) if bite >= 16 and inputs <= 4 * bite else None
+    tl.store(out, y.to(out_at.dtype.element_ty), mask=in_m[:, None] & in_n[None, :])
 
 
 def parts_of(rows: int, inputs: int, outputs: int, *, most: int = 8) -> int | None:
@@ -176,7 +180,7 @@ def parts_of(rows: int, inputs: int, outputs: int, *, most: int = 8) -> int | No
     library is to make the product."""
     if not FEW_ROWS < rows <= SOME_ROWS:
         return None
-    able = [n for n in (1, 2, 3, 4, 6, 8) if n <= most and inputs % n == 0 and bites_of(inputs // n)]
+    able = [n for n in (1, 2, 3, 4, 6, 8) if n <= most and inputs % (n * BITE) == 0 and inputs <= n * LONGEST_SUM]
     enough = [parts for parts in able if parts * outputs >= ENOUGH_BLOCKS * TALL]
     return min(enough, default=max(able, default=None))
 
@@ -188,14 +192,14 @@ def batch_product(
     (parts, rows, out), and neither bias nor activation can be had."""
     rows, inputs = x.shape
     outputs = weight.size(0)
-    bite, bites = bites_of(inputs // parts) or (0, 0)
     out = torch.empty(parts, rows, outputs, dtype=x.dtype, device=x.device)
     high = max(16, min(64, triton.next_power_of_2(rows)))
+    own, line = inputs // parts, 128 // x.element_size()
     batch_product_kernel[(triton.cdiv(outputs, TALL), parts, triton.cdiv(rows, high))](
         x, weight, x if bias is None else bias, out,
         rows, inputs, outputs, rows * outputs,
-        ACTIVATIONS[activation], bias is not None, high, TALL, bite, bites,
-        "ieee" if x.dtype == torch.float32 else "tf32",
+        ACTIVATIONS[activation], bias is not None, high, TALL, BITE, own // BITE,
+        line, triton.next_power_of_2(triton.cdiv(own, line)), STAGES, "ieee" if x.dtype == torch.float32 else "tf32",
         num_warps=PRODUCT_WARPS, **starting(),
     )  # fmt: skip
     return out if parts > 1 else out[0]

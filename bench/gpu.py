@@ -144,8 +144,9 @@ def gpt2(args: argparse.Namespace) -> dict[str, float]:
     return result | {"shape": str(batches.shape), "flops_a_token": flops}
 
 
-def curve(args: argparse.Namespace, seed: int) -> np.ndarray:
-    """The loss of each step of GPT-2 on a chain of words; batches are the same whatever the seed of the weights."""
+def curve(args: argparse.Namespace, seed: int) -> tuple[np.ndarray, float]:
+    """The loss of each step of GPT-2 on a chain of words, and tokens a second once it is compiled; batches are the same
+    whatever the seed of the weights."""
     torch.manual_seed(seed)
     torch._dynamo.reset()
     model = build_model(dataclasses.replace(preset("gpt2"), dropout=0.0, attention_dropout=0.0))
@@ -153,16 +154,23 @@ def curve(args: argparse.Namespace, seed: int) -> np.ndarray:
     batches = blocks(chain((args.curve * rows + 2) * length), rows, length)
     settings = {"weight_decay": 0.1, "learning_rate": 6e-4, "betas": (0.9, 0.95), "eps": 1e-8}
     trainer = trainer_of(model, batches, 0.0, args, **settings)
-    for _ in range(args.curve):
+    began, before = 0.0, 0
+    for step in range(args.curve):
+        if step == min(20, args.curve // 2):
+            torch.cuda.synchronize()
+            began, before = time.perf_counter(), trainer.progress.tokens
         trainer.step()
-    return np.array([float(values[0]) / report.tokens for report, _, _, values in trainer.pending])
+    torch.cuda.synchronize()
+    speed = (trainer.progress.tokens - before) / (time.perf_counter() - began)
+    return np.array([float(values[0]) / report.tokens for report, _, _, values in trainer.pending]), speed
 
 
 def curves(args: argparse.Namespace) -> dict[str, list[float]]:
     found = {}
     for name, precision, seed in (("bf16", "bf16", 0), ("bf16, other weights", "bf16", 1), ("fp8", "fp8", 0)):
         args.precision = precision
-        found[name] = curve(args, seed)
+        found[name], speed = curve(args, seed)
+        print(f"{name}: {speed / 1000:.1f}k tokens/s", flush=True)
         free()
     stretch = max(1, args.curve // 10)
     print("mean loss of the steps up to " + "  ".join(found))

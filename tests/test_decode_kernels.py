@@ -1,5 +1,5 @@
 """The kernels of decoding against the plain model, by Triton's interpreter, which needs no GPU: whole decodings, of models,
-searches and rules drawn at random, through every kernel there is."""
+searches and rules drawn at random, through every kernel there is. And all kernels, those of the loss too, by the compiler."""
 
 from __future__ import annotations
 
@@ -122,11 +122,12 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from glassformer.decode import choice_kernels, layer_kernels
+from glassformer.nn import loss_kernels
 
 OTHERS = {
-    "fp32": "peak part last logprobs pool_logprobs best share", "fp64": "totals score cut_totals divisor",
-    "i64": "column written minimum limit count length cut_length tokens lengths", "i32": "pool_ids ids word",
-    "i8": "over never real by_eos",
+    "fp32": "peak part last logprobs pool_logprobs best share loss", "fp64": "totals score cut_totals divisor",
+    "i64": "column written minimum limit count length cut_length tokens lengths labels", "i32": "pool_ids ids word",
+    "i8": "over never real by_eos given turned", "fp8e5": "grad8",
 }
 KIND = {f"{name}_at": kind for kind, names in OTHERS.items() for name in names.split()}
 SIZES = dict(HEADS=4, KV_HEADS=4, D=64, DV=64, PD=64, PDV=64, EARLY=True)
@@ -135,7 +136,7 @@ def compiled(kernel, dtype, warps, **constants):
     names = kernel.arg_names
     constants = {k: v for k, v in {**SIZES, **constants}.items() if k in names}
     kinds = {n: "constexpr" if n in constants else f"*{KIND.get(n, dtype)}" if n.endswith("_at")
-             else "fp32" if n in ("scale", "eps", "factor") else "i32" for n in names}
+             else "fp32" if n in ("scale", "eps", "factor", "smoothing", "scale8") else "i32" for n in names}
     source = ASTSource(fn=kernel, signature=kinds, constexprs={(names.index(k),): v for k, v in constants.items()})
     triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
     done.add(kernel.__name__)
@@ -163,7 +164,12 @@ for bites in (1, 12):
         BITES=bites, LINE=64, LINES=16, STAGES=4, PRECISION="tf32",
     )
 compiled(layer_kernels.product_kernel, "bf16", 4, NORM=1, ACT=3, BIAS=True, SHIFT=True, RESIDUAL=True, WIDE=1024, TALL=4)
-every = {name for module in (layer_kernels, choice_kernels) for name in dir(module) if name.endswith("_kernel")}
+for smooth in (True, False):
+    compiled(
+        loss_kernels.row_kernel, "bf16", 8, COLUMNS=50304, SMOOTH=smooth, GRAD=smooth, GRAD8=True, WIDE=4096,
+    )
+compiled(loss_kernels.turn_kernel, "i8", 8, TILE=128)
+every = {name for module in (layer_kernels, choice_kernels, loss_kernels) for name in dir(module) if name.endswith("_kernel")}
 assert done == every, every - done
 print("compiled", len(done))
 """

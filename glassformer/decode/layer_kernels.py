@@ -35,7 +35,7 @@ BITE, TALL, STAGES, PRODUCT_WARPS = (
     4,
 )  # of a sum, and of what comes out of it, that such a block takes at a time
 LONGEST_SUM = 1024  # of a block; a product with a longer one, where it may not be in parts, is the library's
-ENOUGH_BLOCKS = 96  # for a device
+ENOUGH_BLOCKS = 144  # for a device
 NORMS = {"none": 0, "layer": 1, "rms": 2}
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "relu2": 4}
 ONE_BITE, SEVERAL_BITES = 64, 32  # columns that all beams of a head look at: so many at once, or so many at a time

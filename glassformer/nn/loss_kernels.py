@@ -12,7 +12,7 @@ between them, has to read the scores three times.
 
 For products in 8 bits (see fp8.py) the gradient, which lies between -1 and 1, is written times 2^15 as float8_e5m2:
 beside the one in the scores' own type where the gradient of the weights is to be exact (`softmax_gradient8`), or in both
-the orders that the two products want, by tiles, where it is not (`softmax_gradients8`).
+the orders that the two products want, where it is not (`softmax_gradients8`).
 
 Written in Triton, which comes with torch where torch knows a CUDA device; the module is imported only there. What the
 kernels compute is said by the torch code of loss.py, to which they are held by Triton's interpreter on a CPU. To torch
@@ -29,46 +29,48 @@ from torch import Tensor
 
 from glassformer.nn.fp8 import LOSS_SCALE
 
-COLUMNS_AT_A_TIME = 8192
+COLUMNS_AT_A_TIME = 4096
 COLUMNS_A_WARP = 512
-TILE = 64
+TILE = 128
 TILE_WARPS = 8
 
 
 @triton.jit
 def row_kernel(
-    scores_at, labels_at, loss_at, log_total_at, grad_at, grad8_at,
+    scores_at, labels_at, loss_at, grad_at, grad8_at,
     words, smoothing, scale8,
     COLUMNS: tl.constexpr, SMOOTH: tl.constexpr, GRAD: tl.constexpr, GRAD8: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """One row: its loss, the logarithm of its sum, and where asked for its gradient. `grad_at` may be `scores_at`."""
+    """One row: its loss, and its gradient as it is and in 8 bits, where asked for. `grad_at` may be `scores_at`."""
     row = tl.program_id(0).to(tl.int64)
     scores_at += row * COLUMNS
     label = tl.load(labels_at + row)
     counts = label >= 0
     right = tl.load(scores_at + tl.where(counts, label, 0)).to(tl.float32)
     k = tl.arange(0, WIDE)
-    highest = -float("inf")
+    # Every lane has a maximum and a sum of its own, so that none waits for the others before the row has been read.
+    highest = tl.full([WIDE], -1e30, tl.float32)
     total = tl.zeros([WIDE], tl.float32)
     plain_total = tl.zeros([WIDE], tl.float32)
     for start in range(0, COLUMNS, WIDE):
         # Asked for by columns, a round number, so that a thread takes many at a time; words is none.
         s = tl.load(scores_at + start + k, mask=start + k < COLUMNS, other=-float("inf")).to(tl.float32)
         s = tl.where(start + k < words, s, -float("inf"))
-        before = highest
-        highest = tl.maximum(before, tl.max(s, axis=0))
-        total = total * tl.exp(before - highest) + tl.exp(s - highest)
+        higher = tl.maximum(highest, s)
+        total = total * tl.exp(highest - higher) + tl.exp(s - higher)
+        highest = higher
         if SMOOTH:
             plain_total += tl.where(start + k < words, s, 0.0)
-    log_total = highest + tl.log(tl.sum(total, axis=0))
+    top = tl.max(highest, axis=0)
+    log_total = top + tl.log(tl.sum(total * tl.exp(highest - top), axis=0))
     loss = log_total - (1.0 - smoothing) * right
     if SMOOTH:
         loss -= smoothing / words * tl.sum(plain_total, axis=0)
     tl.store(loss_at + row, tl.where(counts, loss, 0.0))
-    tl.store(log_total_at + row, log_total)
     if GRAD or GRAD8:
-        for start in range(0, COLUMNS, WIDE):
-            n = start + k
+        # From the end back: what was read last is nearest.
+        for done in range(0, COLUMNS, WIDE):
+            n = (COLUMNS - 1) // WIDE * WIDE - done + k
             s = tl.load(scores_at + n, mask=n < COLUMNS, other=-float("inf")).to(tl.float32)
             grad = tl.exp(s - log_total) - tl.where(n == label, 1.0 - smoothing, 0.0)
             if SMOOTH:
@@ -81,47 +83,35 @@ def row_kernel(
 
 
 @triton.jit
-def tile_kernel(
-    scores_at, labels_at, log_total_at, grad8_at, turned8_at,
-    rows, columns, words, smoothing, scale8,
-    SMOOTH: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
-    """The gradient of a square of scores, twice: in its order and turned, so that rows follow each other in memory."""
-    m = tl.program_id(1) * TILE + tl.arange(0, TILE)
-    n = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    place = m[:, None].to(tl.int64) * columns + n[None, :]
-    inside = (m < rows)[:, None] & (n < columns)[None, :]
-    label = tl.load(labels_at + m, mask=m < rows, other=-1)
-    log_total = tl.load(log_total_at + m, mask=m < rows, other=0.0)
-    real = (label >= 0)[:, None] & (n < words)[None, :]
-    s = tl.load(scores_at + place, mask=inside, other=-float("inf")).to(tl.float32)
-    grad = tl.exp(s - log_total[:, None]) - tl.where(n[None, :] == label[:, None], 1.0 - smoothing, 0.0)
-    if SMOOTH:
-        grad -= smoothing / words
-    grad8 = (tl.where(real, grad, 0.0) * scale8).to(tl.float8e5)
-    tl.store(grad8_at + place, grad8, mask=inside)
-    turned = n[:, None].to(tl.int64) * rows + m[None, :]
-    tl.store(turned8_at + turned, tl.trans(grad8), mask=(n < columns)[:, None] & (m < rows)[None, :])
+def turn_kernel(given_at, turned_at, rows, columns, TILE: tl.constexpr):
+    """A square of bytes, turned."""
+    m, n = tl.program_id(1) * TILE, tl.program_id(0) * TILE
+    i, j = tl.arange(0, TILE), tl.arange(0, TILE)
+    in_m, in_n = i < rows - m, j < columns - n
+    given = given_at + m.to(tl.int64) * columns + n + (i[:, None] * columns + j[None, :])
+    turned = turned_at + n.to(tl.int64) * rows + m + (j[:, None] * rows + i[None, :])
+    tile = tl.load(given, mask=in_m[:, None] & in_n[None, :], other=0)
+    tl.store(turned, tl.trans(tile), mask=in_n[:, None] & in_m[None, :])
 
 
 def over_rows(
     logits: Tensor, labels: Tensor, words: int, smoothing: float, grad: Tensor | None, grad8: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    loss, log_total = (logits.new_empty(logits.size(0), dtype=torch.float32) for _ in range(2))
+) -> Tensor:
+    loss = logits.new_empty(logits.size(0), dtype=torch.float32)
     wide = min(COLUMNS_AT_A_TIME, triton.next_power_of_2(logits.size(1)))
     row_kernel[(logits.size(0),)](
-        logits, labels.contiguous(), loss, log_total, logits if grad is None else grad, logits if grad8 is None else grad8,
+        logits, labels.contiguous(), loss, logits if grad is None else grad, logits if grad8 is None else grad8,
         words, smoothing, LOSS_SCALE,
         COLUMNS=logits.size(1), SMOOTH=smoothing != 0, GRAD=grad is not None, GRAD8=grad8 is not None,
         WIDE=wide, num_warps=max(1, wide // COLUMNS_A_WARP),
     )  # fmt: skip
-    return loss, log_total
+    return loss
 
 
 @torch.library.custom_op("glassformer::softmax_gradient", mutates_args={"logits"})
 def softmax_gradient(logits: Tensor, labels: Tensor, words: int, smoothing: float) -> Tensor:
     """The loss of each row; the scores become its gradient."""
-    return over_rows(logits, labels, words, smoothing, logits, None)[0]
+    return over_rows(logits, labels, words, smoothing, logits, None)
 
 
 @softmax_gradient.register_fake
@@ -133,7 +123,7 @@ def _(logits: Tensor, labels: Tensor, words: int, smoothing: float) -> Tensor:
 def softmax_gradient8(logits: Tensor, labels: Tensor, words: int, smoothing: float) -> tuple[Tensor, Tensor]:
     """The same, and the gradient a second time, times LOSS_SCALE, in 8 bits."""
     grad8 = torch.empty_like(logits, dtype=torch.float8_e5m2)
-    return over_rows(logits, labels, words, smoothing, logits, grad8)[0], grad8
+    return over_rows(logits, labels, words, smoothing, logits, grad8), grad8
 
 
 @softmax_gradient8.register_fake
@@ -146,13 +136,12 @@ def _(logits: Tensor, labels: Tensor, words: int, smoothing: float) -> tuple[Ten
 def softmax_gradients8(logits: Tensor, labels: Tensor, words: int, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of each row and its gradient times LOSS_SCALE, in 8 bits, in two orders: rows x columns and turned."""
     rows, columns = logits.shape
-    loss, log_total = over_rows(logits, labels, words, smoothing, None, None)
     grad8 = torch.empty_like(logits, dtype=torch.float8_e5m2)
+    loss = over_rows(logits, labels, words, smoothing, None, grad8)
     turned8 = grad8.new_empty(columns, rows)
-    tile_kernel[(triton.cdiv(columns, TILE), triton.cdiv(rows, TILE))](
-        logits, labels.contiguous(), log_total, grad8, turned8, rows, columns, words, smoothing, LOSS_SCALE,
-        SMOOTH=smoothing != 0, TILE=TILE, num_warps=TILE_WARPS,
-    )  # fmt: skip
+    turn_kernel[(triton.cdiv(columns, TILE), triton.cdiv(rows, TILE))](
+        grad8.view(torch.int8), turned8.view(torch.int8), rows, columns, TILE=TILE, num_warps=TILE_WARPS
+    )
     return loss, grad8, turned8
 
 

@@ -223,7 +223,8 @@ class GraphEngine:
         found is handed to `answer` later, by `work_ahead`."""
         board, room = work.board, work.room
         sentences, written = at_least(len(tasks)), 0
-        limits = np.array([(task.minimum, task.limit) for task in tasks])
+        # The first and the last step at which it may be over; without an end of its own it only comes to its limit.
+        limits = np.array([(task.limit if board.eos < 0 else task.minimum, task.limit) for task in tasks])
         numbers = np.arange(len(tasks))  # whose row it is; -1: nobody's any more
         numbers = np.concatenate([numbers, np.full(sentences - len(tasks), -1)])
 

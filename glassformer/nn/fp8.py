@@ -15,9 +15,9 @@ made. So, of a layer y = x W^T:
          times less: the mean is over all of them)
     d loss / d scores  2^15, always: it lies between -1 and 1 (loss_kernels.py)
 
-What is larger is cut to the largest. Going forward and the gradient of x are in 8 bits; the gradient of W is by default
-not: its product runs over the positions, so it wants both its factors turned, and turning costs as much as is won
-(part "weights" does it). Rounding W, x and dy is no change to the definition of the gradient: it is taken as if rounding
+What is larger is cut to the largest. Going forward and the gradient of x are in 8 bits; the gradient of W is so in the output
+layer, whose product is large, and by default not elsewhere: it runs over the positions, so it wants both its factors turned,
+and turning costs as much as is won (part "weights" does it). Rounding W, x and dy is no change to the definition of the gradient: it is taken as if rounding
 were not there (straight through).
 
 A product wants both factors in the order in which it sums: `a` by rows, `b` by columns, all sizes multiples of 16. Where
@@ -44,7 +44,7 @@ from glassformer.nn.feedforward import MLP, GatedMLP
 PARTS = ("output", "output-weights", "mlp", "attention", "attention-out", "weights")
 """What can be in 8 bits: the output layer, the gradient of its weights too; feed-forward layers; queries, keys and values;
 what joins the heads; the gradients of the weights of those three too."""
-DEFAULT_PARTS = ("output", "mlp", "attention")
+DEFAULT_PARTS = ("output", "output-weights", "mlp", "attention")
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 ACTIVATION_SCALE = 4.0
 GRADIENT_SCALE = 64.0

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from glassformer.nn.fp8 import LOSS_SCALE
 
-COLUMNS_AT_A_TIME = 4096
+COLUMNS_AT_A_TIME = 2048
 COLUMNS_A_WARP = 512
 TILE = 128
 TILE_WARPS = 8

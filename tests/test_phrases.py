@@ -14,8 +14,8 @@ import pytest
 
 from glassformer.config import UserError
 from glassformer.data import phrases
+from glassformer.data.phrasebook import FAMILIES
 from glassformer.data.phrases import DIRECTIONS, open_phrases, split_of, topic_of
-from glassformer.data.phrases_grammar import FAMILIES
 
 
 def unchecked(script: str, **environment: str) -> str:

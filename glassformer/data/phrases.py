@@ -1,6 +1,6 @@
 """The built-in phrases: everyday sentences in English, Chinese and German, in any of six directions.
 
-The grammar (`phrases_grammar`) is a list of families; a family is a table of slots and their fillers. Here are its
+The grammar (`phrasebook`) is a list of families; a family is a table of slots and their fillers. Here are its
 sentences in order, which split each belongs to, and samples of them.
 
 The splits test whether a model puts together what it has learned, not whether it remembers. In each family two slots
@@ -24,7 +24,7 @@ from math import prod
 from typing import Literal, NamedTuple, get_args
 
 from glassformer.config import UserError
-from glassformer.data.phrases_grammar import FAMILIES, Family
+from glassformer.data.phrasebook import FAMILIES, Family
 
 Split = Literal["train", "val", "test"]
 DIRECTIONS = ("zh-en", "en-zh", "de-en", "en-de", "zh-de", "de-zh")

@@ -17,8 +17,8 @@ made. So, of a layer y = x W^T:
 
 What is larger is cut to the largest. Going forward and the gradient of x are in 8 bits; the gradient of W is so in the output
 layer, whose product is large, and by default not elsewhere: it runs over the positions, so it wants both its factors turned,
-and turning costs as much as is won (part "weights" does it). Rounding W, x and dy is no change to the definition of the gradient: it is taken as if rounding
-were not there (straight through).
+and turning costs as much as is won (part "weights" does it). Rounding W, x and dy is no change to the definition of the
+gradient: it is taken as if rounding were not there (straight through).
 
 A product wants both factors in the order in which it sums: `a` by rows, `b` by columns, all sizes multiples of 16. Where
 there is no CUDA device the same numbers are multiplied in float32, so that the rounding can be tested anywhere.

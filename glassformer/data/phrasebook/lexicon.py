@@ -4,7 +4,7 @@ Tables first, and only as much machinery as the tables need: German endings, num
 (who does what when) with do-support in English, 了 and 没 in Chinese, and the verb's places in German. Irregular forms
 are written out, not derived, so that they can be read and checked.
 
-This module knows no sentence patterns: see `phrases_grammar`.
+This module knows no sentence patterns: see the modules beside it, one a topic.
 """
 
 from dataclasses import dataclass, replace
@@ -371,6 +371,8 @@ RELATIVES = (
 )
 PEOPLE = (*PRONOUNS, *RELATIVES, NEIGHBOUR, TEACHER, FRIENDS, CHILDREN)
 OBJECTS = tuple(someone for someone in PEOPLE if someone is not THEY)
+GROWN_UPS = tuple(someone for someone in PEOPLE if someone is not CHILDREN)
+ONE_PERSON = tuple(someone for someone in PEOPLE if someone.person != WIR)
 
 
 def same_people(one: Someone, other: Someone) -> bool:
@@ -980,6 +982,8 @@ FOODS = (
 # ---------------------------------------------------------------------------------------------------------------------
 # Places
 
+HERE = Words("here", "这里", "hier")
+EXCUSE_ME = Words("excuse me,", "请问，", "Entschuldigung,")
 CITIES = (
     Words("Berlin", "柏林", "Berlin"),
     Words("Hamburg", "汉堡", "Hamburg"),

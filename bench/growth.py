@@ -42,7 +42,7 @@ from glassformer.config import ModelConfig, TrainConfig
 from glassformer.models import GPT, build_model, preset
 from glassformer.models.costs import costs
 from glassformer.nn.block import Block, View
-from glassformer.nn.loss import linear_cross_entropy
+from glassformer.nn.loss import BY_KERNEL, PLAIN, computing, linear_cross_entropy
 from glassformer.nn.rows import Rows
 from glassformer.train import memory
 from glassformer.train.optim import make_optimizers
@@ -148,6 +148,8 @@ def one_block(layer: Block, x: torch.Tensor, view: View) -> torch.Tensor:
 class Training:
     """A model with its optimizer, and a step on random tokens."""
 
+    side: torch.cuda.Stream | None = None  # one for all: torch keeps some memory for each stream that ever was
+
     def __init__(self, config: ModelConfig, device: torch.device) -> None:
         self.device = device
         torch.manual_seed(0)
@@ -172,7 +174,8 @@ class Training:
         return x if self.model.decoder.norm is None else self.model.decoder.norm(x, view.real)
 
     def step(self, rows: Rows, labels: torch.Tensor) -> None:
-        with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
+        on_cuda = self.device.type == "cuda"
+        with torch.autocast("cuda", torch.bfloat16, enabled=on_cuda), computing(BY_KERNEL if on_cuda else PLAIN):
             loss = self.head(self.hidden(rows), self.model.output_weight, labels)
         (loss / labels.numel()).backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -186,7 +189,7 @@ class Training:
 
     def recorded(self, batch: tuple[Rows, torch.Tensor]) -> Callable[[], None]:
         """The whole step as one CUDA graph, as the trainer has it (train/graph.py)."""
-        side = torch.cuda.Stream()
+        side = Training.side = Training.side or torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
@@ -407,10 +410,14 @@ def picture(results: list[dict[str, Any]], table: str, device: str) -> Any:
 
 
 def keep(found: dict[str, Any], path: Path) -> None:
-    """Into the file, in which the rows of other tables that the same kind of device measured before stay."""
+    """Into the file, in which what the same kind of device measured before stays until it is measured again."""
+
+    def which(facts: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(facts.get(key) for key in ("table", "label", "length", "rows", "layers"))
+
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else found
-    measured = {facts["table"] for facts in found["results"]}
-    others = [f for f in before["results"] if before["device"] == found["device"] and f["table"] not in measured]
+    measured = set(map(which, found["results"]))
+    others = [f for f in before["results"] if before["device"] == found["device"] and which(f) not in measured]
     path.write_text(json.dumps({**found, "results": others + found["results"]}, indent=1) + "\n", encoding="utf-8")
 
 
@@ -481,6 +488,7 @@ def main() -> None:
             facts = {"table": one.table, "label": one.label, "length": one.length, "rows": one.rows} | wanted
         else:
             facts = measure(one, device, peak) if device.type == "cuda" else in_a_child(one, args.threads, peak)
+        facts["date"] = found["date"]
         results.append(facts)
         known[one.config, one.length, one.rows] = facts
         spent = time.perf_counter() - began

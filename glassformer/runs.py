@@ -45,7 +45,7 @@ from glassformer.evaluate import (
 )
 from glassformer.models import build_model
 from glassformer.nn.fp8 import DEFAULT_PARTS, cannot, use_float8
-from glassformer.nn.loss import BY_KERNEL, Way, computing
+from glassformer.nn.loss import BY_KERNEL, PLAIN, Way, computing
 from glassformer.nn.rows import Rows
 from glassformer.run_folder import RunFolder, served_weights
 from glassformer.train.changes import as_prepared, changes, check_changes
@@ -513,7 +513,8 @@ def make_session(run: RunFolder, recipe: Recipe, texts: Texts, stop: StopRequest
         )
 
     compiling = config.compile if config.compile is not None else device.type == "cuda"
-    way = in_float8(model, device) if config.precision == "fp8" else BY_KERNEL
+    by_kernel = compiling and device.type == "cuda"
+    way = in_float8(model, device) if config.precision == "fp8" else BY_KERNEL if by_kernel else PLAIN
     if compiling:
         loss = compiled_loss(model, config.label_smoothing, way, config.r_drop)
     else:

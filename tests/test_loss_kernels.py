@@ -34,7 +34,7 @@ def same_eight_bits(found, grad):
     assert not wrong.any(), (exact[wrong], found.float()[wrong])
 
 for words, columns, rows, dtype in (
-    (100, 128, 6, torch.float32), (128, 128, 5, torch.float32), (9000, 9088, 3, torch.bfloat16), (77, 128, 70, torch.float16)
+    (100, 128, 6, torch.float32), (128, 128, 5, torch.float32), (9000, 9088, 3, torch.bfloat16), (77, 128, 200, torch.float16)
 ):
     for smoothing in (0.0, 0.1):
         logits = (3 * torch.randn(rows, columns)).to(dtype)
@@ -61,18 +61,22 @@ for words, columns, rows, dtype in (
         same_eight_bits(grad8, grad)
         assert torch.equal(turned8.float(), grad8.float().T)
 
+# A label that is no word makes the loss no number, and reads nothing that is not the row's.
+wrong = kernels.softmax_gradient(torch.zeros(3, 128), torch.tensor([5, 10**6, -3]), 100, 0.0)
+assert wrong.isnan().tolist() == [False, True, True]
+
 # The whole output layer, compiled, by kernel and by formula.
 loss.KERNEL_DEVICES = ("cpu",)
 x, table, bias = torch.randn(2, 8, 32), 0.2 * torch.randn(100, 32), torch.randn(100)
 labels = torch.randint(0, 100, (2, 8))
 labels[0, 3:5] = IGNORE
 
-def run(way, compiled, bias):
+def run(way, compiled, bias, half=False):
     given = [t.clone().requires_grad_() for t in (x, table, bias) if t is not None]
     def of(x, table, *bias):
         return linear_cross_entropy(x, table, labels, bias=bias[0] if bias else None, smoothing=0.1)
     torch._dynamo.reset()
-    with computing(way):
+    with computing(way), torch.autocast("cpu", torch.bfloat16, enabled=half):
         total = (torch.compile(of, backend="aot_eager", fullgraph=True) if compiled else of)(*given)
     (total * 0.25).backward()
     return [total.detach()] + [t.grad for t in given]
@@ -86,6 +90,10 @@ for b in (None, bias):
     ):
         for ours, theirs in zip(run(way, compiled, b), run(other, False, b), strict=True):
             assert float((ours - theirs).norm()) <= tolerance * float(theirs.norm()), (way, float((ours - theirs).norm()))
+    # As a step on a GPU has it: weights in float32, everything else in half of it.
+    for ours, theirs in zip(run(BY_KERNEL, True, b, half=True), run(PLAIN, False, b), strict=True):
+        assert ours.dtype == theirs.dtype, (ours.dtype, theirs.dtype)
+        assert float((ours - theirs).norm()) <= 0.02 * float(theirs.norm()), float((ours - theirs).norm())
 print("held")
 """
 

@@ -4,6 +4,9 @@ With one row, or a few, a step's time is the number of kernels and the reading o
 one kernel: a norm, the matrix product that follows it, its bias, its activation and the residual (`product`); the new key
 and value into their column, and attention over all columns (`attend_columns`); the embedding (`embed`).
 
+With some dozens of rows a block takes all of them through its part of the weights, which it calls for before its turn has come
+(`batch_product`); long sums in parts, so that there are enough blocks.
+
 With many rows the products are large enough for the device's own library, and the time is in what stands between them:
 the sum and the norm that follow a product (`add_norm`); the beams of a sentence, which ask the same columns, so that one
 block reads them once for all, and only those that are some living beam's past (`attend_beams`); the sentences of a source,
@@ -28,12 +31,8 @@ from glassformer.decode.kernel_start import begin, starting
 
 FEW_ROWS = 8  # up to here each row goes through the weights for itself
 SOME_ROWS = 64  # up to here a block takes all rows through its part of the weights
-BITE, TALL, STAGES, PRODUCT_WARPS = (
-    64,
-    32,
-    4,
-    4,
-)  # of a sum, and of what comes out of it, that such a block takes at a time
+BITE, STAGES = 64, 4  # of a sum, that such a block takes at a time; bites on their way to it at a time
+TALL, PRODUCT_WARPS = 32, 4  # of what comes out, that such a block makes
 LONGEST_SUM = 1024  # of a block; a product with a longer one, where it may not be in parts, is the library's
 ENOUGH_BLOCKS = 144  # for a device
 NORMS = {"none": 0, "layer": 1, "rms": 2}
@@ -190,6 +189,7 @@ def batch_product(
 ) -> Tensor:
     """activation(x weight^T + bias), for some dozens of rows. In several `parts`, a stretch of the sum each, the result is
     (parts, rows, out), and neither bias nor activation can be had."""
+    assert parts == 1 or (bias is None and activation == "none")
     rows, inputs = x.shape
     outputs = weight.size(0)
     out = torch.empty(parts, rows, outputs, dtype=x.dtype, device=x.device)

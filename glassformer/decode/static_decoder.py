@@ -301,7 +301,7 @@ class KernelDecoder(StaticDecoder):
         return product(x, self.words, norm=self.last_norm, dtype=torch.float32)
 
     def of_many_rows(self, x: Tensor, room: Room, sentences: int, reach: int, width: int) -> Float[Tensor, "R V"]:
-        """Products by the device's library; between them, sums with their norms, and attention for all beams at once."""
+        """Products by a kernel or the device's library; between them, sums with their norms, and attention for all beams."""
 
         def self_attention(i: int, part: dict[str, Any]) -> Change:
             def work(y: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -28,6 +28,7 @@ import triton.language as tl  # type: ignore[import-not-found, import-untyped, u
 from torch import Tensor
 
 from glassformer.nn.fp8 import LOSS_SCALE
+from glassformer.nn.loss import IGNORE
 
 COLUMNS_AT_A_TIME = 2048
 COLUMNS_A_WARP = 512
@@ -40,12 +41,13 @@ def row_kernel(
     scores_at, labels_at, loss_at, grad_at, grad8_at,
     words, smoothing, scale8,
     COLUMNS: tl.constexpr, SMOOTH: tl.constexpr, GRAD: tl.constexpr, GRAD8: tl.constexpr, WIDE: tl.constexpr,
+    IGNORED: tl.constexpr,
 ):  # fmt: skip
     """One row: its loss, and its gradient as it is and in 8 bits, where asked for. `grad_at` may be `scores_at`."""
     row = tl.program_id(0).to(tl.int64)
     scores_at += row * COLUMNS
     label = tl.load(labels_at + row)
-    counts = label >= 0
+    counts = (label >= 0) & (label < words)
     right = tl.load(scores_at + tl.where(counts, label, 0)).to(tl.float32)
     k = tl.arange(0, WIDE)
     # Every lane has a maximum and a sum of its own, so that none waits for the others before the row has been read.
@@ -66,7 +68,8 @@ def row_kernel(
     loss = log_total - (1.0 - smoothing) * right
     if SMOOTH:
         loss -= smoothing / words * tl.sum(plain_total, axis=0)
-    tl.store(loss_at + row, tl.where(counts, loss, 0.0))
+    # A label that is no word and does not say that it is none: the trainer refuses a loss that is no number.
+    tl.store(loss_at + row, tl.where(counts, loss, tl.where(label == IGNORED, 0.0, float("nan"))))
     if GRAD or GRAD8:
         # From the end back: what was read last is nearest.
         for done in range(0, COLUMNS, WIDE):
@@ -103,7 +106,7 @@ def over_rows(
         logits, labels.contiguous(), loss, logits if grad is None else grad, logits if grad8 is None else grad8,
         words, smoothing, LOSS_SCALE,
         COLUMNS=logits.size(1), SMOOTH=smoothing != 0, GRAD=grad is not None, GRAD8=grad8 is not None,
-        WIDE=wide, num_warps=max(1, wide // COLUMNS_A_WARP),
+        WIDE=wide, IGNORED=IGNORE, num_warps=max(1, wide // COLUMNS_A_WARP),
     )  # fmt: skip
     return loss
 

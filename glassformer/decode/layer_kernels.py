@@ -30,6 +30,7 @@ from torch import Tensor
 from glassformer.decode.kernel_start import begin, starting
 
 FEW_ROWS = 8  # up to here each row goes through the weights for itself
+ENOUGH_PRODUCTS = 512  # of such rows: blocks that keep a device busy
 SOME_ROWS = 64  # up to here a block takes all rows through its part of the weights
 BITE, STAGES = 64, 4  # of a sum, that such a block takes at a time; bites on their way to it at a time
 TALL, PRODUCT_WARPS = 32, 4  # of what comes out, that such a block makes
@@ -119,7 +120,7 @@ def product(
     wide = triton.next_power_of_2(inputs)
     # Enough blocks for every processor of the device, and enough bytes in each to be worth its start.
     tall = max(1, min(16, 8192 // wide))
-    while tall > 1 and rows * outputs < 512 * tall:
+    while tall > 1 and rows * outputs < ENOUGH_PRODUCTS * tall:
         tall //= 2
     product_kernel[(triton.cdiv(outputs, tall), rows)](
         x, weight, x if bias is None else bias, x if residual is None else residual, gain, x if shift is None else shift, out,

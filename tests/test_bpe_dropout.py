@@ -34,6 +34,7 @@ def test_lower_casing_happens_before_cutting() -> None:
     assert lower.cutter(0.0, "seed").encode("The LOWER House") == [lower.encode("the lower house")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.1, 0.5, 0.9])
 def test_any_cut_is_the_same_text(tokenizer: Tokenizer, dropout: float) -> None:
     cutter = tokenizer.cutter(dropout, "seed")
@@ -74,6 +75,7 @@ def as_in_the_paper(
         pieces[i : i + 2] = [pieces[i] + pieces[i + 1]]
 
 
+@pytest.mark.slow
 def test_cuts_are_as_frequent_as_the_paper_makes_them(tokenizer: Tokenizer) -> None:
     cutter, draw, times = tokenizer.cutter(0.3, "seed"), random.Random(5), 4000
     ours = Counter(tuple(cutter.cut("lowest")) for _ in range(times))

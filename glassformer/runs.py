@@ -234,7 +234,7 @@ def in_float8(model: Any, device: torch.device, parts: Sequence[str] = DEFAULT_P
     return Way(kernel=True, float8="output" in parts, float8_weights="output-weights" in parts)
 
 
-def compiled_loss(model: Any, smoothing: float, way: Way = BY_KERNEL, r_drop: float = 0.0) -> Callable[[Batch], Tensor]:
+def compiled_loss(model: Any, smoothing: float, way: Way, r_drop: float = 0.0) -> Callable[[Batch], Tensor]:
     """The loss as one compiled function of plain tensors; a fixed shape compiles once."""
 
     def of_tensors(layouts: tuple[str, ...], *tensors: Tensor) -> Tensor:

@@ -53,9 +53,8 @@ class Board(ABC):
         self.kernels: Any = None  # choice_kernels.py, where it can be used
         self.side: Any = torch.cuda.Stream(device) if device.type == "cuda" else None
         self.over = torch.ones(sentences, dtype=torch.bool, device=device)
-        self.view = torch.ones(
-            sentences, dtype=torch.bool, pin_memory=device.type == "cuda"
-        )  # `over`, as last looked at
+        # `over`, as last looked at
+        self.view = torch.ones(sentences, dtype=torch.bool, pin_memory=device.type == "cuda")
         self.shown: Any = torch.cuda.Event() if device.type == "cuda" else None
         self.ids = torch.zeros(sentences, rows, longest, dtype=torch.int32, device=device)
         self.logprobs = torch.zeros(sentences, rows, longest, dtype=self.dtype, device=device)
@@ -112,9 +111,8 @@ class Board(ABC):
 
     def sent(self, rows: Sequence[int], *tensors: Tensor) -> Callable[[], list[np.ndarray]]:
         """These rows of each tensor, on their way to the host while the device goes on; the function waits for them."""
-        which = torch.tensor(rows).to(
-            self.over.device, non_blocking=True
-        )  # otherwise the host waits for all that is under way
+        # Not made on the device at once: the host would wait for all that is under way there.
+        which = torch.tensor(rows).to(self.over.device, non_blocking=True)
         parts = [tensor.index_select(0, which) for tensor in tensors]
         if not self.over.is_cuda:
             return lambda: [part.numpy() for part in parts]

@@ -175,7 +175,7 @@ def batch_product_kernel(
     tl.store(out, y.to(out_at.dtype.element_ty), mask=in_m[:, None] & in_n[None, :])
 
 
-def parts_of(rows: int, inputs: int, outputs: int, *, most: int = 8) -> int | None:
+def product_parts(rows: int, inputs: int, outputs: int, *, most: int = 8) -> int | None:
     """In how many parts `batch_product` should take a sum, so that there are enough blocks for the device; None where the
     library is to make the product."""
     if not FEW_ROWS < rows <= SOME_ROWS:

@@ -340,7 +340,7 @@ class KernelDecoder(StaticDecoder):
         """With some dozens of rows a product is over before the library's kernel has come to its full speed."""
         if x.element_size() > KERNEL_BYTES:
             return None
-        return self.kernels.parts_of(x.size(0), *reversed(weight.shape), most=most)  # type: ignore[no-any-return]
+        return self.kernels.product_parts(x.size(0), *reversed(weight.shape), most=most)  # type: ignore[no-any-return]
 
     def product(self, x: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "none") -> Tensor:
         if self.parts_by_kernel(x, weight, 1):

@@ -1,4 +1,4 @@
-"""A hand-written grammar of everyday sentences in English, Chinese and German: the lexicon and the sentence families.
+"""A hand-written grammar of everyday sentences in English, Chinese and German: its words and the families of its sentences.
 
 Why a grammar of three languages in step, and not a list of sentences: a small model can learn it to near perfection on
 a laptop, and whatever it gets wrong is a real mistake of grammar, not a matter of taste. For that, a sentence in any
@@ -15,7 +15,8 @@ A filler (a person, a thing, an activity, a time) knows how it looks in each lan
 each with its list of fillers, and one function that writes the three sentences. Slots are typed: nobody eats a chair.
 
 The price: it is a small, tidy world. A model trained on it does not speak these languages.
-A module a topic; what several need is in lexicon.py. None of them knows of splits, sampling or directions: see `phrases`.
+The words are in wording.py, clauses.py and things.py; then comes a module a topic. None of them knows of splits, sampling or
+directions: see `phrases`.
 """
 
 from glassformer.data.phrasebook.everyday import future, habit, how_often, modal_today, past, right_now

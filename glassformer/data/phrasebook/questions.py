@@ -1,7 +1,6 @@
 """Questions: why, when, who, what."""
 
-from glassformer.data.phrasebook.families import family
-from glassformer.data.phrasebook.lexicon import (
+from glassformer.data.phrasebook.clauses import (
     ACTIVITIES,
     BUY,
     CAN,
@@ -10,8 +9,6 @@ from glassformer.data.phrasebook.lexicon import (
     ER,
     FATHER,
     FUTURE,
-    FUTURE_TIMES,
-    HABITUAL_TIMES,
     HAVE_TO,
     HE,
     HE_WORD,
@@ -19,13 +16,10 @@ from glassformer.data.phrasebook.lexicon import (
     LEARN,
     MAKE,
     MOTHER,
-    NEAR_TIMES,
     NEIGHBOUR,
-    NOTHING,
     PAINT,
     PARENTS,
     PAST,
-    PAST_TIMES,
     PEOPLE,
     PRESENT,
     READ,
@@ -34,30 +28,38 @@ from glassformer.data.phrasebook.lexicon import (
     SING,
     TEACHER,
     THEY,
-    TODAY,
-    TOMORROW,
     WE,
     WOULD_LIKE,
     WRITE,
-    YESTERDAY,
     YOU,
     Activity,
     I,
     Mood,
-    Sentence,
     Someone,
-    Words,
     activity_fits,
     de_verb,
     en_clause,
     in_question,
+    zh_verb,
+)
+from glassformer.data.phrasebook.families import family
+from glassformer.data.phrasebook.shopping import When
+from glassformer.data.phrasebook.times import EVENTS, Event, en_third
+from glassformer.data.phrasebook.wording import (
+    FUTURE_TIMES,
+    HABITUAL_TIMES,
+    NEAR_TIMES,
+    NOTHING,
+    PAST_TIMES,
+    TODAY,
+    TOMORROW,
+    YESTERDAY,
+    Sentence,
+    Words,
     question,
     statement,
     words,
-    zh_verb,
 )
-from glassformer.data.phrasebook.shopping import When
-from glassformer.data.phrasebook.times import EVENTS, Event, en_third
 
 
 @family(

@@ -2,31 +2,33 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.phrasebook.families import family
-from glassformer.data.phrasebook.lexicon import (
+from glassformer.data.phrasebook.clauses import (
     ACTIVITIES,
     DE_BE_PAST,
     DE_HAVE_PAST,
-    EVERY_DAY,
-    EVERY_WEEKEND,
     FRIENDS,
     FUTURE,
-    FUTURE_TIMES,
-    HABITUAL_TIMES,
     PAST,
-    PAST_TIMES,
     PEOPLE,
     PRESENT,
-    YESTERDAY,
     Activity,
-    Sentence,
     Someone,
-    Words,
     activity_fits,
     de_verb,
     en_be,
     en_clause,
     going_to,
+)
+from glassformer.data.phrasebook.families import family
+from glassformer.data.phrasebook.wording import (
+    EVERY_DAY,
+    EVERY_WEEKEND,
+    FUTURE_TIMES,
+    HABITUAL_TIMES,
+    PAST_TIMES,
+    YESTERDAY,
+    Sentence,
+    Words,
     statement,
     words,
 )

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.phrasebook.families import family
-from glassformer.data.phrasebook.lexicon import (
+from glassformer.data.phrasebook.clauses import (
     ACTIVITIES,
     CHILDREN,
     DE_WOULD,
@@ -13,26 +12,17 @@ from glassformer.data.phrasebook.lexicon import (
     ER,
     FUTURE,
     HE,
-    LAST_WEEKEND,
-    NEXT_WEEKEND,
-    NOTHING,
     OBJECTS,
     PAST,
     PEOPLE,
     PRESENT,
     SHE,
-    TODAY,
-    TOMORROW,
-    TOMORROW_EVENING,
     WE,
     WOULD_LIKE,
-    YESTERDAY,
     Activity,
     Form,
     I,
-    Sentence,
     Someone,
-    Words,
     activity_fits,
     clause,
     de_subordinate,
@@ -40,10 +30,22 @@ from glassformer.data.phrasebook.lexicon import (
     en_clause,
     form_fits,
     in_question,
+    zh_verb,
+)
+from glassformer.data.phrasebook.families import family
+from glassformer.data.phrasebook.wording import (
+    LAST_WEEKEND,
+    NEXT_WEEKEND,
+    NOTHING,
+    TODAY,
+    TOMORROW,
+    TOMORROW_EVENING,
+    YESTERDAY,
+    Sentence,
+    Words,
     question,
     statement,
     words,
-    zh_verb,
 )
 
 

@@ -1,14 +1,12 @@
 """Work and school: subjects, languages, skills, workplaces."""
 
-from glassformer.data.phrasebook.families import family
-from glassformer.data.phrasebook.lexicon import (
+from glassformer.data.phrasebook.clauses import (
     CAN,
     DEGREES,
     ER,
     FUTURE,
     GROWN_UPS,
     NOT,
-    NOTHING,
     PAST,
     PEOPLE,
     PRESENT,
@@ -20,19 +18,16 @@ from glassformer.data.phrasebook.lexicon import (
     Form,
     I,
     Quality,
-    Sentence,
     Someone,
     Verb,
-    Words,
     clause,
     degree_fits,
     form_fits,
     in_question,
-    question,
-    statement,
-    words,
 )
+from glassformer.data.phrasebook.families import family
 from glassformer.data.phrasebook.shopping import When
+from glassformer.data.phrasebook.wording import NOTHING, Sentence, Words, question, statement, words
 
 SCHOOL_SUBJECTS = (
     Words("mathematics", "数学", "Mathematik"),

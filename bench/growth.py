@@ -41,7 +41,7 @@ from glassformer import plots
 from glassformer.config import ModelConfig, TrainConfig
 from glassformer.models import GPT, build_model, preset
 from glassformer.models.costs import costs
-from glassformer.nn.block import Block, View
+from glassformer.nn.block import Block, BlockInputs
 from glassformer.nn.loss import BY_KERNEL, PLAIN, computing, linear_cross_entropy
 from glassformer.nn.rows import Rows
 from glassformer.train import memory
@@ -141,7 +141,7 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def one_block(layer: Block, x: torch.Tensor, view: View) -> torch.Tensor:
+def one_block(layer: Block, x: torch.Tensor, view: BlockInputs) -> torch.Tensor:
     return layer(x, view)
 
 

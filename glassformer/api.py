@@ -25,9 +25,11 @@ from typing import Any
 
 import torch
 
-from glassformer.config import ConfigError, DecodeConfig, Recipe, UserError, coerce, refuse_unknown
+from glassformer.config import DecodeConfig, Recipe
+from glassformer.config.fields import coerce
+from glassformer.config.recipe import refuse_unknown
 from glassformer.data.dates import date_tokens
-from glassformer.data.prepare import Texts
+from glassformer.data.prepare import Tokenizers
 from glassformer.decode import (
     BeamTrace,
     Controls,
@@ -45,6 +47,7 @@ from glassformer.decode import (
 )
 from glassformer.decode.generate import make_task
 from glassformer.decode.results import Ending
+from glassformer.errors import ConfigError, UserError
 from glassformer.models import BERT, GPT, Transformer
 from glassformer.run_folder import RunFolder
 from glassformer.text.languages import is_unspaced
@@ -248,8 +251,8 @@ def combinations(parts: Sequence[Sequence[Hypothesis]], config: DecodeConfig) ->
 class Model:
     """A model, its tokenizers and its recipe."""
 
-    def __init__(self, model: Transformer | GPT | BERT, texts: Texts, recipe: Recipe) -> None:
-        self.model, self.texts, self.recipe = model, texts, recipe
+    def __init__(self, model: Transformer | GPT | BERT, tokenizers: Tokenizers, recipe: Recipe) -> None:
+        self.model, self.tokenizers, self.recipe = model, tokenizers, recipe
         self.controls = Controls()
 
     @property
@@ -286,7 +289,7 @@ class Model:
 
     def demands(self, wishes: Wishes, terms: Sequence[str], *, first: bool = True) -> Demands:
         """What the answer to one part of a text must be like. A prefix belongs to the first part."""
-        tokenizer = self.texts.target
+        tokenizer = self.tokenizers.target
         prefix = tuple(tokenizer.encode(wishes.prefix)) if first else ()
         if UNK in prefix:
             raise UserError(f"the prefix {wishes.prefix!r} cannot be written with this model's vocabulary")
@@ -313,7 +316,7 @@ class Model:
                 "a glossary is met by a plain beam search; it goes with no temperature, no groups and no stop strings"
             )
         demands = self.demands(wishes, wishes.terms)
-        decode = self.texts.target.decode
+        decode = self.tokenizers.target.decode
         make_task(demands, (0, 1), None, self.model.config, config, self.controls, decode, answers=[])
 
     def pieces(self, text: str, ids: Sequence[int]) -> list[Piece]:
@@ -325,7 +328,7 @@ class Model:
             most = max(1, min(longest, self.recipe.data.max_length or longest) - 1)
         if ids and len(ids) <= most and "\n" not in text and text.strip() == text:
             return [Piece(text, "")]
-        return split_text(text, fits_within(self.texts.source.encode, most))
+        return split_text(text, fits_within(self.tokenizers.source.encode, most))
 
     def laid(self, ids: Sequence[int]) -> list[int]:
         """A source as in training."""
@@ -358,7 +361,7 @@ class Model:
         settings = self.settings(config, **options)
         wishes = wishes or Wishes(tuple(terms), glossary or {}, prefix, tuple(banned), tuple(stops))
         self.check(wishes, settings)
-        source = self.texts.source
+        source = self.tokenizers.source
         pieces = [self.pieces(text, ids) for text, ids in zip(texts, source.encode_batch(texts), strict=True)]
         flat = [(piece, number == 0) for own in pieces for number, piece in enumerate(own)]
         sources = [self.laid(ids) for ids in source.encode_batch([piece.text for piece, _ in flat])]
@@ -370,7 +373,7 @@ class Model:
                 if key not in known:
                     known[key] = self.demands(wishes, key[0], first=first)
                 demands[number] = known[key]
-        model, how = self.model, {"demands": demands, "controls": self.controls, "text": self.texts.target.decode}
+        model, how = self.model, {"demands": demands, "controls": self.controls, "text": self.tokenizers.target.decode}
         if isinstance(model, Transformer):
             found = translate_batch(model, sources, settings, align=align, trace=trace, **how)  # type: ignore[arg-type]
         else:
@@ -413,7 +416,7 @@ class Model:
             count = next((n for n, h in enumerate(chosen, 1) if h.ended == "stop"), len(chosen))
             text = join_pieces(pieces[:count], [h.text or "" for h in chosen[:count]])
             parts = [
-                Part(self.texts.source.pieces(source), self.texts.target.pieces(h.ids), h)
+                Part(self.tokenizers.source.pieces(source), self.tokenizers.target.pieces(h.ids), h)
                 for source, h in zip(sources, chosen[:count])
             ]
             answers.append(Answer(text, parts))
@@ -427,7 +430,7 @@ class Model:
     def prompt_ids(self, prompt: str) -> list[int]:
         """A prompt as in training. Plain text goes on where the prompt ends; without one it begins where a document
         does, which is after the end of another."""
-        ids = self.texts.source.encode(prompt)
+        ids = self.tokenizers.source.encode(prompt)
         if self.kind == "gpt on pairs":
             return [BOS, *ids, EOS]
         return ids or [EOS]
@@ -454,11 +457,13 @@ class Model:
         self.check(wishes, settings)
         ids = [self.prompt_ids(prompt) for prompt in as_list(prompts)]
         demands = self.demands(wishes, wishes.terms)
-        decode = self.texts.target.decode
+        decode = self.tokenizers.target.decode
         found = generate_batch(model, ids, settings, demands=demands, controls=self.controls, text=decode, trace=trace)
         return [
             [
-                Answer(h.text or "", [Part(self.texts.source.pieces(own), self.texts.target.pieces(h.ids), h)])
+                Answer(
+                    h.text or "", [Part(self.tokenizers.source.pieces(own), self.tokenizers.target.pieces(h.ids), h)]
+                )
                 for h in hs
             ]
             for own, hs in zip(ids, found, strict=True)
@@ -486,7 +491,7 @@ class Model:
         wishes = Wishes(prefix=prefix, banned=tuple(banned), stops=tuple(stops))
         self.check(wishes, settings)
         demands, ids = self.demands(wishes, ()), self.prompt_ids(prompt)
-        decode = self.texts.target.decode
+        decode = self.tokenizers.target.decode
         for piece in stream_generation(model, ids, settings, text=decode, demands=demands, controls=self.controls):
             if piece.text:
                 yield piece.text
@@ -501,7 +506,7 @@ class Model:
     def masked_ids(self, text: str) -> list[int]:
         """The ids of a text in which `[MASK]` or `___` stands for what is to be found. A space before a mask is part of
         the word behind it where the tokens of a vocabulary begin with their space."""
-        tokenizer: Tokenizer = self.texts.target
+        tokenizer: Tokenizer = self.tokenizers.target
         parts = MASK_MARKER.split(text)
         if len(parts) == 1:
             raise UserError("the text has no mask to fill; write [MASK] or ___ where a word is to be found")
@@ -528,19 +533,19 @@ class Model:
             for filling in fillings:
                 whole[filling.place] = filling.ids[0]
             masks = [
-                [Label(w, p) for w, p in zip(self.texts.target.pieces(f.ids), f.probabilities, strict=True)]
+                [Label(w, p) for w, p in zip(self.tokenizers.target.pieces(f.ids), f.probabilities, strict=True)]
                 for f in fillings
             ]
-            out.append(Filled(self.texts.target.decode(whole), masks))
+            out.append(Filled(self.tokenizers.target.decode(whole), masks))
         return out
 
     def classify(self, texts: Sequence[str]) -> list[list[Label]]:
         """For each text all labels, the likeliest first. Of a text longer than the model reads, its beginning counts."""
         self.need("classify", "classify")
-        rows = [[BOS, *ids[: self.reads]] for ids in self.texts.target.encode_batch(as_list(texts))]
+        rows = [[BOS, *ids[: self.reads]] for ids in self.tokenizers.target.encode_batch(as_list(texts))]
         out = []
         for chances in predict.classify(self.model, rows):
-            labels = [Label(label, p) for label, p in zip(self.texts.labels, chances, strict=True)]
+            labels = [Label(label, p) for label, p in zip(self.tokenizers.labels, chances, strict=True)]
             out.append(sorted(labels, key=lambda label: -label.probability))
         return out
 
@@ -553,7 +558,7 @@ class Model:
         longer than the model reads is read in stretches."""
         self.need("tag", "tag")
         words = [self.words_of(s) if isinstance(s, str) else list(s) for s in as_list(sentences)]
-        encode = self.texts.target.encode_batch
+        encode = self.tokenizers.target.encode_batch
         stand_in = encode(["?"])[0]
         rows: list[list[int]] = []
         places: list[list[tuple[int, int]]] = []  # for each sentence the row and place of each word's first token
@@ -569,7 +574,7 @@ class Model:
         for row, logprobs in predict.predict(self.model, rows):
             best = logprobs.exp().max(-1)
             found[row] = best.values.tolist(), best.indices.tolist()
-        labels = self.texts.labels
+        labels = self.tokenizers.labels
         return [
             [
                 Tagged(word, labels[found[row][1][at]], found[row][0][at])
@@ -591,7 +596,7 @@ def load(run: str | Path, *, device: str = "cpu", step: int | None = None) -> Mo
     if step is not None and step not in folder.checkpoints.steps():
         there = ", ".join(map(str, folder.checkpoints.steps())) or "none"
         raise UserError(f"{run} has no checkpoint of step {step}; there are: {there}")
-    return Model(folder.load_model(step=step, device=device), folder.texts, folder.recipe)
+    return Model(folder.load_model(step=step, device=device), folder.tokenizers, folder.recipe)
 
 
 __all__ = ["Answer", "Filled", "Label", "Model", "Part", "Tagged", "Wishes", "load"]

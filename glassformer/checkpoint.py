@@ -28,7 +28,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from glassformer.config import UserError
+from glassformer.errors import UserError
 
 FORMAT = 1
 MANIFEST, SEAL, STATE = "manifest.json", "SEAL", "state.json"

@@ -31,8 +31,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from glassformer.config import UserError, did_you_mean
+from glassformer.config import did_you_mean
 from glassformer.data.batches import Batch
+from glassformer.errors import UserError
 from glassformer.models import BERT, GPT, Transformer, build_model
 from glassformer.nn import taps
 from glassformer.nn.attention import MultiHeadAttention

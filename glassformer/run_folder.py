@@ -35,8 +35,9 @@ from glassformer.checkpoint import (
     to_json,
     write_atomically,
 )
-from glassformer.config import VERSION, Recipe, UserError
-from glassformer.data.prepare import Texts
+from glassformer.config import VERSION, Recipe
+from glassformer.data.prepare import Tokenizers
+from glassformer.errors import UserError
 from glassformer.models import BERT, GPT, Transformer, build_model
 
 RUN_FORMAT = 1
@@ -123,8 +124,8 @@ class RunFolder:
     # ---- what the preparation left
 
     @cached_property
-    def texts(self) -> Texts:
-        return Texts.load(self.path)
+    def tokenizers(self) -> Tokenizers:
+        return Tokenizers.load(self.path)
 
     @property
     def prepared(self) -> bool:

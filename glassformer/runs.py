@@ -30,10 +30,11 @@ from torch import Tensor
 from glassformer import checkpoint
 from glassformer.api import Model
 from glassformer.checkpoint import Checkpoints, read_checkpoint, write_checkpoint
-from glassformer.config import VERSION, ConfigError, DecodeConfig, Recipe, TrainConfig, UserError
+from glassformer.config import VERSION, DecodeConfig, Recipe, TrainConfig
 from glassformer.data.batches import Batch, Batches, make_batches
-from glassformer.data.prepare import Texts, complete_model, open_files, prepare
+from glassformer.data.prepare import Tokenizers, complete_model, open_files, prepare
 from glassformer.data.sources import open_split
+from glassformer.errors import ConfigError, UserError
 from glassformer.evaluate import (
     Scores,
     batch_loss,
@@ -263,7 +264,7 @@ class Session:
     recipe: Recipe
     trainer: Trainer
     model: Any
-    texts: Texts
+    tokenizers: Tokenizers
     val_batches: Batches
     log: Log
     screen: Screen
@@ -301,7 +302,9 @@ class Session:
                 budget = max(256, 2**25 // max(1, self.model.config.vocab_size))
                 examples = self.val_batches.in_order(budget, limit=20_000)
                 scores = teacher_forced(self.model, examples, self.trainer.device)
-                return scores | task_scores(self.model, self.texts, self.recipe, "val", self.config.validate_examples)
+                return scores | task_scores(
+                    self.model, self.tokenizers, self.recipe, "val", self.config.validate_examples
+                )
         finally:
             self.model.train(was_training)
             self.screen.pause()
@@ -445,7 +448,7 @@ def average(sets: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     }
 
 
-def task_scores(model: Any, texts: Texts, recipe: Recipe, split: str, limit: int | None) -> Scores:
+def task_scores(model: Any, tokenizers: Tokenizers, recipe: Recipe, split: str, limit: int | None) -> Scores:
     """What the model does by itself on a split: translations scored as text, labels as labels."""
     examples: list[Any] = []
     if limit == 0:
@@ -455,7 +458,7 @@ def task_scores(model: Any, texts: Texts, recipe: Recipe, split: str, limit: int
             examples.append(example)
             if limit is not None and len(examples) >= limit:
                 break
-    return example_scores(model, texts, replace(recipe, decode=greedy(recipe.decode)), examples)
+    return example_scores(model, tokenizers, replace(recipe, decode=greedy(recipe.decode)), examples)
 
 
 def greedy(config: DecodeConfig) -> DecodeConfig:
@@ -464,8 +467,8 @@ def greedy(config: DecodeConfig) -> DecodeConfig:
     return DecodeConfig(beam=1, batch_size=128, max_ratio=config.max_ratio, max_extra=config.max_extra, engine="plain")
 
 
-def example_scores(model: Any, texts: Texts, recipe: Recipe, examples: list[Any]) -> Scores:
-    talk = Model(model, texts, recipe)
+def example_scores(model: Any, tokenizers: Tokenizers, recipe: Recipe, examples: list[Any]) -> Scores:
+    talk = Model(model, tokenizers, recipe)
     match recipe.data.task, recipe.model.family:
         case "pairs", "transformer":
             return written_scores(talk.translate, examples, recipe.train.bleu_tokenize)
@@ -478,7 +481,7 @@ def example_scores(model: Any, texts: Texts, recipe: Recipe, examples: list[Any]
     return Scores({})
 
 
-def make_session(run: RunFolder, recipe: Recipe, texts: Texts, stop: StopRequest | None = None) -> Session:
+def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: StopRequest | None = None) -> Session:
     config = recipe.train
     if metric_of(recipe) not in TEACHER_FORCED and config.validate_examples == 0:
         raise ConfigError(
@@ -553,7 +556,7 @@ def make_session(run: RunFolder, recipe: Recipe, texts: Texts, stop: StopRequest
         capture=may_capture and config.capture is not False,
     )
     return Session(
-        run, recipe, trainer, model, texts, batches("val", "padded"), log, screen, stop if stop else StopRequest()
+        run, recipe, trainer, model, tokenizers, batches("val", "padded"), log, screen, stop if stop else StopRequest()
     )
 
 
@@ -609,7 +612,7 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, watchers: Seque
         with stop.may_drop():
             try:
                 run = prepared(run, recipe)
-                session = make_session(run, run.recipe, run.texts, stop)
+                session = make_session(run, run.recipe, run.tokenizers, stop)
             except UserError:
                 # Settings or data that cannot be: a folder that looks like a run would only be in the way.
                 if not stop.asked:
@@ -664,7 +667,7 @@ def resume(
                 checkpoint.remove(run.snapshots.path(later))
             cut_back(run.metrics_file, state["metrics_bytes"])
             cut_back(run.samples_file, state["samples_bytes"])
-            session = make_session(run, run.recipe, run.texts, stop)
+            session = make_session(run, run.recipe, run.tokenizers, stop)
             if step is not None:
                 session.trainer.restore(tensors, state)
                 session.saved = session.screen.first = step

@@ -10,7 +10,7 @@ import torch
 
 from glassformer.checkpoint import model_tensors, write_checkpoint
 from glassformer.config import VERSION, Recipe
-from glassformer.data.prepare import Texts, complete_model
+from glassformer.data.prepare import Tokenizers, complete_model
 from glassformer.models import build_model
 from glassformer.run_folder import RunFolder
 from glassformer.text.tokenizer import Tokenizer
@@ -44,7 +44,7 @@ def make_run(
         }
     )
     learned = Tokenizer.train(tokenizer, SENTENCES * 4, vocab_size)
-    texts = Texts(learned, learned, list(labels))
+    texts = Tokenizers(learned, learned, list(labels))
     recipe = complete_model(recipe, texts)
     run = RunFolder.create(folder, recipe, VERSION)
     texts.save(folder)

@@ -11,8 +11,9 @@ import torch
 
 import glassformer
 from glassformer.api import LONGEST_TEXT, Model, changed, check_text, combinations, load, occurs
-from glassformer.config import ConfigError, DecodeConfig, UserError
+from glassformer.config import DecodeConfig
 from glassformer.decode import Hypothesis
+from glassformer.errors import ConfigError, UserError
 from glassformer.nn.rows import Rows
 from glassformer.text.tokenizer import BOS, CONTROL, EOS, MASK, UNK
 from tests.talking import SENTENCES, make_run
@@ -46,7 +47,7 @@ def chosen(logits: torch.Tensor) -> int:
 @torch.no_grad()
 def greedy_by_hand(talk: Model, source: str, most: int) -> str:
     """Everything read again for each token, straight through the model."""
-    ids = [*talk.texts.source.encode(source), EOS]
+    ids = [*talk.tokenizers.source.encode(source), EOS]
     written: list[int] = []
     while len(written) < most:
         logits = talk.model(Rows.from_lists([ids]), Rows.from_lists([[BOS, *written]]))
@@ -54,7 +55,7 @@ def greedy_by_hand(talk: Model, source: str, most: int) -> str:
         if token == EOS:
             break
         written.append(token)
-    return talk.texts.target.decode(written)
+    return talk.tokenizers.target.decode(written)
 
 
 @torch.no_grad()
@@ -65,7 +66,7 @@ def continued_by_hand(talk: Model, prompt: list[int], most: int) -> str:
         if token == EOS:
             break
         written.append(token)
-    return talk.texts.target.decode(written)
+    return talk.tokenizers.target.decode(written)
 
 
 def test_a_translation_is_what_the_model_says_to_the_text_laid_as_in_training(runs: dict[str, Model]) -> None:
@@ -128,7 +129,7 @@ def test_full_answers_agree_with_themselves(runs: dict[str, Model]) -> None:
         assert [a.score for a in answers] == sorted((a.score for a in answers), reverse=True)
         for answer in answers:
             (part,) = answer.parts
-            assert answer.text == talk.texts.target.decode(answer.ids) == "".join(part.tokens)
+            assert answer.text == talk.tokenizers.target.decode(answer.ids) == "".join(part.tokens)
             assert answer.logprob == pytest.approx(sum(answer.token_logprobs))
             assert part.source_tokens == [*text, "<eos>"]
             alignment = part.hypothesis.alignment
@@ -221,7 +222,7 @@ def test_options_that_contradict_each_other_are_refused(options: dict[str, Any])
 def test_a_gpt_goes_on_after_the_prompt_and_begins_after_the_end_of_a_document(runs: dict[str, Model]) -> None:
     """Caught: a BOS that training on plain text has never shown."""
     talk = runs["gpt"]
-    prompt = talk.texts.source.encode("the cat")
+    prompt = talk.tokenizers.source.encode("the cat")
     assert talk.generate("the cat", temperature=0, max_new_tokens=9) == [continued_by_hand(talk, prompt, 9)]
     assert talk.generate(temperature=0, max_new_tokens=9) == [continued_by_hand(talk, [EOS], 9)]
 
@@ -251,7 +252,7 @@ def test_a_gpt_on_pairs_answers(runs: dict[str, Model]) -> None:
     talk = runs["pairs"]
     texts = ["the cat", "", "Anna"]
     expected = [
-        continued_by_hand(talk, [BOS, *talk.texts.source.encode(text), EOS], 9) if text else "" for text in texts
+        continued_by_hand(talk, [BOS, *talk.tokenizers.source.encode(text), EOS], 9) if text else "" for text in texts
     ]
     assert talk.translate(texts, beam=1, max_new_tokens=9) == expected
     assert talk.generate("Anna", temperature=0, beam=1, max_new_tokens=9) == expected[2:]
@@ -264,7 +265,7 @@ def test_a_gpt_on_pairs_answers(runs: dict[str, Model]) -> None:
 def test_masks_are_filled_with_what_the_model_finds_likeliest(runs: dict[str, Model]) -> None:
     """Caught: BOS left out, the space before the mask read as a token, a control id as an answer."""
     talk = runs["mlm"]
-    encode = talk.texts.target.encode
+    encode = talk.tokenizers.target.encode
     ids = [BOS, *encode("the cat sat on the"), MASK, *encode(" and"), MASK, *encode(".")]
     chances = talk.model(Rows.from_lists([ids]))[0].softmax(-1)
     chances[:, :CONTROL] = 0
@@ -273,10 +274,10 @@ def test_masks_are_filled_with_what_the_model_finds_likeliest(runs: dict[str, Mo
         whole = list(ids)
         for place, mask in zip((i for i, token in enumerate(ids) if token == MASK), filled.masks, strict=True):
             best = chances[place].topk(3)
-            assert [word.label for word in mask] == talk.texts.target.pieces(best.indices.tolist())
+            assert [word.label for word in mask] == talk.tokenizers.target.pieces(best.indices.tolist())
             assert [word.probability for word in mask] == pytest.approx(best.values.tolist(), abs=1e-5)
             whole[place] = int(best.indices[0])
-        assert filled.text == talk.texts.target.decode(whole)
+        assert filled.text == talk.tokenizers.target.decode(whole)
 
 
 def test_only_the_marker_is_a_mask(runs: dict[str, Model]) -> None:
@@ -292,7 +293,7 @@ def test_classes_are_read_off_the_first_place(runs: dict[str, Model]) -> None:
     talk = runs["classify"]
     texts = ["the cat sat", "Anna", "", "a" * 500]
     for text, labels in zip(texts, talk.classify(texts), strict=True):
-        row = [BOS, *talk.texts.target.encode(text)][: talk.model.config.block_size]
+        row = [BOS, *talk.tokenizers.target.encode(text)][: talk.model.config.block_size]
         chances = talk.model(Rows.from_lists([row]))[0, 0].softmax(-1)
         assert [label.label for label in labels] == [LABELS[i] for i in chances.argsort(descending=True).tolist()]
         assert [label.probability for label in labels] == pytest.approx(
@@ -305,7 +306,7 @@ def test_words_are_tagged_at_their_first_piece(runs: dict[str, Model]) -> None:
     """Also beyond the block, where the sentence is read in stretches. Caught: a word that loses its place."""
     talk = runs["tag"]
     words = ["Anna", "lives", "in", "Paris"]
-    pieces = [talk.texts.target.encode(word) for word in words]
+    pieces = [talk.tokenizers.target.encode(word) for word in words]
     chances = talk.model(Rows.from_lists([[BOS, *itertools.chain(*pieces)]]))[0].softmax(-1)
     place = 1
     found = talk.tag([words, "Anna lives in Paris", [], "丂"])
@@ -395,7 +396,7 @@ def test_a_single_text_must_come_in_a_list(runs: dict[str, Model]) -> None:
 
 def test_text_never_becomes_a_control_id(runs: dict[str, Model]) -> None:
     talk = runs["transformer"]
-    ids = talk.texts.source.encode("</s><eos ><mask >")
+    ids = talk.tokenizers.source.encode("</s><eos ><mask >")
     assert all(token >= CONTROL or token == UNK for token in ids)
 
 

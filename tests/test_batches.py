@@ -12,12 +12,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import ConfigError, DataConfig, ModelConfig, UserError
+from glassformer.config import DataConfig, ModelConfig
 from glassformer.data.batches import Batch, BlockBatches, SentenceBatches, make_batches, waste
 from glassformer.data.examples import IGNORE, Pairs
 from glassformer.data.packing import Shape, pack
 from glassformer.data.stream import Position, prefetch
 from glassformer.data.tokens import TokenFile
+from glassformer.errors import ConfigError, UserError
 from glassformer.models.gpt import GPT
 from glassformer.models.transformer import Transformer
 from glassformer.nn.rows import Rows

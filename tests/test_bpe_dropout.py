@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.config import ConfigError, DataConfig, Recipe, UserError
-from glassformer.data.prepare import Texts, encode_split, prepare
+from glassformer.config import DataConfig, Recipe
+from glassformer.data.prepare import Tokenizers, encode_split, prepare
 from glassformer.data.tokens import TokenFile
+from glassformer.errors import ConfigError, UserError
 from glassformer.text.tokenizer import CONTROL, Tokenizer
 
 ENGLISH = ["the lower house showed the lowest slowness", "a tower lowers its flowers", "Über 中文 mixed with rows"] * 3
@@ -150,7 +151,7 @@ def test_a_split_that_is_only_measured_has_every_pair_once(tmp_path: Path) -> No
         segmentations=4,
         both_ways=True,
     )
-    files = encode_split(data, "train", Texts.load(tmp_path), tmp_path / "measured")
+    files = encode_split(data, "train", Tokenizers.load(tmp_path), tmp_path / "measured")
     assert len(files["source"]) == len(files["target"]) == len(ENGLISH)
     assert files["source"][1].tolist() == Tokenizer.load(tmp_path / "tokenizer.json").encode(ENGLISH[1])
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.config import ConfigError, DataConfig, UserError
+from glassformer.config import DataConfig
 from glassformer.data import builtin
 from glassformer.data.builtin import LANGUAGES, TASKS, DataSet, examples_in_ten_languages, open_builtin
 from glassformer.data.dates import (
@@ -30,6 +30,7 @@ from glassformer.data.dates import (
     tag_date,
     writings_of,
 )
+from glassformer.errors import ConfigError, UserError
 from tests.counts import count
 
 SPLITS = ("train", "val", "test")

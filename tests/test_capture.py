@@ -8,10 +8,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from glassformer.config import ConfigError, read_recipe
+from glassformer.config import read_recipe
 from glassformer.data.batches import SentenceBatches
 from glassformer.data.examples import Pairs
 from glassformer.data.tokens import TokenFile
+from glassformer.errors import ConfigError
 from glassformer.nn.dropout import Dropout, kept
 from glassformer.runs import train
 from glassformer.train.graph import Place, tensors_of

@@ -26,7 +26,8 @@ from glassformer.checkpoint import (
     write_atomically,
     write_checkpoint,
 )
-from glassformer.config import Recipe, TrainConfig, UserError
+from glassformer.config import Recipe, TrainConfig
+from glassformer.errors import UserError
 from glassformer.train.changes import changes, check_changes
 
 

@@ -19,8 +19,8 @@ import pytest
 
 from glassformer.api import load
 from glassformer.cli import classify, fill, generate, lines, tag, translate
-from glassformer.config import ConfigError, UserError
 from glassformer.decode import engines
+from glassformer.errors import ConfigError, UserError
 from tests.counts import count
 from tests.talking import SENTENCES, make_run
 

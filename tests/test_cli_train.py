@@ -13,8 +13,9 @@ import pytest
 
 from glassformer import runs
 from glassformer.cli.train import print_next
-from glassformer.config import UserError, read_recipe
+from glassformer.config import read_recipe
 from glassformer.data.sources import open_split
+from glassformer.errors import UserError
 from glassformer.models import PRESETS
 from glassformer.run_folder import RunFolder
 from tests.commands import call, call_by_hand

@@ -16,7 +16,7 @@ from sacrebleu.significance import PairedTest
 
 from glassformer import probe
 from glassformer.api import load
-from glassformer.config import UserError
+from glassformer.errors import UserError
 from glassformer.evaluate import teacher_forced, text_scores
 from glassformer.run_folder import RunFolder
 from glassformer.studies import compare as study

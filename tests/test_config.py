@@ -18,19 +18,18 @@ from hypothesis import strategies as st
 
 from glassformer.config import (
     PARTS,
-    ConfigError,
     DataConfig,
     DecodeConfig,
     ModelConfig,
     Recipe,
     TrainConfig,
-    UserError,
-    apply_override,
     read_recipe,
     recipe_names,
 )
+from glassformer.config.recipe import apply_override
+from glassformer.errors import ConfigError, UserError
 from glassformer.models import BERT, PRESETS, build_model
-from glassformer.nn import Rows, cross_sight
+from glassformer.nn import Rows, cross_mask
 from tests.counts import count
 
 
@@ -326,7 +325,7 @@ def test_what_only_the_builder_can_refuse() -> None:
         BERT(ModelConfig(family="bert", vocab_size=9, head="classify"))
     rows = Rows.whole(torch.ones(1, 2, dtype=torch.long))
     with pytest.raises(ValueError, match="a window on cross-attention has no meaning"):
-        cross_sight(rows, rows, window=3)
+        cross_mask(rows, rows, window=3)
     assert issubclass(ConfigError, UserError) and issubclass(UserError, ValueError)
 
 

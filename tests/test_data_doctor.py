@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from glassformer import plots
 from glassformer.cli.data import app
-from glassformer.config import UserError
 from glassformer.data import doctor
 from glassformer.data.doctor import Report, check
+from glassformer.errors import UserError
 from glassformer.text import languages
 
 WORDS = [

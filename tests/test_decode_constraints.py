@@ -7,9 +7,10 @@ import random
 import pytest
 import torch
 
-from glassformer.config import ConfigError, DecodeConfig, UserError
+from glassformer.config import DecodeConfig
 from glassformer.decode import Controls, Demands, generate_batch, spellings, stream_generation, translate_batch
 from glassformer.decode.constraints import Terms, contains
+from glassformer.errors import ConfigError, UserError
 from glassformer.text.tokenizer import Tokenizer
 from tests.counts import count
 from tests.laws.zoo import VOCABULARY, small

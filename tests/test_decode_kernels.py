@@ -47,7 +47,7 @@ ended = 0
 for trial in range(int(sys.argv[1])):
     torch.manual_seed(trial)
     draw = random.Random(trial)
-    # Texts of a GPT are written greedily here, with no beam to ask for many words: fewer, as the interpreter is slow.
+    # Tokenizers of a GPT are written greedily here, with no beam to ask for many words: fewer, as the interpreter is slow.
     family = ("gpt", "transformer", "transformer")[trial % 3]
     words = draw.choice([2500, 3000, 4200]) if family == "transformer" else draw.choice([500, 700])
     model = build_model(ModelConfig(

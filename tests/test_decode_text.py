@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import UserError
 from glassformer.decode import classify, fill, fits_within, join_pieces, split_text, tag
 from glassformer.decode.streaming import Streamer, cut_at_stop
+from glassformer.errors import UserError
 from glassformer.nn import Rows
 from glassformer.text.tokenizer import Tokenizer
 from tests.laws.zoo import small

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.config import DataConfig, UserError
+from glassformer.config import DataConfig
 from glassformer.data import download
 from glassformer.data.sources import open_split
+from glassformer.errors import UserError
 
 
 class Server:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from glassformer import load, plots
-from glassformer.config import UserError
+from glassformer.errors import UserError
 from glassformer.studies import figures, patching
 from tests.commands import call
 from tests.talking import make_run

@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glassformer.config import ConfigError, ModelConfig
+from glassformer.config import ModelConfig
+from glassformer.errors import ConfigError
 from glassformer.models import build_model
 from glassformer.nn import fp8, loss
 from glassformer.nn.loss import IGNORE, Way, computing, linear_cross_entropy

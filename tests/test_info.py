@@ -12,10 +12,11 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from glassformer.cli.info import find_recipe, info, short
-from glassformer.config import ConfigError, ModelConfig
+from glassformer.config import ModelConfig
+from glassformer.errors import ConfigError
 from glassformer.models import PRESETS, build_model, preset
 from glassformer.models.costs import Part, costs, keys_seen, parts
-from glassformer.nn import Rows, record, self_sight
+from glassformer.nn import Rows, record, self_mask
 from tests.laws.zoo import FAMILIES, SMALL, VOCABULARY, cases, run
 
 LABELLED = [
@@ -80,8 +81,8 @@ def test_wrong_accounts_are_caught(wrong: str) -> None:
 @pytest.mark.parametrize("window", [None, 1, 2, 5, 30])
 @pytest.mark.parametrize("context", [1, 2, 7, 12])
 def test_keys_seen_are_those_of_the_mask(context: int, window: int | None, causal: bool) -> None:
-    sight = self_sight(Rows.whole(torch.zeros(1, context, dtype=torch.long)), causal=causal, window=window)
-    mask = sight.explicit(context, context, torch.device("cpu"))
+    attention_mask = self_mask(Rows.whole(torch.zeros(1, context, dtype=torch.long)), causal=causal, window=window)
+    mask = attention_mask.explicit(context, context, torch.device("cpu"))
     seen = float(torch.ones(context, context).sum() if mask is None else mask.sum()) / context
     assert keys_seen(context, causal=causal, window=window) == pytest.approx(seen)
 

@@ -18,9 +18,10 @@ from glassformer.models import GPT, build_model, preset
 from glassformer.nn.attention import MultiHeadAttention, attention, attention_weights
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.feedforward import MLP
+from glassformer.nn.masks import AttentionMask, self_mask
 from glassformer.nn.norms import LayerNorm
 from glassformer.nn.positions import sinusoids
-from glassformer.nn.rows import Rows, Sight, self_sight
+from glassformer.nn.rows import Rows
 from glassformer.nn.taps import record
 
 
@@ -69,11 +70,11 @@ def test_additive_minus_infinity_is_the_boolean_mask() -> None:
 def test_the_causal_mask_of_bos_i_like_you_eos() -> None:
     """Each word sees itself and what came before: a lower triangle (some texts call it upper).
 
-    Texts print the five rows below, one for each token of the sentence. But the decoder reads only the first four and
+    Tokenizers print the five rows below, one for each token of the sentence. But the decoder reads only the first four and
     makes four predictions: after <EOS> nothing is predicted, so its row is never used.
     """
     words = ["<BOS>", "I", "like", "you", "<EOS>"]
-    allowed = self_sight(Rows.whole(torch.arange(5)[None]), causal=True).explicit(5, 5, torch.device("cpu"))
+    allowed = self_mask(Rows.whole(torch.arange(5)[None]), causal=True).explicit(5, 5, torch.device("cpu"))
     assert allowed is not None
     seen = [
         [word if see else "[MASK]" for word, see in zip(words, row, strict=True)] for row in allowed.view(5, 5).tolist()
@@ -86,7 +87,7 @@ def test_the_causal_mask_of_bos_i_like_you_eos() -> None:
         ["<BOS>", "I", "like", "you", "<EOS>"],
     ]
     read, predicted = words[:-1], words[1:]
-    four = self_sight(Rows.whole(torch.arange(4)[None]), causal=True).explicit(4, 4, torch.device("cpu"))
+    four = self_mask(Rows.whole(torch.arange(4)[None]), causal=True).explicit(4, 4, torch.device("cpu"))
     assert four is not None
     contexts = [[word for word, see in zip(read, row, strict=True) if see] for row in four.view(4, 4).tolist()]
     assert list(zip(contexts, predicted, strict=True)) == [
@@ -105,7 +106,7 @@ def test_heads_one_by_one_with_sliced_weights() -> None:
     size = n_embd // n_head
     mha = MultiHeadAttention(n_embd, n_head).double()
     x = torch.randn(2, 5, n_embd, dtype=torch.float64)
-    at_once = mha(x, Sight())
+    at_once = mha(x, AttentionMask())
     heads = []
     for i in range(n_head):
         rows = slice(i * size, (i + 1) * size)
@@ -126,7 +127,7 @@ def test_every_shape_through_one_multi_head_attention(source: int) -> None:
     mha = MultiHeadAttention(512, 8)
     x, memory = torch.randn(2, 5, 512), torch.randn(2, source, 512)
     with torch.no_grad(), record(mha, "*") as seen:
-        y = mha(x, Sight(), mha.keys_values(memory))
+        y = mha(x, AttentionMask(), mha.keys_values(memory))
     assert {name: tuple(value.shape) for name, value in seen.items()} == {
         "q": (2, 8, 5, 64),
         "k": (2, 8, source, 64),

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import glassformer
 from glassformer.api import Model
 from glassformer.checkpoint import model_tensors, write_checkpoint
-from glassformer.config import UserError
+from glassformer.errors import UserError
 from glassformer.nn.rows import Rows
 from glassformer.run_folder import RunFolder
 from glassformer.studies import look
@@ -513,8 +513,8 @@ def test_sixty_tokens_of_a_large_model_stay_under_five_megabytes(tmp_path: Path)
         for name, parameter in model.model.named_parameters():
             if name.endswith(("query.weight", "key.weight")):
                 parameter.mul_(0.1)
-    ids = model.texts.target.encode(SIXTY)[:60]
-    text = model.texts.target.decode(ids)
+    ids = model.tokenizers.target.encode(SIXTY)[:60]
+    text = model.tokenizers.target.decode(ids)
     inside = look_inside(model, text, text, beam=4)
     assert len(inside.laid.source) == 61 and len(inside.laid.row) == 61
     html = look.page_html(look.page_data(inside, "base"))

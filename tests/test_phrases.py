@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
-from glassformer.config import UserError
 from glassformer.data import phrases
 from glassformer.data.phrasebook import FAMILIES
 from glassformer.data.phrases import DIRECTIONS, open_phrases, split_of, topic_of
+from glassformer.errors import UserError
 
 
 def unchecked(script: str, **environment: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.config import ConfigError, ModelConfig
+from glassformer.config import ModelConfig
+from glassformer.errors import ConfigError
 from glassformer.models import PRESETS, build_model, preset
 
 # Counted by hand from the published sizes (matrices, biases, gains, tables), not read off the code:

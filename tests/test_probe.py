@@ -13,9 +13,10 @@ from torch import Tensor
 
 import glassformer
 from glassformer import probe
-from glassformer.config import ConfigError, ModelConfig, UserError
+from glassformer.config import ModelConfig
 from glassformer.data.batches import Batch
 from glassformer.decode.engines import prepared
+from glassformer.errors import ConfigError, UserError
 from glassformer.models import build_model
 from glassformer.models.costs import costs
 from glassformer.nn import Rows
@@ -323,10 +324,10 @@ def test_patching_all_of_a_layer_is_the_other_run_from_there_on(family: str) -> 
 
 def run_from(model: Any, layer: int, x: Tensor) -> Tensor:
     """A GPT from the output of `layer` on, block by block, with no tap."""
-    from glassformer.nn.block import View
-    from glassformer.nn.rows import Sight
+    from glassformer.nn.block import BlockInputs
+    from glassformer.nn.masks import AttentionMask
 
-    view = View(Sight(causal=True))
+    view = BlockInputs(AttentionMask(causal=True))
     for block in model.decoder.layers[layer + 1 :]:
         x = block(x, view)
     return torch.nn.functional.linear(model.decoder.norm(x), model.embedding.weight)

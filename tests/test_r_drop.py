@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.config import ConfigError, ModelConfig, Recipe, TrainConfig
+from glassformer.config import ModelConfig, Recipe, TrainConfig
+from glassformer.errors import ConfigError
 from glassformer.models import build_model
 from glassformer.nn.loss import IGNORE
 from glassformer.nn.rows import Rows

@@ -19,16 +19,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from glassformer.config import ConfigError, ModelConfig
+from glassformer.config import ModelConfig
+from glassformer.errors import ConfigError
 from glassformer.models import BERT, GPT, PRESETS, Transformer, build_model, preset
 from glassformer.nn import loss as loss_module
 from glassformer.nn.attention import MultiHeadAttention, attention, fused_attention
-from glassformer.nn.block import Block, DecoderLayer, EncoderLayer, View
+from glassformer.nn.block import Block, BlockInputs, DecoderLayer, EncoderLayer
 from glassformer.nn.feedforward import MLP, GatedMLP
 from glassformer.nn.loss import IGNORE, linear_cross_entropy
+from glassformer.nn.masks import AttentionMask, cross_mask, self_mask
 from glassformer.nn.norms import BatchNorm, LayerNorm, RMSNorm
 from glassformer.nn.positions import Rotary, alibi_bias, alibi_slopes, sinusoids
-from glassformer.nn.rows import Rows, Sight, cross_sight, self_sight
+from glassformer.nn.rows import Rows
 from glassformer.nn.taps import record
 from tests import reference
 from tests.counts import count
@@ -101,8 +103,8 @@ def test_attention(
     ours = attention(q, k, v, mask, scaled=scaled)
     assert ours.dtype == dtype
     assert difference(ours, theirs) <= near
-    sight = Sight() if mask is None else Sight(mask[None, None])
-    fused = fused_attention(q[None, None], k[None, None], v[None, None], sight, scaled=scaled)
+    attention_mask = AttentionMask() if mask is None else AttentionMask(mask[None, None])
+    fused = fused_attention(q[None, None], k[None, None], v[None, None], attention_mask, scaled=scaled)
     assert difference(fused[0, 0], theirs) <= near
 
 
@@ -157,13 +159,13 @@ def test_multi_head_attention(
     rows = Rows.whole(torch.zeros(1, length, dtype=torch.long))
     window = 2 if kind == "window" else None
     causal = kind in ("causal", "window")
-    sight = Sight() if kind == "cross" else self_sight(rows, causal=causal, window=window)
+    attention_mask = AttentionMask() if kind == "cross" else self_mask(rows, causal=causal, window=window)
     if positions == "alibi":
         slopes = torch.tensor(alibi_slopes(n_head), dtype=torch.float64)
-        sight = replace(sight, bias=alibi_bias(slopes, rows.positions, rows.positions))
+        attention_mask = replace(attention_mask, bias=alibi_bias(slopes, rows.positions, rows.positions))
     rotation = Rotary(length, 2 * half).double().rotation(rows.positions) if positions == "rotary" else None
     with record(mha, "weights") if watched else nullcontext():
-        ours = mha(x, sight, mha.keys_values(memory) if kind == "cross" else None, rotation=rotation)
+        ours = mha(x, attention_mask, mha.keys_values(memory) if kind == "cross" else None, rotation=rotation)
     theirs = reference.multi_head_attention(
         x[0].numpy(),
         (memory if kind == "cross" else x)[0].numpy(),
@@ -184,7 +186,7 @@ def test_multi_head_attention(
 def test_a_window_counts_the_keys_seen(causal: bool, window: int) -> None:
     """Self included: a window of 1 sees itself alone. Catches the off-by-one that sees one key more."""
     rows = Rows.whole(torch.zeros(1, 6, dtype=torch.long))
-    mask = self_sight(rows, causal=causal, window=window).explicit(6, 6, torch.device("cpu"))
+    mask = self_mask(rows, causal=causal, window=window).explicit(6, 6, torch.device("cpu"))
     assert mask is not None
     assert np.array_equal(mask.reshape(6, 6).numpy(), reference.sight(6, causal, window))
 
@@ -300,8 +302,8 @@ def test_gradient_of_attention(masked: bool) -> None:
     q, k, v = (normal(1, 2, 4, 3, seed=s).requires_grad_() for s in range(3))
     mask = torch.ones(4, 4).tril().bool() if masked else None
     assert torch.autograd.gradcheck(lambda q, k, v: attention(q, k, v, mask), (q, k, v))
-    sight = Sight(causal=masked)
-    assert torch.autograd.gradcheck(lambda q, k, v: fused_attention(q, k, v, sight), (q, k, v))
+    attention_mask = AttentionMask(causal=masked)
+    assert torch.autograd.gradcheck(lambda q, k, v: fused_attention(q, k, v, attention_mask), (q, k, v))
 
 
 def test_gradient_of_grouped_attention() -> None:
@@ -310,7 +312,7 @@ def test_gradient_of_grouped_attention() -> None:
     rotation = Rotary(3, 2).double().rotation(torch.arange(3)[None])
     x = normal(1, 3, 4).requires_grad_()
     weights = tuple(mha.parameters())
-    assert torch.autograd.gradcheck(lambda x, *_: mha(x, Sight(causal=True), rotation=rotation), (x, *weights))
+    assert torch.autograd.gradcheck(lambda x, *_: mha(x, AttentionMask(causal=True), rotation=rotation), (x, *weights))
 
 
 @pytest.mark.parametrize("norm", [LayerNorm(4), LayerNorm(4, bias=False), RMSNorm(4), BatchNorm(4)])
@@ -595,12 +597,12 @@ def test_layers_of_torch(pre_norm: bool, activation: str, bias: bool, cross: boo
     rows = Rows.padded(torch.zeros(2, 5, dtype=torch.long), lengths)
     source = Rows.padded(torch.zeros(2, 7, dtype=torch.long), source_lengths)
     if cross:
-        view = View(self_sight(rows, causal=True), cross_sight(rows, source))
+        view = BlockInputs(self_mask(rows, causal=True), cross_mask(rows, source))
         y = ours(x, view, ours.cross.keys_values(memory))
         future = torch.ones(5, 5).triu(1).bool()
         z = theirs(x, memory, tgt_mask=future, tgt_key_padding_mask=~rows.real, memory_key_padding_mask=~source.real)
     else:
-        y = ours(x, View(self_sight(rows, causal=False)))
+        y = ours(x, BlockInputs(self_mask(rows, causal=False)))
         z = theirs(x, src_key_padding_mask=~rows.real)
     assert difference(y[rows.real], z[rows.real]) <= EXACT
     inputs = (x, memory) if cross else (x,)

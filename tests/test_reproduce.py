@@ -17,8 +17,9 @@ import torch
 import torch.nn.functional as F
 
 from glassformer import runs
-from glassformer.config import DataConfig, ModelConfig, UserError, read_recipe, recipe_names
+from glassformer.config import DataConfig, ModelConfig, read_recipe, recipe_names
 from glassformer.data.download import COLLECTIONS
+from glassformer.errors import UserError
 from glassformer.models import GPT, PRESETS
 from glassformer.models.costs import costs
 from glassformer.nn.rows import Rows
@@ -305,7 +306,7 @@ def test_the_sign_that_ends_a_text_is_not_scored(tmp_path: Path) -> None:
     run = runs.train(recipe, tmp_path / "run")
     tokens = study.validation_tokens(run)
     text = (tmp_path / "input.txt").read_text(encoding="utf-8")
-    assert run.texts.target.decode(tokens.tolist()) == text[int(0.9 * len(text)) :]
+    assert run.tokenizers.target.decode(tokens.tolist()) == text[int(0.9 * len(text)) :]
     assert len(tokens) == len(text) - int(0.9 * len(text))
 
 

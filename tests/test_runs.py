@@ -17,9 +17,10 @@ import torch
 from glassformer import runs
 from glassformer.api import load
 from glassformer.checkpoint import read_checkpoint
-from glassformer.config import ConfigError, Recipe, UserError
-from glassformer.data.prepare import Texts, chunks, complete_model, encode_split, open_files, prepare
+from glassformer.config import Recipe
+from glassformer.data.prepare import Tokenizers, chunks, complete_model, encode_split, open_files, prepare
 from glassformer.data.tokens import TokenFile
+from glassformer.errors import ConfigError, UserError
 from glassformer.nn.loss import IGNORE
 from glassformer.run_folder import RunFolder
 from glassformer.studies.curves import draw_curves
@@ -249,7 +250,7 @@ def test_tokenizers_learn_from_the_training_split_alone(tmp_path: Path, separate
     assert (texts.source.encode("one") == [UNK]) == separate
     files = open_files(settings.data, "val", tmp_path / "run" / "data")
     assert files["source"][0].tolist()[1] == files["target"][0].tolist()[1] == UNK
-    loaded = Texts.load(tmp_path / "run")
+    loaded = Tokenizers.load(tmp_path / "run")
     assert loaded.shared != separate and loaded.source.encode("eins zwei") == texts.source.encode("eins zwei")
     assert (tmp_path / "run" / "tokenizer.json").exists() != separate
 
@@ -272,7 +273,7 @@ def test_a_finished_tokenizer_is_taken_as_it_is(tsv: Path, tmp_path: Path) -> No
     run = runs.train(
         recipe(tsv, data={"tokenizer_file": str(tmp_path / "mine.json")}, model={"block_size": 64}), tmp_path / "run"
     )
-    assert run.texts.target.kind == "char" and run.texts.target.vocab_size == given.vocab_size
+    assert run.tokenizers.target.kind == "char" and run.tokenizers.target.vocab_size == given.vocab_size
 
 
 # Each kind of data, end to end ------------------------------------------------------------------------------------------
@@ -330,10 +331,10 @@ def test_each_kind_of_data_trains_end_to_end(kind: str, tmp_path: Path) -> None:
     assert {f"val_{s}" for s in scores} <= found[0].keys()
     talk = load(run.path)
     if kind == "labelled lines":
-        assert run.texts.labels == ["de", "en"]
+        assert run.tokenizers.labels == ["de", "en"]
         assert talk.classify(["eins zwei"])[0][0].label in ("de", "en")
     elif kind == "tagged":
-        assert run.texts.labels == ["HIGH", "LOW"]
+        assert run.tokenizers.labels == ["HIGH", "LOW"]
         assert [t.word for t in talk.tag([["eins", "zehn"]])[0]] == ["eins", "zehn"]
     elif kind == "text":
         assert isinstance(talk.generate("eins", max_new_tokens=5)[0], str)

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import DataConfig, UserError
+from glassformer.config import DataConfig
 from glassformer.data import files, records
 from glassformer.data.sources import Document, Examples, open_split
+from glassformer.errors import UserError
 from tests.counts import count
 
 # A separator of Unicode inside a line is not a line's end; tools that think so shift one of two aligned files.

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import UserError
 from glassformer.data.stream import Position, Stream, epoch_order, prefetch, unit, words
 from glassformer.data.tokens import TokenFile, ranges
+from glassformer.errors import UserError
 from tests.counts import count
 
 sequences = st.lists(st.lists(st.integers(0, 99), max_size=12), max_size=30)

@@ -15,7 +15,7 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import UserError
+from glassformer.errors import UserError
 from glassformer.text import languages
 from glassformer.text.tokenizer import (
     BOS,

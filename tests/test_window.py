@@ -10,7 +10,8 @@ import torch
 from glassformer.config import ModelConfig
 from glassformer.models import build_model
 from glassformer.nn.attention import attention, fused_attention, windowed_attention
-from glassformer.nn.rows import Rows, Sight, self_sight
+from glassformer.nn.masks import AttentionMask, self_mask
+from glassformer.nn.rows import Rows
 from glassformer.nn.taps import record
 
 
@@ -28,7 +29,7 @@ def test_blocks_are_the_equation(length: int, window: int, key_heads: int) -> No
     """Values and gradients. Broken variants: one key too many or too few; the block before the first, which is not there, seen
     as zeros; the padding at the end; key heads given to the wrong query heads."""
     q, k, v = drawn(4, key_heads, length)
-    mask = Sight(causal=True, window=window).explicit(length, length, q.device)
+    mask = AttentionMask(causal=True, window=window).explicit(length, length, q.device)
     assert mask is not None
     by_hand = [[0 <= i - j < window for j in range(length)] for i in range(length)]
     assert mask.tolist() == by_hand
@@ -62,8 +63,8 @@ def test_a_model_with_a_window(positions: str, lengths: list[int]) -> None:
     rows = Rows.padded(torch.randint(0, 50, (2, 20)), lengths)
     packed = Rows(rows.tokens, rows.segments, rows.positions, "packed")
     assert (
-        self_sight(rows, causal=True, window=4).mask is None
-        and self_sight(packed, causal=True, window=4).mask is not None
+        self_mask(rows, causal=True, window=4).allowed is None
+        and self_mask(packed, causal=True, window=4).allowed is not None
     )
     found = model(rows)
     with record(model, "decoder.*.attention.weights") as seen:
@@ -91,5 +92,5 @@ def test_no_square_of_the_length_is_ever_made() -> None:
             return out
 
     with Watch(), torch.no_grad():
-        fused_attention(q, k, v, Sight(causal=True, window=window))
+        fused_attention(q, k, v, AttentionMask(causal=True, window=window))
     assert 0 < largest <= length * 2 * window * 2 < length**2 // 8

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import lines
-from glassformer.config import ConfigError
+from glassformer.errors import ConfigError
 
 
 def classify(

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import writing
-from glassformer.config import UserError
+from glassformer.errors import UserError
 
 
 def evaluate(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from glassformer.config import UserError
+from glassformer.errors import UserError
 
 
 def figures(out: Annotated[Path, typer.Argument(help="The folder they go to, as SVG.")] = Path("docs/figures")) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import lines, writing
-from glassformer.config import ConfigError
+from glassformer.errors import ConfigError
 
 BETWEEN = "\n" + "-" * 40 + "\n"
 

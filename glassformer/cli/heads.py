@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.config import UserError
+from glassformer.errors import UserError
 
 
 def progress(done: int, total: int, what: str) -> None:

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.config import ConfigError, Recipe, apply_override, did_you_mean, read_recipe, recipe_names
+from glassformer.config import Recipe, did_you_mean, read_recipe, recipe_names
+from glassformer.config.recipe import apply_override
+from glassformer.errors import ConfigError
 from glassformer.models import PRESETS
 from glassformer.models.costs import BYTES, Costs, Part, costs, parts
 from glassformer.run_folder import RunFolder

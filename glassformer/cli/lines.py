@@ -23,7 +23,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from glassformer.api import LONGEST_TEXT, check_text
-from glassformer.config import ConfigError, UserError
+from glassformer.errors import ConfigError, UserError
 
 GROUP = 256  # lines answered together
 READ = 1 << 16

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from glassformer.config import UserError
+from glassformer.errors import UserError
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -10,7 +10,9 @@ from typing import Annotated
 
 import typer
 
-from glassformer.config import RECIPE_FOLDER, ConfigError, Recipe, apply_override, read_recipe
+from glassformer.config import RECIPE_FOLDER, Recipe, read_recipe
+from glassformer.config.recipe import apply_override
+from glassformer.errors import ConfigError
 from glassformer.models import PRESETS
 from glassformer.run_folder import RunFolder
 

@@ -10,7 +10,7 @@ import typer
 
 from glassformer.api import Answer
 from glassformer.cli import lines, writing
-from glassformer.config import ConfigError
+from glassformer.errors import ConfigError
 
 
 def translate(

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.api import Answer, Wishes
-from glassformer.config import ConfigError, UserError
+from glassformer.errors import ConfigError, UserError
 
 Beam = Annotated[int | None, typer.Option(help="Hypotheses searched side by side; 1 is greedy.")]
 NBest = Annotated[int | None, typer.Option(help="So many answers, best first.")]

@@ -34,11 +34,12 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from glassformer.config import ConfigError, DataConfig, UserError
+from glassformer.config import DataConfig
 from glassformer.data.examples import IGNORE, Classify, Examples, Pairs, Prompts, Tag
 from glassformer.data.packing import Packing, Shape, cut_by_budget, cut_waste, even_batches, pack, share_out
 from glassformer.data.stream import Position, Stream, epoch_order, unit, words
 from glassformer.data.tokens import TokenFile, ranges
+from glassformer.errors import ConfigError, UserError
 from glassformer.nn.rows import Rows
 from glassformer.text.tokenizer import BOS, CONTROL, MASK, PAD
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from glassformer.config import ConfigError, DataConfig, did_you_mean
+from glassformer.config import DataConfig, did_you_mean
 from glassformer.data.dates import (
     LOCALES,
     DateTag,
@@ -40,6 +40,7 @@ from glassformer.data.dates import (
     tag_date,
     writings_of,
 )
+from glassformer.errors import ConfigError
 
 if TYPE_CHECKING:
     from glassformer.data.files import Document

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, get_args
 
-from glassformer.config import UserError
+from glassformer.errors import UserError
 
 Split = Literal["train", "val", "test"]
 DateTag = Literal["DAY", "MONTH", "YEAR", "WEEKDAY", "O"]

@@ -30,9 +30,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from glassformer.config import DataConfig, UserError
+from glassformer.config import DataConfig
 from glassformer.data.files import BadLine, numbered_lines
 from glassformer.data.sources import SPLITS, Row, Split, all_rows, given_origin
+from glassformer.errors import UserError
 from glassformer.text.tokenizer import UNK, Tokenizer
 
 SHOWN_LINES = 5

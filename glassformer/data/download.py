@@ -31,9 +31,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from glassformer.config import UserError, did_you_mean
+from glassformer.config import did_you_mean
 from glassformer.data.files import numbered_lines
 from glassformer.data.sources import fraction_of
+from glassformer.errors import UserError
 
 TIMEOUT = 30.0  # seconds without a byte
 BLOCK = 1 << 16

@@ -16,8 +16,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int
 
-from glassformer.config import UserError
 from glassformer.data.tokens import TokenFile
+from glassformer.errors import UserError
 from glassformer.text.tokenizer import BOS, EOS
 
 IGNORE = -100

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from glassformer.config import UserError
+from glassformer.errors import UserError
 
 PIECE_BYTES = 1 << 20  # of a long document, at a time
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -23,8 +23,8 @@ from itertools import product
 from math import prod
 from typing import Literal, NamedTuple, get_args
 
-from glassformer.config import UserError
 from glassformer.data.phrasebook import FAMILIES, Family
+from glassformer.errors import UserError
 
 Split = Literal["train", "val", "test"]
 DIRECTIONS = ("zh-en", "en-zh", "de-en", "en-de", "zh-de", "de-zh")

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from glassformer.checkpoint import write_atomically
-from glassformer.config import DataConfig, Recipe, UserError
+from glassformer.config import DataConfig, Recipe
 from glassformer.data.sources import Document, open_split
 from glassformer.data.tokens import TokenFile
+from glassformer.errors import UserError
 from glassformer.nn.loss import IGNORE
 from glassformer.text.tokenizer import EOS, Tokenizer, encodable
 
@@ -29,7 +30,7 @@ TOKENIZER_CHARACTERS = 50_000_000  # a tokenizer learns from at most so much tex
 
 
 @dataclass(frozen=True)
-class Texts:
+class Tokenizers:
     """The tokenizers and labels of a run: what turns its text into numbers and back."""
 
     target: Tokenizer
@@ -50,13 +51,13 @@ class Texts:
             write_atomically(folder / "labels.json", (json.dumps(self.labels, ensure_ascii=False) + "\n").encode())
 
     @staticmethod
-    def load(folder: Path) -> Texts:
+    def load(folder: Path) -> Tokenizers:
         labels_file = folder / "labels.json"
         labels = json.loads(labels_file.read_text(encoding="utf-8")) if labels_file.exists() else []
         if (folder / "tokenizer.json").exists():
             tokenizer = Tokenizer.load(folder / "tokenizer.json")
-            return Texts(tokenizer, tokenizer, labels)
-        return Texts(
+            return Tokenizers(tokenizer, tokenizer, labels)
+        return Tokenizers(
             Tokenizer.load(folder / "tokenizer.target.json"), Tokenizer.load(folder / "tokenizer.source.json"), labels
         )
 
@@ -125,7 +126,7 @@ def texts_of(config: DataConfig, split: Any, side: str) -> Iterator[str]:
         yield texts_in(config, example)[1 if side == "target" and config.task == "pairs" else 0]
 
 
-def learn_texts(config: DataConfig, characters: int | None = None) -> Texts:
+def learn_tokenizers(config: DataConfig, characters: int | None = None) -> Tokenizers:
     """The tokenizers, from the training split alone, and the labels that occur in it."""
     train = examples_of(config, "train", characters)
 
@@ -146,9 +147,9 @@ def learn_texts(config: DataConfig, characters: int | None = None) -> Texts:
             f"the training data has {len(labels)} different labels; to learn to tell them apart takes at least 2"
         )
     if config.task == "pairs" and config.separate_vocabularies:
-        return Texts(learn(("target",)), learn(("source",)), labels)
+        return Tokenizers(learn(("target",)), learn(("source",)), labels)
     joint = learn(("source", "target") if config.task == "pairs" else ("text",))
-    return Texts(joint, joint, labels)
+    return Tokenizers(joint, joint, labels)
 
 
 def encode_text(tokenizer: Tokenizer, documents: Iterable[Document]) -> Iterator[list[int]]:
@@ -185,7 +186,7 @@ def known_label(label: str, label_ids: dict[str, int], where: str) -> int:
 def encode_split(
     config: DataConfig,
     split_name: str,
-    texts: Texts,
+    texts: Tokenizers,
     folder: Path,
     characters: int | None = None,
     *,
@@ -247,17 +248,17 @@ def open_files(config: DataConfig, split_name: str, folder: Path) -> dict[str, A
     return files
 
 
-def prepare(recipe: Recipe, folder: Path, characters: int | None = None) -> Texts:
+def prepare(recipe: Recipe, folder: Path, characters: int | None = None) -> Tokenizers:
     """Leaves tokenizers in `folder` and token files of train and val in `folder/data`. With `characters` only so much of
     each split is read, for a look at what training would be like."""
-    texts = learn_texts(recipe.data, characters)
+    texts = learn_tokenizers(recipe.data, characters)
     texts.save(folder)
     for split in ("train", "val"):
         encode_split(recipe.data, split, texts, folder / "data", characters, to_learn=split == "train")
     return texts
 
 
-def complete_model(recipe: Recipe, texts: Texts) -> Recipe:
+def complete_model(recipe: Recipe, texts: Tokenizers) -> Recipe:
     """The recipe with what only the data could tell: sizes of vocabularies, number of labels."""
     sizes: dict[str, Any] = {"vocab_size": texts.target.vocab_size}
     if not texts.shared:

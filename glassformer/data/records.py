@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from glassformer.config import UserError
 from glassformer.data.files import BadLine, Complain, numbered_lines
+from glassformer.errors import UserError
 
 
 def import_extra(module: str, extra: str, path: Path) -> Any:

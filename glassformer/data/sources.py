@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from glassformer.config import DataConfig, UserError, did_you_mean
+from glassformer.config import DataConfig, did_you_mean
 from glassformer.data.files import (
     PIECE_BYTES,
     BadLine,
@@ -48,6 +48,7 @@ from glassformer.data.records import (
     text_of,
     words_of,
 )
+from glassformer.errors import UserError
 from glassformer.text.languages import lowercase
 
 Split = Literal["train", "val", "test"]

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from glassformer.config import UserError
+from glassformer.errors import UserError
 
 SUFFIX = ".tokens"
 MAGIC = b"GLASSTOK"

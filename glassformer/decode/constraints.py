@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from jaxtyping import Float
 from torch import Tensor
 
-from glassformer.config import UserError
+from glassformer.errors import UserError
 
 Spellings = tuple[tuple[int, ...], ...]
 """The ways to write one term, each as ids."""

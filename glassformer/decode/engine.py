@@ -442,10 +442,10 @@ class TransformerEngine(Engine):
         x = x if real is None else x.index_select(0, real)
         x = make_norm(model.source_norm)(x)
         shade: Tensor | None = None
-        if view.sight.mask is not None:
-            shade = torch.where(view.sight.mask, 0.0, -math.inf).to(x.dtype)
-        if view.sight.bias is not None:
-            shade = view.sight.bias if shade is None else view.sight.bias + shade
+        if view.mask.allowed is not None:
+            shade = torch.where(view.mask.allowed, 0.0, -math.inf).to(x.dtype)
+        if view.mask.bias is not None:
+            shade = view.mask.bias if shade is None else view.mask.bias + shade
         look = Look(shade, False, view.rotation).for_groups(self.groups, tokens, x.dtype)
         rotation = look.rotation
 

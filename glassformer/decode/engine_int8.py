@@ -22,8 +22,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from glassformer.config import ConfigError
 from glassformer.decode.engine import Linear
+from glassformer.errors import ConfigError
 
 FEW_ROWS = 16  # up to here the kernels for few rows are taken
 GROUP = 32  # weights that share a scale, in 4 bits

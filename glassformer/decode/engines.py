@@ -16,10 +16,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from glassformer.config import ConfigError, DecodeConfig
+from glassformer.config import DecodeConfig
 from glassformer.decode.engine import Engine, GPTEngine, MakeLinear, TransformerEngine, transposed_linear
 from glassformer.decode.engine_cuda import GraphEngine
 from glassformer.decode.engine_int8 import int4_linear, int8_linear
+from glassformer.errors import ConfigError
 from glassformer.nn.block import Stack
 from glassformer.nn.taps import Tapped
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from glassformer.config import ConfigError, DecodeConfig, ModelConfig, UserError
+from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.decode.align import alignments
 from glassformer.decode.beam import BeamSearch
 from glassformer.decode.choose import fingerprint
@@ -41,6 +41,7 @@ from glassformer.decode.steps import (
     device_of,
 )
 from glassformer.decode.streaming import Decode, Streamer, cut_at_stop, stop_watcher
+from glassformer.errors import ConfigError, UserError
 from glassformer.nn.rows import Rows
 
 NOTHING = Demands()

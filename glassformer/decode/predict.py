@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from glassformer.config import UserError
 from glassformer.decode.steps import device_of
+from glassformer.errors import UserError
 from glassformer.nn.rows import Rows
 
 

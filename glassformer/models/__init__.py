@@ -1,10 +1,10 @@
 """Three families out of one block."""
 
 from glassformer.config import ModelConfig
+from glassformer.config.presets import PRESETS, preset
 from glassformer.models.bert import BERT
 from glassformer.models.gpt import GPT
 from glassformer.models.parts import Family
-from glassformer.models.presets import PRESETS, preset
 from glassformer.models.state import State
 from glassformer.models.transformer import Transformer
 

@@ -14,7 +14,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from glassformer.config import ConfigError, ModelConfig
+from glassformer.config import ModelConfig
+from glassformer.errors import ConfigError
 from glassformer.models.parts import Family, initialise, make_encoder, make_norm, make_positions
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.embedding import Embedding

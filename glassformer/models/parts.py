@@ -17,14 +17,15 @@ from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
 from glassformer.nn.attention import MultiHeadAttention
-from glassformer.nn.block import Block, Decoder, DecoderLayer, Encoder, EncoderLayer, View
+from glassformer.nn.block import Block, BlockInputs, Decoder, DecoderLayer, Encoder, EncoderLayer
 from glassformer.nn.cache import KVCache
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.feedforward import GATES, MLP, GatedMLP
+from glassformer.nn.masks import AttentionMask, self_mask
 from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
 from glassformer.nn.positions import LearnedPositions, PositionalEncoding, Rotary, Table, alibi_bias, alibi_slopes
-from glassformer.nn.rows import Rows, Sight, self_sight
+from glassformer.nn.rows import Rows
 from glassformer.nn.taps import Tapped
 
 
@@ -135,26 +136,32 @@ class Family(Tapped):
         rows: Rows,
         *,
         causal: bool,
-        cross: Sight | None = None,
-    ) -> View:
-        sight = self_sight(rows, causal=causal, window=self.config.window)
+        cross: AttentionMask | None = None,
+    ) -> BlockInputs:
+        mask = self_mask(rows, causal=causal, window=self.config.window)
         real = rows.real if self.config.norm == "batch" and rows.layout != "whole" else None
-        return self.complete(View(sight, cross or Sight(), None, real), rows.places, rows.places, rows.shape[1])
+        return self.complete(
+            BlockInputs(mask, cross or AttentionMask(), None, real), rows.places, rows.places, rows.shape[1]
+        )
 
-    def cached_view(self, cache: KVCache, new: int, cross: Sight | None = None) -> View:
-        sight = cache.sight(new, self.config.window)
+    def cached_view(self, cache: KVCache, new: int, cross: AttentionMask | None = None) -> BlockInputs:
+        mask = cache.mask(new, self.config.window)
         keys = torch.arange(cache.filled + new, device=cache.lengths.device).expand(cache.lengths.size(0), -1)
-        return self.complete(View(sight, cross or Sight()), cache.positions(new), keys, cache.filled + new)
+        return self.complete(
+            BlockInputs(mask, cross or AttentionMask()), cache.positions(new), keys, cache.filled + new
+        )
 
-    def complete(self, view: View, queries: Int[Tensor, "P T"], keys: Int[Tensor, "P S"], length: int) -> View:
+    def complete(
+        self, view: BlockInputs, queries: Int[Tensor, "P T"], keys: Int[Tensor, "P S"], length: int
+    ) -> BlockInputs:
         """Adds what positions say inside attention: rotary's angles, ALiBi's distances."""
-        sight, rotation = view.sight, None
+        mask, rotation = view.mask, None
         if self.rotary is not None:
             self.rotary.grow(length)
             rotation = self.rotary.rotation(queries)
         if self.config.positions == "alibi":
-            sight = replace(sight, bias=alibi_bias(self.slopes.table, queries, keys))
-        return View(sight, view.cross, rotation, view.real)
+            mask = replace(mask, bias=alibi_bias(self.slopes.table, queries, keys))
+        return BlockInputs(mask, view.cross, rotation, view.real)
 
     def make_cache(self, rows: int, capacity: int) -> KVCache:
         c = self.config

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from glassformer.nn.attention import Memory
 from glassformer.nn.cache import KVCache
-from glassformer.nn.rows import Sight
+from glassformer.nn.masks import AttentionMask
 
 
 @dataclass
 class State:
     cache: KVCache
     memories: list[Memory] = field(default_factory=list)
-    sight: Sight = field(default_factory=Sight)
+    cross_mask: AttentionMask = field(default_factory=AttentionMask)
     beams: int = 1
 
     @property
@@ -34,5 +34,5 @@ class State:
         if fewer and self.memories:
             sentences = rows[:: self.beams] // self.beams
             self.memories = [(k.index_select(0, sentences), v.index_select(0, sentences)) for k, v in self.memories]
-            if self.sight.mask is not None:
-                self.sight = Sight(self.sight.mask.index_select(0, sentences))
+            if self.cross_mask.allowed is not None:
+                self.cross_mask = AttentionMask(self.cross_mask.allowed.index_select(0, sentences))

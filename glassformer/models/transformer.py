@@ -16,7 +16,8 @@ from glassformer.models.parts import Family, initialise, make_decoder, make_enco
 from glassformer.models.state import State
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.loss import linear_cross_entropy
-from glassformer.nn.rows import Rows, Sight, cross_sight
+from glassformer.nn.masks import AttentionMask, cross_mask
+from glassformer.nn.rows import Rows
 
 
 class Transformer(Family):
@@ -67,7 +68,7 @@ class Transformer(Family):
 
     def hidden(self, source: Rows, target: Rows) -> Float[Tensor, "B T C"]:
         memories = self.decoder.remember(self.encode(source))
-        view = self.view(target, causal=True, cross=cross_sight(target, source))
+        view = self.view(target, causal=True, cross=cross_mask(target, source))
         x = self.write(target.tokens, target.places, target.longest, view.real)
         return self.decoder(x, view, memories)
 
@@ -86,16 +87,16 @@ class Transformer(Family):
     def start(self, source: Rows, capacity: int, *, beams: int = 1) -> State:
         """Read the source (one sentence a row) and make room for `beams` targets of at most `capacity` tokens each."""
         memories = self.decoder.remember(self.encode(source))
-        sight = Sight() if source.layout == "whole" else Sight(source.real[:, None, None, :])
+        mask = AttentionMask() if source.layout == "whole" else AttentionMask(source.real[:, None, None, :])
         cache = self.make_cache(source.shape[0] * beams, capacity)
-        return State(cache, [(k.contiguous(), v.contiguous()) for k, v in memories], sight, beams)
+        return State(cache, [(k.contiguous(), v.contiguous()) for k, v in memories], mask, beams)
 
     def step(
         self, tokens: Int[Tensor, "B new"], state: State, lengths: Sequence[int] | None = None
     ) -> Float[Tensor, "B new V"]:
         """Write further tokens and score what may follow each."""
         new = tokens.size(1)
-        view = self.cached_view(state.cache, new, state.sight)
+        view = self.cached_view(state.cache, new, state.cross_mask)
         x = self.write(tokens, state.cache.positions(new), state.cache.filled + new)
         x = self.decoder(x, view, state.memories, cache=state.cache)
         state.cache.advance(new, lengths)

@@ -24,9 +24,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from glassformer.nn.cache import KVCache
+from glassformer.nn.masks import AttentionMask
 from glassformer.nn.norms import RMSNorm
 from glassformer.nn.positions import Rotation
-from glassformer.nn.rows import Sight
 from glassformer.nn.taps import Tapped
 
 Memory = tuple[Tensor, Tensor]
@@ -109,14 +109,14 @@ class ShortAttention(torch.autograd.Function):
         return *(t.view(rows, heads, *t.shape[1:]) for t in (grad_q, grad_k, grad_v)), None, None
 
 
-def is_short_training(q: Tensor, k: Tensor, sight: Sight, dropout: float) -> bool:
+def is_short_training(q: Tensor, k: Tensor, mask: AttentionMask, dropout: float) -> bool:
     return (
         k.size(2) <= SHORT
         and q.device.type == "cpu"
         and torch.is_grad_enabled()
         and q.requires_grad
         and q.size(1) == k.size(1)
-        and sight.bias is None
+        and mask.bias is None
         and dropout == 0.0
         and not torch.compiler.is_compiling()
     )
@@ -165,30 +165,30 @@ def fused_attention(
     q: Float[Tensor, "B H T D"],
     k: Float[Tensor, "B Hk S D"],
     v: Float[Tensor, "B Hk S Dv"],
-    sight: Sight,
+    mask: AttentionMask,
     *,
     scaled: bool = True,
     dropout: float = 0.0,
 ) -> Float[Tensor, "B H T Dv"]:
-    """The same by torch's fused kernel; without a mask wherever the sight needs none. Fewer key heads than query heads
+    """The same by torch's fused kernel; without a mask wherever the mask needs none. Fewer key heads than query heads
     are shared by consecutive query heads."""
-    if is_short_training(q, k, sight, dropout):
+    if is_short_training(q, k, mask, dropout):
         scale = q.size(-1) ** -0.5 if scaled else 1.0
-        return ShortAttention.apply(q, k, v, sight.explicit(q.size(2), k.size(2), q.device), scale)  # type: ignore[no-any-return]
-    if sight.window is not None and sight.bias is None and q.size(2) == k.size(2) > 2 * sight.window:
-        return windowed_attention(q, k, v, sight.window, scaled=scaled, dropout=dropout)
-    causal = sight.causal
-    mask: Tensor | None = sight.mask
-    if causal and (mask is not None or sight.bias is not None or sight.window is not None):
-        mask, causal = sight.explicit(q.size(2), k.size(2), q.device), False
-    if sight.bias is not None:
-        mask = sight.bias if mask is None else sight.bias.masked_fill(~mask, -math.inf)
-        mask = mask.to(q.dtype)
+        return ShortAttention.apply(q, k, v, mask.explicit(q.size(2), k.size(2), q.device), scale)  # type: ignore[no-any-return]
+    if mask.window is not None and mask.bias is None and q.size(2) == k.size(2) > 2 * mask.window:
+        return windowed_attention(q, k, v, mask.window, scaled=scaled, dropout=dropout)
+    causal = mask.causal
+    allowed: Tensor | None = mask.allowed
+    if causal and (allowed is not None or mask.bias is not None or mask.window is not None):
+        allowed, causal = mask.explicit(q.size(2), k.size(2), q.device), False
+    if mask.bias is not None:
+        allowed = mask.bias if allowed is None else mask.bias.masked_fill(~allowed, -math.inf)
+        allowed = allowed.to(q.dtype)
     return F.scaled_dot_product_attention(
         q,
         k,
         v,
-        attn_mask=mask,
+        attn_mask=allowed,
         dropout_p=dropout,
         is_causal=causal,
         scale=None if scaled else 1.0,
@@ -199,7 +199,7 @@ def fused_attention(
 class MultiHeadAttention(Tapped):
     """Several attentions side by side, each on its own projection of the input, joined by one more projection.
 
-    Self-attention: `mha(x, sight)`. Cross-attention: `mha(x, sight, mha.keys_values(source))`. The sight says who may
+    Self-attention: `mha(x, mask)`. Cross-attention: `mha(x, mask, mha.keys_values(source))`. The mask says who may
     look at whom: causal, padding, segments and windows are all one mask (see rows.py). `n_kv_head` below `n_head` gives
     grouped heads (Ainslie et al. 2023), 1 gives multi-query (Shazeer 2019). `qk_norm` is an RMSNorm on each query and
     key head, before any rotation. `kept` names the heads that are left of the `n_head` after some were pruned.
@@ -286,7 +286,7 @@ class MultiHeadAttention(Tapped):
     def forward(
         self,
         x: Float[Tensor, "B T C"],
-        sight: Sight,
+        mask: AttentionMask,
         memory: Memory | None = None,
         *,
         rotation: Rotation | None = None,
@@ -303,41 +303,41 @@ class MultiHeadAttention(Tapped):
         if cache is not None:
             k, v = cache.append(layer, k, v)
         if self.pruned:
-            k, v, sight = self.for_the_kept(k, v, sight)
+            k, v, mask = self.for_the_kept(k, v, mask)
         rows, length = q.size(0), q.size(2)
         if rows != k.size(0):
             # Several rows (beams) ask one sentence: their queries stand side by side, so its keys are never copied.
             q = q.unflatten(0, (k.size(0), -1)).transpose(1, 2).flatten(2, 3)
         # No kernel is made for an attention that has lost all its heads; the equation does not mind.
         by_equation = self.is_watched or self.n_head == 0
-        heads = self.explicit(q, k, v, sight) if by_equation else self.fused(q, k, v, sight)
+        heads = self.explicit(q, k, v, mask) if by_equation else self.fused(q, k, v, mask)
         if rows != k.size(0):
             heads = heads.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
         heads = self.tap("heads", heads)
         return self.tap("out", self.out(heads.transpose(1, 2).flatten(-2)))
 
-    def for_the_kept(self, k: Tensor, v: Tensor, sight: Sight) -> tuple[Tensor, Tensor, Sight]:
+    def for_the_kept(self, k: Tensor, v: Tensor, mask: AttentionMask) -> tuple[Tensor, Tensor, AttentionMask]:
         """A head keeps its slope (ALiBi) and its key head (grouped heads), whichever others are gone."""
-        if sight.bias is not None and sight.bias.size(1) > 1:
-            sight = replace(sight, bias=sight.bias[:, list(self.numbers)])
-        return (k, v, sight) if self.shares is None else (k[:, self.shares], v[:, self.shares], sight)
+        if mask.bias is not None and mask.bias.size(1) > 1:
+            mask = replace(mask, bias=mask.bias[:, list(self.numbers)])
+        return (k, v, mask) if self.shares is None else (k[:, self.shares], v[:, self.shares], mask)
 
     @property
     def is_watched(self) -> bool:
         return bool(self.listeners) and ("weights" in self.listeners or "scores" in self.listeners)
 
-    def fused(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Float[Tensor, "B H T Dv"]:
+    def fused(self, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask) -> Float[Tensor, "B H T Dv"]:
         dropout = self.dropout if self.training else 0.0
-        return fused_attention(q, k, v, sight, scaled=self.scaled, dropout=dropout)
+        return fused_attention(q, k, v, mask, scaled=self.scaled, dropout=dropout)
 
-    def explicit(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Float[Tensor, "B H T Dv"]:
+    def explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask) -> Float[Tensor, "B H T Dv"]:
         """The equation again, with its two places to listen at."""
         group = q.size(1) // max(1, k.size(1))
         k, v = (k, v) if group <= 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
         scores = attention_scores(q, k, scaled=self.scaled)
-        if sight.bias is not None:
-            scores = scores + sight.bias
+        if mask.bias is not None:
+            scores = scores + mask.bias
         scores = self.tap("scores", scores)
-        weights = masked_softmax(scores, sight.explicit(q.size(2), k.size(2), q.device))
+        weights = masked_softmax(scores, mask.explicit(q.size(2), k.size(2), q.device))
         weights = self.tap("weights", weights)
         return F.dropout(weights, self.dropout, self.training) @ v

@@ -4,7 +4,7 @@
     post-norm   x = norm(x + f(x))          the paper's
 
 for f = self-attention, then cross-attention where there is one, then the feed-forward layer. An encoder layer, a decoder
-layer and a GPT layer are this same block; what differs is whether the sight is causal and whether it has `cross`.
+layer and a GPT layer are this same block; what differs is whether the mask is causal and whether it has `cross`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from torch.utils.checkpoint import checkpoint
 from glassformer.nn.attention import Memory, MultiHeadAttention
 from glassformer.nn.cache import KVCache
 from glassformer.nn.dropout import Dropout
+from glassformer.nn.masks import AttentionMask
 from glassformer.nn.positions import Rotation
-from glassformer.nn.rows import Sight
 from glassformer.nn.taps import Tapped
 
 
 @dataclass(frozen=True)
-class View:
+class BlockInputs:
     """What every layer of a stack is told of the rows it reads; computed once and shared."""
 
-    sight: Sight
-    cross: Sight = field(default_factory=Sight)
+    mask: AttentionMask
+    cross: AttentionMask = field(default_factory=AttentionMask)
     rotation: Rotation | None = None
     real: Bool[Tensor, "B T"] | None = None
 
@@ -71,14 +71,14 @@ class Block(Tapped):
     def forward(
         self,
         x: Float[Tensor, "B T C"],
-        view: View,
+        view: BlockInputs,
         memory: Memory | None = None,
         *,
         cache: KVCache | None = None,
         layer: int = 0,
     ) -> Float[Tensor, "B T C"]:
         def attend(y: Tensor) -> Tensor:
-            return self.attention(y, view.sight, rotation=view.rotation, cache=cache, layer=layer)
+            return self.attention(y, view.mask, rotation=view.rotation, cache=cache, layer=layer)
 
         x = self.tap("in", x)
         x = self.tap("after_attention", self.add(x, self.attention_norm, attend, view.real))
@@ -121,7 +121,7 @@ class Stack(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T C"],
-        view: View,
+        view: BlockInputs,
         memories: Sequence[Memory] | None = None,
         *,
         cache: KVCache | None = None,

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from glassformer.nn.rows import Sight
+from glassformer.nn.masks import AttentionMask
 
 
 class KVCache:
@@ -44,21 +44,21 @@ class KVCache:
         """The positions that the next `new` tokens of each row will have."""
         return self.lengths[:, None] + torch.arange(new, device=self.lengths.device)
 
-    def sight(self, new: int, window: int | None = None) -> Sight:
+    def mask(self, new: int, window: int | None = None) -> AttentionMask:
         """Each new token sees what its row holds up to itself."""
         if self.filled + new > self.capacity:
             raise ValueError(f"the cache holds {self.capacity} tokens a row; {self.filled + new} were asked of it")
         if window is None and self.even:
             if new == 1:
-                return Sight()
+                return AttentionMask()
             if self.filled == 0:
-                return Sight(causal=True)
+                return AttentionMask(causal=True)
         queries = self.positions(new)[:, :, None]
         keys = torch.arange(self.filled + new, device=self.lengths.device)
         mask = keys <= queries
         if window is not None:
             mask = mask & (queries - keys < window)
-        return Sight(mask[:, None])
+        return AttentionMask(mask[:, None])
 
     def append(
         self, layer: int, k: Float[Tensor, "B H new D"], v: Float[Tensor, "B H new Dv"]

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 Layout = Literal["whole", "padded", "packed"]
@@ -112,51 +112,3 @@ class Rows:
 
     def with_tokens(self, tokens: Int[Tensor, "B T"]) -> Rows:
         return replace(self, tokens=tokens)
-
-
-@dataclass(frozen=True)
-class Sight:
-    """Who may attend to whom. `mask` is True where attention is allowed, None where all that `causal` allows is
-    allowed. `bias` is added to the scores (ALiBi's preference for what is near). `window`, where attention is causal and a
-    row's tokens stand in order, shows the last so many keys, self included, without a mask that grows with the square of
-    the length."""
-
-    mask: Bool[Tensor, "B 1 T S"] | None = None
-    causal: bool = False
-    bias: Float[Tensor, "P H T S"] | None = None
-    window: int | None = None
-
-    def explicit(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "..."] | None:
-        """The same sight as one boolean mask (None: all see all)."""
-        if not self.causal:
-            return self.mask
-        triangle = torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
-        if self.window is not None:
-            triangle = triangle.triu(1 - self.window)
-        return triangle if self.mask is None else triangle & self.mask
-
-
-def self_sight(rows: Rows, *, causal: bool, window: int | None = None) -> Sight:
-    """Self-attention: inside the segment; causal: not later than oneself; window: at most that many keys, self included
-    (on each side, where attention runs both ways)."""
-    if (window is None and rows.layout == "whole") or (causal and rows.layout != "packed"):
-        # Right padding lies in everyone's future, so the causal rule alone already hides it.
-        return Sight(causal=causal, window=window)
-    mask = rows.segments[:, :, None] == rows.segments[:, None, :]
-    distance = rows.positions[:, :, None] - rows.positions[:, None, :]
-    if causal:
-        mask = mask & (distance >= 0)
-    if window is not None:
-        mask = mask & (distance.abs() < window)
-    mask = mask | (rows.segments == 0)[:, :, None]
-    return Sight(mask[:, None])
-
-
-def cross_sight(queries: Rows, keys: Rows, *, window: int | None = None) -> Sight:
-    """Cross-attention: equal segments of the two rows. A window is refused: positions of two texts have no distance."""
-    if window is not None:
-        raise ValueError("a window on cross-attention has no meaning: source and target positions cannot be compared")
-    if queries.layout in ("whole", "padded") and keys.layout == "whole":
-        return Sight()
-    mask = (queries.segments[:, :, None] == keys.segments[:, None, :]) | (queries.segments == 0)[:, :, None]
-    return Sight(mask[:, None])

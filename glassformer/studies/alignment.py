@@ -9,7 +9,7 @@ import torch
 
 from glassformer import plots
 from glassformer.api import Model
-from glassformer.config import UserError
+from glassformer.errors import UserError
 from glassformer.models import Transformer
 from glassformer.nn.rows import Rows
 from glassformer.nn.taps import record
@@ -23,12 +23,12 @@ def cross_attention(talk: Model, text: str) -> tuple[dict[str, np.ndarray], list
     model = talk.model
     if not isinstance(model, Transformer):
         raise UserError("only an encoder-decoder has cross-attention to look at")
-    source = talk.texts.source.encode(text)
-    target = talk.texts.target.encode(talk.translate([text])[0])
+    source = talk.tokenizers.source.encode(text)
+    target = talk.tokenizers.target.encode(talk.translate([text])[0])
     with record(model, "decoder.*.cross.weights") as seen:
         model(Rows.from_lists([[*source, EOS]]).to(talk.device), Rows.from_lists([[BOS, *target]]).to(talk.device))
     weights = {name: w[0].float().cpu().numpy() for name, w in seen.items()}
-    return weights, talk.texts.target.pieces([*target, EOS]), talk.texts.source.pieces([*source, EOS])
+    return weights, talk.tokenizers.target.pieces([*target, EOS]), talk.tokenizers.source.pieces([*source, EOS])
 
 
 def draw_cross_attention(talk: Model, text: str, stem: Path) -> list[Path]:

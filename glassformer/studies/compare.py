@@ -26,7 +26,7 @@ from jaxtyping import Float, Int
 
 from glassformer import plots, probe
 from glassformer.api import Model
-from glassformer.config import UserError
+from glassformer.errors import UserError
 from glassformer.evaluate import BETTER_WHEN_LOWER, model_inputs
 from glassformer.studies.held_out import HeldOut, held_out, told, writes, written
 from glassformer.text.languages import is_han
@@ -248,7 +248,7 @@ def check_same_task(first: Model, second: Model) -> None:
         raise UserError(
             f"the two runs are of different tasks: one is {one}, the other {other}; compare runs that answer the same question"
         )
-    if a.task in ("classify", "tag") and first.texts.labels != second.texts.labels:
+    if a.task in ("classify", "tag") and first.tokenizers.labels != second.tokenizers.labels:
         raise UserError("the two runs have different labels; compare runs that answer the same question")
 
 
@@ -263,7 +263,7 @@ def losses(talk: Model, held: HeldOut, count: int) -> Statistics:
 
 
 def tokenizers_agree(first: Model, second: Model) -> bool:
-    sides = [(t.texts.source.library.to_str(), t.texts.target.library.to_str()) for t in (first, second)]
+    sides = [(t.tokenizers.source.library.to_str(), t.tokenizers.target.library.to_str()) for t in (first, second)]
     return sides[0] == sides[1]
 
 
@@ -278,7 +278,7 @@ def describe(talk: Model, held: HeldOut, number: int) -> tuple[str, str]:
     for batch in held.batches:
         if number in batch.examples:
             row = batch.rows.tokens[batch.examples.index(number)][batch.rows.real[batch.examples.index(number)]]
-            return talk.texts.target.decode(row.tolist()), ""
+            return talk.tokenizers.target.decode(row.tolist()), ""
     return "", ""
 
 
@@ -389,7 +389,7 @@ def same_examples(first: Model, second: Model, split: str, limit: int) -> HeldOu
         prompt_answer=second.recipe.data.prompt_answer,
         lowercase=second.recipe.data.lowercase,
     )
-    reading = Model(second.model, second.texts, dataclasses.replace(second.recipe, data=data))
+    reading = Model(second.model, second.tokenizers, dataclasses.replace(second.recipe, data=data))
     return held_out(reading, split, limit)
 
 

@@ -20,8 +20,9 @@ from glassformer.config import TrainConfig
 from glassformer.nn.attention import attention, attention_scores, attention_weights, masked_softmax
 from glassformer.nn.feedforward import ACTIVATIONS
 from glassformer.nn.loss import linear_cross_entropy
+from glassformer.nn.masks import AttentionMask, cross_mask, self_mask
 from glassformer.nn.positions import Rotary, alibi_bias, alibi_slopes, sinusoids
-from glassformer.nn.rows import Rows, Sight, cross_sight, self_sight
+from glassformer.nn.rows import Rows
 from glassformer.train.schedules import schedule
 
 # ---- attention
@@ -32,7 +33,7 @@ def worked_attention() -> dict[str, np.ndarray]:
     q = torch.tensor([[2.0, 0.0], [0.0, 2.0], [1.0, 1.0], [-2.0, 0.0]])
     k = torch.tensor([[2.0, 0.0], [0.0, 2.0], [1.0, 1.0], [-2.0, 1.0]])
     v = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [-1.0, 0.0]])
-    causal = Sight(causal=True).explicit(4, 4, q.device)
+    causal = AttentionMask(causal=True).explicit(4, 4, q.device)
     return {
         "scores": attention_scores(q, k).numpy(),
         "weights": attention_weights(q, k, causal).numpy(),
@@ -74,18 +75,18 @@ def masks() -> dict[str, np.ndarray]:
     packed = Rows.pack([[[0] * 3, [0] * 4]], 8)
     source = Rows.pack([[[0] * 4, [0] * 2]], 8)
 
-    def mask(sight: Sight) -> np.ndarray:
-        found = sight.explicit(8, 8, torch.device("cpu"))
+    def mask(attention_mask: AttentionMask) -> np.ndarray:
+        found = attention_mask.explicit(8, 8, torch.device("cpu"))
         assert found is not None
         return found.view(8, 8).numpy()
 
     return {
-        "causal": mask(self_sight(whole, causal=True)),
-        "padding": mask(self_sight(padded, causal=False)),
-        "window of 3, causal": mask(self_sight(whole, causal=True, window=3)),
-        "segments": mask(self_sight(packed, causal=False)),
-        "segments, causal": mask(self_sight(packed, causal=True)),
-        "segments, cross": mask(cross_sight(packed, source)),
+        "causal": mask(self_mask(whole, causal=True)),
+        "padding": mask(self_mask(padded, causal=False)),
+        "window of 3, causal": mask(self_mask(whole, causal=True, window=3)),
+        "segments": mask(self_mask(packed, causal=False)),
+        "segments, causal": mask(self_mask(packed, causal=True)),
+        "segments, cross": mask(cross_mask(packed, source)),
     }
 
 

@@ -37,10 +37,12 @@ from torch import Tensor
 from glassformer import plots, probe
 from glassformer.api import Model
 from glassformer.checkpoint import STATE, model_tensors, to_json, write_atomically, write_checkpoint
-from glassformer.config import VERSION, UserError
+from glassformer.config import VERSION
+from glassformer.errors import UserError
 from glassformer.evaluate import BETTER_WHEN_LOWER, model_inputs, teacher_forced, text_scores
 from glassformer.models import GPT
-from glassformer.nn.rows import Rows, cross_sight, self_sight
+from glassformer.nn.masks import cross_mask, self_mask
+from glassformer.nn.rows import Rows
 from glassformer.probe import Part
 from glassformer.run_folder import RunFolder
 from glassformer.studies.held_out import HeldOut, writes, written
@@ -173,8 +175,10 @@ def kinds(talk: Model, held: HeldOut) -> dict[str, dict[str, float]]:
                 encoder, cross = name.startswith("encoder."), name.endswith(".cross")
                 mine = batch.source if encoder and batch.source is not None else batch.rows
                 theirs = batch.source if cross and batch.source is not None else mine
-                sight = cross_sight(mine, theirs) if cross else self_sight(mine, causal=not encoder, window=window)
-                mask = sight.explicit(mine.shape[1], theirs.shape[1], weights.device)
+                attention_mask = (
+                    cross_mask(mine, theirs) if cross else self_mask(mine, causal=not encoder, window=window)
+                )
+                mask = attention_mask.explicit(mine.shape[1], theirs.shape[1], weights.device)
                 visible = theirs.real[:, None, :].expand(-1, mine.shape[1], -1)
                 if mask is not None:
                     visible = visible & mask.view(-1, *mask.shape[-2:])

@@ -17,10 +17,10 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.api import Model
-from glassformer.config import UserError
 from glassformer.data.batches import Batch, make_batches
 from glassformer.data.prepare import encode_split, open_files
 from glassformer.data.sources import open_split
+from glassformer.errors import UserError
 from glassformer.evaluate import model_inputs
 from glassformer.nn.loss import IGNORE
 from glassformer.runs import greedy
@@ -53,7 +53,7 @@ def held_out(
         multiplied = split == "train" and data.multiplied  # what was learned from is not one example a pair
         there = folder is not None and not multiplied and any(folder.glob(f"{split}.*.tokens"))
         if not there:
-            encode_split(data, split, talk.texts, Path(temporary))
+            encode_split(data, split, talk.tokenizers, Path(temporary))
         made = make_batches(
             data,
             recipe.model.family,
@@ -102,5 +102,5 @@ def writes(talk: Model) -> bool:
 
 
 def written(talk: Model, examples: list[Any]) -> list[str]:
-    quick = Model(talk.model, talk.texts, replace(talk.recipe, decode=greedy(talk.recipe.decode)))
+    quick = Model(talk.model, talk.tokenizers, replace(talk.recipe, decode=greedy(talk.recipe.decode)))
     return quick.translate([source for source, _ in examples])

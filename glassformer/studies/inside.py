@@ -23,8 +23,8 @@ from torch import Tensor
 
 from glassformer.api import MASK_MARKER, Model, check_text
 from glassformer.checkpoint import load_model_tensors, problem, read_checkpoint
-from glassformer.config import UserError
 from glassformer.decode import BeamTrace, Hypothesis, generate_batch, translate_batch
+from glassformer.errors import UserError
 from glassformer.models import BERT, GPT, Transformer, build_model
 from glassformer.models.bert import sentence_means
 from glassformer.nn.block import Stack
@@ -100,18 +100,18 @@ def refuse_longer(ids: Sequence[int], most: int, what: str) -> None:
 def lay_pair(model: Model, text: str, target: str | None) -> tuple[list[int], list[int] | None, list[Note]]:
     """Source ids as laid, target ids as they are."""
     longest = model.model.config.block_size
-    source, notes = read_text(model.texts.source, text, "the text")
+    source, notes = read_text(model.tokenizers.source, text, "the text")
     wanted = None
     if model.kind == "transformer":
         refuse_longer(source, min(longest, model.recipe.data.max_length or longest) - 1, "the text")
         if target is not None:
-            wanted, more = read_text(model.texts.target, target, "the target")
+            wanted, more = read_text(model.tokenizers.target, target, "the target")
             refuse_longer(wanted, longest - 1, "the target")
             notes += [note for note in more if note not in notes]
         return [*source, EOS], wanted, notes
     refuse_longer(source, longest - 3, "the text")
     if target is not None:
-        wanted, more = read_text(model.texts.target, target, "the target")
+        wanted, more = read_text(model.tokenizers.target, target, "the target")
         refuse_longer([*source, *wanted], longest - 2, "the text and the target together")
         notes += [note for note in more if note not in notes]
     return [BOS, *source, EOS], wanted, notes
@@ -135,7 +135,7 @@ def lay_continued(model: Model, prompt: list[int], more: list[int], notes: list[
 
 
 def lay_bert(model: Model, text: str) -> Laid:
-    tokenizer = model.texts.target
+    tokenizer = model.tokenizers.target
     check_text(text)
     if model.kind == "mlm":
         bare = MASK_MARKER.sub(" ", text)
@@ -207,7 +207,7 @@ def search(model: Model, ids: list[int], *, beam: int | None, new: int) -> tuple
     def find(width: int, trace: bool) -> list[Hypothesis]:
         settings = model.settings(beam=width, n_best=width if trace else 1, **how)
         run: Any = translate_batch if isinstance(net, Transformer) else generate_batch
-        return run(net, [ids], settings, controls=model.controls, text=model.texts.target.decode, trace=trace)[0]
+        return run(net, [ids], settings, controls=model.controls, text=model.tokenizers.target.decode, trace=trace)[0]
 
     found = find(wide, True)
     assert found[0].trace is not None
@@ -463,16 +463,16 @@ class Inside:
     def names(self, ids: Sequence[int]) -> list[str]:
         """What is said, to be read."""
         if self.labels_are_words:
-            return self.model.texts.target.pieces(ids)
-        return [self.model.texts.labels[int(i)] for i in ids]
+            return self.model.tokenizers.target.pieces(ids)
+        return [self.model.tokenizers.labels[int(i)] for i in ids]
 
     def readings(self) -> dict[str, Reading]:
         """The axes of the maps. source: what the encoder reads; read: what the other stack reads; written: what is chosen at
         each of its places."""
-        target, row = self.model.texts.target, self.laid.row
+        target, row = self.model.tokenizers.target, self.laid.row
         found = {"read": reading(target, row, self.laid.words)}
         if self.kind == "transformer":
-            found["source"] = reading(self.model.texts.source, self.laid.source)
+            found["source"] = reading(self.model.tokenizers.source, self.laid.source)
         if self.labels_are_words and self.kind != "mlm":
             found["written"] = reading(target, [int(i) for i in self.seen.outputs.chosen])
         elif self.kind == "mlm":
@@ -529,14 +529,14 @@ def look_inside(
                 ),
             ]
         laid = lay_written(model, source, ids, ended, notes)
-        answer = model.texts.target.decode(ids)
+        answer = model.tokenizers.target.decode(ids)
     elif model.kind == "gpt":
-        prompt, notes = read_text(model.texts.target, text, "the text")
+        prompt, notes = read_text(model.tokenizers.target, text, "the text")
         refuse_longer(prompt, model.model.config.block_size, "the text")
         hypothesis, found = search(model, prompt, beam=beam, new=new)
         more = [] if hypothesis is None else [*hypothesis.ids, *([EOS] if hypothesis.ended == "eos" else [])]
         laid = lay_continued(model, prompt, more[: model.model.config.block_size - len(prompt)], notes)
-        answer = None if hypothesis is None else model.texts.target.decode(hypothesis.ids)
+        answer = None if hypothesis is None else model.tokenizers.target.decode(hypothesis.ids)
     else:
         laid = lay_bert(model, text)
     return Inside(model, text, answer, target is not None, laid, see(model.model, laid), found)

@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config import VERSION, UserError
+from glassformer.config import VERSION
+from glassformer.errors import UserError
 from glassformer.studies.inside import AttentionLayer, Inside, Norms, Says, alignment, rollout
 
 FINE = 128  # texts of so many tokens keep 16 bits a weight
@@ -181,7 +182,7 @@ def beam_data(inside: Inside, names: Names) -> dict[str, Any] | None:
     found = inside.search
     if found is None:
         return None
-    decode = inside.model.texts.target.decode
+    decode = inside.model.tokenizers.target.decode
     said = [int(i) for i in inside.seen.outputs.chosen]
     answer = said[inside.laid.given - 1 :] if inside.kind == "gpt" else said
     steps: list[list[dict[str, Any]]] = []

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from glassformer import plots
 from glassformer.api import Model
-from glassformer.config import UserError
+from glassformer.errors import UserError
 from glassformer.nn.rows import Rows
 from glassformer.probe import effect_map
 from glassformer.text.tokenizer import BOS, EOS
@@ -66,7 +66,7 @@ def carried(talk: Model, text: str, other: str) -> Carried:
         return carried_by_pair(talk, text, other)
     if talk.kind not in ("gpt", "classify"):
         raise UserError(f"patching is shown for models that translate, generate or classify, not for {talk.kind}")
-    encode = talk.texts.target.encode
+    encode = talk.tokenizers.target.encode
     rows = [[BOS, *encode(t)] if talk.kind == "classify" else talk.prompt_ids(t) for t in (text, other)]
     check_lengths(talk, *rows)
     inputs = [(Rows.from_lists([ids]).to(talk.device),) for ids in rows]
@@ -74,21 +74,21 @@ def carried(talk: Model, text: str, other: str) -> Carried:
     with torch.no_grad():
         said = [int(talk.model(*own)[0, place].argmax()) for own in inputs]
     if talk.kind == "classify":
-        answers = talk.texts.labels[said[0]], talk.texts.labels[said[1]]
+        answers = talk.tokenizers.labels[said[0]], talk.tokenizers.labels[said[1]]
     else:
-        pieces = talk.texts.target.pieces(said)
+        pieces = talk.tokenizers.target.pieces(said)
         answers = pieces[0], pieces[1]
     if said[0] == said[1]:
         raise UserError(f"both texts are answered by {answers[0]!r}; choose two that are answered differently")
     maps = effects(talk, inputs[0], inputs[1], place, said[0], said[1])
-    return Carried((text, other), answers, [panel("text", maps, talk.texts.target.pieces(rows[0]))])
+    return Carried((text, other), answers, [panel("text", maps, talk.tokenizers.target.pieces(rows[0]))])
 
 
 def carried_by_pair(talk: Model, text: str, other: str) -> Carried:
-    sources = [[*talk.texts.source.encode(t), EOS] for t in (text, other)]
+    sources = [[*talk.tokenizers.source.encode(t), EOS] for t in (text, other)]
     check_lengths(talk, *sources)
     wrote = talk.translate([text, other])
-    targets = [[*talk.texts.target.encode(t), EOS] for t in wrote]
+    targets = [[*talk.tokenizers.target.encode(t), EOS] for t in wrote]
     place = first_difference(*targets)
     if wrote[0] == wrote[1] or place >= min(map(len, targets)):
         raise UserError(f"both texts are answered by {wrote[0]!r}; choose two that are answered differently")
@@ -103,8 +103,8 @@ def carried_by_pair(talk: Model, text: str, other: str) -> Carried:
         (text, other),
         (wrote[0], wrote[1]),
         [
-            panel("encoder, over the source", reading, talk.texts.source.pieces(sources[0])),
-            panel("decoder, over what is written so far", writing, talk.texts.target.pieces(target)),
+            panel("encoder, over the source", reading, talk.tokenizers.source.pieces(sources[0])),
+            panel("decoder, over what is written so far", writing, talk.tokenizers.target.pieces(target)),
         ],
     )
 

@@ -19,7 +19,7 @@ import torch
 
 from glassformer.config import VERSION, DataConfig, Recipe
 from glassformer.data.batches import Batches, SentenceBatches
-from glassformer.data.prepare import Texts, complete_model, prepare, texts_in
+from glassformer.data.prepare import Tokenizers, complete_model, prepare, texts_in
 from glassformer.data.sources import open_split
 from glassformer.models import build_model
 from glassformer.run_folder import RunFolder
@@ -128,7 +128,7 @@ def size_of(batches: Batches) -> tuple[int, str]:
     return getattr(batches, "blocks", 0), "blocks"
 
 
-def try_out(run: RunFolder, recipe: Recipe, texts: Texts, seconds: float) -> Trial:
+def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -> Trial:
     session = make_session(run, recipe, texts)
     trainer, progress = session.trainer, session.trainer.progress
     trainer.watchers = []

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from glassformer.checkpoint import problem
-from glassformer.config import UserError
+from glassformer.errors import UserError
 from glassformer.run_folder import RunFolder
 
 Condition = Literal["good", "note", "damaged"]

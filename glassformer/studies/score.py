@@ -9,10 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from glassformer.api import changed, load
-from glassformer.config import DataConfig, UserError
+from glassformer.config import DataConfig
 from glassformer.data.batches import Batch, make_batches
 from glassformer.data.prepare import encode_split, open_files
 from glassformer.data.sources import open_split
+from glassformer.errors import UserError
 from glassformer.evaluate import Scores, teacher_forced
 from glassformer.run_folder import RunFolder
 from glassformer.runs import example_scores
@@ -38,7 +39,7 @@ def score(
             yield batch
 
     with TemporaryDirectory() as folder:
-        encode_split(data, split, talk.texts, Path(folder))
+        encode_split(data, split, talk.tokenizers, Path(folder))
         batches = make_batches(
             data,
             recipe.model.family,
@@ -54,7 +55,7 @@ def score(
         scores = scores | Scores({"too_long_for_a_loss": float(batches.dropped)})
     if data.task != "text":
         examples = list(itertools.islice(open_split(data, split), limit))  # type: ignore[arg-type]
-        scores = scores | example_scores(talk.model, talk.texts, recipe, examples)
+        scores = scores | example_scores(talk.model, talk.tokenizers, recipe, examples)
         count = len(examples)
     return scores, count
 

@@ -25,7 +25,8 @@ from torch import Tensor
 
 from glassformer import runs
 from glassformer.checkpoint import Checkpoints, read_checkpoint
-from glassformer.config import Recipe, UserError
+from glassformer.config import Recipe
+from glassformer.errors import UserError
 from glassformer.run_folder import RunFolder
 from glassformer.train.trainer import StepReport
 

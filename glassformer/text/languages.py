@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from glassformer.config import UserError
+from glassformer.errors import UserError
 
 # For the `tokenizers` library (Oniguruma): a run of Han; a number with its marks inside, such as 3.14, 19:30, 2024-05-03;
 # a word with its apostrophes and hyphens inside, such as don't, twenty-one; any other visible character by itself.

@@ -29,7 +29,7 @@ from typing import Any, Literal, get_args
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from glassformer.config import UserError
+from glassformer.errors import UserError
 from glassformer.text.bpe_dropout import Cutter
 from glassformer.text.languages import WORD_PATTERN, is_han, join_words, lowercase, segment_chinese
 

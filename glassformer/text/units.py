@@ -20,7 +20,7 @@ from typing import Any
 
 from tokenizers import Regex, pre_tokenizers
 
-from glassformer.config import UserError
+from glassformer.errors import UserError
 from glassformer.text.languages import WORD_PATTERN, is_han, join_words, segment_chinese
 from glassformer.text.tokenizer import CONTROL, Tokenizer, byte_letters
 

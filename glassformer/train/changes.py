@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from glassformer.config import PARTS, ConfigError, Recipe
+from glassformer.config import PARTS, Recipe
+from glassformer.errors import ConfigError
 
 # Of the model only what leaves its shape and its meaning alone; of the data only how they are cut into batches.
 FREE = {

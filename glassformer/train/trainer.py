@@ -22,9 +22,10 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.checkpoint import load_model_tensors, model_tensors
-from glassformer.config import TrainConfig, UserError
+from glassformer.config import TrainConfig
 from glassformer.data.batches import Batch, Batches
 from glassformer.data.stream import Position
+from glassformer.errors import UserError
 from glassformer.train.graph import CapturedStep
 from glassformer.train.optim import load_optimizer_tensors, optimizer_tensors
 

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from glassformer.checkpoint import Checkpoints, Damaged, read_checkpoint
-from glassformer.config import UserError
+from glassformer.errors import UserError
 from glassformer.run_folder import RunFolder
 from tests.faults.processes import Runner, differences, everything
 

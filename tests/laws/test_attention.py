@@ -12,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from glassformer.nn import MultiHeadAttention, Rows, Sight, attention, attention_weights, fused_attention, record
+from glassformer.nn import (
+    AttentionMask,
+    MultiHeadAttention,
+    Rows,
+    attention,
+    attention_weights,
+    fused_attention,
+    record,
+)
 from tests.counts import count
 from tests.laws.zoo import FAMILIES, Model, cases, gap, lay_out, run, small, some_pairs
 
@@ -63,7 +71,7 @@ def test_fused_is_the_equation(
     k, v = draw(batch, groups, sources, head_size), draw(batch, groups, sources, value_size)
     mask = torch.rand(batch, 1, targets, sources, generator=generator) < 0.6 if "mask" in sight else None
     bias = draw(batch, groups * shared, targets, sources).detach() if "bias" in sight else None
-    seen = Sight(mask, causal, bias)
+    seen = AttentionMask(mask, causal, bias)
     fused = fused_attention(q, k, v, seen, scaled=scaled)
     many_k, many_v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
     whole_mask = seen.explicit(targets, sources, q.device)
@@ -84,7 +92,7 @@ def test_fused_is_the_equation(
 def test_a_query_that_may_see_nothing_gets_nothing() -> None:
     q, k, v = torch.randn(1, 1, 2, 4), torch.randn(1, 1, 3, 4), torch.randn(1, 1, 3, 4)
     mask = torch.tensor([[[[True, False, True], [False, False, False]]]])
-    for result in (attention(q, k, v, mask), fused_attention(q, k, v, Sight(mask))):
+    for result in (attention(q, k, v, mask), fused_attention(q, k, v, AttentionMask(mask))):
         assert torch.equal(result[0, 0, 1], torch.zeros(4))
     assert attention_weights(q, k, mask).sum(-1).tolist() == [[[pytest.approx(1.0), 0.0]]]
 
@@ -154,10 +162,10 @@ def test_source_and_target_of_different_lengths(targets: int, sources: int) -> N
     """Caught: keys reshaped with the query's length."""
     mha = MultiHeadAttention(24, 6, n_kv_head=2, value_size=5).double()
     x, y = torch.randn(2, targets, 24).double(), torch.randn(2, sources, 24).double()
-    out = mha(x, Sight(), mha.keys_values(y))
+    out = mha(x, AttentionMask(), mha.keys_values(y))
     assert out.shape == (2, targets, 24)
     for b in range(2):
-        one = mha(x[b : b + 1, :1], Sight(), mha.keys_values(y[b : b + 1]))
+        one = mha(x[b : b + 1, :1], AttentionMask(), mha.keys_values(y[b : b + 1]))
         torch.testing.assert_close(out[b, 0], one[0, 0], atol=1e-12, rtol=0)
 
 
@@ -169,6 +177,6 @@ def test_attention_dropout_acts_on_both_paths() -> None:
         listening = record(mha, "weights") if watched else record(mha, "q")
         with listening, torch.no_grad():
             mha.train()
-            assert not torch.equal(mha(x, Sight()), mha(x, Sight()))
+            assert not torch.equal(mha(x, AttentionMask()), mha(x, AttentionMask()))
             mha.eval()
-            assert torch.equal(mha(x, Sight()), mha(x, Sight()))
+            assert torch.equal(mha(x, AttentionMask()), mha(x, AttentionMask()))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import glassformer.models.state as state_module
 from glassformer.models import GPT, Transformer
-from glassformer.nn import KVCache, Rows, Sight
+from glassformer.nn import AttentionMask, KVCache, Rows
 from tests.counts import count
 from tests.laws.zoo import CAUSAL, POSITIONS, VOCABULARY, Sentence, cases, small
 
@@ -160,8 +160,8 @@ def test_a_cache_that_is_not_reordered_is_caught(family: str, monkeypatch: pytes
 
 @pytest.mark.parametrize("family", CAUSAL)
 def test_a_step_that_forgets_the_window_is_caught(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = KVCache.sight
-    monkeypatch.setattr(KVCache, "sight", lambda cache, new, window=None: right(cache, new))
+    right = KVCache.mask
+    monkeypatch.setattr(KVCache, "mask", lambda cache, new, window=None: right(cache, new))
     assert cache_gap(small(family, window=2)) > 1e-3
 
 
@@ -170,7 +170,9 @@ def test_sources_that_do_not_leave_with_their_sentences_are_caught(monkeypatch: 
         state.cache.reorder(rows)
         n = len(rows) // state.beams
         state.memories = [(k[:n], v[:n]) for k, v in state.memories]
-        state.sight = state.sight if state.sight.mask is None else Sight(state.sight.mask[:n])
+        state.cross_mask = (
+            state.cross_mask if state.cross_mask.allowed is None else AttentionMask(state.cross_mask.allowed[:n])
+        )
 
     monkeypatch.setattr(state_module.State, "reorder", first_sentences)
     assert cache_gap(small("transformer")) > 1e-3

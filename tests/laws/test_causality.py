@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import glassformer.models.parts as parts
-from glassformer.nn import Rows, Sight
+from glassformer.nn import AttentionMask, Rows
 from tests.counts import count
 from tests.laws.zoo import CAUSAL, POSITIONS, VOCABULARY, How, Model, cases, lay_out, run, small, some_pairs
 
@@ -78,31 +78,33 @@ def test_the_future_is_not_seen_in_any_mixture(
     assert future_gap(small(family, seed=seed, **changes), source, target) <= 1e-13
 
 
-def not_causal(rows: Rows, *, causal: bool, window: int | None = None) -> Sight:
-    return self_sight(rows, causal=False, window=window)
+def not_causal(rows: Rows, *, causal: bool, window: int | None = None) -> AttentionMask:
+    return self_mask(rows, causal=False, window=window)
 
 
-def one_too_far(rows: Rows, *, causal: bool, window: int | None = None) -> Sight:
+def one_too_far(rows: Rows, *, causal: bool, window: int | None = None) -> AttentionMask:
     """A triangle that starts one diagonal too high."""
-    everything = self_sight(rows, causal=False, window=window).explicit(
+    everything = self_mask(rows, causal=False, window=window).explicit(
         rows.shape[1], rows.shape[1], torch.device("cpu")
     )
     near = rows.positions[:, :, None] - rows.positions[:, None, :] >= -1
-    return Sight(near[:, None] if everything is None else near[:, None] & everything)
+    return AttentionMask(near[:, None] if everything is None else near[:, None] & everything)
 
 
-def trusts_the_layout(rows: Rows, *, causal: bool, window: int | None = None) -> Sight:
+def trusts_the_layout(rows: Rows, *, causal: bool, window: int | None = None) -> AttentionMask:
     """Reads only the triangle of columns, with a window of positions on both sides: right for one sentence a row only."""
-    return self_sight(replace(rows, layout="whole"), causal=False, window=2)
+    return self_mask(replace(rows, layout="whole"), causal=False, window=2)
 
 
-self_sight = parts.self_sight
+self_mask = parts.self_mask
 
 
 @pytest.mark.parametrize("family", CAUSAL)
 @pytest.mark.parametrize("broken", [not_causal, one_too_far, trusts_the_layout])
-def test_broken_sights_are_caught(family: str, broken: Callable[..., Sight], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "self_sight", broken)
+def test_broken_sights_are_caught(
+    family: str, broken: Callable[..., AttentionMask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "self_mask", broken)
     assert future_gap_everywhere(small(family)) > 1e-3
 
 

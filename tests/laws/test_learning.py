@@ -12,7 +12,7 @@ from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.models import BERT, GPT, Transformer
-from glassformer.nn import IGNORE, Rows, View
+from glassformer.nn import IGNORE, BlockInputs, Rows
 
 VOCABULARY, ROWS, LENGTH = 5, 64, 8
 MASK = VOCABULARY  # BERT's [MASK]: one id more
@@ -39,7 +39,7 @@ def fresh() -> Tensor:
 class SeesAhead(GPT):
     """A GPT whose self-attention forgot the causal rule."""
 
-    def view(self, rows: Rows, *, causal: bool, cross: object = None) -> View:
+    def view(self, rows: Rows, *, causal: bool, cross: object = None) -> BlockInputs:
         return super().view(rows, causal=False)
 
 

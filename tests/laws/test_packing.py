@@ -82,17 +82,17 @@ def test_positions_that_do_not_restart_are_caught(family: str, monkeypatch: pyte
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_sentences_that_see_each_other_are_caught(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = parts.self_sight
+    right = parts.self_mask
 
     def merged(rows: Rows, **options: Any) -> Any:
         return right(Rows(rows.tokens, rows.segments.clamp(max=1), rows.positions, rows.layout), **options)
 
-    monkeypatch.setattr(parts, "self_sight", merged)
+    monkeypatch.setattr(parts, "self_mask", merged)
     assert packing_gap(small(family)) > 1e-3
 
 
 def test_reading_another_source_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = transformer.cross_sight
+    right = transformer.cross_mask
 
     def merged(queries: Rows, keys: Rows) -> Any:
         def one(rows: Rows) -> Rows:
@@ -100,7 +100,7 @@ def test_reading_another_source_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
 
         return right(one(queries), one(keys))
 
-    monkeypatch.setattr(transformer, "cross_sight", merged)
+    monkeypatch.setattr(transformer, "cross_mask", merged)
     assert packing_gap(small("transformer")) > 1e-3
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import glassformer.models.parts as parts
 import glassformer.models.transformer as transformer
-from glassformer.nn import IGNORE, Rows, Sight
+from glassformer.nn import IGNORE, AttentionMask, Rows
 from tests.counts import count
 from tests.laws.zoo import CAUSAL, FAMILIES, Model, Pair, cases, gap, run, scores, small, some_pairs
 
@@ -58,25 +58,25 @@ def test_padding_changes_nothing_in_any_mixture(
     assert padding_gap(small(family, seed=seed, **changes), some_pairs(lengths, seed)) <= TOLERANCE
 
 
-def blind_to_segments(rows: Rows, **options: Any) -> Sight:
-    return self_sight(replace(rows, segments=torch.ones_like(rows.segments)), **options)
+def blind_to_segments(rows: Rows, **options: Any) -> AttentionMask:
+    return self_mask(replace(rows, segments=torch.ones_like(rows.segments)), **options)
 
 
-def blind_to_the_left(rows: Rows, **options: Any) -> Sight:
+def blind_to_the_left(rows: Rows, **options: Any) -> AttentionMask:
     """Takes every row for one that begins at column 0."""
-    return self_sight(replace(rows, layout="padded"), **options)
+    return self_mask(replace(rows, layout="padded"), **options)
 
 
-def padding_by_token_id(rows: Rows, **options: Any) -> Sight:
+def padding_by_token_id(rows: Rows, **options: Any) -> AttentionMask:
     """Takes the id 0 for padding, as the tutorials do."""
-    return self_sight(replace(rows, segments=(rows.tokens != 0).long(), layout="packed"), **options)
+    return self_mask(replace(rows, segments=(rows.tokens != 0).long(), layout="packed"), **options)
 
 
-def cross_without_padding(queries: Rows, keys: Rows, **options: Any) -> Sight:
-    return Sight()
+def cross_without_padding(queries: Rows, keys: Rows, **options: Any) -> AttentionMask:
+    return AttentionMask()
 
 
-self_sight = parts.self_sight
+self_mask = parts.self_mask
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,15 @@ self_sight = parts.self_sight
         *[(family, blind_to_the_left) for family in CAUSAL],
     ],
 )
-def test_broken_sights_are_caught(family: str, broken: Callable[..., Sight], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "self_sight", broken)
+def test_broken_sights_are_caught(
+    family: str, broken: Callable[..., AttentionMask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "self_mask", broken)
     assert padding_gap(small(family)) > 1e-3
 
 
 def test_cross_attention_to_padding_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transformer, "cross_sight", cross_without_padding)
+    monkeypatch.setattr(transformer, "cross_mask", cross_without_padding)
     assert padding_gap(small("transformer")) > 1e-3
 
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.nn import MultiHeadAttention, Rows, Sight
+from glassformer.nn import AttentionMask, MultiHeadAttention, Rows
 from tests.counts import count
 from tests.laws.zoo import POSITIONS, VOCABULARY, Model, small
 
@@ -35,7 +35,9 @@ def test_without_positions_order_is_not_seen(tokens: list[int], choice: Any) -> 
 def test_one_layer_of_self_attention_is_permutation_equivariant() -> None:
     mha = MultiHeadAttention(24, 6).double()
     x, permutation = torch.randn(1, 7, 24).double(), torch.randperm(7)
-    torch.testing.assert_close(mha(x, Sight())[:, permutation], mha(x[:, permutation], Sight()), atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        mha(x, AttentionMask())[:, permutation], mha(x[:, permutation], AttentionMask()), atol=1e-12, rtol=0
+    )
 
 
 def test_i_like_you_and_you_like_me() -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from glassformer.config import ConfigError, ModelConfig, did_you_mean
+from glassformer.config.fields import did_you_mean
+from glassformer.config.model import ModelConfig
+from glassformer.errors import ConfigError
 
 PAPER: dict[str, Any] = {
     "family": "transformer",

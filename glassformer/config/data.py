@@ -1,0 +1,72 @@
+"""The settings of the data: where it comes from, how it is split, cut into tokens and laid into batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from glassformer.config.fields import check_choices
+from glassformer.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    task: Literal["pairs", "text", "classify", "tag"] = "pairs"
+    builtin: str | None = None  # dates, phrases, stdlib, languages, date-parts, copy, reverse, sort
+    direction: str | None = None  # phrases: "zh-en" and its sisters
+    path: str | None = None  # where relative file names start
+    train: str | None = None  # a file or folder; its format follows from its name, or from `format`
+    val: str | None = None
+    test: str | None = None
+    train_target: str | None = None  # the second of two line-aligned files
+    val_target: str | None = None
+    test_target: str | None = None
+    format: Literal["auto", "tsv", "lines", "jsonl", "text", "parquet", "datasets"] = "auto"
+    source_field: str = "source"  # JSONL, Parquet, datasets: the names of the fields
+    target_field: str = "target"
+    text_field: str = "text"
+    label_field: str = "label"
+    swap: bool = False  # pairs: learn target to source
+    both_ways: bool = False  # pairs with one vocabulary: learn target to source as well, with the same weights
+    val_fraction: float = 0.05  # taken out of the training data where no val (or test) is given; see data/sources.py
+    tokenizer: Literal["char", "word", "bpe", "unigram"] = "bpe"
+    tokenizer_file: str | None = None  # a finished tokenizer.json instead of training one
+    vocab_size: int = 8000  # at most; char and word take what occurs
+    separate_vocabularies: bool = False  # one tokenizer a side
+    bpe_dropout: float = 0.0  # above 0: training text is cut into pieces with this share of BPE's merges left out ...
+    segmentations: int = 16  # ... and each sentence is in the training data so many times, cut otherwise each time
+    lowercase: bool = False
+    max_length: int | None = None  # longer pairs are left out of training (and counted); None: the model's block_size
+    batch_tokens: int = 4096  # target tokens a step, over all micro-batches and devices
+    layout: Literal["auto", "padded", "packed"] = "auto"  # auto: padded on a CPU, packed on CUDA
+    row_width: int = 128  # packed: the width of a row
+    respect_documents: bool = False  # text: no block crosses a document's end
+    prompt_answer: bool = False  # GPT on pairs: the source is the prompt, the loss is on the answer
+    mask_fraction: float = 0.15  # BERT
+    size: int | None = None  # built-in data: how many training examples
+    workers: int | None = None  # background threads that make batches ahead; None: 2 on CUDA, else none
+
+    @property
+    def multiplied(self) -> bool:
+        """Are there more examples to learn from than pairs?"""
+        return self.bpe_dropout > 0 or self.both_ways
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.builtin is not None and self.train is not None:
+            raise ConfigError("data.builtin and data.train are both set; a run learns from one of them")
+        if not 0 < self.mask_fraction < 1:
+            raise ConfigError(f"data.mask_fraction must lie between 0 and 1, not {self.mask_fraction}")
+        if not 0 <= self.val_fraction < 1:
+            raise ConfigError(f"data.val_fraction must be at least 0 and below 1, not {self.val_fraction}")
+        if not 0 <= self.bpe_dropout < 1:
+            raise ConfigError(f"data.bpe_dropout must be at least 0 and below 1, not {self.bpe_dropout}")
+        if self.bpe_dropout and (self.task != "pairs" or self.tokenizer != "bpe"):
+            raise ConfigError(
+                f'data.bpe_dropout is for data.task="pairs" and data.tokenizer="bpe", not {self.task} by {self.tokenizer}'
+            )
+        if self.both_ways and (self.task != "pairs" or self.separate_vocabularies):
+            raise ConfigError("data.both_ways is for pairs whose two sides share one vocabulary")
+        for name in ("batch_tokens", "row_width", "vocab_size", "segmentations"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"data.{name} must be at least 1, not {getattr(self, name)}")

@@ -1,0 +1,111 @@
+"""The settings of decoding: search or sampling, lengths, and what runs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from glassformer.config.fields import check_choices
+from glassformer.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeConfig:
+    """How a model's scores become text. Temperature 0 searches (a beam; greedy where it is 1), above 0 draws."""
+
+    beam: int | None = None  # None: 4, or 1 where tokens are drawn
+    n_best: int = 1
+    groups: int = 1  # diverse n-best: the beam in so many parts, each avoiding the words of those before it ...
+    diversity: float = 0.0  # ... at this price a word
+    length_rule: Literal["gnmt", "power", "power-no-eos"] = "gnmt"
+    alpha: float = 0.6
+    stop_rule: Literal["exact", "first-k"] = "exact"
+    max_ratio: float = 2.0  # translation: at most max_ratio * source length + max_extra new tokens
+    max_extra: int = 20
+    min_ratio: float = 0.0
+    max_new_tokens: int | None = None  # set: this limit instead; None for a GPT: block_size
+    min_new_tokens: int = 0
+    temperature: float = 0.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    num_samples: int = 1
+    seed: int = 1
+    repetition_penalty: float = 1.0
+    no_repeat_ngram: int = 0
+    allow_unknown: bool = False  # may the unknown word be written
+    batch_size: int = 32  # sentences at a time
+    strict: bool = False  # always so many rows of the same width: an answer never depends on its neighbours
+    engine: Literal["auto", "plain", "fast", "int8", "int4", "graph"] = (
+        "auto"  # what runs the model; see decode/engines.py
+    )
+    precision: Literal["model", "bf16"] = (
+        "model"  # engine graph: the numbers it computes with; model: as the weights are
+    )
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        for name in ("n_best", "groups", "num_samples", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"decode.{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("beam", "top_k", "max_new_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"decode.{name} must be at least 1, not {value}")
+        for name in ("diversity", "max_ratio", "max_extra", "min_ratio", "min_new_tokens", "temperature", "seed"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ConfigError(f"decode.{name} cannot be negative or infinite, and is {getattr(self, name)}")
+        if self.no_repeat_ngram < 0:
+            raise ConfigError(f"decode.no_repeat_ngram cannot be negative, and is {self.no_repeat_ngram}")
+        if not abs(self.alpha) <= 10:
+            raise ConfigError(f"decode.alpha must lie between -10 and 10, not {self.alpha}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ConfigError(f"decode.top_p must be above 0 and at most 1, not {self.top_p}")
+        if self.min_p is not None and not 0 <= self.min_p <= 1:
+            raise ConfigError(f"decode.min_p must lie between 0 and 1, not {self.min_p}")
+        if not 0 < self.repetition_penalty < float("inf"):
+            raise ConfigError(f"decode.repetition_penalty must be above 0, not {self.repetition_penalty}")
+        if self.temperature > 0:
+            if self.beams > 1:
+                raise ConfigError(
+                    f"decode.beam={self.beam} searches and decode.temperature={self.temperature} draws; choose one of them"
+                )
+        else:
+            for name in ("top_k", "top_p", "min_p"):
+                if getattr(self, name) is not None:
+                    raise ConfigError(
+                        f"decode.{name} chooses among which tokens to draw, and nothing is drawn; "
+                        "set decode.temperature above 0"
+                    )
+            if self.num_samples > 1:
+                raise ConfigError("decode.num_samples above 1 needs decode.temperature above 0; for a beam use n_best")
+        if self.n_best > self.beams:
+            raise ConfigError(
+                f"decode.n_best={self.n_best} asks for more than the {self.beams} that decode.beam={self.beams} keeps"
+            )
+        if self.beams % self.groups:
+            raise ConfigError(
+                f"decode.beam={self.beams} cannot be parted into decode.groups={self.groups} equal groups"
+            )
+        if (self.groups > 1) != (self.diversity > 0):
+            raise ConfigError(
+                "diverse n-best needs both decode.groups above 1 and decode.diversity above 0; "
+                f"they are {self.groups} and {self.diversity}"
+            )
+        if self.strict and self.engine in ("int8", "int4"):
+            raise ConfigError(
+                f"decode.engine={self.engine} rounds the rows of a batch together, so an answer depends on its neighbours; "
+                "strict mode needs decode.engine=plain or fast"
+            )
+        if self.max_new_tokens is not None and self.min_new_tokens > self.max_new_tokens:
+            raise ConfigError(
+                f"decode.min_new_tokens={self.min_new_tokens} is above decode.max_new_tokens={self.max_new_tokens}"
+            )
+        if self.max_new_tokens is None and self.min_ratio > self.max_ratio:
+            raise ConfigError(f"decode.min_ratio={self.min_ratio} is above decode.max_ratio={self.max_ratio}")
+
+    @property
+    def beams(self) -> int:
+        if self.beam is not None:
+            return self.beam
+        return 1 if self.temperature > 0 else 4

@@ -1,0 +1,172 @@
+"""The settings of a model: its family, its sizes, and each choice between the parts of the literature."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from glassformer.config.fields import check_choices
+from glassformer.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    family: Literal["transformer", "gpt", "bert"] = "transformer"
+    vocab_size: int = 0  # filled in from the tokenizer; of the target, where source and target differ
+    source_vocab_size: int | None = None  # None: source and target share one vocabulary
+    block_size: int = 256  # the longest row the model is built for
+    n_layer: int = 6
+    n_encoder_layer: int | None = None  # None: as many as n_layer
+    n_head: int = 8
+    n_kv_head: int | None = None  # fewer than n_head: grouped heads; 1: multi-query
+    n_embd: int = 512
+    n_hidden: int | None = None  # width of the feed-forward layer; None: 4 n_embd
+    head_size: int | None = None  # None: n_embd / n_head
+    value_size: int | None = None  # None: head_size
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation: Literal["relu", "gelu", "gelu_tanh", "relu2", "swiglu", "geglu"] = "relu"
+    bias: bool = True
+    norm: Literal["layer", "rms", "batch", "none"] = "layer"
+    norm_eps: float = 1e-5
+    pre_norm: bool = True  # False: post-norm, as in the paper
+    final_norm: bool = True  # a norm after the last block
+    embedding_norm: bool = False  # a norm on the embeddings, as in BERT
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = "sinusoidal"
+    rotary_base: float = 10000.0
+    window: int | None = None  # self-attention sees this many keys, self included; cross-attention always sees all
+    qk_norm: bool = False
+    scaled_attention: bool = True  # False: without the 1/sqrt(d_k), for the experiment
+    scale_embeddings: bool = True  # by sqrt(n_embd), as in the paper: beside sinusoids small embeddings would drown
+    tie_output: bool = True  # the output layer is the embedding table
+    share_source_target: bool = True  # one embedding table for both sides, where they share a vocabulary
+    share_layers: bool = False  # all layers of a stack have the same parameters, for the experiment
+    residual: bool = True  # False: no residual connections, for the experiment
+    n_token_type: int = 0  # BERT's sentence A/B embeddings
+    head: Literal["mlm", "classify", "tag"] = "mlm"  # BERT: what is predicted
+    pool: Literal["first", "mean"] = "first"  # classify: read the class off the first token, or off the mean of all
+    n_label: int = 0  # BERT: number of classes or tags
+    init: Literal["normal", "xavier"] = "normal"
+    pruned_heads: tuple[str, ...] = ()  # heads that were taken out after training, as "decoder.3.cross:5"
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        for name in ("vocab_size", "n_label", "n_token_type"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"model.{name} cannot be negative")
+        for name in ("block_size", "n_layer", "n_head", "n_embd"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"model.{name} must be at least 1, not {getattr(self, name)}")
+        for name in (
+            "n_encoder_layer",
+            "n_kv_head",
+            "n_hidden",
+            "head_size",
+            "value_size",
+            "window",
+            "source_vocab_size",
+        ):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"model.{name} must be at least 1, not {value}")
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"model.{name} must be at least 0 and below 1, not {getattr(self, name)}")
+        if self.head_size is None and self.n_embd % self.n_head:
+            raise ConfigError(
+                f"model.n_embd {self.n_embd} is not divisible by model.n_head {self.n_head}; change one or set model.head_size"
+            )
+        if self.n_head % self.kv_heads:
+            raise ConfigError(f"model.n_head {self.n_head} is not divisible by model.n_kv_head {self.kv_heads}")
+        if self.positions == "rotary" and self.key_size % 2:
+            raise ConfigError(
+                f"rotary positions turn pairs of numbers, so the head size must be even, not {self.key_size}"
+            )
+        if self.positions == "sinusoidal" and self.n_embd % 2:
+            raise ConfigError(f"sinusoidal positions come in pairs, so model.n_embd must be even, not {self.n_embd}")
+        if self.family != "transformer":
+            if self.n_encoder_layer is not None:
+                raise ConfigError(f"model.n_encoder_layer is for the encoder-decoder; {self.family} has n_layer alone")
+            if self.source_vocab_size is not None:
+                raise ConfigError(
+                    f"model.source_vocab_size is for the encoder-decoder; {self.family} has one vocabulary"
+                )
+        elif self.source_vocab_size is not None and self.share_source_target:
+            raise ConfigError(
+                "source and target with vocabularies of their own cannot share an embedding table; "
+                "set model.share_source_target=false"
+            )
+        if self.family != "bert" and (self.head != "mlm" or self.n_label or self.n_token_type):
+            raise ConfigError("model.head, model.n_label and model.n_token_type belong to family bert")
+        if self.norm == "none" and self.embedding_norm:
+            raise ConfigError('model.embedding_norm asks for a norm that model.norm="none" rules out')
+        if self.pruned_heads:
+            self.check_pruned()
+
+    def check_pruned(self) -> None:
+        if self.share_layers:
+            raise ConfigError(
+                "model.pruned_heads takes heads out of one layer, and model.share_layers makes all layers one"
+            )
+        for name in self.pruned_heads:
+            if not self.could_have_head(name):
+                raise ConfigError(
+                    f"model.pruned_heads: this model has no head {name!r}; a head is an attention and a number below "
+                    f"{self.n_head}, such as {'encoder' if self.family == 'bert' else 'decoder'}.0.attention:0"
+                )
+        if len(set(self.pruned_heads)) < len(self.pruned_heads):
+            raise ConfigError("model.pruned_heads names a head twice")
+
+    def could_have_head(self, name: str) -> bool:
+        """Whether the model, before any pruning, has a head of this name."""
+        found = re.fullmatch(r"(encoder|decoder)\.(0|[1-9]\d*)\.(attention|cross):(0|[1-9]\d*)", name, re.ASCII)
+        if found is None:
+            return False
+        stack, layer, part, head = found[1], int(found[2]), found[3], int(found[4])
+        if stack == "encoder":
+            known = self.family != "gpt" and part == "attention" and layer < self.encoder_layers
+        else:
+            known = self.family != "bert" and layer < self.n_layer
+            known = known and (part == "attention" or self.family == "transformer")
+        return known and head < self.n_head
+
+    @property
+    def attentions(self) -> list[str]:
+        """Every attention of the model by its name, in the order in which text goes through them."""
+        names = []
+        if self.family != "gpt":
+            names += [f"encoder.{i}.attention" for i in range(self.encoder_layers)]
+        if self.family != "bert":
+            parts = ("attention", "cross") if self.family == "transformer" else ("attention",)
+            names += [f"decoder.{i}.{part}" for i in range(self.n_layer) for part in parts]
+        return names
+
+    def kept_heads(self, attention: str) -> tuple[int, ...]:
+        """The heads an attention still has, by the numbers they have always had."""
+        gone = {int(head) for name, _, head in (p.partition(":") for p in self.pruned_heads) if name == attention}
+        return tuple(head for head in range(self.n_head) if head not in gone)
+
+    def kept_kv_heads(self, attention: str) -> int:
+        """How many of its key and value heads some head still asks."""
+        return len({head // (self.n_head // self.kv_heads) for head in self.kept_heads(attention)})
+
+    @property
+    def kv_heads(self) -> int:
+        return self.n_kv_head or self.n_head
+
+    @property
+    def key_size(self) -> int:
+        return self.head_size or self.n_embd // self.n_head
+
+    @property
+    def val_size(self) -> int:
+        return self.value_size or self.key_size
+
+    @property
+    def hidden(self) -> int:
+        return self.n_hidden or 4 * self.n_embd
+
+    @property
+    def encoder_layers(self) -> int:
+        return self.n_layer if self.n_encoder_layer is None else self.n_encoder_layer

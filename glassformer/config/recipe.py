@@ -1,0 +1,154 @@
+"""What a run is made of, as plain frozen data: the model, its data, its training, its decoding.
+
+A recipe is a TOML file that lists only what differs from the defaults below; `key.sub=value` on the command line changes
+one thing more. A name nobody knows is an error with a suggestion, and settings that contradict each other are refused
+here, in a sentence, before anything is built.
+
+    [model]
+    preset = "transformer-tiny"     # optional: start from a named size
+    dropout = 0.3
+    [data]
+    builtin = "dates"
+    [train]
+    steps = 2000
+
+This file knows nothing of tensors. Which presets exist is told to `Recipe.from_dict` by its caller.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from glassformer.config.data import DataConfig
+from glassformer.config.decode import DecodeConfig
+from glassformer.config.fields import coerce, did_you_mean
+from glassformer.config.model import ModelConfig
+from glassformer.config.train import TrainConfig
+from glassformer.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    name: str = "recipe"
+    about: str = ""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
+
+    def __post_init__(self) -> None:
+        if self.train.r_drop and self.model.family == "bert":
+            raise ConfigError(
+                "train.r_drop compares the next words that two passes expect, and a BERT expects none; leave it out"
+            )
+        if self.train.r_drop and not (self.model.dropout or self.model.attention_dropout):
+            raise ConfigError(
+                "train.r_drop compares passes that drop different numbers, and nothing is dropped; set model.dropout"
+            )
+
+    @staticmethod
+    def from_dict(
+        values: Mapping[str, Any], *, presets: Mapping[str, Mapping[str, Any]] | None = None, name: str = "recipe"
+    ) -> Recipe:
+        values = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
+        refuse_unknown(values, [f.name for f in dataclasses.fields(Recipe)], "recipe")
+        model = values.get("model", {})
+        if isinstance(model, dict) and "preset" in model:
+            preset = model.pop("preset")
+            known = presets or {}
+            if preset not in known:
+                raise ConfigError(
+                    f"there is no preset {preset!r}{did_you_mean(str(preset), list(known))}; there are {', '.join(known)}"
+                )
+            values["model"] = {**known[preset], **model}
+        parts: dict[str, Any] = {"name": str(values.get("name", name)), "about": str(values.get("about", ""))}
+        for part, kind in PARTS.items():
+            section = values.get(part, {})
+            if not isinstance(section, dict):
+                raise ConfigError(f"[{part}] must be a table of settings, not {section!r}")
+            parts[part] = build(kind, section, part)
+        return Recipe(**parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that differs from nothing: None is left out, since TOML and JSON readers then see the default."""
+        out: dict[str, Any] = {"name": self.name, "about": self.about}
+        for part in PARTS:
+            values = dataclasses.asdict(getattr(self, part))
+            out[part] = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items() if v is not None}
+            # A None that is not the default must be said, or it would come back as the default.
+            for f in dataclasses.fields(PARTS[part]):
+                if getattr(getattr(self, part), f.name) is None and f.default is not None:
+                    out[part][f.name] = "none"
+        return out
+
+    def with_model(self, **changes: Any) -> Recipe:
+        return dataclasses.replace(self, model=dataclasses.replace(self.model, **changes))
+
+
+PARTS: dict[str, type] = {"model": ModelConfig, "data": DataConfig, "train": TrainConfig, "decode": DecodeConfig}
+RECIPE_FOLDER = Path(__file__).parents[1] / "recipes"
+
+T = TypeVar("T")
+
+
+def recipe_names() -> list[str]:
+    return sorted(p.stem for p in RECIPE_FOLDER.glob("*.toml"))
+
+
+def read_recipe(
+    name_or_file: str, overrides: Sequence[str] = (), *, presets: Mapping[str, Mapping[str, Any]] | None = None
+) -> Recipe:
+    """A built-in recipe by its name, or a TOML file by its path, with `key.sub=value` changes applied on top."""
+    path = Path(name_or_file)
+    if path.suffix != ".toml" or not path.exists():
+        built_in = RECIPE_FOLDER / f"{name_or_file}.toml"
+        if not built_in.exists():
+            if path.suffix == ".toml":
+                raise ConfigError(f"there is no recipe file {name_or_file}")
+            raise ConfigError(
+                f"there is no recipe {name_or_file!r}{did_you_mean(name_or_file, recipe_names())}; "
+                "give a recipe's name or the path of a .toml file"
+            )
+        path = built_in
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    for override in overrides:
+        apply_override(values, override)
+    return Recipe.from_dict(values, presets=presets, name=path.stem)
+
+
+def apply_override(values: dict[str, Any], override: str) -> None:
+    """`train.steps=200` changes values["train"]["steps"]."""
+    key, equals, text = override.partition("=")
+    part, dot, name = key.strip().partition(".")
+    if not equals or not dot or not name:
+        raise ConfigError(f"{override!r} is not of the form key.sub=value, such as train.steps=200")
+    if part not in PARTS:
+        raise ConfigError(f"{key!r}: there is no part {part!r}{did_you_mean(part, list(PARTS))}")
+    section = values.setdefault(part, {})
+    if not isinstance(section, dict):
+        raise ConfigError(f"[{part}] must be a table of settings, not {section!r}")
+    section[name] = text.strip()
+
+
+def build(kind: type[T], values: Mapping[str, Any], part: str) -> T:
+    hints = typing.get_type_hints(kind)
+    refuse_unknown(values, list(hints), part)
+    return kind(**{key: coerce(value, hints[key], f"{part}.{key}") for key, value in values.items()})
+
+
+def refuse_unknown(values: Mapping[str, Any], known: Sequence[str], part: str) -> None:
+    for key in values:
+        if key not in known:
+            where = f"[{part}]" if part in PARTS else "a recipe"
+            raise ConfigError(f"there is no setting {key!r} in {where}{did_you_mean(key, known)}")

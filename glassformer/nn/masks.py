@@ -1,0 +1,62 @@
+"""Who may attend to whom, from rows of tokens. A mask is True where attention is allowed.
+
+a token sees the tokens of its own segment; a decoder also never sees a later position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from glassformer.nn.rows import Rows
+
+
+@dataclass(frozen=True)
+class AttentionMask:
+    """Who may attend to whom. `allowed` is True where attention is allowed, None where all that `causal` allows is
+    allowed. `bias` is added to the scores (ALiBi's preference for what is near). `window`, where attention is causal and a
+    row's tokens stand in order, shows the last so many keys, self included, without a mask that grows with the square of
+    the length."""
+
+    allowed: Bool[Tensor, "B 1 T S"] | None = None
+    causal: bool = False
+    bias: Float[Tensor, "P H T S"] | None = None
+    window: int | None = None
+
+    def explicit(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "..."] | None:
+        """The same mask as one boolean mask (None: all see all)."""
+        if not self.causal:
+            return self.allowed
+        triangle = torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
+        if self.window is not None:
+            triangle = triangle.triu(1 - self.window)
+        return triangle if self.allowed is None else triangle & self.allowed
+
+
+def self_mask(rows: Rows, *, causal: bool, window: int | None = None) -> AttentionMask:
+    """Self-attention: inside the segment; causal: not later than oneself; window: at most that many keys, self included
+    (on each side, where attention runs both ways)."""
+    if (window is None and rows.layout == "whole") or (causal and rows.layout != "packed"):
+        # Right padding lies in everyone's future, so the causal rule alone already hides it.
+        return AttentionMask(causal=causal, window=window)
+    mask = rows.segments[:, :, None] == rows.segments[:, None, :]
+    distance = rows.positions[:, :, None] - rows.positions[:, None, :]
+    if causal:
+        mask = mask & (distance >= 0)
+    if window is not None:
+        mask = mask & (distance.abs() < window)
+    mask = mask | (rows.segments == 0)[:, :, None]
+    return AttentionMask(mask[:, None])
+
+
+def cross_mask(queries: Rows, keys: Rows, *, window: int | None = None) -> AttentionMask:
+    """Cross-attention: equal segments of the two rows. A window is refused: positions of two texts have no distance."""
+    if window is not None:
+        raise ValueError("a window on cross-attention has no meaning: source and target positions cannot be compared")
+    if queries.layout in ("whole", "padded") and keys.layout == "whole":
+        return AttentionMask()
+    mask = (queries.segments[:, :, None] == keys.segments[:, None, :]) | (queries.segments == 0)[:, :, None]
+    return AttentionMask(mask[:, None])

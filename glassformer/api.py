@@ -29,7 +29,6 @@ from glassformer.config import DecodeConfig, Recipe
 from glassformer.config.fields import coerce
 from glassformer.config.recipe import refuse_unknown
 from glassformer.data.dates import date_tokens
-from glassformer.data.prepare import Tokenizers
 from glassformer.decode import (
     BeamTrace,
     Controls,
@@ -52,6 +51,7 @@ from glassformer.models import BERT, GPT, Transformer
 from glassformer.run_folder import RunFolder
 from glassformer.text.languages import is_unspaced
 from glassformer.text.tokenizer import BOS, CONTROL, EOS, MASK, UNK, Tokenizer
+from glassformer.text.tokenizers import Tokenizers
 
 LONGEST_TEXT = 100_000
 """Characters a text may have; what is longer is a file, and its lines are texts."""

@@ -29,6 +29,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from glassformer.errors import UserError
+from glassformer.files import durable
+from glassformer.files.durable import fsync, sha256, temporary_name, to_json, write_bytes
 
 FORMAT = 1
 MANIFEST, SEAL, STATE = "manifest.json", "SEAL", "state.json"
@@ -36,22 +38,6 @@ MANIFEST, SEAL, STATE = "manifest.json", "SEAL", "state.json"
 
 class Damaged(UserError):
     """A checkpoint whose bytes are not those that were written."""
-
-
-def at_moment(name: str) -> None:
-    """Called at each point of a save where a crash would be most interesting; fault tests put a crash here."""
-
-
-moment: Callable[[str], None] = at_moment
-MOMENTS = (
-    "after-write",
-    "before-fsync",
-    "before-rename",
-    "between-renames",
-    "after-rename",
-    "before-prune",
-    "during-prune",
-)
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -79,52 +65,6 @@ def load_model_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         tensor.copy_(tensors[name])
 
 
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-    try:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-        moment("before-fsync")
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """A small file replaced whole: the old content or the new one, never a part."""
-    temporary = temporary_name(path)
-    try:
-        write_bytes(temporary, content)
-        os.replace(temporary, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
-    fsync(path.parent)
-
-
-def to_json(value: Any) -> bytes:
-    return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
-
-
-def temporary_name(path: Path) -> Path:
-    return path.with_name(f".tmp-{path.name}")
-
-
 def trash_name(path: Path) -> Path:
     return path.with_name(f".trash-{path.name}")
 
@@ -133,7 +73,7 @@ def empty_out(folder: Path) -> None:
     """Removes a folder of files that nobody looks for any more; what cannot be removed now is left for `recover`."""
     with contextlib.suppress(OSError):
         for path in sorted(folder.iterdir()):
-            moment("during-prune")
+            durable.fault_point("during-prune")
             path.unlink()
         folder.rmdir()
 
@@ -142,7 +82,7 @@ def remove(folder: Path) -> None:
     """In one instant it is gone under its name; then its files are removed."""
     if trash_name(folder).exists():
         shutil.rmtree(trash_name(folder), ignore_errors=True)
-    moment("before-prune")
+    durable.fault_point("before-prune")
     os.replace(folder, trash_name(folder))
     empty_out(trash_name(folder))
 
@@ -150,19 +90,19 @@ def remove(folder: Path) -> None:
 def put_in_place(temporary: Path, folder: Path) -> None:
     """A finished folder takes its name; one that had the name before goes only once the new one is there."""
     trash = trash_name(folder)
-    moment("before-rename")
+    durable.fault_point("before-rename")
     if folder.exists():
         if trash.exists():
             shutil.rmtree(trash)
         os.replace(folder, trash)
-        moment("between-renames")
+        durable.fault_point("between-renames")
     try:
         os.replace(temporary, folder)
     except OSError:
         if trash.exists() and not folder.exists():
             os.replace(trash, folder)
         raise
-    moment("after-rename")
+    durable.fault_point("after-rename")
     fsync(folder.parent)
     if trash.exists():
         empty_out(trash)
@@ -188,7 +128,7 @@ def write_checkpoint(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], 
         def write(name: str, content: bytes) -> None:
             write_bytes(temporary / name, content)
             listing[name] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-            moment("after-write")
+            durable.fault_point("after-write")
 
         for group, members in tensors.items():
             write(f"{group}.safetensors", save({name: t.detach().contiguous().cpu() for name, t in members.items()}))

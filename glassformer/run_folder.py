@@ -24,21 +24,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.checkpoint import (
-    STATE,
-    Checkpoints,
-    load_model_tensors,
-    problem,
-    read_checkpoint,
-    recover,
-    sha256,
-    to_json,
-    write_atomically,
-)
+from glassformer.checkpoint import STATE, Checkpoints, load_model_tensors, problem, read_checkpoint, recover
 from glassformer.config import VERSION, Recipe
-from glassformer.data.prepare import Tokenizers
 from glassformer.errors import UserError
+from glassformer.files.durable import sha256, to_json, write_atomically
 from glassformer.models import BERT, GPT, Transformer, build_model
+from glassformer.text.tokenizers import Tokenizers
 
 RUN_FORMAT = 1
 

@@ -32,7 +32,7 @@ from glassformer.api import Model
 from glassformer.checkpoint import Checkpoints, read_checkpoint, write_checkpoint
 from glassformer.config import VERSION, DecodeConfig, Recipe, TrainConfig
 from glassformer.data.batches import Batch, Batches, make_batches
-from glassformer.data.prepare import Tokenizers, complete_model, open_files, prepare
+from glassformer.data.prepare import complete_model, open_files, prepare
 from glassformer.data.sources import open_split
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluate import (
@@ -44,11 +44,13 @@ from glassformer.evaluate import (
     teacher_forced,
     written_scores,
 )
+from glassformer.files import durable
 from glassformer.models import build_model
 from glassformer.nn.fp8 import DEFAULT_PARTS, cannot, use_float8
 from glassformer.nn.loss import BY_KERNEL, PLAIN, Way, computing
 from glassformer.nn.rows import Rows
 from glassformer.run_folder import RunFolder, served_weights
+from glassformer.text.tokenizers import Tokenizers
 from glassformer.train.changes import as_prepared, changes, check_changes
 from glassformer.train.memory import is_out_of_memory, less_memory
 from glassformer.train.optim import make_optimizers
@@ -292,7 +294,7 @@ class Session:
 
     def validate(self) -> Scores:
         """Leaves no trace in the run, not even in the random state: it can be dropped half way and made again later."""
-        checkpoint.moment("validating")
+        durable.fault_point("validating")
         self.screen.pause()
         was_training = self.model.training
         devices = [self.trainer.device] if self.trainer.device.type == "cuda" else []
@@ -367,7 +369,7 @@ class Session:
 
     def finish(self) -> None:
         """The weights one will use: the mean of the last snapshots, or the best checkpoint's."""
-        checkpoint.moment("finishing")
+        durable.fault_point("finishing")
         progress, config = self.trainer.progress, self.config
         if config.average_last:
             steps = [s for s in self.run.snapshots.steps() if s <= progress.step][-config.average_last :]
@@ -429,7 +431,7 @@ class Session:
 def size_on_disk(path: Path) -> int:
     if not path.exists():
         return 0
-    checkpoint.fsync(path)
+    durable.fsync(path)
     return path.stat().st_size
 
 
@@ -591,11 +593,11 @@ def out_of_memory(path: Path, recipe: Recipe) -> UserError:
 def prepared(run: RunFolder, recipe: Recipe) -> RunFolder:
     """Tokenizers and token files, and at the very end the line in run.json that says they are there: a run that was stopped
     before it is prepared again from the start."""
-    checkpoint.moment("preparing")
+    durable.fault_point("preparing")
     for left in [*(run.path / "data").glob("*"), *run.path.glob("tokenizer*.json*"), *run.path.glob("labels.json")]:
         left.unlink()
     texts = prepare(recipe, run.path)
-    checkpoint.moment("before-prepared")
+    durable.fault_point("before-prepared")
     run.write_recipe(complete_model(recipe, texts), VERSION, run.prepared_files())
     return RunFolder(run.path)
 

@@ -10,10 +10,11 @@ import torch
 
 from glassformer.checkpoint import model_tensors, write_checkpoint
 from glassformer.config import VERSION, Recipe
-from glassformer.data.prepare import Tokenizers, complete_model
+from glassformer.data.prepare import complete_model
 from glassformer.models import build_model
 from glassformer.run_folder import RunFolder
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.tokenizers import Tokenizers
 
 SENTENCES = [
     "the cat sat on the mat.",

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from glassformer.config import DataConfig, Recipe
-from glassformer.data.prepare import Tokenizers, encode_split, prepare
+from glassformer.data.prepare import encode_split, prepare
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError, UserError
 from glassformer.text.tokenizer import CONTROL, Tokenizer
+from glassformer.text.tokenizers import Tokenizers
 
 ENGLISH = ["the lower house showed the lowest slowness", "a tower lowers its flowers", "Über 中文 mixed with rows"] * 3
 GERMAN = ["das untere haus zeigte die niedrigste langsamkeit", "ein turm senkt seine blumen", "über 中文 gemischt"] * 3

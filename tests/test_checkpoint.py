@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from glassformer import checkpoint
 from glassformer.checkpoint import (
     Checkpoints,
     Damaged,
@@ -23,11 +22,12 @@ from glassformer.checkpoint import (
     problem,
     read_checkpoint,
     recover,
-    write_atomically,
     write_checkpoint,
 )
 from glassformer.config import Recipe, TrainConfig
 from glassformer.errors import UserError
+from glassformer.files import durable
+from glassformer.files.durable import write_atomically
 from glassformer.train.changes import changes, check_changes
 
 
@@ -111,7 +111,7 @@ def crash_at(name: str, nth: int) -> Any:
     return moment
 
 
-@pytest.mark.parametrize("name", checkpoint.MOMENTS)
+@pytest.mark.parametrize("name", durable.FAULT_POINTS)
 @pytest.mark.parametrize("nth", [1, 2, 3])
 def test_a_crash_anywhere_leaves_the_old_or_the_new(
     name: str, nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -121,14 +121,14 @@ def test_a_crash_anywhere_leaves_the_old_or_the_new(
     found = Checkpoints(tmp_path / "saves")
     for step in (1, 2, 3):
         write_checkpoint(found.path(step), weights(step), {"step": step})
-    monkeypatch.setattr(checkpoint, "moment", crash_at(name, nth))
+    monkeypatch.setattr(durable, "fault_point", crash_at(name, nth))
     try:
         write_checkpoint(found.path(3), weights(33), {"step": 33})
         write_checkpoint(found.path(4), weights(4), {"step": 4})
         found.prune(2)
     except Crash:
         pass
-    monkeypatch.setattr(checkpoint, "moment", checkpoint.at_moment)
+    monkeypatch.setattr(durable, "fault_point", durable.no_fault)
     assert all(wrong is None for wrong in found.problems().values())
     for _ in range(2):
         recover(found.folder)
@@ -256,4 +256,4 @@ def test_every_setting_may_change_or_may_not() -> None:
 def test_a_recipe_survives_a_checkpoint() -> None:
     """What a checkpoint says it was trained with is what it was trained with, None and all."""
     recipe = Recipe(train=TrainConfig(clip=None, ema=0.9, betas=(0.8, 0.9)))
-    assert Recipe.from_dict(json.loads(checkpoint.to_json(recipe.to_dict()))) == recipe
+    assert Recipe.from_dict(json.loads(durable.to_json(recipe.to_dict()))) == recipe

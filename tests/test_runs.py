@@ -18,7 +18,7 @@ from glassformer import runs
 from glassformer.api import load
 from glassformer.checkpoint import read_checkpoint
 from glassformer.config import Recipe
-from glassformer.data.prepare import Tokenizers, chunks, complete_model, encode_split, open_files, prepare
+from glassformer.data.prepare import chunks, complete_model, encode_split, open_files, prepare
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError, UserError
 from glassformer.nn.loss import IGNORE
@@ -26,6 +26,7 @@ from glassformer.run_folder import RunFolder
 from glassformer.studies.curves import draw_curves
 from glassformer.studies.score import score_split
 from glassformer.text.tokenizer import EOS, UNK, Tokenizer
+from glassformer.text.tokenizers import Tokenizers
 
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]

@@ -24,7 +24,7 @@ def compare(
 ) -> None:
     """Two runs on the same examples: scores with intervals, what they say differently, where they look differently."""
     from glassformer.api import load
-    from glassformer.checkpoint import to_json, write_atomically
+    from glassformer.files.durable import to_json, write_atomically
     from glassformer.studies import compare as study
 
     talks = load(first, device=device), load(second, device=device)

@@ -8,7 +8,6 @@ happened to the original text since. Nothing here holds a corpus in memory.
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,50 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoint import write_atomically
 from glassformer.config import DataConfig, Recipe
 from glassformer.data.sources import Document, open_split
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
 from glassformer.nn.loss import IGNORE
 from glassformer.text.tokenizer import EOS, Tokenizer, encodable
+from glassformer.text.tokenizers import Tokenizers
 
 ENCODED_AT_ONCE = 2000  # examples, and of long ones fewer:
 CHARACTERS_AT_ONCE = 4_000_000
 TOKENIZER_CHARACTERS = 50_000_000  # a tokenizer learns from at most so much text; more changes little and costs memory
-
-
-@dataclass(frozen=True)
-class Tokenizers:
-    """The tokenizers and labels of a run: what turns its text into numbers and back."""
-
-    target: Tokenizer
-    source: Tokenizer  # the same one, unless the two sides have vocabularies of their own
-    labels: list[str]
-
-    @property
-    def shared(self) -> bool:
-        return self.source is self.target
-
-    def save(self, folder: Path) -> None:
-        if self.shared:
-            self.target.save(folder / "tokenizer.json")
-        else:
-            self.source.save(folder / "tokenizer.source.json")
-            self.target.save(folder / "tokenizer.target.json")
-        if self.labels:
-            write_atomically(folder / "labels.json", (json.dumps(self.labels, ensure_ascii=False) + "\n").encode())
-
-    @staticmethod
-    def load(folder: Path) -> Tokenizers:
-        labels_file = folder / "labels.json"
-        labels = json.loads(labels_file.read_text(encoding="utf-8")) if labels_file.exists() else []
-        if (folder / "tokenizer.json").exists():
-            tokenizer = Tokenizer.load(folder / "tokenizer.json")
-            return Tokenizers(tokenizer, tokenizer, labels)
-        return Tokenizers(
-            Tokenizer.load(folder / "tokenizer.target.json"), Tokenizer.load(folder / "tokenizer.source.json"), labels
-        )
 
 
 def chunks(items: Iterable[Any], size_of: Callable[[Any], int] = len) -> Iterator[list[Any]]:

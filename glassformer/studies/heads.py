@@ -36,10 +36,11 @@ from torch import Tensor
 
 from glassformer import plots, probe
 from glassformer.api import Model
-from glassformer.checkpoint import STATE, model_tensors, to_json, write_atomically, write_checkpoint
+from glassformer.checkpoint import STATE, model_tensors, write_checkpoint
 from glassformer.config import VERSION
 from glassformer.errors import UserError
 from glassformer.evaluate import BETTER_WHEN_LOWER, model_inputs, teacher_forced, text_scores
+from glassformer.files.durable import to_json, write_atomically
 from glassformer.models import GPT
 from glassformer.nn.masks import cross_mask, self_mask
 from glassformer.nn.rows import Rows

@@ -19,11 +19,12 @@ import torch
 
 from glassformer.config import VERSION, DataConfig, Recipe
 from glassformer.data.batches import Batches, SentenceBatches
-from glassformer.data.prepare import Tokenizers, complete_model, prepare, texts_in
+from glassformer.data.prepare import complete_model, prepare, texts_in
 from glassformer.data.sources import open_split
 from glassformer.models import build_model
 from glassformer.run_folder import RunFolder
 from glassformer.runs import make_session, pick_device
+from glassformer.text.tokenizers import Tokenizers
 from glassformer.train import memory
 from glassformer.train.screen import duration
 

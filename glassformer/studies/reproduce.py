@@ -39,13 +39,13 @@ from torch import Tensor
 
 from glassformer import runs
 from glassformer.api import load
-from glassformer.checkpoint import to_json, write_atomically
 from glassformer.config import VERSION, Recipe, did_you_mean, read_recipe
 from glassformer.data.download import cut_shakespeare
 from glassformer.data.sources import SPLITS, given_origin, open_split
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
 from glassformer.evaluate import text_scores
+from glassformer.files.durable import to_json, write_atomically
 from glassformer.models import GPT, PRESETS
 from glassformer.models.costs import costs
 from glassformer.nn.rows import Rows

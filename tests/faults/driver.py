@@ -46,6 +46,7 @@ import glassformer.cli
 from glassformer import checkpoint, runs
 from glassformer.cli.main import main
 from glassformer.data.stream import Position
+from glassformer.files import durable
 from glassformer.studies import curves
 from glassformer.train.trainer import Progress, Trainer
 
@@ -120,17 +121,17 @@ def arrange_moment(fault: dict[str, Any], root: Path) -> None:
             for _ in range(fault.get("times", 1)):
                 actions[fault["do"]]()
 
-    checkpoint.moment = moment
+    durable.fault_point = moment
     real_batch, real_step = Trainer.next_batch, Trainer.step
 
     def next_batch(self: Trainer) -> Any:
         batch = real_batch(self)
-        checkpoint.moment("batch")
+        durable.fault_point("batch")
         return batch
 
     def step(self: Trainer) -> None:
         real_step(self)
-        checkpoint.moment("step")
+        durable.fault_point("step")
 
     Trainer.next_batch, Trainer.step = next_batch, step  # type: ignore[method-assign]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.checkpoint import MOMENTS
+from glassformer.files.durable import FAULT_POINTS
 from tests.counts import count
 from tests.faults.processes import Ended, Runner, differences, everything, seconds
 
@@ -53,7 +53,7 @@ def test_killed_inside_a_save(number: int, straight: Runner, tmp_path: Path) -> 
     """After a temporary write, before fsync, before, between and after the renames, before and during pruning."""
     runner, draw = Runner(tmp_path / "run", SETTINGS), random.Random(number)
     # A save where something has the name already happens only to the final weights of a run that is trained on.
-    moments = [m for m in MOMENTS if m != "between-renames"]
+    moments = [m for m in FAULT_POINTS if m != "between-renames"]
     order = [*moments, *draw.choices(moments, k=KILLS_IN_A_RUN - len(moments))]
     draw.shuffle(order)
     for moment in order:

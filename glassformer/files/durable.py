@@ -1,0 +1,73 @@
+"""Small files written so that a crash at any moment leaves the old content or the new one, never a part."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def no_fault(name: str) -> None:
+    """Called at each point of a save where a crash would be most interesting; fault tests put a crash here."""
+
+
+fault_point: Callable[[str], None] = no_fault
+FAULT_POINTS = (
+    "after-write",
+    "before-fsync",
+    "before-rename",
+    "between-renames",
+    "after-rename",
+    "before-prune",
+    "during-prune",
+)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        fault_point("before-fsync")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """A small file replaced whole: the old content or the new one, never a part."""
+    temporary = temporary_name(path)
+    try:
+        write_bytes(temporary, content)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    fsync(path.parent)
+
+
+def to_json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def temporary_name(path: Path) -> Path:
+    return path.with_name(f".tmp-{path.name}")

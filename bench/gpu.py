@@ -34,7 +34,7 @@ from glassformer.models import build_model, preset
 from glassformer.nn import feedforward
 from glassformer.nn.fp8 import DEFAULT_PARTS, PARTS
 from glassformer.nn.loss import BY_KERNEL
-from glassformer.runs import compiled_loss, in_float8
+from glassformer.runs.setup import compiled_loss, in_float8
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.train.optim import make_optimizers
 from glassformer.train.trainer import Trainer

@@ -190,7 +190,7 @@ class RunFolder:
         return step
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive_lock(self) -> Iterator[None]:
         """Two processes that train in one folder would ruin it; the second is refused. A kill frees the place."""
         import fcntl
 

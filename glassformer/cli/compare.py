@@ -56,7 +56,7 @@ def print_comparison(found: Any, show: int) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from glassformer.runs import shorten
+    from glassformer.runs.session import shorten
 
     console = Console()
     table = Table(title=f"{found.examples:,} examples of {found.split}", title_justify="left")

@@ -23,7 +23,7 @@ from glassformer.data.sources import open_split
 from glassformer.errors import UserError
 from glassformer.evaluate import model_inputs
 from glassformer.nn.loss import IGNORE
-from glassformer.runs import greedy
+from glassformer.runs.validation import greedy
 
 SPLITS = ("train", "val", "test")
 

@@ -16,7 +16,7 @@ from glassformer.data.sources import open_split
 from glassformer.errors import UserError
 from glassformer.evaluate import Scores, teacher_forced
 from glassformer.run_folder import RunFolder
-from glassformer.runs import example_scores
+from glassformer.runs.validation import example_scores
 
 
 def score(

@@ -43,10 +43,11 @@ import torch._dynamo  # optimizers import it
 from torch import Tensor
 
 import glassformer.cli
-from glassformer import checkpoint, runs
+from glassformer import checkpoint
 from glassformer.cli.main import main
 from glassformer.data.stream import Position
 from glassformer.files import durable
+from glassformer.runs import session, setup
 from glassformer.studies import curves
 from glassformer.train.trainer import Progress, Trainer
 
@@ -156,7 +157,7 @@ def arrange_error(fault: dict[str, Any], root: Path) -> None:
 
 
 def arrange_poison(fault: dict[str, Any]) -> None:
-    real = runs.batch_loss
+    real = setup.batch_loss
 
     def poisoned(model: Any, batch: Any, smoothing: float = 0.0) -> Tensor:
         loss = real(model, batch, smoothing)
@@ -168,7 +169,7 @@ def arrange_poison(fault: dict[str, Any]) -> None:
             return loss + Poison.apply(next(model.parameters()))  # type: ignore[no-any-return, no-untyped-call]
         return loss
 
-    runs.batch_loss = poisoned
+    setup.batch_loss = poisoned
 
 
 def arrange_memory(first_step: int) -> None:
@@ -219,7 +220,7 @@ def break_a_guard(variant: str) -> None:
                     checkpoint.remove(found.path(step))
                 real_write(folder, *rest)
 
-            runs.write_checkpoint = write
+            session.write_checkpoint = write
         case "loss-only":
             Trainer.is_finite = lambda self, summed, norm: torch.isfinite(summed)  # type: ignore[method-assign]
             Trainer.not_finite = lambda self: None  # type: ignore[method-assign]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.runs import STOPPED, Stopped, StopRequest
+from glassformer.runs.stop import STOPPED, Stopped, StopRequest
 from tests.counts import count
 from tests.faults.processes import Runner, differences, everything, seconds
 

@@ -99,6 +99,6 @@ def test_the_doctor_on_runs_at_every_stage(tmp_path: Path) -> None:
 def test_the_doctor_sees_that_a_run_is_being_trained(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     assert Runner(run.path).train({"at": "step", "nth": 6, "do": "kill"}).code == KILLED
-    with run.alone():
+    with run.exclusive_lock():
         assert examine(run.path).outlook == "a process is training it now"
     assert "goes on from step 5" in examine(run.path).outlook

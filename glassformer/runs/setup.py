@@ -1,0 +1,167 @@
+"""From a prepared run to a session: device, model, loss, batches and trainer, wired as the recipe says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.config import Recipe, TrainConfig
+from glassformer.data.batches import Batch, Batches, make_batches
+from glassformer.data.prepare import open_files
+from glassformer.errors import ConfigError, UserError
+from glassformer.evaluate import batch_loss, model_inputs
+from glassformer.models import build_model
+from glassformer.nn.fp8 import DEFAULT_PARTS, cannot, use_float8
+from glassformer.nn.loss import BY_KERNEL, PLAIN, Way, computing
+from glassformer.nn.rows import Rows
+from glassformer.run_folder import RunFolder
+from glassformer.runs.metrics_log import MetricsLog
+from glassformer.runs.session import Session
+from glassformer.runs.stop import StopRequest
+from glassformer.runs.validation import TEACHER_FORCED, metric_of
+from glassformer.text.tokenizers import Tokenizers
+from glassformer.train.optim import make_optimizers
+from glassformer.train.r_drop import r_drop_loss
+from glassformer.train.schedules import schedule
+from glassformer.train.screen import Screen
+from glassformer.train.trainer import Trainer
+
+
+def pick_device(config: TrainConfig) -> torch.device:
+    """Where to train: CUDA if it is there and not ruled out, else the CPU."""
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise UserError("train.device=cuda was asked for, and torch sees no CUDA device here; use train.device=cpu")
+    return torch.device("cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def set_up(config: TrainConfig, device: torch.device) -> None:
+    """The settings of torch that hold for the whole process: threads, determinism, the seed."""
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    if device.type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = True
+    if config.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    torch.manual_seed(config.seed)
+
+
+def in_float8(model: Any, device: torch.device, parts: Sequence[str] = DEFAULT_PARTS) -> Way:
+    """train.precision=fp8: the model's layers are told, and the way for its output layer comes back."""
+    if (why := cannot(model, device)) is not None:
+        raise ConfigError(f"train.precision=fp8 cannot be had here: {why}; set train.precision=auto")
+    use_float8(model, parts)
+    return Way(kernel=True, float8="output" in parts, float8_weights="output-weights" in parts)
+
+
+def compiled_loss(model: Any, smoothing: float, way: Way, r_drop: float = 0.0) -> Callable[[Batch], Tensor]:
+    """The loss as one compiled function of plain tensors; a fixed shape compiles once."""
+
+    def of_tensors(layouts: tuple[str, ...], *tensors: Tensor) -> Tensor:
+        *rows, labels = tensors
+        inputs = [Rows(*rows[i : i + 3], layout=layouts[i // 3]) for i in range(0, len(rows), 3)]  # type: ignore[arg-type, misc]
+        if r_drop:
+            return r_drop_loss(model, inputs, labels, smoothing=smoothing, strength=r_drop)
+        return model.loss(*inputs, labels, smoothing=smoothing)  # type: ignore[no-any-return]
+
+    fast = torch.compile(of_tensors, dynamic=False)
+
+    def loss(batch: Batch) -> Tensor:
+        sides = [r for r in (batch.source, batch.rows) if r is not None]
+        tensors = [t for r in sides for t in (r.tokens, r.segments, r.positions)]
+        with computing(way):
+            return fast(tuple(r.layout for r in sides), *tensors, batch.labels)  # type: ignore[no-any-return]
+
+    return loss
+
+
+def make_loss(
+    model: Any, config: TrainConfig, device: torch.device, *, compiling: bool
+) -> Callable[[Batch], Tensor]:
+    """The loss of a batch as the recipe asks for it: compiled or eager, in float8 or not, with R-Drop or without."""
+    by_kernel = compiling and device.type == "cuda"
+    way = in_float8(model, device) if config.precision == "fp8" else BY_KERNEL if by_kernel else PLAIN
+    if compiling:
+        return compiled_loss(model, config.label_smoothing, way, config.r_drop)
+
+    def loss(batch: Batch) -> Tensor:
+        smoothing, strength = config.label_smoothing, config.r_drop
+        with computing(way):
+            if strength:
+                return r_drop_loss(model, model_inputs(batch), batch.labels, smoothing=smoothing, strength=strength)
+            return batch_loss(model, batch, smoothing)
+
+    return loss
+
+
+def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: StopRequest | None = None) -> Session:
+    """Everything a training needs, ready for its first step (or for a checkpoint to be restored into)."""
+    config = recipe.train
+    if metric_of(recipe) not in TEACHER_FORCED and config.validate_examples == 0:
+        raise ConfigError(
+            f"train.metric={config.metric} is measured on decoded examples, and train.validate_examples=0 decodes none; "
+            "set train.metric=loss"
+        )
+    device = pick_device(config)
+    set_up(config, device)
+    model = build_model(recipe.model).to(device)
+    if config.checkpoint_activations:
+        model.checkpoint_activations()
+    layout = recipe.data.layout if recipe.data.layout != "auto" else ("packed" if device.type == "cuda" else "padded")
+
+    workers = recipe.data.workers if recipe.data.workers is not None else (2 if device.type == "cuda" else 0)
+
+    # A learned position has an end, and on a device only the width of a row says that no sentence goes beyond it.
+    learned = recipe.model.positions == "learned"
+    row_width = min(recipe.data.row_width, recipe.model.block_size) if learned else recipe.data.row_width
+
+    def batches(split: str, how: str) -> Batches:
+        return make_batches(
+            replace(recipe.data, workers=workers, row_width=row_width),
+            recipe.model.family,
+            recipe.model.head,
+            open_files(recipe.data, split, run.path / "data"),
+            recipe.model.block_size,
+            config.seed,
+            layout=how,  # type: ignore[arg-type]
+            rank=0,
+            world=1,
+            accumulate=config.accumulate,
+        )
+
+    compiling = config.compile if config.compile is not None else device.type == "cuda"
+    loss = make_loss(model, config, device, compiling=compiling)
+    half = config.precision in ("bf16", "fp8") or (config.precision == "auto" and device.type == "cuda")
+    log = MetricsLog(
+        run.metrics_file,
+        run.path / "tensorboard" if config.tensorboard else None,
+        recipe.name if config.wandb else None,
+    )
+    screen = Screen(config.steps)
+    train_batches = batches("train", layout)
+    may_capture = device.type == "cuda" and compiling and train_batches.shape is not None
+    if config.capture and not may_capture:
+        raise ConfigError(
+            "train.capture=true captures a compiled step on CUDA whose batches all have one shape; leave train.capture out, "
+            "or set train.device=cuda, train.compile=true and data.layout=packed"
+        )
+    trainer = Trainer(
+        model,
+        loss,
+        train_batches,
+        make_optimizers(model, config),
+        schedule(config, recipe.model.n_embd),
+        config,
+        watchers=[log, screen],
+        device=device,
+        autocast=torch.bfloat16 if half else None,
+        capture=may_capture and config.capture is not False,
+    )
+    return Session(
+        run, recipe, trainer, model, tokenizers, batches("val", "padded"), log, screen, stop if stop else StopRequest()
+    )

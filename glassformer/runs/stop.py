@@ -1,0 +1,67 @@
+"""Stopping on request: a signal asks, what must be whole is finished first, and --resume goes on from there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+STOPPED = 75
+"""The exit code of a run that was asked to stop, saved, and can go on with --resume."""
+
+
+class Stopped(BaseException):
+    """The run was asked to stop, and what there was to save is saved. Like KeyboardInterrupt no error, so nothing that
+    handles errors along the way swallows it."""
+
+
+class StopRequest:
+    """SIGTERM or Ctrl-C. The first one asks: a step and a save are finished, anything else (preparing data, building the
+    model, a validation) is dropped where it stands and done again by whoever resumes. A second one ends the process at
+    once, and a crash anywhere harms nothing."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.droppable = False
+
+    def handler(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            os._exit(128 + number)
+        self.asked = True
+        # Not by print: the signal may have come in the middle of one.
+        os.write(2, b"stopping after this step; once more to stop at once\n")
+        if self.droppable:
+            self.droppable = False
+            raise Stopped
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield  # signals are not ours to handle here
+            return
+        old = {number: signal.signal(number, self.handler) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, previous in old.items():
+                signal.signal(number, previous)
+
+    @contextmanager
+    def may_drop(self) -> Iterator[None]:
+        """What is done inside ends where it stands when a stop is asked for. The handler's exception may come up inside a
+        library that turns it into another one, or loses it; a stop that was asked for is one all the same."""
+        if self.asked:
+            raise Stopped
+        self.droppable = True
+        try:
+            yield
+        except Exception:
+            if not self.asked:
+                raise
+        finally:
+            self.droppable = False
+        if self.asked:
+            raise Stopped

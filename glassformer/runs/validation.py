@@ -1,0 +1,75 @@
+"""What a validation measures, and which of it is called the best."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from glassformer.api import Model
+from glassformer.config import DecodeConfig, Recipe
+from glassformer.data.sources import open_split
+from glassformer.errors import ConfigError
+from glassformer.evaluate import Scores, label_scores, written_scores
+from glassformer.text.tokenizers import Tokenizers
+
+TEACHER_FORCED = ("loss",)
+"""What a validation measures without decoding."""
+
+
+def measured(recipe: Recipe) -> list[str]:
+    """What a validation measures that could be called the best."""
+    match recipe.data.task, recipe.model.family:
+        case "pairs", "transformer":
+            return ["loss", "exact_match", "bleu", "chrf"]
+        case (("classify" | "tag"), "bert"):
+            return ["loss", "accuracy", "f1"]
+    return ["loss"]
+
+
+def metric_of(recipe: Recipe) -> str:
+    """What "best" means where the recipe leaves it open."""
+    if recipe.train.metric != "auto":
+        if recipe.train.metric not in measured(recipe):
+            raise ConfigError(
+                f"train.metric={recipe.train.metric} is not measured for {recipe.model.family} on {recipe.data.task}; "
+                f"choose from: {', '.join(measured(recipe))}"
+            )
+        return recipe.train.metric
+    if recipe.train.validate_examples == 0:
+        return "loss"
+    if recipe.data.task == "pairs" and recipe.model.family == "transformer":
+        return "bleu"
+    return {"classify": "accuracy", "tag": "accuracy"}.get(recipe.data.task, "loss")
+
+
+def greedy(config: DecodeConfig) -> DecodeConfig:
+    """How a validation writes: quickly, and by the model itself, since an engine would have to be made from the weights of
+    each validation anew. (`evaluate` writes as the recipe says.)"""
+    return DecodeConfig(beam=1, batch_size=128, max_ratio=config.max_ratio, max_extra=config.max_extra, engine="plain")
+
+
+def example_scores(model: Any, tokenizers: Tokenizers, recipe: Recipe, examples: list[Any]) -> Scores:
+    talk = Model(model, tokenizers, recipe)
+    match recipe.data.task, recipe.model.family:
+        case "pairs", "transformer":
+            return written_scores(talk.translate, examples, recipe.train.bleu_tokenize)
+        case "classify", "bert":
+            found = [labels[0].label for labels in talk.classify([text for text, _ in examples])]
+            return label_scores(found, [label for _, label in examples])
+        case "tag", "bert":
+            tagged = talk.tag([words for words, _ in examples])
+            return label_scores([t.label for line in tagged for t in line], [t for _, tags in examples for t in tags])
+    return Scores({})
+
+
+def task_scores(model: Any, tokenizers: Tokenizers, recipe: Recipe, split: str, limit: int | None) -> Scores:
+    """What the model does by itself on a split: translations scored as text, labels as labels."""
+    examples: list[Any] = []
+    if limit == 0:
+        return Scores({})
+    if recipe.data.task != "text":
+        for example in open_split(recipe.data, split):  # type: ignore[arg-type]
+            examples.append(example)
+            if limit is not None and len(examples) >= limit:
+                break
+    return example_scores(model, tokenizers, replace(recipe, decode=greedy(recipe.decode)), examples)

@@ -28,7 +28,7 @@ import torch
 from glassformer.config import DecodeConfig, Recipe
 from glassformer.config.fields import coerce
 from glassformer.config.recipe import refuse_unknown
-from glassformer.data.dates import date_tokens
+from glassformer.data.builtin.dates import date_tokens
 from glassformer.decode import (
     BeamTrace,
     Controls,

@@ -418,11 +418,11 @@ def test_packing_places_every_sentence_and_overfills_no_row(lengths, two_shapes)
     source, target = np.array([s for s, _ in lengths]), np.array([t for _, t in lengths])
     shapes = ([Shape(16, 10)] if two_shapes else []) + [Shape(32, 24)]
     packing = pack(source, target, shapes)
-    dealt = packing.deal(1, 0)
-    assert sorted(dealt.tolist()) == list(range(len(lengths)))
+    assigned = packing.assign(1, 0)
+    assert sorted(assigned.tolist()) == list(range(len(lengths)))
     for row, (a, b) in enumerate(itertools.pairwise(packing.row_starts)):
         shape = shapes[packing.shape_of[row]]
-        assert b > a and source[dealt[a:b]].sum() <= shape.source and target[dealt[a:b]].sum() <= shape.target
+        assert b > a and source[assigned[a:b]].sum() <= shape.source and target[assigned[a:b]].sum() <= shape.target
 
 
 # Text ------------------------------------------------------------------------------------------------------------------

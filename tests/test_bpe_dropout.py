@@ -26,29 +26,30 @@ def tokenizer() -> Tokenizer:
 
 
 def test_nothing_left_out_is_ordinary_bpe(tokenizer: Tokenizer) -> None:
-    cutter = tokenizer.cutter(0.0, "seed")
+    sampler = tokenizer.bpe_dropout(0.0, "seed")
     for text in [*ENGLISH, *GERMAN, "unseen wörter 123 \t  spaces  ", ""]:
-        assert cutter.encode(text, 2) == [tokenizer.encode(text)] * 2
+        assert sampler.encode(text, 2) == [tokenizer.encode(text)] * 2
 
 
 def test_lower_casing_happens_before_cutting() -> None:
     lower = Tokenizer.train("bpe", ENGLISH, 400, lowercase=True)
-    assert lower.cutter(0.0, "seed").encode("The LOWER House") == [lower.encode("the lower house")]
+    assert lower.bpe_dropout(0.0, "seed").encode("The LOWER House") == [lower.encode("the lower house")]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.1, 0.5, 0.9])
 def test_any_cut_is_the_same_text(tokenizer: Tokenizer, dropout: float) -> None:
-    cutter = tokenizer.cutter(dropout, "seed")
+    sampler = tokenizer.bpe_dropout(dropout, "seed")
     for text in [*ENGLISH, "unseen wörter 123 \t  spaces  "]:
-        for ids in cutter.encode(text, 200):  # more than are kept of a word
+        for ids in sampler.encode(text, 200):  # more than are kept of a word
             assert tokenizer.decode(ids) == text
             assert min(ids) >= CONTROL
 
 
 def test_more_left_out_makes_more_pieces(tokenizer: Tokenizer) -> None:
     means = [
-        sum(len(ids) for ids in tokenizer.cutter(p, "seed").encode(ENGLISH[0], 40)) / 40 for p in (0.0, 0.1, 0.5, 0.99)
+        sum(len(ids) for ids in tokenizer.bpe_dropout(p, "seed").encode(ENGLISH[0], 40)) / 40
+        for p in (0.0, 0.1, 0.5, 0.99)
     ]
     assert means == sorted(means) and len(set(means)) == 4
     assert means[-1] > 0.9 * len(ENGLISH[0].encode())
@@ -56,7 +57,7 @@ def test_more_left_out_makes_more_pieces(tokenizer: Tokenizer) -> None:
 
 def test_one_seed_one_draw(tokenizer: Tokenizer) -> None:
     first, again, other = (
-        [tokenizer.cutter(0.3, seed).encode(text, 5) for text in ENGLISH] for seed in ("a", "a", "b")
+        [tokenizer.bpe_dropout(0.3, seed).encode(text, 5) for text in ENGLISH] for seed in ("a", "a", "b")
     )
     assert first == again != other
 
@@ -79,9 +80,9 @@ def as_in_the_paper(
 
 @pytest.mark.slow
 def test_cuts_are_as_frequent_as_the_paper_makes_them(tokenizer: Tokenizer) -> None:
-    cutter, draw, times = tokenizer.cutter(0.3, "seed"), random.Random(5), 4000
-    ours = Counter(tuple(cutter.cut("lowest")) for _ in range(times))
-    theirs = Counter(as_in_the_paper("lowest", cutter.rank, 0.3, draw) for _ in range(times))
+    sampler, draw, times = tokenizer.bpe_dropout(0.3, "seed"), random.Random(5), 4000
+    ours = Counter(tuple(sampler.cut("lowest")) for _ in range(times))
+    theirs = Counter(as_in_the_paper("lowest", sampler.rank, 0.3, draw) for _ in range(times))
     assert len(theirs) > 3
     for cut in ours | theirs:
         share = (ours[cut] + theirs[cut]) / (2 * times)
@@ -90,16 +91,16 @@ def test_cuts_are_as_frequent_as_the_paper_makes_them(tokenizer: Tokenizer) -> N
 
 
 def test_long_words_are_cut_each_time_and_not_kept(tokenizer: Tokenizer) -> None:
-    cutter = tokenizer.cutter(0.3, "seed")
+    sampler = tokenizer.bpe_dropout(0.3, "seed")
     long = "lowest" * 8
-    assert len({tuple(ids) for ids in cutter.encode(long, 20)}) > 3
-    assert not cutter.known
+    assert len({tuple(ids) for ids in sampler.encode(long, 20)}) > 3
+    assert not sampler.known
 
 
 def test_frequent_words_go_on_being_cut_in_different_ways(tokenizer: Tokenizer) -> None:
-    cutter = tokenizer.cutter(0.3, "seed")
-    cutter.encode("lowest", 1000)
-    assert len({tuple(ids) for ids in cutter.encode("lowest", 200)}) > 3
+    sampler = tokenizer.bpe_dropout(0.3, "seed")
+    sampler.encode("lowest", 1000)
+    assert len({tuple(ids) for ids in sampler.encode("lowest", 200)}) > 3
 
 
 def written(tmp_path: Path, **data: object) -> dict[str, list[str]]:

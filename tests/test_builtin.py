@@ -18,9 +18,8 @@ from typing import Any
 import pytest
 
 from glassformer.config import DataConfig
-from glassformer.data import builtin
-from glassformer.data.builtin import LANGUAGES, TASKS, DataSet, examples_in_ten_languages, open_builtin
-from glassformer.data.dates import (
+from glassformer.data.builtin import LANGUAGES, TASKS, DataSet, examples_in_ten_languages, languages, open_builtin
+from glassformer.data.builtin.dates import (
     FORMATS,
     LOCALES,
     all_writings,
@@ -79,7 +78,7 @@ def test_no_example_is_in_two_splits_or_twice_in_one(name: str) -> None:
 
 def digest_of_all() -> str:
     texts = [str(list(opened(name, split, size=20))) for name in OURS if name != "stdlib" for split in ("train", "val")]
-    files = [file.name for file in builtin.stdlib_files("train", 20).files]
+    files = [file.name for file in stdlib.stdlib_files("train", 20).files]
     return hashlib.sha256("".join(texts + files).encode()).hexdigest()
 
 
@@ -282,22 +281,22 @@ def test_every_language_is_in_every_split_about_as_often() -> None:
 def test_names_are_held_out_in_all_languages_together() -> None:
     """Catches a split of names by language: "Kenya" would be a test word in one and a training word in the next."""
     for language in LANGUAGES:
-        rows = {split: builtin.names_of_split(language, split) for split in SPLITS}
-        assert [len(row) for row in rows["test"]] == [len(row) for row in builtin.names_of_split("en", "test")]
+        rows = {split: languages.names_of_split(language, split) for split in SPLITS}
+        assert [len(row) for row in rows["test"]] == [len(row) for row in languages.names_of_split("en", "test")]
         assert all(len(row) >= 10 for split in SPLITS for row in rows[split])
         total = sum(len(row) for split in SPLITS for row in rows[split])
-        assert total == sum(len(names) for names in builtin.names_in(language).values())
+        assert total == sum(len(names) for names in languages.names_in(language).values())
 
 
 def test_no_line_could_stand_in_another_language() -> None:
     """At least two of a line's names are spelt so in its language alone; catches "Mali, Togo, Cuba" with six answers."""
     spelling: dict[str, set[str]] = {}
     for language in LANGUAGES:
-        for names in builtin.names_in(language).values():
+        for names in languages.names_in(language).values():
             for name in names.values():
                 spelling.setdefault(name.casefold(), set()).add(language)
     for line, label in opened("languages", "test"):
-        names = {name for row in builtin.names_of_split(label, "test") for name in row if name in line}
+        names = {name for row in languages.names_of_split(label, "test") for name in row if name in line}
         assert sum(spelling[name.casefold()] == {label} for name in names) >= 2
 
 
@@ -339,7 +338,7 @@ def test_stdlib_is_split_by_file() -> None:
 
 @pytest.mark.slow
 def test_stdlib_is_python_and_the_library_only() -> None:
-    files = [file for split in SPLITS for file in builtin.stdlib_files(split, None).files]  # type: ignore[arg-type]
+    files = [file for split in SPLITS for file in stdlib.stdlib_files(split, None).files]  # type: ignore[arg-type]
     names = {file.name for file in files}
     assert {"argparse.py", "heapq.py", "dataclasses.py"} <= names
     assert len(set(files)) == len(files)

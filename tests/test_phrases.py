@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
-from glassformer.data import phrases
-from glassformer.data.phrasebook import FAMILIES
-from glassformer.data.phrases import DIRECTIONS, open_phrases, split_of, topic_of
+from glassformer.data.builtin import phrases
+from glassformer.data.builtin.phrasebook import FAMILIES
+from glassformer.data.builtin.phrases import DIRECTIONS, open_phrases, split_of, topic_of
 from glassformer.errors import UserError
 
 
@@ -31,7 +31,7 @@ def unchecked(script: str, **environment: str) -> str:
 
 
 ALL_TRIPLES = """
-from glassformer.data.phrases import split_of, triples
+from glassformer.data.builtin.phrases import split_of, triples
 for triple in triples():
     print(*triple[:3], split_of(triple), triple.key.family, *map("=".join, triple.key.fillers), sep="\\t")
 """
@@ -455,7 +455,7 @@ def test_a_sample_writes_only_what_it_gives(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.slow
 def test_all_of_training_is_given_once(everything: list[Known]) -> None:
     script = """
-from glassformer.data.phrases import open_phrases
+from glassformer.data.builtin.phrases import open_phrases
 for source, target in open_phrases("zh-en", "train"):
     print(target)
 """
@@ -467,7 +467,7 @@ for source, target in open_phrases("zh-en", "train"):
 def test_splits_and_samples_are_the_same_in_every_process() -> None:
     """Python's own hash() changes with PYTHONHASHSEED."""
     script = """
-from glassformer.data.phrases import open_phrases
+from glassformer.data.builtin.phrases import open_phrases
 print([*open_phrases("zh-en", "test", 40), *open_phrases("zh-en", "train", 40)])
 """
     here = f"{[*open_phrases('zh-en', 'test', 40), *open_phrases('zh-en', 'train', 40)]}\n"

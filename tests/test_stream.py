@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.data.stream import Position, Stream, epoch_order, prefetch, unit, words
+from glassformer.data.stream import Position, Stream, epoch_order, prefetch, random_bits, uniform
 from glassformer.data.tokens import TokenFile, ranges
 from glassformer.errors import UserError
 from tests.counts import count
@@ -104,8 +104,8 @@ def test_words_are_those_of_philox():
     seed, epoch, item = 7, 3, 11
     place = (item << 64) + (int(Stream.MASK) << 128)
     expected = philox(place + 1, seed + (epoch << 64)) + philox(place + 2, seed + (epoch << 64))
-    assert words(8, seed, epoch, Stream.MASK, item).tolist() == expected
-    assert words(5, seed, epoch, Stream.MASK, item).tolist() == expected[:5]
+    assert random_bits(8, seed, epoch, Stream.MASK, item).tolist() == expected
+    assert random_bits(5, seed, epoch, Stream.MASK, item).tolist() == expected[:5]
 
 
 @settings(max_examples=count(fast=50, soak=500), deadline=None)
@@ -133,7 +133,7 @@ def test_every_place_is_equally_likely():
 
 
 def test_unit_is_uniform():
-    u = unit(words(100_000, 1, 0))
+    u = uniform(random_bits(100_000, 1, 0))
     assert u.min() >= 0 and u.max() < 1
     assert abs(u.mean() - 0.5) < 0.005 and abs((u < 0.1).mean() - 0.1) < 0.005
 

@@ -33,7 +33,7 @@ from typing import IO
 
 from glassformer.config import did_you_mean
 from glassformer.data.files import numbered_lines
-from glassformer.data.sources import fraction_of
+from glassformer.data.splits import fraction_of
 from glassformer.errors import UserError
 
 TIMEOUT = 30.0  # seconds without a byte

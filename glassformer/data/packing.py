@@ -7,7 +7,7 @@ interchangeable, so the work is done on kinds of sentences with counts: a few th
 size. (Taking the largest without regard to balance wastes 12% where all targets are equally long, as dates are.)
 
 The result is a plan without names: row by row, the kinds of sentences in it. It is made once for a run. Each epoch
-deals the sentences of each kind anew to the places of that kind and shuffles the rows, which costs two sorts.
+assigns the sentences of each kind anew to the places of that kind and shuffles the rows, which costs two sorts.
 
 `cut_by_budget` is the other way to keep padding low, one sentence a row: sort by length, cut where a batch is full. It
 is cheaper to attend over, but with two lengths it needs many batches an epoch to be tight.
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from glassformer.data.stream import Stream, unit, words
+from glassformer.data.stream import Stream, random_bits, uniform
 from glassformer.data.tokens import ranges
 
 CLOSE_ENOUGH = 0.004  # a row may be closed when no more than this part of it stays empty
@@ -48,13 +48,13 @@ class Packing:
     row_starts: Int[np.ndarray, " r"]  # one more than there are rows
     shape_of: Int[np.ndarray, " q"]  # which of the shapes each row has
 
-    def deal(self, seed: int, epoch: int) -> Int[np.ndarray, " n"]:
+    def assign(self, seed: int, epoch: int) -> Int[np.ndarray, " n"]:
         """This epoch's sentence for each place."""
-        noise = words(len(self.kind_of), seed, epoch, Stream.ORDER)
+        noise = random_bits(len(self.kind_of), seed, epoch, Stream.ORDER)
         sentences = np.lexsort((noise, self.kind_of))
-        dealt = np.empty_like(sentences)
-        dealt[np.argsort(self.kinds, kind="stable")] = sentences
-        return dealt
+        assigned = np.empty_like(sentences)
+        assigned[np.argsort(self.kinds, kind="stable")] = sentences
+        return assigned
 
     def places(self, rows: Int[np.ndarray, " k"]) -> tuple[Int[np.ndarray, " m"], Int[np.ndarray, " k"]]:
         """The places of these rows, row after row, and how many each row has."""
@@ -74,7 +74,7 @@ def pack(source: Int[np.ndarray, " n"], target: Int[np.ndarray, " n"], shapes: S
     tall_t = np.minimum(-(-target // grain) * grain, largest.target)
     keys, kind_of, counts = np.unique(tall_s * (largest.target + 1) + tall_t, return_inverse=True, return_counts=True)
     kind_s, kind_t = keys // (largest.target + 1), keys % (largest.target + 1)
-    filler = Filler(kind_s, kind_t, counts)
+    packer = RowPacker(kind_s, kind_t, counts)
     by_size = np.argsort(-np.maximum(kind_s / max(largest.source, 1), kind_t / largest.target), kind="stable")
 
     kinds: list[int] = []
@@ -83,11 +83,11 @@ def pack(source: Int[np.ndarray, " n"], target: Int[np.ndarray, " n"], shapes: S
     for first in by_size:
         while counts[first]:
             number = next(i for i, s in enumerate(shapes) if kind_s[first] <= s.source and kind_t[first] <= s.target)
-            row = filler.fill(int(first), shapes[number])
+            row = packer.fill(int(first), shapes[number])
             # Where there are plenty of all its kinds, the same row is made several times.
             used, times = np.unique(row, return_counts=True)
             copies = max(1, int((counts[used] // times).min()) // 4)
-            filler.remove(used, times * copies)
+            packer.remove(used, times * copies)
             kinds += row * copies
             row_sizes += [len(row)] * copies
             shape_of += [number] * copies
@@ -95,7 +95,7 @@ def pack(source: Int[np.ndarray, " n"], target: Int[np.ndarray, " n"], shapes: S
     return Packing(kind_of.astype(np.int64), np.array(kinds, np.int64), row_starts, np.array(shape_of, np.int64))
 
 
-class Filler:
+class RowPacker:
     """What is left to pack, the row that is being filled, and the search for what fits best."""
 
     def __init__(self, kind_s: np.ndarray, kind_t: np.ndarray, counts: np.ndarray) -> None:
@@ -165,23 +165,23 @@ class Filler:
 
 
 def cut_by_budget(
-    source: Int[np.ndarray, " n"], target: Int[np.ndarray, " n"], budget: int, strips: int, seed: int, epoch: int
+    source: Int[np.ndarray, " n"], target: Int[np.ndarray, " n"], budget: int, length_bins: int, seed: int, epoch: int
 ) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " k"]]:
     """One sentence a row: the sentences in batch order, and where each batch starts (with the end as the last start).
 
-    Sentences are sorted by target length into `strips` of equal weight, within a strip by source length (there and
+    Sentences are sorted by target length into `length_bins` bins of equal weight, within a bin by source length (there and
     back, so neighbours stay alike), then cut wherever rows times width would pass the budget. Equal lengths lie in
-    random order, and strips and cuts begin at another place each epoch, so batches differ from epoch to epoch."""
-    noise = words(len(target), seed, epoch, Stream.ORDER)
-    shift, first_part = unit(words(2, seed, epoch, Stream.PHASE))
+    random order, and bins and cuts begin at another place each epoch, so batches differ from epoch to epoch."""
+    noise = random_bits(len(target), seed, epoch, Stream.ORDER)
+    shift, first_part = uniform(random_bits(2, seed, epoch, Stream.PHASE))
     by_target = np.lexsort((noise, target))
     weight = (np.cumsum(target[by_target]) - target[by_target] / 2) / max(1, target.sum())
-    strip = np.empty(len(target), np.int64)
-    strip[by_target] = np.floor(weight * strips + (shift if strips > 1 else 0)).astype(np.int64)
+    length_bin = np.empty(len(target), np.int64)
+    length_bin[by_target] = np.floor(weight * length_bins + (shift if length_bins > 1 else 0)).astype(np.int64)
     if not source.any():
         order = by_target
     else:
-        order = np.lexsort((noise, np.where(strip % 2 == 0, source, -source), strip))
+        order = np.lexsort((noise, np.where(length_bin % 2 == 0, source, -source), length_bin))
     starts = [0]
     allowed = max(1, int(budget * max(first_part, 1 / 8)))
     lengths = target[order]

@@ -177,9 +177,9 @@ def encode_split(
             if not (to_learn and config.bpe_dropout):
                 yield from plain(tokenizer, here)
                 continue
-            cutter = tokenizer.cutter(config.bpe_dropout, seed=here)
+            sampler = tokenizer.bpe_dropout(config.bpe_dropout, seed=here)
             for text in encodable(texts_of(config, split, here)):
-                yield from cutter.encode(text, config.segmentations)
+                yield from sampler.encode(text, config.segmentations)
 
     match config.task:
         case "pairs":

@@ -42,21 +42,23 @@ class Position:
     index: int = 0
 
 
-def words(count: int, seed: int, epoch: int, stream: Stream = Stream.ORDER, item: int = 0) -> UInt64[np.ndarray, " n"]:
+def random_bits(
+    count: int, seed: int, epoch: int, stream: Stream = Stream.ORDER, item: int = 0
+) -> UInt64[np.ndarray, " n"]:
     """The random words of one item. Streams and items never overlap: each has 2**66 words of its own."""
     key = np.array([seed % 2**64, epoch], dtype=np.uint64)
     counter = np.array([0, item, int(stream), 0], dtype=np.uint64)
     return np.random.Philox(key=key, counter=counter).random_raw(count)
 
 
-def unit(random_words: UInt64[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+def uniform(bits: UInt64[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     """Words as numbers in [0, 1), by their upper 53 bits."""
-    return (random_words >> np.uint64(11)) * 2.0**-53
+    return (bits >> np.uint64(11)) * 2.0**-53
 
 
 def epoch_order(n: int, seed: int, epoch: int, stream: Stream = Stream.ORDER) -> Int[np.ndarray, " n"]:
     """A permutation of 0 … n-1, another one each epoch, the same on every machine."""
-    return np.argsort(words(n, seed, epoch, stream), kind="stable")
+    return np.argsort(random_bits(n, seed, epoch, stream), kind="stable")
 
 
 def prefetch(iterator: Iterator[T], depth: int) -> Iterator[T]:

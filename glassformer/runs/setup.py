@@ -80,9 +80,7 @@ def compiled_loss(model: Any, smoothing: float, way: Way, r_drop: float = 0.0) -
     return loss
 
 
-def make_loss(
-    model: Any, config: TrainConfig, device: torch.device, *, compiling: bool
-) -> Callable[[Batch], Tensor]:
+def make_loss(model: Any, config: TrainConfig, device: torch.device, *, compiling: bool) -> Callable[[Batch], Tensor]:
     """The loss of a batch as the recipe asks for it: compiled or eager, in float8 or not, with R-Drop or without."""
     by_kernel = compiling and device.type == "cuda"
     way = in_float8(model, device) if config.precision == "fp8" else BY_KERNEL if by_kernel else PLAIN

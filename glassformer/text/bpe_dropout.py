@@ -32,7 +32,7 @@ class Word:
         self.cuts: list[list[int]] = []
 
 
-class Cutter:
+class BPEDropout:
     """`merges` in the order in which they were learned, `ids` of all pieces, both in the letters of the pre-tokenizer."""
 
     def __init__(

@@ -30,7 +30,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from glassformer.errors import UserError
-from glassformer.text.bpe_dropout import Cutter
+from glassformer.text.bpe_dropout import BPEDropout
 from glassformer.text.languages import WORD_PATTERN, is_han, join_words, lowercase, segment_chinese
 
 PAD, BOS, EOS, UNK, MASK = range(5)
@@ -124,12 +124,12 @@ class Tokenizer:
             return [[look_up(lowercase(w) if self.lowercase else w, UNK) for w in found] for found in words]
         return [found.ids for found in self.library.encode_batch_fast(texts, add_special_tokens=False)]
 
-    def cutter(self, dropout: float, seed: str) -> Cutter:
+    def bpe_dropout(self, dropout: float, seed: str) -> BPEDropout:
         """What encodes text with merges left out at random, for training alone."""
         if self.kind != "bpe":
             raise UserError(f"data.bpe_dropout needs a tokenizer of kind bpe, and this one is {self.kind}")
         merges = [tuple(pair) for pair in json.loads(self.library.to_str())["model"]["merges"]]
-        return Cutter(self.library, merges, self._id_of, dropout, seed)
+        return BPEDropout(self.library, merges, self._id_of, dropout, seed)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """For each id of `encode(text)` the characters it stands for; ids that share a character have equal spans."""

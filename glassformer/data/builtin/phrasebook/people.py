@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.phrasebook.clauses import (
+from glassformer.data.builtin.phrasebook.clauses import (
     AUNT,
     CHILDREN,
     DE_BE,
@@ -50,9 +50,9 @@ from glassformer.data.phrasebook.clauses import (
     is_so,
     same_people,
 )
-from glassformer.data.phrasebook.families import family
-from glassformer.data.phrasebook.things import ANIMALS, KIN, Thing, some
-from glassformer.data.phrasebook.wording import (
+from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.things import ANIMALS, KIN, Thing, some
+from glassformer.data.builtin.phrasebook.wording import (
     NEXT_WEEKEND,
     NOTHING,
     PAST_TIMES,

@@ -1,6 +1,6 @@
 """Work and school: subjects, languages, skills, workplaces."""
 
-from glassformer.data.phrasebook.clauses import (
+from glassformer.data.builtin.phrasebook.clauses import (
     CAN,
     DEGREES,
     ER,
@@ -25,9 +25,9 @@ from glassformer.data.phrasebook.clauses import (
     form_fits,
     in_question,
 )
-from glassformer.data.phrasebook.families import family
-from glassformer.data.phrasebook.shopping import When
-from glassformer.data.phrasebook.wording import NOTHING, Sentence, Words, question, statement, words
+from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.shopping import When
+from glassformer.data.builtin.phrasebook.wording import NOTHING, Sentence, Words, question, statement, words
 
 SCHOOL_SUBJECTS = (
     Words("mathematics", "数学", "Mathematik"),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.phrasebook.clauses import (
+from glassformer.data.builtin.phrasebook.clauses import (
     A_BIT,
     ACTIVITIES,
     DE_BE,
@@ -27,9 +27,9 @@ from glassformer.data.phrasebook.clauses import (
     en_clause,
     is_so,
 )
-from glassformer.data.phrasebook.families import family
-from glassformer.data.phrasebook.things import CITIES, HERE
-from glassformer.data.phrasebook.wording import (
+from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.things import CITIES, HERE
+from glassformer.data.builtin.phrasebook.wording import (
     FUTURE_TIMES,
     NEXT_WEEKEND,
     NOTHING,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.phrasebook.clauses import (
+from glassformer.data.builtin.phrasebook.clauses import (
     ACTIVITIES,
     CHILDREN,
     DE_WOULD,
@@ -32,8 +32,8 @@ from glassformer.data.phrasebook.clauses import (
     in_question,
     zh_verb,
 )
-from glassformer.data.phrasebook.families import family
-from glassformer.data.phrasebook.wording import (
+from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.wording import (
     LAST_WEEKEND,
     NEXT_WEEKEND,
     NOTHING,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.phrasebook.clauses import (
+from glassformer.data.builtin.phrasebook.clauses import (
     BUY,
     CAN,
     DE_HAVE,
@@ -39,8 +39,8 @@ from glassformer.data.phrasebook.clauses import (
     is_so,
     same_people,
 )
-from glassformer.data.phrasebook.families import family
-from glassformer.data.phrasebook.things import (
+from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.things import (
     BOOKS,
     CLOTHES,
     COLOURED,
@@ -55,7 +55,7 @@ from glassformer.data.phrasebook.things import (
     some,
     wears,
 )
-from glassformer.data.phrasebook.wording import (
+from glassformer.data.builtin.phrasebook.wording import (
     ADJECTIVE_AFTER_EIN,
     ADJECTIVE_AFTER_THE,
     EXCUSE_ME,

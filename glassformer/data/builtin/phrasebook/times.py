@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.phrasebook.clauses import (
+from glassformer.data.builtin.phrasebook.clauses import (
     CHILDREN,
     DE_HAVE,
     EAT,
@@ -21,9 +21,9 @@ from glassformer.data.phrasebook.clauses import (
     form_fits,
     in_question,
 )
-from glassformer.data.phrasebook.families import family
-from glassformer.data.phrasebook.things import CITIES
-from glassformer.data.phrasebook.wording import (
+from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.things import CITIES
+from glassformer.data.builtin.phrasebook.wording import (
     DAYS,
     EVERY_EVENING,
     HOURS,

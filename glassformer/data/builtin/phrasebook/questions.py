@@ -1,6 +1,6 @@
 """Questions: why, when, who, what."""
 
-from glassformer.data.phrasebook.clauses import (
+from glassformer.data.builtin.phrasebook.clauses import (
     ACTIVITIES,
     BUY,
     CAN,
@@ -42,10 +42,10 @@ from glassformer.data.phrasebook.clauses import (
     in_question,
     zh_verb,
 )
-from glassformer.data.phrasebook.families import family
-from glassformer.data.phrasebook.shopping import When
-from glassformer.data.phrasebook.times import EVENTS, Event, en_third
-from glassformer.data.phrasebook.wording import (
+from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.shopping import When
+from glassformer.data.builtin.phrasebook.times import EVENTS, Event, en_third
+from glassformer.data.builtin.phrasebook.wording import (
     FUTURE_TIMES,
     HABITUAL_TIMES,
     NEAR_TIMES,

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from glassformer.data.phrasebook.clauses import YOU, I, Someone
-from glassformer.data.phrasebook.wording import (
+from glassformer.data.builtin.phrasebook.clauses import YOU, I, Someone
+from glassformer.data.builtin.phrasebook.wording import (
     ADJECTIVE_AFTER_EIN,
     GERMAN_EIN,
     GERMAN_THE,

@@ -23,7 +23,7 @@ from itertools import product
 from math import prod
 from typing import Literal, NamedTuple, get_args
 
-from glassformer.data.phrasebook import FAMILIES, Family
+from glassformer.data.builtin.phrasebook import FAMILIES, Family
 from glassformer.errors import UserError
 
 Split = Literal["train", "val", "test"]

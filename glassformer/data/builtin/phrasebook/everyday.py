@@ -1,6 +1,6 @@
 """Everyday life: who does what when."""
 
-from glassformer.data.phrasebook.clauses import (
+from glassformer.data.builtin.phrasebook.clauses import (
     ACTIVITIES,
     CAN,
     ER,
@@ -22,8 +22,8 @@ from glassformer.data.phrasebook.clauses import (
     form_fits,
     in_question,
 )
-from glassformer.data.phrasebook.families import family
-from glassformer.data.phrasebook.wording import (
+from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.wording import (
     EVERY_DAY,
     EVERY_EVENING,
     EVERY_WEEKEND,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.phrasebook.clauses import (
+from glassformer.data.builtin.phrasebook.clauses import (
     CAN,
     DE_BE_PAST,
     DE_HAVE,
@@ -25,8 +25,8 @@ from glassformer.data.phrasebook.clauses import (
     form_fits,
     in_question,
 )
-from glassformer.data.phrasebook.families import family
-from glassformer.data.phrasebook.things import (
+from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.things import (
     BELONGINGS,
     CITIES,
     CLOTHES,
@@ -39,7 +39,7 @@ from glassformer.data.phrasebook.things import (
     Vehicle,
     wears,
 )
-from glassformer.data.phrasebook.wording import (
+from glassformer.data.builtin.phrasebook.wording import (
     EXCUSE_ME,
     GERMAN_EIN,
     GERMAN_THE,

@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from glassformer.data.phrasebook.wording import HABITUAL_TIMES, YESTERDAY, Sentence, Words, question, statement, words
+from glassformer.data.builtin.phrasebook.wording import (
+    HABITUAL_TIMES,
+    YESTERDAY,
+    Sentence,
+    Words,
+    question,
+    statement,
+    words,
+)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # People

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.phrasebook.clauses import (
+from glassformer.data.builtin.phrasebook.clauses import (
     ACTIVITIES,
     DE_BE_PAST,
     DE_HAVE_PAST,
@@ -19,8 +19,8 @@ from glassformer.data.phrasebook.clauses import (
     en_clause,
     going_to,
 )
-from glassformer.data.phrasebook.families import family
-from glassformer.data.phrasebook.wording import (
+from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.wording import (
     EVERY_DAY,
     EVERY_WEEKEND,
     FUTURE_TIMES,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.phrasebook.clauses import (
+from glassformer.data.builtin.phrasebook.clauses import (
     CHILDREN,
     DRINK,
     EAT,
@@ -26,8 +26,8 @@ from glassformer.data.phrasebook.clauses import (
     Verb,
     de_verb,
 )
-from glassformer.data.phrasebook.families import family
-from glassformer.data.phrasebook.things import (
+from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.things import (
     ANIMALS,
     BOOKS,
     CLOTHES,
@@ -42,7 +42,7 @@ from glassformer.data.phrasebook.things import (
     some,
     some_of,
 )
-from glassformer.data.phrasebook.wording import (
+from glassformer.data.builtin.phrasebook.wording import (
     GERMAN_THE,
     NOTHING,
     TOMORROW,

@@ -19,10 +19,10 @@ The words are in wording.py, clauses.py and things.py; then comes a module a top
 directions: see `phrases`.
 """
 
-from glassformer.data.phrasebook.everyday import future, habit, how_often, modal_today, past, right_now
-from glassformer.data.phrasebook.families import Family
-from glassformer.data.phrasebook.food import likes_but_not, please_bring, portions, prefers, tastes, there_is
-from glassformer.data.phrasebook.people import (
+from glassformer.data.builtin.phrasebook.everyday import future, habit, how_often, modal_today, past, right_now
+from glassformer.data.builtin.phrasebook.families import Family
+from glassformer.data.builtin.phrasebook.food import likes_but_not, please_bring, portions, prefers, tastes, there_is
+from glassformer.data.builtin.phrasebook.people import (
     does_to,
     feels,
     has,
@@ -33,11 +33,26 @@ from glassformer.data.phrasebook.people import (
     taller_than,
     years_older,
 )
-from glassformer.data.phrasebook.questions import knows_when, what_question, when_question, who_question, why_question
-from glassformer.data.phrasebook.reasons import because, errands
-from glassformer.data.phrasebook.shopping import belongs, buys, gives, goods_are, how_much, needs, price, where_to_buy
-from glassformer.data.phrasebook.times import birthday, daily_routine, since, timetable, what_day, what_time
-from glassformer.data.phrasebook.travel import (
+from glassformer.data.builtin.phrasebook.questions import (
+    knows_when,
+    what_question,
+    when_question,
+    who_question,
+    why_question,
+)
+from glassformer.data.builtin.phrasebook.reasons import because, errands
+from glassformer.data.builtin.phrasebook.shopping import (
+    belongs,
+    buys,
+    gives,
+    goods_are,
+    how_much,
+    needs,
+    price,
+    where_to_buy,
+)
+from glassformer.data.builtin.phrasebook.times import birthday, daily_routine, since, timetable, what_day, what_time
+from glassformer.data.builtin.phrasebook.travel import (
     finding_the_way,
     has_been,
     hours_between,
@@ -47,7 +62,7 @@ from glassformer.data.phrasebook.travel import (
     tickets,
     trip,
 )
-from glassformer.data.phrasebook.weather import (
+from glassformer.data.builtin.phrasebook.weather import (
     cold_or_warm,
     colder_than,
     if_it_rains,
@@ -55,8 +70,15 @@ from glassformer.data.phrasebook.weather import (
     temperature,
     weather,
 )
-from glassformer.data.phrasebook.wishes import greets, hopes_that, if_someone_had, likes_doing, requests, would_like
-from glassformer.data.phrasebook.work import can_do, finds, speaks, works_at
+from glassformer.data.builtin.phrasebook.wishes import (
+    greets,
+    hopes_that,
+    if_someone_had,
+    likes_doing,
+    requests,
+    would_like,
+)
+from glassformer.data.builtin.phrasebook.work import can_do, finds, speaks, works_at
 
 FAMILIES: tuple[Family, ...] = (
     weather,

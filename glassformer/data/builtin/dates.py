@@ -21,13 +21,12 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, get_args
+from typing import Literal
 
 from glassformer.errors import UserError
 
 Split = Literal["train", "val", "test"]
 DateTag = Literal["DAY", "MONTH", "YEAR", "WEEKDAY", "O"]
-DATE_TAGS: tuple[str, ...] = get_args(DateTag)
 
 FIRST_YEAR, LAST_YEAR = 1900, 2099
 FORMATS = ("full", "long", "medium")

@@ -1,0 +1,147 @@
+"""A batch, and the endless stream of batches that training reads.
+
+An epoch is a list of micro-batches; the training stream is the list of epoch 0, then that of epoch 1, and so on for
+ever. Micro-batch k of a list goes to rank k mod world. Each list holds every example exactly once. Which examples a
+micro-batch holds, and in what shape, follows from (seed, epoch, k): nothing is remembered, so a stream starts anywhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from glassformer.data.stream import Position
+from glassformer.nn.rows import Rows
+
+START = Position(0, 0)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """`labels` say what is to be found at each place of `rows`, IGNORE where nothing is; `target_tokens` counts them.
+
+    `examples` are numbers in the file (of blocks in the epoch, for a text), in the order of rows and segments. A batch
+    without examples keeps ranks in step. Among whole rows there may be some that are all padding, at the end: they
+    need no mask, since nobody looks at them."""
+
+    source: Rows | None
+    rows: Rows
+    labels: Int[Tensor, "B T"]
+    target_tokens: int
+    examples: tuple[int, ...]
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
+        source = self.source.to(device, non_blocking) if self.source is not None else None
+        labels = self.labels.to(device, non_blocking=non_blocking)
+        return replace(self, source=source, rows=self.rows.to(device, non_blocking), labels=labels)
+
+
+def waste(batches: Iterable[Batch]) -> float:
+    """The part of all positions, source and target, that is padding."""
+    real = total = 0
+    for batch in batches:
+        for rows in (batch.source, batch.rows):
+            if rows is not None:
+                real += int(rows.real.sum())
+                total += rows.tokens.numel()
+    return 1 - real / total if total else 0.0
+
+
+class Plan(ABC):
+    """An epoch's list of micro-batches, each made when asked for. A number past the end gives an empty one."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def build(self, number: int) -> Batch: ...
+
+
+class Batches(ABC):
+    """An endless stream of micro-batches for one rank, and the same examples once in order for evaluation."""
+
+    dropped: int = 0  # examples left out because they are too long
+
+    def __init__(self, *, seed: int, rank: int = 0, world: int = 1, workers: int = 0) -> None:
+        if not 0 <= rank < world:
+            raise ValueError(f"rank {rank} of {world}")
+        self.seed, self.rank, self.world, self.workers = seed, rank, world, workers
+        self.plans: dict[int, Plan] = {}
+        self.planning = threading.Lock()
+
+    @abstractmethod
+    def plan(self, epoch: int) -> Plan:
+        """How an epoch is cut into micro-batches."""
+
+    @abstractmethod
+    def in_order(self, budget: int | None = None, *, limit: int | None = None) -> Iterator[Batch]:
+        """For evaluation: every example once (the first `limit`), in the order of the file, one a row, padded."""
+
+    @property
+    def shape(self) -> tuple[int, int, int] | None:
+        """Rows, source width and target width of every training batch; None where shapes come as they may."""
+        return None
+
+    def planned(self, epoch: int) -> Plan:
+        if (known := self.plans.get(epoch)) is not None:
+            return known
+        with self.planning:
+            if epoch not in self.plans:
+                self.plans = {e: p for e, p in self.plans.items() if e == epoch - 1} | {epoch: self.plan(epoch)}
+            return self.plans[epoch]
+
+    def epoch_length(self, epoch: int = 0) -> int:
+        """Micro-batches in this epoch, over all ranks (empty ones, which keep ranks in step, included)."""
+        return -(-len(self.planned(epoch)) // self.world) * self.world
+
+    def starting_at(self, position: Position = START) -> Iterator[tuple[Batch, Position]]:
+        """This rank's micro-batches from `position` on, each with the position after it (the same on all ranks)."""
+        if self.workers:
+            yield from self.ahead(position)
+        else:
+            for epoch, number, following in self.itinerary(position):
+                yield self.planned(epoch).build(number), following
+
+    def itinerary(self, position: Position) -> Iterator[tuple[int, int, Position]]:
+        index = position.index
+        for epoch in itertools.count(position.epoch):
+            end = len(self.planned(epoch))
+            while index < end:
+                mine, index = index + self.rank, index + self.world
+                yield epoch, mine, Position(epoch, index) if index < end else Position(epoch + 1, 0)
+            index = 0
+
+    def ahead(self, position: Position) -> Iterator[tuple[Batch, Position]]:
+        """The same, made by background threads: a micro-batch follows from its number, no matter who makes it."""
+        itinerary = self.itinerary(position)
+        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="batches")
+        pending: deque[tuple[Future[Batch], Position]] = deque()
+        latest = -1
+
+        def submit() -> None:
+            nonlocal latest
+            epoch, number, following = next(itinerary)
+            pending.append((pool.submit(self.planned(epoch).build, number), following))
+            if epoch != latest:
+                latest = epoch
+                pool.submit(self.planned, epoch + 1)
+
+        try:
+            for _ in range(2 * self.workers):
+                submit()
+            while True:
+                made, following = pending.popleft()
+                batch = made.result()
+                submit()
+                yield batch, following
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,196 @@
+"""A text cut into blocks of equal length, from another first token (the phase) each epoch.
+
+With N tokens and blocks of L, an epoch reads K = max(1, (N - L) // L) blocks end to end: every token of that stretch exactly
+once, and the at most 2L - 1 tokens before and after it not at all, which are different ones each epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+
+from glassformer.data.batch import Batch, Batches, Plan
+from glassformer.data.examples import IGNORE
+from glassformer.data.packing import even_batches, share_out
+from glassformer.data.stream import Stream, epoch_order, random_bits, uniform
+from glassformer.data.tokens import TokenFile
+from glassformer.errors import ConfigError, UserError
+from glassformer.nn.rows import Rows
+from glassformer.text.tokenizer import BOS, CONTROL, MASK, PAD
+
+NOTHING = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class BlockPlan(Plan):
+    make: Callable[[np.ndarray, np.ndarray, int, int], Batch]
+    epoch: int
+    stride: int
+    height: int | None  # None: as many rows as blocks
+    phase: int
+    order: Int[np.ndarray, " n"]
+    starts: Int[np.ndarray, " k"]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def build(self, number: int) -> Batch:
+        inside = number < len(self)
+        blocks = self.order[self.starts[number] : self.starts[number + 1]] if inside else NOTHING
+        return self.make(blocks, self.phase + blocks * self.stride, self.epoch, self.height or max(1, len(blocks)))
+
+
+class BlockBatches(Batches):
+    """A text in blocks of `block_size` tokens.
+
+    next token (GPT)    row = tokens i … i+L-1, labels = tokens i+1 … i+L
+    masked (BERT)       row = BOS and L-1 tokens; `mask_fraction` of the ordinary tokens are to be guessed, at least one
+                        a row: 80% of them are replaced by MASK, 10% by a random token, 10% left (Devlin et al., 2019)
+    respect_documents   each document in a block is a segment of its own, its positions begin at 0, and its last token
+                        is not asked for the first of the next
+
+    What separates documents (an EOS, say) must be in the file already."""
+
+    def __init__(
+        self,
+        text: TokenFile,
+        *,
+        block_size: int,
+        budget: int,
+        task: Literal["next", "masked"],
+        seed: int,
+        fixed_shape: bool = False,
+        respect_documents: bool = False,
+        mask_fraction: float = 0.15,
+        parts: int = 1,
+        rank: int = 0,
+        world: int = 1,
+        workers: int = 0,
+    ) -> None:
+        super().__init__(seed=seed, rank=rank, world=world, workers=workers)
+        self.text, self.block_size, self.budget, self.task = text, block_size, budget, task
+        self.fixed_shape, self.respect_documents, self.mask_fraction = fixed_shape, respect_documents, mask_fraction
+        self.parts = parts
+        self.beyond = 1 if task == "next" else 0  # tokens needed after a block
+        self.stride = block_size if task == "next" else block_size - 1
+        self.size = len(text.tokens)
+        if task == "masked" and (text.vocab_size is None or text.vocab_size <= CONTROL):
+            raise ValueError("masking draws random tokens, so the token file must know its vocabulary")
+        if self.stride < 1:
+            raise ConfigError("model.block_size must be at least 2 to learn from masked text")
+
+    def check_long_enough(self) -> None:
+        if self.size < self.stride + self.beyond:
+            raise UserError(
+                f"the text has {self.size} tokens, which is less than one block of {self.block_size}; "
+                "set a smaller model.block_size or give more text"
+            )
+
+    @cached_property
+    def blocks(self) -> int:
+        """As many as fit whatever the phase."""
+        self.check_long_enough()
+        return max(1, (self.size - self.beyond - self.stride + 1) // self.stride)
+
+    @cached_property
+    def phases(self) -> int:
+        """How many first tokens an epoch may begin with: all that leave room for its blocks, so none is never read."""
+        return self.size - self.beyond - self.blocks * self.stride + 1
+
+    @cached_property
+    def batches_in_epoch(self) -> int:
+        most = max(1, self.budget // self.block_size)
+        return even_batches(self.blocks, most, self.parts) if self.fixed_shape else -(-self.blocks // most)
+
+    @cached_property
+    def rows_in_batch(self) -> int:
+        """At most; where the shape is fixed, in every batch."""
+        return -(-self.blocks // self.batches_in_epoch)
+
+    @property
+    def shape(self) -> tuple[int, int, int] | None:
+        return (self.rows_in_batch, 0, self.block_size) if self.fixed_shape else None
+
+    def plan(self, epoch: int) -> BlockPlan:
+        phase = int(random_bits(1, self.seed, epoch, Stream.PHASE)[0] % np.uint64(self.phases))
+        order = epoch_order(self.blocks, self.seed, epoch)
+        starts = share_out(self.blocks, self.batches_in_epoch)
+        return BlockPlan(
+            self.batch_of, epoch, self.stride, self.rows_in_batch if self.fixed_shape else None, phase, order, starts
+        )
+
+    def batch_of(self, blocks: Int[np.ndarray, " n"], first: Int[np.ndarray, " n"], epoch: int, height: int) -> Batch:
+        """Blocks by the place of their first token. A block may end with the text."""
+        ends = np.minimum(first + self.stride, self.size - self.beyond)
+        width = int((ends - first).max(initial=0)) + 1 - self.beyond if len(blocks) else self.block_size
+        at = np.minimum(first[:, None] + np.arange(self.stride), self.size - 1)[:, : width - (1 - self.beyond)]
+        real = at < ends[:, None]
+        tokens = np.where(real, self.text.tokens[at].astype(np.int64), PAD)
+        segments, positions = real.astype(np.int64), np.broadcast_to(np.arange(at.shape[1]), at.shape)
+        following = np.minimum(at + 1, self.size - 1)
+        document = following_document = None
+        if self.respect_documents:
+            document = np.searchsorted(self.text.offsets, at, side="right")
+            following_document = np.searchsorted(self.text.offsets, following, side="right")
+            begins = np.diff(document, axis=1, prepend=document[:, :1]) > 0
+            segments = np.where(real, 1 + np.cumsum(begins, axis=1), 0)
+            begun = np.maximum.accumulate(np.where(begins, positions, 0), axis=1)
+            positions = positions - begun
+        if self.task == "next":
+            learned = real if document is None else real & (document == following_document)
+            labels = np.where(learned, self.text.tokens[following].astype(np.int64), IGNORE)
+        else:
+            tokens, labels = self.masked(blocks, tokens, real, epoch)
+            # The first place of a row is BOS; it belongs to the first document.
+            positions = np.where(segments == 1, positions + 1, positions) if self.respect_documents else positions + 1
+            tokens, labels, segments, positions = (
+                np.pad(a, ((0, 0), (1, 0)), constant_values=v)
+                for a, v in ((tokens, BOS), (labels, IGNORE), (segments, 1), (positions, 0))
+            )
+        rows = self.as_rows(tokens, segments, positions, height, width)
+        out = np.full((height, width), IGNORE, np.int64)
+        out[: len(blocks)] = labels
+        return Batch(None, rows, torch.from_numpy(out), int((labels != IGNORE).sum()), tuple(blocks.tolist()))
+
+    def as_rows(self, tokens: np.ndarray, segments: np.ndarray, positions: np.ndarray, height: int, width: int) -> Rows:
+        full = bool(segments.all())
+        empty = np.zeros((height - len(tokens), width), np.int64)
+        padded = [torch.from_numpy(np.concatenate([a, empty])) for a in (tokens, segments, positions)]
+        if self.respect_documents:
+            return Rows(padded[0], padded[1], padded[2], "packed")
+        return Rows(padded[0], padded[1], padded[2], "whole" if full else "padded")
+
+    def masked(
+        self, blocks: Int[np.ndarray, " n"], tokens: Int[np.ndarray, "n L"], real: Bool[np.ndarray, "n L"], epoch: int
+    ) -> tuple[Int[np.ndarray, "n L"], Int[np.ndarray, "n L"]]:
+        """The tokens with some hidden, and those some as labels. The choice follows from seed, epoch and block."""
+        width = tokens.shape[1]
+        drawn = [random_bits(3 * width, self.seed, epoch, Stream.MASK, int(b)).reshape(3, width) for b in blocks]
+        lot, fate, other = np.stack(drawn, axis=1) if drawn else np.empty((3, 0, width), np.uint64)
+        ordinary = real & (tokens >= CONTROL)
+        available = ordinary.sum(axis=1)
+        wanted = np.where(available > 0, np.maximum(1, np.rint(self.mask_fraction * available)), 0)
+        # Ordinary tokens first, in the order of their lots; the first so many of a row are chosen.
+        ranks = np.lexsort((lot, ~ordinary), axis=1).argsort(axis=1)
+        chosen = ranks < wanted[:, None]
+        labels = np.where(chosen, tokens, IGNORE)
+        share = uniform(fate)
+        vocab_size = self.text.vocab_size or 0
+        random_tokens = (CONTROL + other % np.uint64(max(1, vocab_size - CONTROL))).astype(np.int64)
+        hidden = np.where(share < 0.8, MASK, np.where(share < 0.9, random_tokens, tokens))
+        return np.where(chosen, hidden, tokens), labels
+
+    def in_order(self, budget: int | None = None, *, limit: int | None = None) -> Iterator[Batch]:
+        """The whole text from its first token; the last block is as short as it happens to be."""
+        rows = max(1, (budget or self.budget) // self.block_size)
+        count = -(-max(0, self.size - self.beyond) // self.stride)
+        blocks = np.arange(count if limit is None else min(count, limit), dtype=np.int64)
+        for start in range(0, len(blocks), rows):
+            part = blocks[start : start + rows]
+            yield self.batch_of(part, part * self.stride, 0, len(part))

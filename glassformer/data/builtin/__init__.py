@@ -1,0 +1,93 @@
+"""Data that needs no download, to try every kind of task in minutes.
+
+    dates                pairs     a date as one of many locales writes it, to ISO 8601
+    phrases              pairs     everyday sentences in English, Chinese and German (see phrases.py)
+    copy, reverse, sort  pairs     a short row of letters, repeated, turned round, put in order
+    stdlib               text      the source of the Python that is running, one document a file
+    languages            classify  a line of names and dates, to the language it is written in
+    date-parts           tag       the tokens of a written date, each with DAY, MONTH, YEAR, WEEKDAY or O
+
+Everything follows from fixed seeds and from stable hashes, so two machines with the same Babel hold the same data. What
+is held out is never a mere line: in `dates` and `date-parts` it is the day, in `languages` the names of countries,
+languages and currencies, in `stdlib` the file. `size` sets the number of training examples; validation and test keep
+theirs, so that scores of different sizes can be compared.
+
+This module does not know how text becomes tokens; it yields strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol, runtime_checkable
+
+from glassformer.config import DataConfig, did_you_mean
+from glassformer.data.builtin.dates import Split
+from glassformer.data.builtin.languages import LANGUAGES, language_lines
+from glassformer.data.builtin.phrases import open_phrases
+from glassformer.data.builtin.stdlib import stdlib_files
+from glassformer.data.builtin.toys import HELD_OUT_SIZE, reverse, rows_and_answers
+from glassformer.data.builtin.written_dates import date_pairs, date_parts, examples_in_ten_languages
+from glassformer.errors import ConfigError
+
+PHRASES_SEED = 1
+
+
+@runtime_checkable
+class DataSet(Protocol):
+    """What a data set is to its users: it has a length, and every `iter()` starts again at the first example."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+TASKS = {
+    "dates": "pairs",
+    "phrases": "pairs",
+    "copy": "pairs",
+    "reverse": "pairs",
+    "sort": "pairs",
+    "stdlib": "text",
+    "languages": "classify",
+    "date-parts": "tag",
+}
+DEFAULT_SIZES = {"dates": 100_000, "copy": 50_000, "reverse": 50_000, "sort": 50_000}
+DEFAULT_SIZES |= {"languages": 48_000, "date-parts": 50_000}  # stdlib and phrases give all they have
+
+
+def open_builtin(config: DataConfig, split: Split) -> DataSet:
+    """The examples of one split: (source, target), Document, (line, label) or (tokens, tags), as the task has it."""
+    name = config.builtin
+    if name not in TASKS:
+        raise ConfigError(
+            f"there is no built-in data {name!r}{did_you_mean(str(name), list(TASKS))}; there are {', '.join(TASKS)}"
+        )
+    if config.task != TASKS[name]:
+        raise ConfigError(f'the built-in data {name!r} is for data.task="{TASKS[name]}", not "{config.task}"')
+    if config.direction is not None and name != "phrases":
+        raise ConfigError(f"data.direction belongs to the built-in phrases; {name!r} has only one")
+    if config.size is not None and config.size < 1:
+        raise ConfigError(f"data.size must be at least 1, not {config.size}")
+    limit = config.size if split == "train" else None  # None: as many as the data set gives by itself
+    size = limit or (DEFAULT_SIZES.get(name, 0) if split == "train" else HELD_OUT_SIZE)
+    match name:
+        case "dates":
+            return date_pairs(split, size)
+        case "date-parts":
+            return date_parts(split, size)
+        case "languages":
+            return language_lines(split, size)
+        case "copy":
+            return rows_and_answers(list, split, size)
+        case "reverse":
+            return rows_and_answers(reverse, split, size)
+        case "sort":
+            return rows_and_answers(sorted, split, size)
+        case "stdlib":
+            return stdlib_files(split, limit)
+        case _:
+            # Made once and kept: a tokenizer and an encoder each go over them more than once.
+            return list(open_phrases(config.direction or "zh-en", split, limit, seed=PHRASES_SEED))
+
+
+__all__ = ["LANGUAGES", "TASKS", "DataSet", "examples_in_ten_languages", "open_builtin"]

@@ -1,0 +1,85 @@
+"""A report on a screen and as a picture."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from glassformer.data.doctor.facts import Report, quantiles
+from glassformer.data.doctor.findings import log_ratios
+
+
+def show(report: Report, console: Any) -> None:
+    """A table of the splits, then the findings, errors first."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    two_sides = report.task == "pairs"
+    table = Table(title=f"Data for {report.task} (lengths in characters: median, 95%, longest)", title_justify="left")
+    table.add_column("split")
+    table.add_column("examples", justify="right")
+    for side in ("source", "target") if two_sides else ("line" if report.task == "text" else "length",):
+        table.add_column(side, justify="right")
+    if not two_sides and report.task != "text":
+        table.add_column("labels", justify="right")
+    table.add_column(f"unknown {report.tokenizer}s", justify="right")
+    for name, facts in report.splits.items():
+        lengths = [facts.source_lengths, facts.target_lengths] if two_sides else [facts.source_lengths]
+        cells = [" / ".join(f"{value:,}" for value in quantiles(x).values()) for x in lengths]
+        if not two_sides and report.task != "text":
+            cells.append(str(len(facts.labels)))
+        unknown = report.unknown.get(name)
+        table.add_row(name, f"{facts.examples:,}", *cells, "" if unknown is None else f"{unknown:.1%}")
+    console.print(table)
+    for finding in report.findings:
+        mark = "[bold red]error  [/]" if finding.level == "error" else "[yellow]warning[/]"
+        more = "…" if finding.count > len(finding.lines) else ""
+        noun = "document" if report.task == "text" and finding.kind == "duplicates" else "line"
+        where = f" [dim]({noun} {', '.join(map(str, finding.lines))}{more})[/]" if finding.lines else ""
+        console.print(f"{mark} {finding.split}: {escape(finding.message)}{where}", highlight=False, soft_wrap=True)
+    if not report.findings:
+        console.print("[green]Nothing stands out.[/]")
+    elif report.mistake:
+        console.print("[bold red]Training on this would be a mistake.[/]")
+
+
+def picture(report: Report) -> Any:
+    """How long the examples are, a curve a side and split; and how the two sides of pairs compare."""
+    from glassformer.plots import COLOURS, figure
+
+    panels = 2 if report.task == "pairs" else 1
+    fig, axes = figure(5.5 * panels, 3.6, ncols=panels, squeeze=False)
+    axis = axes[0][0]
+    curves: dict[str, np.ndarray] = {}
+    for name, facts in report.splits.items():
+        sides = (
+            {"source": facts.source_lengths, "target": facts.target_lengths}
+            if panels == 2
+            else {"": facts.source_lengths}
+        )
+        curves |= {f"{name} {side}".strip(): np.frombuffer(x, np.uint64) for side, x in sides.items() if len(x)}
+    longest = max((int(np.quantile(values, 0.995)) for values in curves.values()), default=0) + 1
+    for (name, values), colour in zip(curves.items(), itertools.cycle(COLOURS), strict=False):
+        shares = np.full(len(values), 1 / len(values))
+        bins = np.linspace(0, longest, min(40, longest) + 1)
+        axis.hist(np.minimum(values, longest), bins, weights=shares, histtype="step", color=colour, label=name)
+    axis.set(
+        title="Lengths",
+        xlabel="characters (the last bar: that and more)",
+        ylabel="share of lines" if report.task == "text" else "share of examples",
+    )
+    if curves:
+        axis.legend(frameon=False)
+    if panels == 2:
+        axis = axes[0][1]
+        for (name, facts), colour in zip(report.splits.items(), COLOURS, strict=False):
+            if facts.examples:
+                ratios = np.clip(log_ratios(facts) / np.log(2), -3, 3)
+                shares = np.full(len(ratios), 1 / len(ratios))
+                axis.hist(ratios, np.linspace(-3, 3, 49), weights=shares, histtype="step", color=colour, label=name)
+        axis.set(title="Target against source", xlabel="log₂ of the ratio of lengths", ylabel="share of pairs")
+        if any(facts.examples for facts in report.splits.values()):
+            axis.legend(frameon=False)
+    return fig

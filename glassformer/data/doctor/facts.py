@@ -1,0 +1,161 @@
+"""What is remembered of a split while it is read once: 40 bytes an example, hashes and lengths, never its text."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from glassformer.config import DataConfig
+from glassformer.data.files import BadLine
+from glassformer.data.origins import Split
+from glassformer.data.readers import Row
+from glassformer.data.sources import all_rows
+from glassformer.errors import UserError
+
+SHOWN_LINES = 5
+
+
+@dataclass(frozen=True)
+class Finding:
+    level: Literal["error", "warning"]
+    split: str
+    kind: str
+    message: str
+    count: int
+    lines: tuple[int, ...] = ()  # the first few
+
+
+@dataclass
+class SplitFacts:
+    """What is remembered of a split: a number or two an example."""
+
+    name: str
+    source: array[int] = field(default_factory=lambda: array("Q"))  # hashes
+    whole: array[int] = field(default_factory=lambda: array("Q"))
+    lines: array[int] = field(default_factory=lambda: array("Q"))
+    source_lengths: array[int] = field(
+        default_factory=lambda: array("Q")
+    )  # characters; of lines, where the task is text
+    target_lengths: array[int] = field(default_factory=lambda: array("Q"))  # pairs only
+    empty: list[int] = field(default_factory=list)  # lines, the first few; the counts are beside them
+    identical: list[int] = field(default_factory=list)
+    n_empty: int = 0
+    n_identical: int = 0
+    labels: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def examples(self) -> int:
+        return len(self.lines)
+
+
+@dataclass
+class Report:
+    task: str
+    splits: dict[str, SplitFacts]
+    findings: list[Finding]
+    unknown: dict[str, float]  # of val and test: the share of words that train does not know
+    tokenizer: str  # in what sense they are words
+
+    @property
+    def mistake(self) -> bool:
+        """Whether training on this would be one."""
+        return any(finding.level == "error" for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "task": self.task,
+            "mistake": self.mistake,
+            "splits": {
+                name: {
+                    "examples": facts.examples,
+                    "source_length": quantiles(facts.source_lengths),
+                    "target_length": quantiles(facts.target_lengths),
+                    "labels": dict(sorted(facts.labels.items())),
+                    "unknown": self.unknown.get(name),
+                }
+                for name, facts in self.splits.items()
+            },
+            "findings": [vars(finding) | {"lines": list(finding.lines)} for finding in self.findings],
+        }
+
+
+def quantiles(lengths: array[int]) -> dict[str, int]:
+    if not lengths:
+        return {}
+    values = np.frombuffer(lengths, np.uint64)
+    names = {"median": 0.5, "p95": 0.95, "max": 1.0}
+    return {name: int(np.quantile(values, q, method="higher")) for name, q in names.items()}
+
+
+def hash_of(*texts: str) -> int:
+    digest = hashlib.blake2b(digest_size=8)
+    for text in texts:
+        digest.update(text.encode("utf-8", errors="surrogatepass") + b"\x00")
+    return int.from_bytes(digest.digest(), "big")
+
+
+def examine(config: DataConfig, split: Split, findings: list[Finding]) -> SplitFacts:
+    facts = SplitFacts(split)
+    problems: dict[str, list[BadLine]] = {}
+    counts: Counter[str] = Counter()
+
+    def complain(problem: BadLine) -> None:
+        counts[problem.kind] += 1
+        if counts[problem.kind] <= SHOWN_LINES:
+            problems.setdefault(problem.kind, []).append(problem)
+
+    try:
+        rows = all_rows(config, split, complain)
+        for row in whole_documents(rows, facts.source_lengths) if config.task == "text" else rows:
+            remember(config.task, facts, row)
+    except UserError as error:  # the file as a whole cannot be read on
+        findings.append(Finding("error", split, "unreadable", str(error), 1))
+    for kind, found in problems.items():
+        more = f" (and {counts[kind] - 1} more like it)" if counts[kind] > 1 else ""
+        lines = tuple(problem.line for problem in found if problem.line is not None)
+        findings.append(Finding("error", split, kind, f"{found[0]}{more}", counts[kind], lines))
+    return facts
+
+
+def whole_documents(rows: Iterable[Row], line_lengths: array[int]) -> Iterator[Row]:
+    """A document's pieces as one row, which is its hash; of its text the lengths of lines are kept."""
+    digest, documents = hashlib.blake2b(digest_size=8), 0
+    for row in rows:
+        digest.update(row.example.text.encode("utf-8", errors="surrogatepass"))
+        line_lengths.extend(map(len, row.example.text.splitlines()))
+        if row.example.ends:
+            documents += 1
+            yield Row(int.from_bytes(digest.digest(), "big"), "", row.path, documents)
+            digest = hashlib.blake2b(digest_size=8)
+
+
+def remember(task: str, facts: SplitFacts, row: Row) -> None:
+    if task == "text":
+        source = whole = row.example
+    else:
+        first, second = row.example
+        text = " ".join(first) if task == "tag" else first
+        if not first or not second:
+            facts.n_empty += 1
+            facts.empty += [row.line] * (len(facts.empty) < SHOWN_LINES)
+            return
+        facts.source_lengths.append(len(text))
+        source = hash_of(text)
+        if task == "pairs":
+            whole = hash_of(text, second)
+            facts.target_lengths.append(len(second))
+            if first == second:
+                facts.n_identical += 1
+                facts.identical += [row.line] * (len(facts.identical) < SHOWN_LINES)
+        else:
+            whole = source
+            facts.labels.update([second] if task == "classify" else second)
+    facts.source.append(source)
+    facts.whole.append(whole)
+    facts.lines.append(row.line)

@@ -1,0 +1,135 @@
+"""What the numbers of a split say, alone and beside the training split."""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import numpy as np
+
+from glassformer.config import DataConfig
+from glassformer.data.doctor.facts import SHOWN_LINES, Finding, Report, SplitFacts
+from glassformer.data.origins import Split
+from glassformer.data.sources import all_rows
+from glassformer.errors import UserError
+from glassformer.text.tokenizer import UNK, Tokenizer
+
+RATIO_LIMIT = 4.0  # times the usual ratio of lengths, either way
+SMOOTHING = 5  # characters added to both sides of a ratio, as short sentences vary much
+LEAK_LIMIT, COPY_LIMIT, FOREIGN_LIMIT = 0.01, 0.5, 0.5  # above: errors
+IDENTICAL_NOTICE, UNKNOWN_NOTICE = 0.01, 0.05  # above: warnings
+WORDS_FROM = 100_000  # so many examples of train teach the words, and as many of val and test are held against them
+WORDS_KEPT = 50_000
+
+
+def inside(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
+    """Findings about one split alone."""
+    name, total = facts.name, facts.examples
+    if total == 0:
+        yield Finding("error", name, "nothing", f"{name} holds no example to learn from", 0)
+    if facts.n_empty:
+        message = f"{facts.n_empty} of {total + facts.n_empty} examples have an empty side and will be passed over"
+        yield Finding("warning", name, "empty", message, facts.n_empty, tuple(facts.empty))
+    if total and facts.n_identical > IDENTICAL_NOTICE * total:
+        level: Literal["error", "warning"] = "error" if facts.n_identical > COPY_LIMIT * total else "warning"
+        message = f"{facts.n_identical} of {total} pairs have two identical sides"
+        yield Finding(level, name, "identical", message, facts.n_identical, tuple(facts.identical))
+    repeated = repeats(np.frombuffer(facts.whole, np.uint64)) if total else np.zeros(0, np.int64)
+    if len(repeated):
+        what = "documents" if config.task == "text" else "examples"
+        message = f"{len(repeated)} of {total} {what} occur before"
+        yield Finding("warning", name, "duplicates", message, len(repeated), lines_at(facts, repeated))
+    if config.task == "pairs" and total:
+        strange = ratio_outliers(facts)
+        if len(strange):
+            message = f"{len(strange)} of {total} pairs differ in length {RATIO_LIMIT:g} times more than is usual here"
+            yield Finding("warning", name, "ratio", message, len(strange), lines_at(facts, strange))
+    if config.task in ("classify", "tag") and name == "train" and total and len(facts.labels) < 2:
+        yield Finding("error", name, "labels", f"all examples have the label {next(iter(facts.labels))!r}", total)
+
+
+def across(config: DataConfig, train: SplitFacts, other: SplitFacts) -> Iterator[Finding]:
+    """Findings about val or test beside train."""
+    total = other.examples
+    if not total:
+        return
+    leaked = found_in(other.whole, train.whole)
+    if len(leaked):
+        level: Literal["error", "warning"] = "error" if len(leaked) > LEAK_LIMIT * total else "warning"
+        message = f"{len(leaked)} of {total} examples of {other.name} occur in train ({len(leaked) / total:.1%})"
+        yield Finding(level, other.name, "leaked", message, len(leaked), lines_at(other, leaked))
+    known = np.setdiff1d(found_in(other.source, train.source), leaked)
+    if config.task == "pairs" and len(known):
+        message = f"{len(known)} of {total} sources of {other.name} occur in train with another target"
+        yield Finding("warning", other.name, "known sources", message, len(known), lines_at(other, known))
+    unseen = sorted(set(other.labels) - set(train.labels))
+    if unseen:
+        message = f"{other.name} has labels that train never shows: {', '.join(unseen[:SHOWN_LINES])}"
+        yield Finding("error", other.name, "labels", message, len(unseen))
+
+
+def repeats(hashes: np.ndarray) -> np.ndarray:
+    """The places of all but the first of equal numbers."""
+    order = np.argsort(hashes, kind="stable")
+    again = hashes[order][1:] == hashes[order][:-1]
+    return np.sort(order[1:][again])
+
+
+def found_in(these: array[int], those: array[int]) -> np.ndarray:
+    return np.flatnonzero(np.isin(np.frombuffer(these, np.uint64), np.frombuffer(those, np.uint64)))
+
+
+def log_ratios(facts: SplitFacts) -> np.ndarray:
+    source, target = (np.frombuffer(x, np.uint64).astype(float) for x in (facts.source_lengths, facts.target_lengths))
+    return np.log((target + SMOOTHING) / (source + SMOOTHING))
+
+
+def ratio_outliers(facts: SplitFacts) -> np.ndarray:
+    ratios = log_ratios(facts)
+    return np.flatnonzero(np.abs(ratios - np.median(ratios)) > np.log(RATIO_LIMIT))
+
+
+def lines_at(facts: SplitFacts, places: np.ndarray) -> tuple[int, ...]:
+    return tuple(facts.lines[int(place)] for place in places[:SHOWN_LINES])
+
+
+def texts_of(config: DataConfig, split: Split) -> Iterator[str]:
+    for row in itertools.islice(all_rows(config, split, lambda _: None), WORDS_FROM):
+        if config.task == "text":
+            yield row.example.text
+        elif config.task == "pairs":
+            yield from row.example
+        else:
+            yield row.key
+
+
+def unknown_shares(config: DataConfig, kind: str, names: Iterable[str]) -> dict[str, float]:
+    tokenizer = Tokenizer.train(kind, texts_of(config, "train"), WORDS_KEPT)
+    shares = {}
+    for name in names:
+        words = unknown = 0
+        for text in texts_of(config, name):  # type: ignore[arg-type]
+            ids = tokenizer.encode(text)
+            words, unknown = words + len(ids), unknown + ids.count(UNK)
+        if words:
+            shares[name] = unknown / words
+    return shares
+
+
+def measure_unknown(config: DataConfig, report: Report) -> None:
+    """The share of words of val and test that train does not know; of characters, where Chinese meets a missing jieba."""
+    for kind in ("word", "char"):
+        try:
+            report.unknown = unknown_shares(config, kind, [name for name in report.splits if name != "train"])
+            report.tokenizer = kind
+            break
+        except UserError:
+            continue  # no jieba; or a file that cannot be read, which has been found already
+    for name, share in report.unknown.items():
+        if share > UNKNOWN_NOTICE:
+            level: Literal["error", "warning"] = "error" if share > FOREIGN_LIMIT else "warning"
+            what = "words" if report.tokenizer == "word" else "characters"
+            message = f"{share:.1%} of the {what} of {name} never occur in train"
+            report.findings.append(Finding(level, name, "unknown", message, round(share * 100)))

@@ -1,0 +1,72 @@
+"""Which of some files is train, val or test, by its name or else by its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import DataConfig
+from glassformer.data.files import numbered_lines
+from glassformer.data.origins import SPLITS
+from glassformer.errors import UserError
+
+ROLES = {
+    "train": re.compile(r"(^|[^a-z])train(ing)?([^a-z]|$)"),
+    "val": re.compile(r"(^|[^a-z])(val|valid|validation|dev)([^a-z]|$)"),
+    "test": re.compile(r"(^|[^a-z])(test|eval)([^a-z]|$)"),
+}
+
+
+def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> DataConfig:
+    """A data configuration in which each file has its role, by its name or else by its place."""
+    for file in files:
+        if not file.exists():
+            raise UserError(f"there is no file {file}")
+    roles: dict[str, list[Path]] = {}
+    nameless: list[Path] = []
+    for file in files:
+        role = next((role for role, pattern in ROLES.items() if pattern.search(file.name.lower())), None)
+        (nameless if role is None else roles.setdefault(role, [])).append(file)
+    aligned = task in (None, "pairs") and all(map(is_plain_lines, files))
+    free = [role for role in SPLITS if role not in roles]
+    size = 2 if aligned and len(nameless) % 2 == 0 else 1
+    for role, start in zip(free, range(0, len(nameless), size), strict=False):
+        roles[role] = nameless[start : start + size]
+    if not files or sum(map(len, roles.values())) < len(files) or any(len(group) > 2 for group in roles.values()):
+        raise UserError(
+            "give one file, or two aligned ones, for each of train, val and test; "
+            f"{', '.join(file.name for file in files) or 'nothing'} cannot be told apart by name"
+        )
+    pairs_of_files = [group for group in roles.values() if len(group) == 2]
+    if task is None:
+        first = files[0]
+        records = first.name.removesuffix(".gz").endswith((".jsonl", ".ndjson", ".parquet"))
+        task = "pairs" if pairs_of_files or records or (first.is_file() and has_tab(first)) else "text"
+    if pairs_of_files and task != "pairs":
+        names = " and ".join(file.name for file in pairs_of_files[0])
+        raise UserError(f"{names} would both be {task} for the same split; give them one by one")
+    settings: dict[str, Any] = dict(fields)
+    for role, group in roles.items():
+        settings[role] = str(group[0])
+        if len(group) == 2:
+            settings[f"{role}_target"] = str(group[1])
+    if pairs_of_files:
+        settings["format"] = "lines"
+    return DataConfig(task=task, **settings)  # type: ignore[arg-type]
+
+
+def first_line(path: Path) -> str:
+    lines = (line for _, line in numbered_lines(path, lambda _: None) if line.strip())
+    return next(lines, "")
+
+
+def has_tab(path: Path) -> bool:
+    return "\t" in first_line(path)
+
+
+def is_plain_lines(path: Path) -> bool:
+    """Neither a table nor records nor a folder: possibly one of two aligned files."""
+    suffixes = (".tsv", ".jsonl", ".ndjson", ".parquet")
+    return path.is_file() and not path.name.removesuffix(".gz").endswith(suffixes) and not has_tab(path)

@@ -1,0 +1,226 @@
+"""Batches of sentences, pairs or labelled lines, by token budget. Two layouts, one rule for reading them (see nn/rows.py):
+
+packed  several sentences a row, all micro-batches of a run in one shape, so nothing ever recompiles on a GPU.
+        The last row of a batch may be empty.
+padded  shapes as they come. One sentence a row, sorted by length, where that wastes little. A small corpus cut
+        into large batches cannot be sorted tightly by two lengths at once; then rows hold several sentences here
+        too, only as narrow as can be, since attention on a CPU pays for width.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Int
+
+from glassformer.data.batch import Batch, Batches, Plan
+from glassformer.data.examples import IGNORE, Examples
+from glassformer.data.packing import Packing, Shape, cut_by_budget, cut_waste, even_batches, pack, share_out
+from glassformer.data.row_layout import RowLayout, one_a_row
+from glassformer.data.stream import Stream, epoch_order
+from glassformer.data.tokens import ranges
+from glassformer.errors import UserError
+
+TIGHT = 0.045  # one sentence a row, as long as padding stays below this
+WELL_PACKED = 0.02  # a row shape is good enough below this
+SAMPLE = 2000  # sentences on which row shapes are tried
+NOTHING = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class SentencePlan(Plan):
+    """Sentences `order[starts[k]:starts[k+1]]` make micro-batch k; `rows` numbers the row of each within its batch."""
+
+    make: Callable[[np.ndarray, np.ndarray | None], Batch]
+    order: Int[np.ndarray, " n"]
+    rows: Int[np.ndarray, " n"] | None  # None: one sentence a row
+    starts: Int[np.ndarray, " k"]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def build(self, number: int) -> Batch:
+        if number >= len(self):
+            return self.make(NOTHING, None if self.rows is None else NOTHING)
+        span = slice(int(self.starts[number]), int(self.starts[number + 1]))
+        return self.make(self.order[span], None if self.rows is None else self.rows[span])
+
+
+class SentenceBatches(Batches):
+    """Sentences, pairs or labelled lines, by token budget.
+
+    budget   positions of the target side a micro-batch may have, padding included (a longer sentence goes alone)
+    limit    sentences longer than this on either side, control tokens included, are left out and counted in `dropped`
+    parts    micro-batches that make up a step, over all devices; packed epochs are a multiple of it where they can be
+    """
+
+    def __init__(
+        self,
+        examples: Examples,
+        *,
+        budget: int,
+        limit: int,
+        layout: Literal["padded", "packed"],
+        seed: int,
+        row_width: int = 128,
+        parts: int = 1,
+        rank: int = 0,
+        world: int = 1,
+        workers: int = 0,
+    ) -> None:
+        super().__init__(seed=seed, rank=rank, world=world, workers=workers)
+        if budget < 1 or limit < 1:
+            raise ValueError("a batch needs a budget and a limit of at least 1")
+        self.examples, self.budget, self.layout, self.parts, self.row_width = examples, budget, layout, parts, row_width
+        source, target = examples.source_lengths, examples.row_lengths
+        self.kept = np.flatnonzero((source <= limit) & (target <= limit))
+        self.dropped = len(target) - len(self.kept)
+        if not len(self.kept):
+            raise UserError(
+                f"all {len(target)} examples are longer than {limit} tokens; raise data.max_length and model.block_size"
+                if len(target)
+                else "there is not a single example to learn from; look at the data files"
+            )
+        self.source, self.target = source[self.kept], target[self.kept]
+
+    @cached_property
+    def length_bins(self) -> int | None:
+        """Into how many bins of target length to sort for one sentence a row; None: rows hold several sentences."""
+        if self.layout == "packed":
+            return None
+        most = max(1.0, float(self.target.sum()) / self.budget)
+        candidates = [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128) if n <= 2 * most**0.5 + 1]
+        found: dict[int, float] = {}
+        for length_bins in candidates if self.examples.has_source else [1]:
+            cut = cut_by_budget(self.source, self.target, self.budget, length_bins, self.seed, 0)
+            found[length_bins] = cut_waste(self.source, self.target, *cut)
+            if found[length_bins] < TIGHT / 2:
+                break
+        best = min(found, key=lambda n: found[n])
+        return best if found[best] < TIGHT else None
+
+    @cached_property
+    def shapes(self) -> list[Shape]:
+        """The row shapes in use, ascending: one for all where the shape is fixed."""
+        longest_s, longest_t = int(self.source.max()), int(self.target.max())
+        ratio = float(self.source.sum()) / float(self.target.sum())
+        if self.layout == "packed":
+            # Very long sources would make very wide rows: keep the wider side within twice the width asked for.
+            asked = min(self.row_width, self.budget) if ratio <= 2 else min(self.row_width * 2 / ratio, self.budget)
+            width = max(up_to_8(longest_t), int(asked) // 8 * 8)
+            return [self.tightest(width, up_to_8(longest_t), up_to_8(longest_s), ratio)]
+        widest = max(longest_t, self.budget)
+        width = min(widest, max(16, round(4 * float(self.target.mean())), round(longest_t / 8)))
+        shapes = [Shape(round(width * ratio), width)]
+        while longest_t > width or (longest_s > shapes[-1].source and width < widest):
+            width = min(2 * width, widest)
+            shapes.append(Shape(round(width * ratio), width))
+        shapes[-1] = Shape(max(longest_s, shapes[-1].source), width)
+        return shapes
+
+    def tightest(self, width: int, least_t: int, least_s: int, ratio: float) -> Shape:
+        """Of shapes `width` wide or a little less, in multiples of 8, the first that a sample packs into well."""
+        by_length = np.lexsort((self.source, self.target))
+        sample = by_length[:: max(1, len(by_length) // SAMPLE)]
+        source, target = self.source[sample], self.target[sample]
+        tried: dict[Shape, float] = {}
+        for width_t in range(width, max(least_t, width - 24) - 1, -8):
+            below = int(width_t * ratio) // 8 * 8
+            widths_s = (max(least_s, below), max(least_s, below + 8)) if self.examples.has_source else (0,)
+            shape = min((Shape(width_s, width_t) for width_s in widths_s), key=self.least_waste)
+            rows = len(pack(source, target, [shape]).shape_of)
+            tried[shape] = 1 - float(source.sum() + target.sum()) / (rows * (shape.source + shape.target))
+            if tried[shape] < WELL_PACKED:
+                return shape
+        return min(tried, key=lambda shape: tried[shape])
+
+    def least_waste(self, shape: Shape) -> float:
+        """Of rows of this shape, if the fuller side were packed without a gap."""
+        real_s, real_t = float(self.source.sum()), float(self.target.sum())
+        rows = max(real_s / max(shape.source, 1), real_t / shape.target)
+        return 1 - (real_s + real_t) / (rows * (shape.source + shape.target))
+
+    @cached_property
+    def packing(self) -> Packing:
+        return pack(self.source, self.target, self.shapes)
+
+    @cached_property
+    def batches_in_epoch(self) -> int:
+        """Packed: always the same number, of the same height."""
+        rows = len(self.packing.shape_of)
+        return even_batches(rows, max(1, self.budget // self.shapes[0].target), self.parts)
+
+    @cached_property
+    def rows_in_batch(self) -> int:
+        return -(-len(self.packing.shape_of) // self.batches_in_epoch)
+
+    @property
+    def shape(self) -> tuple[int, int, int] | None:
+        if self.layout == "padded":
+            return None
+        return self.rows_in_batch, self.shapes[0].source, self.shapes[0].target
+
+    def plan(self, epoch: int) -> SentencePlan:
+        if self.length_bins is not None:
+            order, starts = cut_by_budget(self.source, self.target, self.budget, self.length_bins, self.seed, epoch)
+            turn = epoch_order(len(starts) - 1, self.seed, epoch, Stream.BATCHES)
+            sizes = np.diff(starts)[turn]
+            shuffled = order[ranges(starts[turn], sizes)]
+            return SentencePlan(self.batch_of, self.kept[shuffled], None, np.concatenate([[0], np.cumsum(sizes)]))
+        sentences = self.packing.assign(self.seed, epoch)
+        shuffled_rows = epoch_order(len(self.packing.shape_of), self.seed, epoch, Stream.ROWS)
+        batches: list[np.ndarray] = []  # the rows of each
+        for number, shape in enumerate(self.shapes):
+            rows = shuffled_rows[self.packing.shape_of[shuffled_rows] == number]
+            if not len(rows):
+                continue
+            needed = -(-len(rows) // max(1, self.budget // shape.target))
+            cuts = share_out(len(rows), self.batches_in_epoch if self.layout == "packed" else needed)
+            batches += [rows[a:b] for a, b in itertools.pairwise(cuts)]
+        batches = [batches[k] for k in epoch_order(len(batches), self.seed, epoch, Stream.BATCHES)]
+        heights = np.array([len(rows) for rows in batches], np.int64)
+        places, sizes = self.packing.places(np.concatenate(batches))
+        row_in_batch = np.arange(len(sizes)) - np.repeat(np.cumsum(heights) - heights, heights)
+        sentences_before = np.concatenate([[0], np.cumsum(sizes)])
+        starts = sentences_before[np.concatenate([[0], np.cumsum(heights)])]
+        return SentencePlan(self.batch_of, self.kept[sentences[places]], np.repeat(row_in_batch, sizes), starts)
+
+    def batch_of(self, ids: Int[np.ndarray, " n"], row: Int[np.ndarray, " n"] | None) -> Batch:
+        layout = RowLayout.in_rows(np.arange(len(ids)) if row is None else row)
+        lengths_s, lengths_t = self.examples.source_lengths[ids], self.examples.row_lengths[ids]
+        if self.layout == "packed" and row is not None:
+            height, width_s, width_t = self.rows_in_batch, self.shapes[0].source, self.shapes[0].target
+        else:
+            height = int(layout.row.max(initial=0)) + 1
+            width_s, width_t = layout.widest(lengths_s), layout.widest(lengths_t)
+        tokens, labels = self.examples.rows(ids)
+        rows = layout.place(tokens, lengths_t, height, width_t)
+        # Labels lie where the tokens of their example lie.
+        placed = layout.place(labels - IGNORE, lengths_t, height, width_t).tokens + IGNORE
+        source = None
+        if self.examples.has_source:
+            source = layout.place(self.examples.sources(ids), lengths_s, height, width_s)
+        if row is None and len(ids):
+            rows = one_a_row(rows, lengths_t)
+            source = one_a_row(source, lengths_s) if source is not None else None
+        return Batch(source, rows, placed, int((labels != IGNORE).sum()), tuple(ids.tolist()))
+
+    def in_order(self, budget: int | None = None, *, limit: int | None = None) -> Iterator[Batch]:
+        budget = budget or self.budget
+        ids = self.kept[:limit]
+        lengths = self.examples.row_lengths[ids]
+        start = 0
+        while start < len(ids):
+            widths = np.maximum.accumulate(lengths[start : start + budget])
+            fits = int(np.searchsorted(widths * np.arange(1, len(widths) + 1), budget, side="right"))
+            yield self.batch_of(ids[start : start + max(1, fits)], None)
+            start += max(1, fits)
+
+
+def up_to_8(n: int) -> int:
+    return -(-n // 8) * 8

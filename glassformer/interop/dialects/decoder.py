@@ -1,0 +1,198 @@
+"""GPT-2, Llama and Qwen3: the decoder alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from glassformer.config import ModelConfig
+from glassformer.errors import UserError
+from glassformer.interop.dialects.dialect import (
+    ACTIVATIONS,
+    SAME_HEADS,
+    Dialect,
+    activation_of,
+    attention_rows,
+    need,
+)
+from glassformer.interop.tables import Entry, same
+from glassformer.text.tokenizer import BOS, EOS, PAD
+
+
+def gpt2_table(config: ModelConfig) -> list[Entry]:
+    rows = same("embedding", "transformer.wte", bias=False) + same("positions", "transformer.wpe", bias=False)
+    for i in range(config.n_layer):
+        ours, theirs = f"decoder.{i}", f"transformer.h.{i}"
+        joined = [f"{ours}.attention.{part}" for part in ("query", "key", "value")]
+        rows.append(Entry(tuple(f"{n}.weight" for n in joined), f"{theirs}.attn.c_attn.weight", transpose=True))
+        rows.append(Entry(tuple(f"{n}.bias" for n in joined), f"{theirs}.attn.c_attn.bias"))
+        rows += same(f"{ours}.attention.out", f"{theirs}.attn.c_proj", transpose=True)
+        rows += same(f"{ours}.attention_norm", f"{theirs}.ln_1") + same(f"{ours}.mlp_norm", f"{theirs}.ln_2")
+        rows += same(f"{ours}.mlp.up", f"{theirs}.mlp.c_fc", transpose=True)
+        rows += same(f"{ours}.mlp.down", f"{theirs}.mlp.c_proj", transpose=True)
+    rows += same("decoder.norm", "transformer.ln_f")
+    return rows + ([] if config.tie_output else same("output", "lm_head", bias=False))
+
+
+def gpt2_to(config: ModelConfig) -> dict[str, Any]:
+    return {
+        "model_type": "gpt2",
+        "vocab_size": config.vocab_size,
+        "n_positions": config.block_size,
+        "n_embd": config.n_embd,
+        "n_layer": config.n_layer,
+        "n_head": config.n_head,
+        "n_inner": config.hidden,
+        "activation_function": ACTIVATIONS[config.activation],
+        "layer_norm_epsilon": config.norm_eps,
+        "embd_pdrop": config.dropout,
+        "resid_pdrop": config.dropout,
+        "attn_pdrop": config.attention_dropout,
+        "tie_word_embeddings": config.tie_output,
+        "bos_token_id": EOS,
+        "eos_token_id": EOS,
+        "pad_token_id": PAD,
+    }
+
+
+def gpt2_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "family": "gpt",
+        "vocab_size": need(hf, "vocab_size"),
+        "block_size": hf.get("n_positions") or need(hf, "n_ctx"),
+        "n_embd": need(hf, "n_embd"),
+        "n_layer": need(hf, "n_layer"),
+        "n_head": need(hf, "n_head"),
+        "n_hidden": hf.get("n_inner"),
+        "activation": activation_of(hf, "activation_function"),
+        "norm_eps": float(hf.get("layer_norm_epsilon", 1e-5)),
+        "dropout": float(hf.get("resid_pdrop", 0.1)),
+        "attention_dropout": float(hf.get("attn_pdrop", 0.1)),
+        "tie_output": bool(hf.get("tie_word_embeddings", True)),
+        "positions": "learned",
+        "norm": "layer",
+        "bias": True,
+        "pre_norm": True,
+        "final_norm": True,
+        "scale_embeddings": False,
+    }
+
+
+def llama_table(config: ModelConfig) -> list[Entry]:
+    rows = same("embedding", "model.embed_tokens", bias=False)
+    for i in range(config.n_layer):
+        ours, theirs = f"decoder.{i}", f"model.layers.{i}"
+        names = ("q_proj", "k_proj", "v_proj", "o_proj")
+        rows += attention_rows(f"{ours}.attention", f"{theirs}.self_attn", names, bias=config.bias)
+        if config.qk_norm:
+            rows += same(f"{ours}.attention.query_norm", f"{theirs}.self_attn.q_norm", bias=False)
+            rows += same(f"{ours}.attention.key_norm", f"{theirs}.self_attn.k_norm", bias=False)
+        rows += same(f"{ours}.attention_norm", f"{theirs}.input_layernorm", bias=False)
+        rows += same(f"{ours}.mlp_norm", f"{theirs}.post_attention_layernorm", bias=False)
+        for part in ("gate", "up", "down"):
+            rows += same(f"{ours}.mlp.{part}", f"{theirs}.mlp.{part}_proj", bias=config.bias)
+    rows += same("decoder.norm", "model.norm", bias=False)
+    return rows + ([] if config.tie_output else same("output", "lm_head", bias=False))
+
+
+def llama_to(config: ModelConfig) -> dict[str, Any]:
+    return {
+        "model_type": "qwen3" if config.qk_norm else "llama",
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.n_embd,
+        "intermediate_size": config.hidden,
+        "num_hidden_layers": config.n_layer,
+        "num_attention_heads": config.n_head,
+        "num_key_value_heads": config.kv_heads,
+        "head_dim": config.key_size,
+        "hidden_act": "silu",
+        "max_position_embeddings": config.block_size,
+        "rms_norm_eps": config.norm_eps,
+        "rope_parameters": {"rope_type": "default", "rope_theta": config.rotary_base},
+        "rope_theta": config.rotary_base,  # where older readers look for it
+        "attention_bias": config.bias,
+        "mlp_bias": config.bias,
+        "attention_dropout": config.attention_dropout,
+        "tie_word_embeddings": config.tie_output,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "pad_token_id": PAD,
+    }
+
+
+def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    rope = hf.get("rope_parameters") or hf.get("rope_scaling") or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise UserError(f"rope_type {kind!r} is not known here; a model with default rotary positions can be imported")
+    if need(hf, "hidden_act", str) not in ("silu", "swish"):
+        raise UserError(f"hidden_act {hf['hidden_act']!r} is not known here; a gate of silu (SwiGLU) can be imported")
+    if bool(hf.get("attention_bias", False)) != bool(hf.get("mlp_bias", False)):
+        raise UserError("attention_bias and mlp_bias differ, and this model has biases everywhere or nowhere")
+    heads = need(hf, "num_attention_heads")
+    return {
+        "family": "gpt",
+        "vocab_size": need(hf, "vocab_size"),
+        "block_size": need(hf, "max_position_embeddings"),
+        "n_embd": need(hf, "hidden_size"),
+        "n_hidden": need(hf, "intermediate_size"),
+        "n_layer": need(hf, "num_hidden_layers"),
+        "n_head": heads,
+        "n_kv_head": hf.get("num_key_value_heads") or heads,
+        "head_size": hf.get("head_dim") or need(hf, "hidden_size") // heads,
+        "norm": "rms",
+        "norm_eps": float(hf.get("rms_norm_eps", 1e-6)),
+        "bias": bool(hf.get("attention_bias", False)),
+        "activation": "swiglu",
+        "positions": "rotary",
+        "rotary_base": float(rope.get("rope_theta") or hf.get("rope_theta") or 10000.0),
+        "attention_dropout": float(hf.get("attention_dropout", 0.0)),
+        "dropout": 0.0,
+        "tie_output": bool(hf.get("tie_word_embeddings", False)),
+        "qk_norm": hf.get("model_type") == "qwen3",
+        "scale_embeddings": False,
+    }
+
+
+def copy_of_the_table(config: ModelConfig) -> list[str]:
+    """The output layer of a model that ties it to its embedding."""
+    return ["lm_head.weight"] if config.tie_output else []
+
+
+LLAMA_NEEDS: dict[str, Any] = {
+    "positions": "rotary",
+    "norm": "rms",
+    "activation": "swiglu",
+    "pre_norm": True,
+    "final_norm": True,
+}
+GPT2 = Dialect(
+    "gpt2",
+    "gpt",
+    {"mlm": "GPT2LMHeadModel"},
+    SAME_HEADS | {"positions": "learned", "pre_norm": True, "final_norm": True, "activation": list(ACTIVATIONS)},
+    gpt2_table,
+    gpt2_to,
+    gpt2_from,
+    ignored=copy_of_the_table,
+)
+QWEN3 = Dialect(
+    "qwen3",
+    "gpt",
+    {"mlm": "Qwen3ForCausalLM"},
+    LLAMA_NEEDS | {"qk_norm": True, "bias": False},
+    llama_table,
+    llama_to,
+    llama_from,
+    ignored=copy_of_the_table,
+)
+LLAMA = Dialect(
+    "llama",
+    "gpt",
+    {"mlm": "LlamaForCausalLM"},
+    LLAMA_NEEDS | {"qk_norm": False},
+    llama_table,
+    llama_to,
+    llama_from,
+    ignored=copy_of_the_table,
+)

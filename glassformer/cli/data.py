@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Fetch data, and look at it before training.")
+HELP = "Fetch data, and look at it before training."
 
 
-@app.command("get")
 def get(
     name: Annotated[str, typer.Argument(help="tatoeba:en-de, tatoeba:en-zh, multi30k:en-de or shakespeare.")],
     out: Annotated[Path | None, typer.Option(help="Where to put it; data/NAME if not said.")] = None,
@@ -31,7 +31,6 @@ def get(
     console.print(f"in {folder} (licence: {download.COLLECTIONS[name].licence})", highlight=False, soft_wrap=True)
 
 
-@app.command("check")
 def check(
     files: Annotated[list[Path], typer.Argument(help="train, val and test: a file each, or two aligned ones.")],
     task: Annotated[str | None, typer.Option(help="pairs, text, classify or tag; guessed if not said.")] = None,
@@ -68,3 +67,6 @@ def check(
             console.print(f"picture: {saved[0]}", highlight=False, soft_wrap=True)
     if report.mistake:
         raise typer.Exit(1)
+
+
+VERBS: dict[str, Callable[..., None]] = {"get": get, "check": check}

@@ -7,10 +7,7 @@ from typing import Annotated
 
 import typer
 
-from glassformer.checkpoint import problem
-from glassformer.config import read_recipe
-from glassformer.models import PRESETS
-from glassformer.run_folder import RunFolder
+from glassformer.config import PRESETS, read_recipe
 
 
 def demo(
@@ -22,7 +19,9 @@ def demo(
 
     from glassformer import runs
     from glassformer.api import load
+    from glassformer.checkpoint import problem
     from glassformer.data.builtin import examples_in_ten_languages
+    from glassformer.run_folder import RunFolder
     from glassformer.studies.alignment import draw_cross_attention
     from glassformer.studies.curves import draw_curves
     from glassformer.studies.score import score_split

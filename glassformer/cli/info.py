@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glassformer.config import Recipe, did_you_mean, read_recipe, recipe_names
+from glassformer.config import PRESETS, Recipe, did_you_mean, read_recipe, recipe_names
 from glassformer.config.recipe import apply_override
 from glassformer.errors import ConfigError
-from glassformer.models import PRESETS
-from glassformer.models.costs import BYTES, Costs, Part, costs, parts
-from glassformer.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from glassformer.models.costs import Costs, Part
 
 IN_LAYER = re.compile(r"\.(\*|\d+)\.")  # the number of a layer, or the star that stands for all of them
 
@@ -27,6 +27,8 @@ def find_recipe(name: str, overrides: list[str]) -> Recipe:
         return Recipe.from_dict(values, presets=PRESETS)
     if name.endswith(".toml") or name in recipe_names():
         return read_recipe(name, overrides, presets=PRESETS)
+    from glassformer.run_folder import RunFolder
+
     if RunFolder.is_run(Path(name)):
         if overrides:
             raise ConfigError(
@@ -89,6 +91,8 @@ def rows_of(listed: list[Part]) -> list[tuple[str, str, str, str]]:
 
 
 def summary_of(found: Costs, recipe: Recipe) -> list[tuple[str, str]]:
+    from glassformer.models.costs import BYTES
+
     token = "a token pair" if recipe.model.family == "transformer" else "a token"
     lines = [
         ("parameters", f"{found.parameters:,}"),
@@ -111,6 +115,8 @@ def info(
     """The model as a table: each part, its shape and its parameters; what a token costs to read and to learn from."""
     from rich.console import Console
     from rich.table import Table
+
+    from glassformer.models.costs import costs, parts
 
     if context is not None and context < 1:
         raise ConfigError(f"--context must be at least 1, not {context}")

@@ -1,77 +1,50 @@
-"""The command line: one file a verb; here they are only listed, and errors that a person can put right become one line."""
+"""The door of the command line: what a person can put right becomes one line on stderr and exit code 2."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import sys
 
-import typer
-
+from glassformer.cli.verbs import run_command
 from glassformer.errors import UserError
-
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    help="Train a Transformer on your own pairs or text, see through it, ship it.",
-)
+from glassformer.screen import warn
 
 
-def add_verbs() -> None:
-    from glassformer.cli import (
-        classify,
-        compare,
-        data,
-        demo,
-        doctor,
-        evaluate,
-        figures,
-        fill,
-        generate,
-        heads,
-        info,
-        look,
-        plan,
-        recipes,
-        reproduce,
-        tag,
-        train,
-        translate,
-        verify_resume,
-    )
+def use_any_encoding() -> None:
+    """A letter that the terminal's encoding does not have is shown as a question mark; it is no reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError, OSError):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
 
-    app.command("demo")(demo.demo)
-    app.command("recipes")(recipes.recipes)
-    app.command("train")(train.train)
-    app.command("translate")(translate.translate)
-    app.command("generate")(generate.generate)
-    app.command("fill")(fill.fill)
-    app.command("classify")(classify.classify)
-    app.command("tag")(tag.tag)
-    app.command("plan")(plan.plan)
-    app.command("evaluate")(evaluate.evaluate)
-    app.command("reproduce")(reproduce.reproduce)
-    app.command("info")(info.info)
-    app.command("look")(look.look)
-    app.command("heads")(heads.heads)
-    app.command("compare")(compare.compare)
-    app.command("figures")(figures.figures)
-    app.command("doctor")(doctor.doctor)
-    app.command("verify-resume")(verify_resume.verify_resume)
-    app.add_typer(data.app, name="data")
+
+def give_up_stdout() -> None:
+    """What is still waiting to be written goes nowhere, so that nothing fails a second time on the way out."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main() -> None:
-    add_verbs()
+    """`glassformer …`, as the shell calls it."""
+    use_any_encoding()
     try:
-        app(prog_name="glassformer")
+        code = run_command()
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        sys.exit(code)
     except UserError as error:
-        print(f"glassformer: {error}", file=sys.stderr)
+        warn(f"glassformer: {error}")
         sys.exit(2)
     except BrokenPipeError:
         # Whoever was reading has had enough (`… | head`); that is no error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_up_stdout()
         sys.exit(0)
+    except OSError as error:
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF):
+            raise
+        give_up_stdout()
+        warn(f"glassformer: stdout cannot be written: {error.strerror}")
+        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from glassformer.config import read_recipe
-from glassformer.models import PRESETS
+from glassformer.config import PRESETS, read_recipe
 
 
 def plan(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.config import RECIPE_FOLDER, read_recipe, recipe_names
-from glassformer.models import PRESETS
+from glassformer.config import PRESETS, RECIPE_FOLDER, read_recipe, recipe_names
 
 
 def recipes() -> None:

@@ -6,15 +6,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glassformer.config import RECIPE_FOLDER, Recipe, read_recipe
+from glassformer.config import PRESETS, RECIPE_FOLDER, Recipe, read_recipe
 from glassformer.config.recipe import apply_override
 from glassformer.errors import ConfigError
-from glassformer.models import PRESETS
-from glassformer.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from glassformer.run_folder import RunFolder
 
 
 def train(
@@ -36,6 +37,7 @@ def train(
     go on with --resume.
     """
     from glassformer import runs
+    from glassformer.run_folder import RunFolder
 
     changes = overrides or []
     if RunFolder.is_run(Path(recipe)):

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from glassformer.api import Answer
 from glassformer.cli import lines, writing
 from glassformer.errors import ConfigError
 
@@ -53,7 +52,7 @@ def translate(
     codes: 0 all answered; 1 some lines could not be answered (stderr says which, and their answer is an empty line); 2
     something to put right.
     """
-    from glassformer.api import load
+    from glassformer.api import Answer, load
 
     if trace and not as_json:
         raise ConfigError("--trace tells more than a line can hold; add --json")

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glassformer.api import Answer, Wishes
 from glassformer.errors import ConfigError, UserError
+
+if TYPE_CHECKING:
+    from glassformer.api import Answer, Wishes
 
 Beam = Annotated[int | None, typer.Option(help="Hypotheses searched side by side; 1 is greedy.")]
 NBest = Annotated[int | None, typer.Option(help="So many answers, best first.")]
@@ -82,6 +84,8 @@ def make_wishes(
     banned: list[str] | None,
     stops: list[str] | None,
 ) -> Wishes:
+    from glassformer.api import Wishes
+
     everywhere = tuple(term for term in terms or [] if "=" not in term)
     pairs = dict(term.split("=", 1) for term in terms or [] if "=" in term)
     known = read_glossary(glossary) if glossary is not None else {}

@@ -24,9 +24,9 @@ from glassformer.data.sources import open_split
 from glassformer.models import build_model
 from glassformer.run_folder import RunFolder
 from glassformer.runs import make_session, pick_device
+from glassformer.screen import duration
 from glassformer.text.tokenizers import Tokenizers
 from glassformer.train import memory
-from glassformer.train.screen import duration
 
 CHARACTERS = 20_000_000  # of each split, at most
 TRIAL_TOKENS = 1024  # of the small step

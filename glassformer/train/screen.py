@@ -1,76 +1,49 @@
-"""What a person sees while a model trains: one tidy display that moves on a terminal, plain lines anywhere else."""
+"""What a person sees while a model trains: loss, rate, gradient, speed, memory and the last score, on the one display."""
 
 from __future__ import annotations
 
-import sys
 import time
-from typing import Any
 
 import torch
 
+from glassformer.screen import Progress, say
 from glassformer.train.memory import resident
 from glassformer.train.trainer import StepReport
 
 
 def memory_in_use() -> str:
+    """What the process holds on its device, in words; empty where nobody knows."""
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         return f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GB"
     used = resident()
     return "" if used is None else f"{used / 2**30:.1f} GB"
 
 
-def duration(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
-
-
 class Screen:
-    """Listens to the trainer; `steps` is where the run ends."""
+    """Listens to the trainer; `steps` is where the run ends, `first` where it begins or goes on."""
 
     def __init__(self, steps: int, first: int = 0) -> None:
-        from rich.console import Console
-
-        self.console = Console(stderr=True)
         self.steps, self.first = steps, first
         self.score = ""
-        self.live: Any = None
-        self.bar: Any = None
-        self.facts = "starting …"
-        self.began = time.perf_counter()
-        self.last: tuple[float, int] | None = None  # when the last line was, and the tokens until then
+        self.display: Progress | None = None
+        self.last: tuple[float, int] | None = None  # when the last report was, and the tokens until then
         self.speed = 0.0
         self.last_line = 0.0
 
     def __enter__(self) -> Screen:
-        if self.console.is_terminal:
-            from rich.live import Live
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self.bar = Progress(
-                TextColumn("[bold]{task.completed:,.0f}[/]/{task.total:,.0f}"),
-                BarColumn(bar_width=30),
-                TextColumn("ETA"),
-                TimeRemainingColumn(),
-                console=self.console,
-            )
-            self.task = self.bar.add_task("train", total=self.steps, completed=self.first)
-            self.live = Live(get_renderable=self.picture, console=self.console, refresh_per_second=4)
-            self.live.start()
+        self.display = Progress(self.place(self.first), self.steps, first=self.first, after=0, keep=True)
+        self.display.__enter__()
         return self
 
-    def picture(self) -> Any:
-        """The bar, and under it the facts: together they are wider than a terminal of 80 columns."""
-        from rich.console import Group
-        from rich.text import Text
+    def __exit__(self, *ended: object) -> None:
+        if self.display is not None:
+            self.display.__exit__(*ended)
 
-        return Group(self.bar, Text(self.facts, no_wrap=True, overflow="ellipsis"))
-
-    def __exit__(self, *_: object) -> None:
-        if self.live is not None:
-            self.live.stop()
+    def place(self, step: int) -> str:
+        return f"step {step:,}/{self.steps:,}"
 
     def on_log(self, report: StepReport) -> None:
+        """A report of the trainer: speed is a running mean over reports, pauses left out."""
         now = time.perf_counter()
         if self.last is not None:
             then, tokens = self.last
@@ -82,25 +55,22 @@ class Screen:
         memory = memory_in_use()
         facts += f"  {memory}" if memory else ""
         facts += f"  {self.score}" if self.score else ""
-        if self.live is not None:
-            self.facts = facts
-            self.bar.update(self.task, completed=report.step)
-        elif now - self.last_line > 10 or report.step == self.steps:
+        if self.display is not None:
+            first = not self.last_line
             self.last_line = now
-            done = max(1, report.step - self.first)
-            eta = (now - self.began) / done * (self.steps - report.step)
-            print(f"step {report.step}/{self.steps}  {facts}  ETA {duration(eta)}", file=sys.stderr, flush=True)
+            self.display.update(report.step, facts, self.place(report.step), line=first or report.step == self.steps)
 
     def at(self, step: int) -> None:
         """The log may have been silent on the last few steps."""
-        if self.live is not None:
-            self.bar.update(self.task, completed=step)
+        if self.display is not None:
+            self.display.update(step, self.display.facts, self.place(step))
 
     def on_message(self, text: str) -> None:
-        if self.live is not None:
-            self.live.console.print(text, highlight=False)
+        """A line that stays: a validation, a warning."""
+        if self.display is not None:
+            self.display.message(text)
         else:
-            print(text, file=sys.stderr, flush=True)
+            say(text)
 
     def pause(self) -> None:
         """Time that is not training (a validation) must not count as slow training."""

@@ -1,0 +1,160 @@
+"""The verbs of the command line: in which group `--help` shows each, and what all of them have in common.
+
+Every verb takes `--quiet`. A command that cannot be understood (an unknown option, a missing argument) costs one sentence
+and exit code 2, as any other mistake does. Nothing here imports torch: a verb fetches what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.config import VERSION, did_you_mean
+from glassformer.errors import ConfigError
+from glassformer.screen import be_quiet
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on stderr but what goes wrong.")]
+
+
+def with_quiet(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """The verb with one option more."""
+
+    @functools.wraps(verb)
+    def called(*args: Any, quiet: bool = False, **options: Any) -> Any:
+        if quiet:
+            be_quiet(True)
+        return verb(*args, **options)
+
+    own = inspect.signature(verb, eval_str=True)
+    extra = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet)
+    called.__signature__ = own.replace(parameters=[*own.parameters.values(), extra])  # type: ignore[attr-defined]
+    called.__annotations__ = {name: p.annotation for name, p in own.parameters.items()} | {"quiet": Quiet}
+    return called
+
+
+def show_version(asked: bool) -> bool:
+    if asked:
+        typer.echo(f"glassformer {VERSION}")
+        raise typer.Exit
+    return asked
+
+
+def before_any_verb(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a Transformer on your own pairs or text, see through it, ship it.
+
+    Start with: [bold]glassformer demo[/], or [bold]glassformer train my.toml[/] on data of your own.
+    """
+    be_quiet(quiet)
+
+
+def groups() -> dict[str, dict[str, Callable[..., Any]]]:
+    """Every verb by its name, under the heading it has in `--help`."""
+    from glassformer.cli import (
+        classify,
+        compare,
+        demo,
+        doctor,
+        evaluate,
+        figures,
+        fill,
+        generate,
+        heads,
+        info,
+        look,
+        plan,
+        recipes,
+        reproduce,
+        tag,
+        train,
+        translate,
+        verify_resume,
+    )
+
+    return {
+        "Begin": {"demo": demo.demo, "recipes": recipes.recipes, "info": info.info, "plan": plan.plan},
+        "Train": {
+            "train": train.train,
+            "doctor": doctor.doctor,
+            "verify-resume": verify_resume.verify_resume,
+        },
+        "Use a run": {
+            "translate": translate.translate,
+            "generate": generate.generate,
+            "fill": fill.fill,
+            "classify": classify.classify,
+            "tag": tag.tag,
+        },
+        "Measure": {
+            "evaluate": evaluate.evaluate,
+            "compare": compare.compare,
+            "reproduce": reproduce.reproduce,
+        },
+        "See inside": {"look": look.look, "heads": heads.heads, "figures": figures.figures},
+    }
+
+
+def make_app() -> typer.Typer:
+    """The command line with all its verbs."""
+    from glassformer.cli import data
+
+    app = typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+    app.callback()(before_any_verb)
+    for heading, verbs in groups().items():
+        for name, verb in verbs.items():
+            app.command(name, rich_help_panel=heading)(with_quiet(verb))
+    sub = typer.Typer(no_args_is_help=True, help=data.HELP)
+    for name, verb in data.VERBS.items():
+        sub.command(name)(with_quiet(verb))
+    app.add_typer(sub, name="data", rich_help_panel="Begin")
+    return app
+
+
+def run_command(arguments: Sequence[str] | None = None) -> int:
+    """Carry out a command line (by default the process's own). The exit code; mistakes are raised as UserError."""
+    command = typer.main.get_command(make_app())
+    try:
+        code = command.main(
+            args=None if arguments is None else list(arguments), prog_name="glassformer", standalone_mode=False
+        )
+    except Exception as error:
+        # Typer's own exceptions; which package they live in differs between its versions.
+        if not hasattr(error, "format_message"):
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            return 2
+        raise ConfigError(sentence_of(error)) from None
+    return code if isinstance(code, int) else 0
+
+
+def sentence_of(error: Any) -> str:
+    """What is wrong with a command line, in one line, and where to look it up."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "glassformer"
+    said = str(error.format_message()).strip().rstrip(".")
+    said = " ".join(said.split())
+    wrong = getattr(error, "option_name", None)
+    if type(error).__name__ == "UsageError" and context is not None and said.startswith("No such command"):
+        known = list(getattr(context.command, "commands", {}))
+        word = said.split("'")[1] if said.count("'") > 1 else ""
+        said = f"there is no command {word!r}{did_you_mean(word, known)}"
+    elif wrong is not None:
+        close = list(getattr(error, "possibilities", None) or [])
+        said = f"there is no option {wrong}" + (f" (did you mean {close[0]!r}?)" if close else "")
+    else:
+        said = said[:1].lower() + said[1:]
+    return f"{said}; see: {path} --help"

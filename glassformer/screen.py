@@ -1,0 +1,162 @@
+"""What a person sees: tables on stdout, and on stderr one display for everything that takes long (training, files,
+downloads, studies).
+
+On a terminal the display is a bar with a line of facts under it; anywhere else a plain line now and then, so a log stays
+readable. A screen is never a reason to stop: where stderr is full, closed or broken, the work goes on unseen. Text that
+comes from data, names or models is shown as it is and never read as markup.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import Any
+
+QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
+"""True: nothing on stderr but errors."""
+
+
+def be_quiet(quiet: bool) -> None:
+    """From here on, say only what went wrong (or everything again)."""
+    QUIET.set(quiet)
+
+
+def warn(text: str) -> None:
+    """A line on stderr that even a quiet command does not keep to itself."""
+    with suppress(OSError, ValueError, AttributeError):  # nobody may be there to read it
+        print(text, file=sys.stderr, flush=True)
+
+
+def say(text: str) -> None:
+    """A line on stderr for whoever watches; nothing under --quiet."""
+    if not QUIET.get():
+        warn(text)
+
+
+def table_console() -> Any:
+    """A console for stdout that shows text as it is: no markup, no emoji codes, no colours of its own on numbers."""
+    from rich.console import Console
+
+    return Console(markup=False, emoji=False, highlight=False)
+
+
+def watcher_console() -> Any:
+    """The same for stderr. A reader who leaves is no reason to end the program, as rich would."""
+    from rich.console import Console
+
+    class Unbreakable(Console):
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+
+    return Unbreakable(stderr=True, markup=False, emoji=False, highlight=False)
+
+
+def duration(seconds: float) -> str:
+    """75 as 1:15."""
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+class Progress:
+    """How far a long job is. `total` is where it ends, in whatever it counts; `first` where it goes on after an
+    interruption. Nothing is shown before `after` seconds, so that short jobs stay silent."""
+
+    EVERY = 10.0  # seconds between two lines where there is no terminal
+
+    def __init__(
+        self, what: str, total: int | float, *, first: int | float = 0, after: int | float = 1.0, keep: bool = False
+    ) -> None:
+        self.what, self.total, self.first = what, max(1.0, float(total)), first
+        self.after, self.keep = after, keep
+        self.began = self.last_line = time.monotonic()
+        self.done, self.facts = float(first), ""
+        self.live: Any = None
+        self.bar: Any = None
+        self.silent = QUIET.get()
+
+    def __enter__(self) -> Progress:
+        if self.after <= 0:
+            self.draw()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self.unbroken():
+            if self.live is not None:
+                self.live.stop()
+                self.live = None
+
+    @contextmanager
+    def unbroken(self) -> Iterator[None]:
+        """What fails inside ends the display, and nothing else."""
+        try:
+            yield
+        except (OSError, ValueError, AttributeError):
+            self.silent, self.live = True, None
+
+    @property
+    def on_terminal(self) -> bool:
+        return sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
+
+    def draw(self) -> None:
+        """Put the bar on the terminal, if there is one."""
+        if self.silent or self.live is not None or not self.on_terminal:
+            return
+        from rich.live import Live
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        with self.unbroken():
+            console = watcher_console()
+            percent = TextColumn("{task.percentage:>3.0f}%", markup=False)
+            name = TextColumn("{task.description}", markup=False)
+            self.bar = Bar(
+                name, percent, BarColumn(bar_width=30), TextColumn("ETA"), TimeRemainingColumn(), console=console
+            )
+            self.task = self.bar.add_task(self.what, total=self.total, completed=self.done)
+            self.live = Live(
+                get_renderable=self.picture, console=console, refresh_per_second=4, transient=not self.keep
+            )
+            self.live.start()
+
+    def picture(self) -> Any:
+        """The bar, and under it the facts: together they are wider than a terminal of 80 columns."""
+        from rich.console import Group
+        from rich.text import Text
+
+        return Group(self.bar, Text(self.facts, no_wrap=True, overflow="ellipsis"))
+
+    def update(self, done: int | float, facts: str = "", what: str | None = None, *, line: bool = False) -> None:
+        """So far it is. `line`: say so even if the last line was a moment ago."""
+        self.done, self.facts, self.what = done, facts, what or self.what
+        now = time.monotonic()
+        if self.silent:
+            return
+        if self.on_terminal:
+            if self.live is None and now - self.began > self.after:
+                self.draw()
+            if self.live is not None:
+                with self.unbroken():
+                    self.bar.update(self.task, completed=done, description=self.what)
+        elif line or now - self.last_line > self.EVERY:
+            self.last_line = now
+            warn("  ".join(part for part in (self.what, facts, self.time_left(now)) if part))
+
+    def time_left(self, now: float) -> str:
+        share = (self.done - self.first) / max(1e-9, self.total - self.first)
+        if not 0 < share < 1:
+            return ""
+        return f"ETA {duration((now - self.began) * (1 - share) / share)}"
+
+    def message(self, text: str) -> None:
+        """A line that stays, above the bar."""
+        if self.silent:
+            return
+        if self.live is not None:
+            with self.unbroken():
+                self.live.console.print(text)
+        else:
+            warn(text)

@@ -1,0 +1,103 @@
+"""How the command line starts: quickly, in groups, and in one sentence where it is called wrongly."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import glassformer
+from glassformer.cli.verbs import groups, make_app, run_command
+from glassformer.config import VERSION
+from glassformer.errors import ConfigError
+from glassformer.screen import QUIET, say
+
+ROOT = Path(__file__).parents[1]
+
+WITHOUT_TORCH = """
+import contextlib, io, sys
+from glassformer.cli.verbs import groups, run_command
+asked = [["--help"], ["--version"], ["recipes"], ["data", "check", "--help"]]
+asked += [[verb, "--help"] for verbs in groups().values() for verb in verbs]
+for arguments in asked:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        run_command(arguments)
+    assert out.getvalue().strip(), arguments
+    heavy = [name for name in ("torch", "numpy", "tokenizers", "matplotlib", "sacrebleu") if name in sys.modules]
+    if heavy:
+        sys.exit(f"{arguments} imported {heavy}")
+"""
+
+
+def test_help_of_every_verb_needs_no_torch() -> None:
+    """Caught: one import of a room that needs torch at the top of any verb, or in the package's own file."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_public_names_are_there_when_they_are_asked_for() -> None:
+    for name in glassformer.__all__:
+        assert getattr(glassformer, name) is not None and name in dir(glassformer)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        glassformer.nonsense  # noqa: B018
+
+
+def test_help_shows_the_verbs_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["--help"]) == 0
+    text = capsys.readouterr().out
+    for heading, verbs in groups().items():
+        assert heading in text and all(f" {verb} " in text for verb in verbs)
+    assert make_app().info.help is not None
+    run_command(["--version"])
+    assert capsys.readouterr().out == f"glassformer {VERSION}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["trane"], "there is no command 'trane' (did you mean 'train'?); see: glassformer --help"),
+        (["train", "--opt", "x"], "there is no option --opt (did you mean '--out'?); see: glassformer train --help"),
+        (["translate"], "missing argument 'run'; see: glassformer translate --help"),
+        (["data", "chek"], "there is no command 'chek' (did you mean 'check'?); see: glassformer data --help"),
+    ],
+)
+def test_a_command_that_cannot_be_understood(arguments: list[str], said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        run_command(arguments)
+    assert str(error.value).casefold() == said.casefold()
+
+
+def test_quiet_before_or_after_the_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, quiet in ((["recipes"], False), (["-q", "recipes"], True), (["recipes", "--quiet"], True)):
+        run_command(arguments)
+        assert QUIET.get() == quiet
+        capsys.readouterr()
+        say("hello")
+        assert capsys.readouterr().err == ("" if quiet else "hello\n")
+    run_command(["recipes"])
+    assert not QUIET.get()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"PYTHONIOENCODING=ascii {sys.executable} -m glassformer recipes",
+        f"PYTHONIOENCODING=latin-1 {sys.executable} -m glassformer --help",
+        f"{sys.executable} -m glassformer --version >&-",
+    ],
+)
+def test_terminals_that_cannot_show_everything(command: str) -> None:
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, check=False)
+    assert b"Traceback" not in done.stderr and b"Exception" not in done.stderr, done.stderr
+
+
+def test_a_full_stdout_is_told() -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m glassformer recipes > /dev/full"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 2 and done.stderr.decode().count("\n") == 1 and b"No space left" in done.stderr

@@ -1,0 +1,80 @@
+"""A foreign vocabulary in our order: control ids first, then every other word as it was.
+
+Everywhere here ids 0 to 4 are PAD, BOS, EOS, UNK and MASK, and no text can spell them. A foreign model has such ids
+elsewhere, shares one between two jobs (GPT-2's end of text, Marian's padding that also starts the decoder), or lacks some.
+So its words are put in our order: rows of its tables are permuted with them, and an id it lacks is a row of zeros whose
+score is pushed down so far that it takes no probability. Nothing a model says changes: every real word keeps its row.
+
+>>> Vocabulary(6, {2: 5, 3: 0}).order
+(-1, -1, 5, 0, -1, 1, 2, 3, 4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from glassformer.errors import UserError
+from glassformer.text.tokenizer import CONTROL, UNK
+
+NEVER = -1e9
+"""Added to the score of an id that stands for nothing: its probability is exactly 0 in float32."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """`size` foreign ids, of which `control` says what each of ours is called there."""
+
+    size: int
+    control: Mapping[int, int]
+
+    def __post_init__(self) -> None:
+        used = list(self.control.values())
+        if len(set(used)) < len(used) or not all(0 <= i < self.size for i in used):
+            raise UserError(f"the special ids {used} do not fit a vocabulary of {self.size:,} words")
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """Our id to theirs; -1 where they have none."""
+        first = [self.control.get(i, -1) for i in range(CONTROL)]
+        taken = set(first)
+        return (*first, *(i for i in range(self.size) if i not in taken))
+
+    @cached_property
+    def ours(self) -> dict[int, int]:
+        """Their id to ours."""
+        return {theirs: ours for ours, theirs in enumerate(self.order) if theirs >= 0}
+
+    @property
+    def missing(self) -> list[int]:
+        """Our ids that stand for nothing there."""
+        return [ours for ours, theirs in enumerate(self.order) if theirs < 0]
+
+    def rows(self, table: Float[Tensor, "V C"]) -> Float[Tensor, "W C"]:
+        """A table with a row a word, in our order; zeros for what they lack. A table may have more rows than words."""
+        order = torch.tensor(self.order)
+        out = table.new_zeros(len(self.order), *table.shape[1:])
+        out[order >= 0] = table[order[order >= 0]]
+        return out
+
+    def bias(self, theirs: Float[Tensor, "V"] | None) -> Float[Tensor, "W"] | None:
+        """The output bias in our order; None where there is none and none is needed."""
+        if theirs is None and not self.missing:
+            return None
+        out = self.rows(torch.zeros(self.size) if theirs is None else theirs)
+        out[self.missing] = NEVER
+        return out
+
+    def ids(self, theirs: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
+        """Ids of theirs as ids of ours."""
+        table = torch.full((self.size,), UNK)
+        table[torch.tensor(list(self.ours.keys()))] = torch.tensor(list(self.ours.values()))
+        return table[theirs]
+
+
+

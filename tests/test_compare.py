@@ -17,7 +17,7 @@ from sacrebleu.significance import PairedTest
 from glassformer import probe
 from glassformer.api import load
 from glassformer.errors import UserError
-from glassformer.evaluate import teacher_forced, text_scores
+from glassformer.evaluate import model_inputs, teacher_forced, text_scores
 from glassformer.run_folder import RunFolder
 from glassformer.studies import compare as study
 from glassformer.studies.compare import (
@@ -196,7 +196,7 @@ def test_two_runs_side_by_side(kind: str, runs_of: dict[str, tuple[RunFolder, Ru
         assert found["scores"]["loss"][side]["value"] == pytest.approx(values["loss"], rel=1e-4)
         if kind == "pairs":
             written = [s.get(side, "") for s in found["sentences"]]
-            assert written == study.written(talk, held.examples)
+            assert written == written(talk, held.examples)
             scores = text_scores(written, [t for _, t in held.examples]).values
             for name in ("bleu", "exact_match"):
                 assert found["scores"][name][side]["value"] == pytest.approx(scores[name], abs=1e-6)
@@ -235,14 +235,14 @@ def test_how_far_apart_two_heads_look(runs_of: dict[str, tuple[RunFolder, RunFol
             part.bias.copy_(part.bias[swap])
         attention.out.weight.copy_(attention.out.weight[:, swap])
     held = held_out(first, "val", 10)
-    found, why_not = study.attention_apart((first, second), held)
+    found, why_not = study.head_distances((first, second), held)
     assert why_not == ""
     assert found["encoder.0.attention:0"].nearest == "encoder.0.attention:1"
     assert found["encoder.0.attention:0"].distance == pytest.approx(0.0, abs=1e-6)
     total = queries = 0.0
     with torch.no_grad(), probe.record(first, "encoder.0.attention.weights") as seen:
         for batch in held.batches:
-            first.model.hidden(*study.model_inputs(batch))
+            first.model.hidden(*model_inputs(batch))
             assert batch.source is not None
             for row, n in enumerate(batch.source.real.sum(1).tolist()):
                 w = seen["encoder.0.attention.weights"][row, :, :n, :n]

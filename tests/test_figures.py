@@ -13,7 +13,8 @@ import torch
 
 from glassformer import load, plots
 from glassformer.errors import UserError
-from glassformer.studies import figures, patching
+from glassformer.studies import figures
+from glassformer.studies.look import patching
 from tests.commands import call
 from tests.talking import make_run
 from tests.test_plots import check_pictures
@@ -171,7 +172,7 @@ def test_what_carries_the_answer(tmp_path: Path) -> None:
     texts = [f"cat {letter}at" for letter in "srcmtdpl"]
     wrote = dict(zip(texts, talk.translate(texts), strict=True))
     first, second = next((a, b) for a in texts for b in texts if wrote[a] != wrote[b])
-    found = patching.carried(talk, first, second)
+    found = patching.patch(talk, first, second)
     reading, writing = found.panels
     assert reading.tokens[:3] == ["c", "a", "t"] and reading.layers == ["embeddings", "after layer 0", "after layer 1"]
     np.testing.assert_allclose(reading.effects[0], [0, 0, 0, 0, 1, 0, 0, 0], atol=1e-4)
@@ -184,7 +185,7 @@ def test_what_carries_the_answer(tmp_path: Path) -> None:
 
 def test_what_carries_what_comes_next_and_what_it_is(tmp_path: Path) -> None:
     gpt = load(make_run(tmp_path / "gpt", model={"family": "gpt"}, data={"task": "text"}))
-    (panel,) = patching.carried(gpt, "the cat", "the dog").panels
+    (panel,) = patching.patch(gpt, "the cat", "the dog").panels
     assert panel.effects[-1, -1] == pytest.approx(1.0, abs=1e-4) and abs(panel.effects[0, :4]).max() < 1e-5
     labels = load(
         make_run(
@@ -197,14 +198,14 @@ def test_what_carries_what_comes_next_and_what_it_is(tmp_path: Path) -> None:
     texts = [f"{a}{b} {a}{c}" for a in "catdog" for b in "rivewm" for c in "nmlp"]
     said = dict(zip(texts, (found[0].label for found in labels.classify(texts)), strict=True))
     first, second = next((a, b) for a in texts for b in texts if said[a] != said[b])
-    (panel,) = patching.carried(labels, first, second).panels
+    (panel,) = patching.patch(labels, first, second).panels
     assert panel.effects[-1, 0] == pytest.approx(1.0, abs=1e-4), "a class is read off the first place"
 
 
 def test_texts_that_cannot_be_patched(tmp_path: Path) -> None:
     talk = load(make_run(tmp_path / "run"))
     with pytest.raises(UserError, match="have 4 and 5 tokens"):
-        patching.carried(talk, "cat", "cats")
+        patching.patch(talk, "cat", "cats")
     with pytest.raises(UserError, match="answered differently"):
-        patching.carried(talk, "cat", "cat")
+        patching.patch(talk, "cat", "cat")
     assert plots.visible("") == "·"

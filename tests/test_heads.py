@@ -16,13 +16,15 @@ from rich.console import Console
 
 from glassformer import plots, probe
 from glassformer.api import load
-from glassformer.cli.heads import short, worths
-from glassformer.evaluate import teacher_forced
+from glassformer.cli.heads import importances, short
+from glassformer.evaluate import model_inputs, teacher_forced
 from glassformer.probe import Part
 from glassformer.run_folder import RunFolder
 from glassformer.studies import heads as study
-from glassformer.studies.heads import KINDS, Heads, Looks, Worth, kind_of, look_at, look_for_induction
-from glassformer.studies.held_out import held_out, told, written
+from glassformer.studies.heads import KINDS, AttentionStats, Heads, Importance, add_attention, add_induction, kind_of
+from glassformer.studies.heads.pictures import as_grid
+from glassformer.studies.heads.pruning import best_of
+from glassformer.studies.held_out import example_losses, held_out, written
 from tests.commands import call
 from tests.small_runs import small_run
 from tests.test_plots import check_pictures
@@ -42,7 +44,7 @@ LENGTHS = torch.tensor([7, 5])  # two rows of seven places, the second with two 
 
 def pattern(choose: Any, *, queries: torch.Tensor = LENGTHS, keys: torch.Tensor = LENGTHS, causal: bool = False) -> Any:
     """Weights of one head in which every query puts everything on the key `choose` says, or spreads it (None); what it
-    cannot say goes to the key after the middle, where no kind looks. With who may be seen."""
+    cannot say goes to the key after the middle, where no kind stats. With who may be seen."""
     rows, t, s = len(queries), int(queries.max()), int(keys.max())
     weights = torch.zeros(rows, 1, t, s)
     visible = torch.zeros(rows, t, s, dtype=torch.bool)
@@ -59,9 +61,9 @@ def pattern(choose: Any, *, queries: torch.Tensor = LENGTHS, keys: torch.Tensor 
 
 
 def scores(*made: Any, cross: bool = False) -> dict[str, float]:
-    looks = Looks()
-    look_at(looks, *made, cross=cross)
-    return {kind: values[0] for kind, values in looks.scores().items()}
+    stats = AttentionStats()
+    add_attention(stats, *made, cross=cross)
+    return {kind: values[0] for kind, values in stats.scores().items()}
 
 
 SELF = {
@@ -114,19 +116,19 @@ def test_induction_is_what_came_after_the_same_token_before() -> None:
     for row, query, keys in ((0, 3, [1]), (0, 4, [2]), (0, 5, [3]), (1, 4, [1, 2])):
         weights[row, 0, query] = 0.0
         weights[row, 0, query, keys] = 1 / len(keys)
-    looks = Looks()
-    look_for_induction(looks, weights, tokens, lengths)
-    assert looks.count["induction"] == 4, "three in the first row, one in the second"
-    assert looks.scores()["induction"] == pytest.approx([1.0, 0.0])
+    stats = AttentionStats()
+    add_induction(stats, weights, tokens, lengths)
+    assert stats.count["induction"] == 4, "three in the first row, one in the second"
+    assert stats.scores()["induction"] == pytest.approx([1.0, 0.0])
 
 
 def test_kinds_of_sums_over_batches_are_those_of_all_queries() -> None:
     """Two batches of different sizes weigh by their queries. Broken variant: a mean of means."""
-    looks = Looks()
-    look_at(looks, *pattern(SELF["first"]))
-    look_at(looks, *pattern(SELF["same"], queries=torch.tensor([3]), keys=torch.tensor([3])))
+    stats = AttentionStats()
+    add_attention(stats, *pattern(SELF["first"]))
+    add_attention(stats, *pattern(SELF["same"], queries=torch.tensor([3]), keys=torch.tensor([3])))
     # Eleven and three queries; of the first batch the two that are first tokens themselves look at "same" too.
-    assert looks.scores()["same"][0] == pytest.approx((2 + 3) / 15)
+    assert stats.scores()["same"][0] == pytest.approx((2 + 3) / 15)
 
 
 @pytest.mark.parametrize(
@@ -169,14 +171,14 @@ def test_every_head_of_every_family_has_its_kinds(folders: dict[str, RunFolder])
     assert study.kinds(talk, held)["decoder.1.attention:1"]["broad"] == pytest.approx(total / count, rel=1e-4)
 
 
-# Worth -----------------------------------------------------------------------------------------------------------------
+# Importance -----------------------------------------------------------------------------------------------------------------
 
 
 def test_losses_of_single_examples_add_up_to_the_loss(folders: dict[str, RunFolder]) -> None:
     for run in folders.values():
         talk = load(run.path)
         held = held_out(talk, "val", 7)
-        each = told(talk.model, held.batches)
+        each = example_losses(talk.model, held.batches)
         assert len(each) == held.count
         values = teacher_forced(talk.model, held.batches).values
         labels = sum(t.labels for t in each.values())
@@ -230,11 +232,13 @@ def test_how_many_can_go() -> None:
     """The first time a hundredth is lost ends it, even if it comes back. For perplexity up is worse. Broken variants: counts
     the point at which it is lost; takes the last point that is good."""
     parts = [Part("decoder.0.attention", i) for i in range(5)]
-    worths = [Worth(p, {"zero": {"loss": 1.0, "bleu": 0.0}, "mean": {"loss": 1.0, "bleu": 0.0}}) for p in parts]
+    importances = [
+        Importance(p, {"zero": {"loss": 1.0, "bleu": 0.0}, "mean": {"loss": 1.0, "bleu": 0.0}}) for p in parts
+    ]
 
     def found(score: str, values: list[float]) -> int:
         curve = [(p, {score: float(v), "loss": 1.0}) for p, v in zip(parts, values, strict=True)]
-        return Heads(1, "val", score, {score: 50.0, "loss": 1.0}, worths, curve).can_go
+        return Heads(1, "val", score, {score: 50.0, "loss": 1.0}, importances, curve).can_go
 
     assert found("bleu", [50, 49.6, 49.4, 50, 0]) == 2
     assert found("bleu", [49.4, 50, 50, 50, 50]) == 0
@@ -248,10 +252,12 @@ def test_the_table_fits_a_terminal() -> None:
     whole = {"loss": 0.0004, "bleu": 100.0, "exact_match": 100.0}
     without = {mode: {"loss": 12.3456789, "bleu": 0.0, "exact_match": 33.333333} for mode in ("zero", "mean")}
     names = [("encoder.0.attention", 3), ("decoder.1.attention", 0), ("decoder.0.cross", 7), ("decoder.1.mlp", None)]
-    parts = [Worth(Part(name, head), without, {} if head is None else {"induction": 0.98765}) for name, head in names]
+    parts = [
+        Importance(Part(name, head), without, {} if head is None else {"induction": 0.98765}) for name, head in names
+    ]
     found = Heads(10, "val", "bleu", whole, parts, [])
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(worths(found, "runs/x: 10 examples of val"))
+    console.print(importances(found, "runs/x: 10 examples of val"))
     text = console.export_text()
     assert "…" not in text and max(map(len, text.splitlines())) <= 80
     for name, head in names:
@@ -277,11 +283,11 @@ def test_figures(tmp_path: Path, folders: dict[str, RunFolder]) -> None:
     for i in range(0, len(paths), 2):
         check_pictures(paths[i : i + 2])
     attentions = talk.model.config.attentions
-    grid = study.as_grid(found, attentions, 2, lambda w: found.change(w, "zero", "loss"))
-    for worth in found.parts:
-        value = found.change(worth, "zero", "loss")
-        if worth.part.head is not None:
-            assert grid[attentions.index(worth.part.module), worth.part.head] == value
+    grid = as_grid(found, attentions, 2, lambda w: found.change(w, "zero", "loss"))
+    for one in found.parts:
+        value = found.change(one, "zero", "loss")
+        if one.part.head is not None:
+            assert grid[attentions.index(one.part.module), one.part.head] == value
         else:
             assert value in grid[:, 2]
     assert np.isnan(grid[attentions.index("decoder.0.attention"), 2]), "a layer's MLP is shown once"
@@ -312,9 +318,9 @@ def test_a_pruned_run_is_a_run(folders: dict[str, RunFolder], tmp_path: Path, ki
     talk, whole = load(smaller), load(path)
     held = held_out(whole, "val", 6)
     with torch.no_grad(), probe.ablate(whole, facts["pruned"]["heads"]):
-        wanted = [whole.model.logits(whole.model.hidden(*inputs)) for inputs in map(study.model_inputs, held.batches)]
+        wanted = [whole.model.logits(whole.model.hidden(*inputs)) for inputs in map(model_inputs, held.batches)]
     with torch.no_grad():
-        found = [talk.model.logits(talk.model.hidden(*inputs)) for inputs in map(study.model_inputs, held.batches)]
+        found = [talk.model.logits(talk.model.hidden(*inputs)) for inputs in map(model_inputs, held.batches)]
     for a, b in zip(found, wanted, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
     assert after["loss"] == pytest.approx(facts["curve"][1]["loss"], rel=1e-4)
@@ -347,7 +353,7 @@ def test_the_processor_time_of_two_works_is_taken_in_turns() -> None:
 
         return spin
 
-    short, long = study.best_of(3, work(5), work(20))
+    short, long = best_of(3, work(5), work(20))
     assert 0.005 <= short < long and long >= 0.02
 
 

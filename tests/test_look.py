@@ -24,9 +24,15 @@ from glassformer.checkpoint import model_tensors, write_checkpoint
 from glassformer.errors import UserError
 from glassformer.nn.rows import Rows
 from glassformer.run_folder import RunFolder
-from glassformer.studies import look
-from glassformer.studies.inside import Inside, alignment, look_across, look_inside, merge, rollout, see
-from glassformer.studies.look_figures import save_pictures
+from glassformer.studies import page
+from glassformer.studies.look import data as report_data
+from glassformer.studies.look import packing
+from glassformer.studies.look.activations import record_activations
+from glassformer.studies.look.checkpoints import look_across
+from glassformer.studies.look.flow import alignment, merge, rollout
+from glassformer.studies.look.inside import Inside, look_inside
+from glassformer.studies.look.pictures import save_pictures
+from glassformer.studies.page.bundle import IMPORT
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.units import reading
 from tests.commands import call
@@ -91,10 +97,10 @@ def insides(models: dict[str, Model]) -> dict[str, Inside]:
 def logits_of(inside: Inside, net: Any = None) -> torch.Tensor:
     """The model on the same tokens, nobody listening."""
     net = inside.model.model if net is None else net
-    row = Rows.whole(torch.tensor([inside.laid.row]))
+    row = Rows.whole(torch.tensor([inside.input.row]))
     with torch.no_grad():
-        if inside.laid.source:
-            return net(Rows.whole(torch.tensor([inside.laid.source])), row)[0]
+        if inside.input.source:
+            return net(Rows.whole(torch.tensor([inside.input.source])), row)[0]
         return net(row)[0]
 
 
@@ -106,12 +112,14 @@ def test_weights_add_up_to_one_and_look_only_where_allowed(insides: dict[str, In
     """Caught: scores taken for weights, a causal map that is shown without its mask, a missing layer."""
     inside = insides[name]
     config = inside.model.model.config
-    found = [number for layers in inside.seen.attentions.values() for layer in layers for number in layer.numbers]
+    found = [
+        number for layers in inside.activations.attentions.values() for layer in layers for number in layer.head_ids
+    ]
     assert len(found) == len(config.attentions) * config.n_head - len(config.pruned_heads)
-    for kind, layers in inside.seen.attentions.items():
+    for kind, layers in inside.activations.attentions.items():
         assert len(layers) == (config.encoder_layers if kind == "encoder" else config.n_layer)
         for layer in layers:
-            assert layer.weights.shape[0] == len(layer.numbers) <= config.n_head
+            assert layer.weights.shape[0] == len(layer.head_ids) <= config.n_head
             np.testing.assert_allclose(layer.weights.sum(-1), 1.0, atol=1e-5)
             if kind == "decoder":
                 assert np.triu(layer.weights, k=1).max() == 0
@@ -119,21 +127,21 @@ def test_weights_add_up_to_one_and_look_only_where_allowed(insides: dict[str, In
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_what_is_said_is_what_the_model_says(insides: dict[str, Inside], name: str) -> None:
-    """Probability, rank, entropy and alternatives from plain logits. Caught: places shifted by one, ranks from 0, bits for
+    """Probability, rank, entropy and alternatives from plain logits. Caught: positions shifted by one, ranks from 0, bits for
     nats."""
     inside = insides[name]
-    said = inside.seen.outputs
-    chances = logits_of(inside).double().softmax(-1).numpy()[inside.laid.places]
-    for i, (place, row) in enumerate(zip(inside.laid.places, chances)):
-        label = inside.laid.labels[place]
+    said = inside.activations.outputs
+    chances = logits_of(inside).double().softmax(-1).numpy()[inside.input.positions]
+    for i, (place, row) in enumerate(zip(inside.input.positions, chances)):
+        label = inside.input.labels[place]
         assert said.chosen[i] == (row.argmax() if label is None else label)
         assert said.logprob[i] == pytest.approx(np.log(row[said.chosen[i]]), abs=1e-4)
         assert said.rank[i] == 1 + (row > row[said.chosen[i]]).sum()
         assert said.entropy[i] == pytest.approx(-(row * np.log(row)).sum(), abs=1e-4)
         np.testing.assert_allclose(said.chances[i], np.sort(row)[::-1][: len(said.chances[i])], atol=1e-5)
-    known = [i for i, place in enumerate(inside.laid.places) if inside.laid.labels[place] is not None]
+    known = [i for i, place in enumerate(inside.input.positions) if inside.input.labels[place] is not None]
     if known:
-        assert inside.seen.loss == pytest.approx(-said.logprob[known].mean())
+        assert inside.activations.loss == pytest.approx(-said.logprob[known].mean())
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -142,11 +150,11 @@ def test_the_lens_is_the_model_cut_short(insides: dict[str, Inside], name: str) 
     inside = insides[name]
     stack = "encoder" if inside.model.model.config.family == "bert" else "decoder"
     depths = inside.model.model.config.n_layer + 1
-    assert len(inside.seen.lens) == depths
-    for depth, lens in enumerate(inside.seen.lens):
+    assert len(inside.activations.lens) == depths
+    for depth, lens in enumerate(inside.activations.lens):
         short = copy.deepcopy(inside.model.model)
         getattr(short, stack).depth = depth
-        expected = logits_of(inside, short).double().log_softmax(-1).numpy()[inside.laid.places]
+        expected = logits_of(inside, short).double().log_softmax(-1).numpy()[inside.input.positions]
         own = expected[np.arange(len(expected)), lens.chosen]
         np.testing.assert_allclose(lens.logprob, own, atol=1e-4)
         np.testing.assert_allclose(lens.chances[:, 0], np.exp(expected.max(-1)), atol=1e-4)
@@ -161,7 +169,7 @@ def test_norms_are_those_of_what_is_added(insides: dict[str, Inside], name: str)
     """By torch's own hooks on the parts. Caught: the length after a norm, or of the stream in place of what is added."""
     inside = insides[name]
     net = inside.model.model
-    for stack, norms in inside.seen.norms.items():
+    for stack, norms in inside.activations.norms.items():
         found: dict[str, torch.Tensor] = {}
         hooks = []
         for n, block in enumerate(getattr(net, stack).layers):
@@ -183,10 +191,10 @@ def test_queries_keys_and_values_give_the_weights(insides: dict[str, Inside], na
     """By the rule that the page states (scale, distance, mask, softmax), from the numbers that it gets: with grouped heads,
     a window, ALiBi, rotary. Caught: keys before the rotation, another head's keys, a slope of another head."""
     inside = insides[name]
-    data = json.loads(json.dumps(look.page_data(inside, "a run")))
+    data = json.loads(json.dumps(report_data.page_data(inside, "a run")))
     for kind, facts in data["attentions"].items():
-        for layer, packed in zip(inside.seen.attentions[kind], facts["layers"]):
-            q, k = layer.q, layer.k[layer.shares]
+        for layer, packed in zip(inside.activations.attentions[kind], facts["layers"]):
+            q, k = layer.q, layer.k[layer.kv_head_of]
             scores = q @ k.transpose(0, 2, 1)
             scores = scores / np.sqrt(q.shape[-1]) if facts["scaled"] else scores
             i, j = np.indices(scores.shape[1:])
@@ -203,8 +211,8 @@ def test_queries_keys_and_values_give_the_weights(insides: dict[str, Inside], na
 
 def flow(inside: Inside) -> np.ndarray:
     """Rollout of an encoder-decoder as one walk over all tokens, target and source: a matrix for each attention."""
-    seen = inside.seen
-    s, t = len(inside.laid.source), len(inside.laid.row)
+    seen = inside.activations
+    s, t = len(inside.input.source), len(inside.input.row)
     whole = np.eye(s + t)
     for weights in seen.weights("encoder"):
         step = np.eye(s + t)
@@ -222,7 +230,7 @@ def flow(inside: Inside) -> np.ndarray:
 def test_rollout_of_an_encoder_decoder(insides: dict[str, Inside]) -> None:
     """Caught: the encoder's part forgotten, cross before self, the halves mixed up."""
     inside = insides["transformer"]
-    found, whole, s = rollout(inside.seen), flow(inside), len(inside.laid.source)
+    found, whole, s = rollout(inside.activations), flow(inside), len(inside.input.source)
     np.testing.assert_allclose(found["encoder"][-1], whole[:s, :s], atol=1e-6)
     np.testing.assert_allclose(found["decoder"][-1], whole[s:, s:], atol=1e-6)
     np.testing.assert_allclose(found["cross"][-1], whole[s:, :s], atol=1e-6)
@@ -231,26 +239,26 @@ def test_rollout_of_an_encoder_decoder(insides: dict[str, Inside]) -> None:
 
 @pytest.mark.parametrize("name", ["gpt", "mlm"])
 def test_rollout_counts_every_path(insides: dict[str, Inside], name: str) -> None:
-    """For a few pairs of places, the sum over all ways from one to the other through three layers, one by one."""
+    """For a few pairs of positions, the sum over all ways from one to the other through three layers, one by one."""
     inside = insides[name]
     kind = "decoder" if name == "gpt" else "encoder"
-    layers = [0.5 * np.eye(w.shape[-1]) + 0.5 * w.mean(0) for w in inside.seen.weights(kind)]
-    found = rollout(inside.seen)[kind]
+    layers = [0.5 * np.eye(w.shape[-1]) + 0.5 * w.mean(0) for w in inside.activations.weights(kind)]
+    found = rollout(inside.activations)[kind]
     size = found.shape[-1]
     for i, j in ((size - 1, 0), (size - 1, size - 1), (2, 1)):
         ways = sum(layers[2][i, a] * layers[1][a, b] * layers[0][b, j] for a in range(size) for b in range(size))
         assert found[-1][i, j] == pytest.approx(ways, abs=1e-6)
     np.testing.assert_allclose(found.sum(-1), 1.0, atol=1e-5)
     # Without residuals nothing stays.
-    bare = rollout(inside.seen, residual=False)[kind][0]
-    np.testing.assert_allclose(bare, inside.seen.weights(kind)[0].mean(0), atol=1e-6)
+    bare = rollout(inside.activations, residual=False)[kind][0]
+    np.testing.assert_allclose(bare, inside.activations.weights(kind)[0].mean(0), atol=1e-6)
 
 
 def test_alignment_is_the_mean_of_all_heads(insides: dict[str, Inside]) -> None:
-    seen = insides["transformer"].seen
+    seen = insides["transformer"].activations
     heads = np.concatenate(seen.weights("cross"))
     np.testing.assert_allclose(alignment(seen), heads.mean(0), atol=1e-6)
-    assert alignment(insides["gpt"].seen) is None
+    assert alignment(insides["gpt"].activations) is None
 
 
 @given(st.data())
@@ -333,7 +341,7 @@ def test_a_forced_answer_is_read_and_not_the_models_own(models: dict[str, Model]
         own = look_inside(models[name], TEXT)
         forced = look_inside(models[name], TEXT, "a dog.")
         assert forced.forced and forced.answer == "a dog." and not own.forced
-        assert models[name].texts.target.decode(forced.seen.outputs.chosen.tolist()) == "a dog."
+        assert models[name].tokenizers.target.decode(forced.activations.outputs.chosen.tolist()) == "a dog."
         if name == "transformer":
             assert own.answer == models[name].translate([TEXT])[0]
 
@@ -343,8 +351,8 @@ def test_the_tree_of_the_beam(models: dict[str, Model]) -> None:
     parent that means the rank and not the slot."""
     model = models["transformer"]
     inside = look_inside(model, TEXT, beam=3)
-    names = look.Names(inside)
-    tree = look.beam_data(inside, names)
+    names = report_data.Names(inside)
+    tree = report_data.beam_data(inside, names)
     assert tree is not None and tree["width"] == 3 and tree["has_best"]
     assert names.texts[tree["root"]] == "<bos>"
     texts = {0: ""}
@@ -365,14 +373,14 @@ def test_the_tree_of_the_beam(models: dict[str, Model]) -> None:
 
 def test_a_gpt_goes_on_and_its_own_text_is_scored_too(insides: dict[str, Inside], models: dict[str, Model]) -> None:
     inside = insides["gpt"]
-    tokenizer = models["gpt"].texts.target
+    tokenizer = models["gpt"].tokenizers.target
     prompt = tokenizer.encode(TEXT)
-    assert inside.laid.row[: len(prompt)] == prompt and inside.laid.given == len(prompt)
-    assert len(inside.laid.row) <= len(prompt) + 5
-    assert inside.laid.labels[: len(prompt) - 1] == prompt[1:]
-    assert look_inside(models["gpt"], TEXT, new=0).laid.row == prompt
-    data = look.page_data(inside, "x")
-    assert data["outputs"]["next"] == [False] * (len(inside.laid.row) - 1) + [inside.laid.labels[-1] is None]
+    assert inside.input.row[: len(prompt)] == prompt and inside.input.given == len(prompt)
+    assert len(inside.input.row) <= len(prompt) + 5
+    assert inside.input.labels[: len(prompt) - 1] == prompt[1:]
+    assert look_inside(models["gpt"], TEXT, new=0).input.row == prompt
+    data = report_data.page_data(inside, "x")
+    assert data["outputs"]["next"] == [False] * (len(inside.input.row) - 1) + [inside.input.labels[-1] is None]
     assert data["names"][data["beam"]["root"]] == inside.names([prompt[-1]])[0], "the tree grows out of the text"
 
 
@@ -393,21 +401,23 @@ def with_checkpoints(path: Path, steps: list[int]) -> RunFolder:
 
 
 def test_across_training(tmp_path: Path) -> None:
-    """Each moment is what that checkpoint does with the same answer; the last is the run's own. Caught: all moments made
+    """Each view is what that checkpoint does with the same answer; the last is the run's own. Caught: all views made
     from one set of weights, the answer of each checkpoint in place of the one looked at, the final weights shown twice."""
     path = make_run(tmp_path / "run", **FAMILIES["transformer"])
     run = with_checkpoints(path, [10, 20, 40])
     inside = look_across(run, look_inside(glassformer.load(path), TEXT))
     assert [(m.step, m.name) for m in inside.across] == [(10, "10"), (20, "20"), (40, "40")]
-    for moment in inside.across:
-        alone = see(run.load_model(step=moment.step), inside.laid)
-        np.testing.assert_array_equal(moment.seen.weights("cross")[1], alone.weights("cross")[1])
-        known = [i for i, place in enumerate(inside.laid.places) if inside.laid.labels[place] is not None]
-        np.testing.assert_array_equal(moment.seen.outputs.logprob[known], alone.outputs.logprob[known])
-        np.testing.assert_array_equal(moment.seen.outputs.chosen, inside.seen.outputs.chosen)
-    np.testing.assert_allclose(inside.across[-1].seen.outputs.logprob, inside.seen.outputs.logprob, atol=1e-6)
-    assert inside.across[0].seen.loss != pytest.approx(inside.across[1].seen.loss)
-    data = look.page_data(inside, "run")
+    for view in inside.across:
+        alone = record_activations(run.load_model(step=view.step), inside.input)
+        np.testing.assert_array_equal(view.activations.weights("cross")[1], alone.weights("cross")[1])
+        known = [i for i, place in enumerate(inside.input.positions) if inside.input.labels[place] is not None]
+        np.testing.assert_array_equal(view.activations.outputs.logprob[known], alone.outputs.logprob[known])
+        np.testing.assert_array_equal(view.activations.outputs.chosen, inside.activations.outputs.chosen)
+    np.testing.assert_allclose(
+        inside.across[-1].activations.outputs.logprob, inside.activations.outputs.logprob, atol=1e-6
+    )
+    assert inside.across[0].activations.loss != pytest.approx(inside.across[1].activations.loss)
+    data = report_data.page_data(inside, "run")
     assert [m["step"] for m in data["across"]] == [10, 20, 40]
 
 
@@ -427,16 +437,16 @@ def test_arrays_keep_the_promised_precision() -> None:
     """Caught: a row of 500 even weights rounded to nothing, negative numbers wrapped round."""
     draw = np.random.default_rng(0)
     short = draw.dirichlet(np.ones(20), size=(2, 20))
-    assert np.abs(unpacked(look.packed_weights(short)) - short).max() <= 0.5001 / 65535
+    assert np.abs(unpacked(packing.packed_weights(short)) - short).max() <= 0.5001 / 65535
     long = draw.dirichlet(np.full(500, 50.0), size=(2, 300))
-    found = unpacked(look.packed_weights(long))
+    found = unpacked(packing.packed_weights(long))
     assert (np.abs(found - long) <= 0.51 / 255 * long.max(-1, keepdims=True)).all()
     np.testing.assert_allclose(found.sum(-1), 1.0, atol=0.01)
     numbers = draw.normal(size=(2, 5, 16))
-    assert np.abs(unpacked(look.packed_numbers(numbers, False)) - numbers).max() < 2e-3
-    coarse = unpacked(look.packed_numbers(numbers, True))
+    assert np.abs(unpacked(packing.packed_numbers(numbers, False)) - numbers).max() < 2e-3
+    coarse = unpacked(packing.packed_numbers(numbers, True))
     assert (np.abs(coarse - numbers) <= 0.51 / 127 * np.abs(numbers).max(-1, keepdims=True)).all()
-    assert look.thumbnails(long).shape == (2, 64, 64) and look.thumbnails(long).max() == long.max()
+    assert packing.thumbnails(long).shape == (2, 64, 64) and packing.thumbnails(long).max() == long.max()
 
 
 def page_of(html: str) -> dict[str, Any]:
@@ -448,11 +458,11 @@ def page_of(html: str) -> dict[str, Any]:
 def test_the_page_holds_the_weights_and_needs_nobody(insides: dict[str, Inside]) -> None:
     """Also a text that tries to end the element it stands in. Caught: an address in a style, data cut off by `</script>`."""
     inside = look_inside(insides["mlm"].model, 'a "cat" </script><script>alert(1)</script> <!--')
-    html = look.page_html(look.page_data(inside, "run </script>"))
+    html = page.page_html(report_data.page_data(inside, "run </script>"))
     data = page_of(html)
     assert data["text"] == inside.text and data["title"] == "run </script>"
     found = unpacked(data["attentions"]["encoder"]["layers"][1]["weights"])
-    np.testing.assert_allclose(found, inside.seen.weights("encoder")[1], atol=1e-5)
+    np.testing.assert_allclose(found, inside.activations.weights("encoder")[1], atol=1e-5)
     assert html.count("</script>") == 2 and "alert(1)</script>" not in html
     assert set(re.findall(r"https?://[^\s\"'`]+", html)) == {"http://www.w3.org/2000/svg"}
     assert not re.search(r"\b(src|href)=(?!\"data:)", html) and "@import" not in html and "url(" not in html
@@ -461,24 +471,24 @@ def test_the_page_holds_the_weights_and_needs_nobody(insides: dict[str, Inside])
 
 def test_modules_are_put_together_in_order() -> None:
     """Each once, the imported before the importer; a circle and a form of import that is not understood are refused."""
-    parts = look.page_files()
-    whole = look.bundled(parts, "page.js")
+    parts = page.page_files()
+    whole = page.bundled(parts, "page.js")
     modules = [name for name in parts if name.endswith(".js")]
-    places = {name: whole.index(f"const module_{name[:-3]} = ") for name in modules}
+    positions = {name: whole.index(f"const module_{name[:-3]} = ") for name in modules}
     for name in modules:
         assert whole.count(f"const module_{name[:-3]} = ") == 1
-        for _, other in look.IMPORT.findall(parts[name]):
-            assert places[other] < places[name]
+        for _, other in IMPORT.findall(parts[name]):
+            assert positions[other] < positions[name]
     assert not re.search(r"^\s*(import|export)\b", whole, re.MULTILINE)
     with pytest.raises(ValueError, match="circle"):
-        look.bundled({"a.js": 'import { b } from "./b.js";\n', "b.js": 'import { a } from "./a.js";\n'}, "a.js")
+        page.bundled({"a.js": 'import { b } from "./b.js";\n', "b.js": 'import { a } from "./a.js";\n'}, "a.js")
     with pytest.raises(ValueError, match="form"):
-        look.bundled({"a.js": 'import * as b from "./b.js";\n', "b.js": ""}, "a.js")
+        page.bundled({"a.js": 'import * as b from "./b.js";\n', "b.js": ""}, "a.js")
 
 
 def test_the_page_has_every_word_twice() -> None:
     """In English and in Chinese; and every word that a view asks for is there. Caught: a label that is only translated."""
-    parts = look.page_files()
+    parts = page.page_files()
     english, chinese = parts["words.js"].split("  zh: {")
     keys = [set(re.findall(r"^    (\w+): ", half, re.MULTILINE)) for half in (english, chinese)]
     assert keys[0] == keys[1]
@@ -492,9 +502,9 @@ def test_the_page_has_every_word_twice() -> None:
 
 def test_what_a_page_notes_is_in_both_languages_too(insides: dict[str, Inside]) -> None:
     """The text for the masked model has no mask, which is noted. Caught: a note that stays English on a Chinese page."""
-    data = look.page_data(insides["mlm"], "run")
+    data = report_data.page_data(insides["mlm"], "run")
     assert data["notes"]
-    for said in [*data["notes"], look.page_data(insides["transformer"], "run")["about"]]:
+    for said in [*data["notes"], report_data.page_data(insides["transformer"], "run")["about"]]:
         chinese = [any("\u4e00" <= c <= "\u9fff" for c in said[language]) for language in ("en", "zh")]
         assert chinese == [False, True]
 
@@ -516,19 +526,19 @@ def test_sixty_tokens_of_a_large_model_stay_under_five_megabytes(tmp_path: Path)
     ids = model.tokenizers.target.encode(SIXTY)[:60]
     text = model.tokenizers.target.decode(ids)
     inside = look_inside(model, text, text, beam=4)
-    assert len(inside.laid.source) == 61 and len(inside.laid.row) == 61
-    html = look.page_html(look.page_data(inside, "base"))
+    assert len(inside.input.source) == 61 and len(inside.input.row) == 61
+    html = page.page_html(report_data.page_data(inside, "base"))
     assert len(html.encode()) < 5_000_000
     assert page_of(html)["attentions"]["cross"]["layers"][5]["q"]["dtype"] == "int8"
 
 
 def test_what_does_not_fit_is_left_out_from_the_first_layer_on(insides: dict[str, Inside]) -> None:
-    layers = insides["transformer"].seen.attentions["decoder"]
+    layers = insides["transformer"].activations.attentions["decoder"]
     size = layers[0].q.size + layers[0].k.size + layers[0].v.size
     with pytest.MonkeyPatch.context() as patch:
         for budget, expected in ((6 * size, (False, {0, 1, 2})), (2 * size, (True, {1, 2})), (size, (True, {2}))):
-            patch.setattr(look, "NUMBERS_BUDGET", budget)
-            assert look.numbers_plan(layers) == expected
+            patch.setattr(report_data, "NUMBERS_BUDGET", budget)
+            assert report_data.numbers_plan(layers) == expected
 
 
 # ---- the command

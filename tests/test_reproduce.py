@@ -26,6 +26,8 @@ from glassformer.nn.rows import Rows
 from glassformer.run_folder import RunFolder
 from glassformer.studies import reproduce as study
 from glassformer.studies.reproduce import REPRODUCTIONS, Outcome, Times, random_batches_loss, times_of, whole_loss
+from glassformer.studies.reproduce.metrics import score, validation_tokens
+from glassformer.studies.reproduce.reproduction import data_settings, size_problem
 from glassformer.text.tokenizer import Tokenizer
 from tests.commands import call
 from tests.test_runs import pairs
@@ -235,9 +237,9 @@ def test_a_larger_model_is_no_fair_comparison() -> None:
     counted = [costs(one.model).parameters for one in (best, plain)]
     assert counted[0] <= counted[1]
     done = Outcome("x", 1, "x", 1.0, "", {}, Times(0.0, 0.0, 0.0, 0.0, 0.0), 1, 1, counted[0])
-    assert study.size_problem(what, [done], best) == ""
-    assert f"{counted[1]:,}" in study.size_problem(what, [replace(done, parameters=counted[1] + 1)], best)
-    assert study.size_problem(study.reproduction("shakespeare-char"), [replace(done, parameters=10**9)], plain) == ""
+    assert size_problem(what, [done], best) == ""
+    assert f"{counted[1]:,}" in size_problem(what, [replace(done, parameters=counted[1] + 1)], best)
+    assert size_problem(study.reproduction("shakespeare-char"), [replace(done, parameters=10**9)], plain) == ""
 
 
 def test_what_counts_as_reached() -> None:
@@ -300,11 +302,11 @@ def test_the_sign_that_ends_a_text_is_not_scored(tmp_path: Path) -> None:
     settings = [
         *SHAKESPEARE,
         "train.steps=1",
-        *study.data_settings(study.reproduction("shakespeare-char"), tmp_path, tmp_path),
+        *data_settings(study.reproduction("shakespeare-char"), tmp_path, tmp_path),
     ]
     recipe = read_recipe("shakespeare-char", settings, presets=PRESETS)
     run = runs.train(recipe, tmp_path / "run")
-    tokens = study.validation_tokens(run)
+    tokens = validation_tokens(run)
     text = (tmp_path / "input.txt").read_text(encoding="utf-8")
     assert run.tokenizers.target.decode(tokens.tolist()) == text[int(0.9 * len(text)) :]
     assert len(tokens) == len(text) - int(0.9 * len(text))
@@ -457,7 +459,7 @@ def test_every_recipe_starts_on_a_small_file_of_its_format(name: str, tmp_path: 
     last = [line for line in run.metrics() if "val_loss" in line][-1]
     assert last["step"] == 4 and math.isfinite(last["val_loss"])
     if recipe.data.task == "pairs":
-        scored = study.score(run, "bleu-none")
+        scored = score(run, "bleu-none")
         assert 0 <= scored.value <= 100
 
 

@@ -27,21 +27,21 @@ def compare(
     from glassformer.files.durable import to_json, write_atomically
     from glassformer.studies import compare as study
 
-    talks = load(first, device=device), load(second, device=device)
+    models = load(first, device=device), load(second, device=device)
     names = (first.name, second.name) if first.name != second.name else (str(first), str(second))
 
     def tell(what: str) -> None:
         if sys.stderr.isatty():
             print(f"\r\033[K{what} …", end="", file=sys.stderr, flush=True)
 
-    found = study.compare(talks, names, split, examples, (first / "data", second / "data"), tell)
+    found = study.compare(models, names, split, examples, (first / "data", second / "data"), tell)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr, flush=True)
     if out is not None:
         try:
             out.mkdir(parents=True, exist_ok=True)
             write_atomically(out / "compare.json", to_json(found.to_dict()))
-            config = talks[0].model.config
+            config = models[0].model.config
             study.draw(found, config.attentions, config.n_head, out)
         except OSError as error:
             raise UserError(f"{out} cannot be written: {error.strerror}") from None

@@ -22,8 +22,8 @@ def demo(
     from glassformer.checkpoint import problem
     from glassformer.data.builtin import examples_in_ten_languages
     from glassformer.run_folder import RunFolder
-    from glassformer.studies.alignment import draw_cross_attention
     from glassformer.studies.curves import draw_curves
+    from glassformer.studies.look.cross_attention import draw_cross_attention
     from glassformer.studies.score import score_split
 
     console = Console()

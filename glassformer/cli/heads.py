@@ -1,4 +1,4 @@
-"""`glassformer heads`: what each head and MLP is worth, what each head looks at, and how many can go."""
+"""`glassformer heads`: what each head and MLP is one, what each head looks at, and how many can go."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ def heads(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
     """What every head and MLP is worth (cut, and measured again), what each head looks at, and how many can go."""
+    from glassformer import probe
     from glassformer.api import load
     from glassformer.run_folder import RunFolder
     from glassformer.studies import heads as study
     from glassformer.studies.held_out import held_out
 
     folder = RunFolder.open(run)
-    talk = load(run, device=device)
-    held = held_out(talk, split, examples, folder.path / "data")
-    everything = study.probe.heads(talk)
+    model = load(run, device=device)
+    held = held_out(model, split, examples, folder.path / "data")
+    everything = probe.heads(model)
     if not everything:
         raise UserError(f"{run} has no heads left to look at")
     if to is not None and prune is None:
@@ -54,25 +55,25 @@ def heads(
         to = to or run.with_name(f"{run.resolve().name}-without-{prune}-heads")
         if RunFolder.is_run(to):
             raise UserError(f"{to} holds a run already; choose another folder with --to")
-    found = study.study(talk, held, split, decoding=not loss_only, tell=progress)
+    found = study.study(model, held, split, decoding=not loss_only, tell=progress)
     out = out or run / "heads"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        pictures = study.draw(found, talk.model.config, out)
+        pictures = study.draw(found, model.model.config, out)
     except OSError as error:
         raise UserError(f"{out} cannot be written: {error.strerror}") from None
     extra: dict[str, Any] = {"run": str(run)}
-    weighed: list[study.Weighed] = []
+    footprints: list[study.Footprint] = []
     if prune is not None and to is not None:
-        smaller = study.write_pruned(folder, talk, study.least_important(found, prune), to)
-        talks = [talk, load(to, device=device)]
-        weighed = study.weigh([folder, smaller], talks, held)
-        after = study.measure(talks[1], held, decoding=not loss_only)
+        smaller = study.write_pruned(folder, model, study.least_important(found, prune), to)
+        models = [model, load(to, device=device)]
+        footprints = study.measure_footprints([folder, smaller], models, held)
+        after = study.measure(models[1], held, decoding=not loss_only)
         extra["pruned"] = {
             "run": str(to),
             "heads": [str(part) for part in study.least_important(found, prune)],
-            "before": found.whole | weighed[0].to_dict(),
-            "after": after | weighed[1].to_dict(),
+            "before": found.whole | footprints[0].to_dict(),
+            "after": after | footprints[1].to_dict(),
         }
     numbers = study.save(found, out, extra)
     if as_json:
@@ -92,7 +93,7 @@ def short(change: float) -> str:
     return "0" if float(text) == 0 else text
 
 
-def worths(found: Any, title: str) -> Any:
+def importances(found: Any, title: str) -> Any:
     """The table, narrow enough for a terminal of 80 columns."""
     from rich import box
     from rich.table import Table
@@ -105,10 +106,10 @@ def worths(found: Any, title: str) -> Any:
     for name in names:
         for mode in ("zero", "mean"):
             table.add_column(f"{labels.get(name, name)}\n{mode}", justify="right", no_wrap=True)
-    for worth in found.parts:
-        kind = "" if worth.kind == "mlp" else f"{worth.kind} {worth.strength:.2f}"
-        cells = [short(found.change(worth, mode, name)) for name in names for mode in ("zero", "mean")]
-        table.add_row(str(worth.part), kind, *cells)
+    for one in found.parts:
+        kind = "" if one.kind == "mlp" else f"{one.kind} {one.strength:.2f}"
+        cells = [short(found.change(one, mode, name)) for name in names for mode in ("zero", "mean")]
+        table.add_row(str(one.part), kind, *cells)
     return table
 
 
@@ -116,7 +117,7 @@ def show(found: Any, title: str) -> None:
     from rich.console import Console
 
     console = Console()
-    console.print(worths(found, title))
+    console.print(importances(found, title))
     whole = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in found.whole.items())
     console.print(
         f"The whole model: {whole}. Above: the change when one part is cut, its output set to zero or to its mean.",

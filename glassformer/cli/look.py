@@ -33,14 +33,13 @@ def look(
     """
     from glassformer.api import load
     from glassformer.run_folder import RunFolder
-    from glassformer.studies.inside import look_across, look_inside
-    from glassformer.studies.look import write_report
+    from glassformer.studies.look import look_across, look_inside, write_report
 
     model = load(run, device=device, step=step)
     inside = look_inside(model, text, target, beam=beam, new=new)
     if across:
         inside = look_across(RunFolder.open(run), inside)
-    for note in inside.laid.notes:
+    for note in inside.input.notes:
         typer.echo(f"note: {note.en}", err=True)
     paths = write_report(inside, run.resolve().name, out or run / "look", pictures=pictures)
     typer.echo(f"{paths[0]} ({paths[0].stat().st_size / 1e6:.1f} MB)")

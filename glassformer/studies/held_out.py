@@ -38,7 +38,7 @@ class HeldOut:
 
 
 def held_out(
-    talk: Model, split: str, limit: int, folder: Path | None = None, *, block_size: int | None = None
+    model: Model, split: str, limit: int, folder: Path | None = None, *, block_size: int | None = None
 ) -> HeldOut:
     """The first `limit` examples of a split. `folder`: where its token files may lie already. `block_size`: no longer than
     this, where the model could read more."""
@@ -46,14 +46,14 @@ def held_out(
         raise UserError(f"--split is train, val or test, not {split!r}")
     if limit < 1:
         raise UserError(f"--examples must be at least 1, not {limit}")
-    recipe = talk.recipe
+    recipe = model.recipe
     data = recipe.data
     budget = max(256, min(8192, 2**23 // max(1, recipe.model.vocab_size)))
     with TemporaryDirectory() as temporary:
         multiplied = split == "train" and data.multiplied  # what was learned from is not one example a pair
         there = folder is not None and not multiplied and any(folder.glob(f"{split}.*.tokens"))
         if not there:
-            encode_split(data, split, talk.tokenizers, Path(temporary))
+            encode_split(data, split, model.tokenizers, Path(temporary))
         made = make_batches(
             data,
             recipe.model.family,
@@ -64,7 +64,7 @@ def held_out(
             layout="padded",
             training=False,
         )
-        batches = [batch.to(talk.device) for batch in made.in_order(budget, limit=limit)]
+        batches = [batch.to(model.device) for batch in made.in_order(budget, limit=limit)]
     if not batches:
         raise UserError(f"the {split} split of this run has nothing to measure on; choose another with --split")
     examples = [] if data.task == "text" else list(itertools.islice(open_split(data, split), limit))  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def held_out(
 
 
 @dataclass(frozen=True)
-class Told:
+class ExampleLoss:
     """What a model makes of one example under teacher forcing: its loss in nats, over how many labels, and how many of
     them it would have got right."""
 
@@ -82,9 +82,9 @@ class Told:
 
 
 @torch.no_grad()
-def told(model: Any, batches: list[Batch]) -> dict[int, Told]:
+def example_losses(model: Any, batches: list[Batch]) -> dict[int, ExampleLoss]:
     """By the number of the example."""
-    found: dict[int, Told] = {}
+    found: dict[int, ExampleLoss] = {}
     for batch in batches:
         logits = model.logits(model.hidden(*model_inputs(batch))).float()
         losses = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORE, reduction="none")
@@ -92,15 +92,15 @@ def told(model: Any, batches: list[Batch]) -> dict[int, Told]:
         right = ((logits.argmax(-1) == batch.labels) & wanted).sum(1)
         nats = losses.view_as(batch.labels).double().sum(1)
         for row, number in enumerate(batch.examples):
-            found[number] = Told(float(nats[row]), int(wanted[row].sum()), int(right[row]))
+            found[number] = ExampleLoss(float(nats[row]), int(wanted[row].sum()), int(right[row]))
     return found
 
 
-def writes(talk: Model) -> bool:
+def writes(model: Model) -> bool:
     """Whether it is asked for texts, and its texts can be compared with those wanted."""
-    return talk.kind in ("transformer", "gpt on pairs") and talk.recipe.data.task == "pairs"
+    return model.kind in ("transformer", "gpt on pairs") and model.recipe.data.task == "pairs"
 
 
-def written(talk: Model, examples: list[Any]) -> list[str]:
-    quick = Model(talk.model, talk.tokenizers, replace(talk.recipe, decode=greedy(talk.recipe.decode)))
+def written(model: Model, examples: list[Any]) -> list[str]:
+    quick = Model(model.model, model.tokenizers, replace(model.recipe, decode=greedy(model.recipe.decode)))
     return quick.translate([source for source, _ in examples])

@@ -19,8 +19,11 @@ import numpy as np
 import pytest
 
 import glassformer
-from glassformer.studies import look
-from glassformer.studies.inside import Inside, look_across, look_inside, merge
+from glassformer.studies import page as pages_of
+from glassformer.studies.look import data as report_data
+from glassformer.studies.look.checkpoints import look_across
+from glassformer.studies.look.flow import merge
+from glassformer.studies.look.inside import Inside, look_inside
 from tests.talking import make_run
 from tests.test_look import FAMILIES, with_checkpoints
 
@@ -112,7 +115,7 @@ def pages(insides: dict[str, Inside], tmp_path_factory: pytest.TempPathFactory) 
     found = {}
     for name, inside in insides.items():
         found[name] = folder / f"{name.replace(' ', '-')}.html"
-        found[name].write_text(look.page_html(look.page_data(inside, name)), encoding="utf-8")
+        found[name].write_text(pages_of.page_html(report_data.page_data(inside, name)), encoding="utf-8")
     return found
 
 
@@ -157,7 +160,7 @@ def test_merging_in_the_page_is_merging_in_python(
         for unit in ("pieces", "words", "characters"):
             report.page.click(f".tools [data-value={unit}]")
             report.settle()
-            expected = inside.seen.weights("cross")[1][2]
+            expected = inside.activations.weights("cross")[1][2]
             labels = [sides["written"].pieces, sides["source"].pieces]
             if unit != "pieces":
                 units = [getattr(sides[side], unit) for side in ("written", "source")]
@@ -253,7 +256,7 @@ def test_one_head_computes_the_models_weights(browser: Any, pages: dict[str, Pat
     worst = "() => Number(document.querySelector('[data-gap]').dataset.gap)"
     with opened(browser, WIDE) as report:
         for name in ("transformer", "pruned", "gpt", "gpt on pairs", "mlm"):
-            for kind, layers in insides[name].seen.attentions.items():
+            for kind, layers in insides[name].activations.attentions.items():
                 for layer, one in enumerate(layers):
                     if not one.numbers:
                         continue
@@ -271,7 +274,7 @@ def test_tokens_lens_and_beam_show_what_was_computed(
     browser: Any, pages: dict[str, Path], insides: dict[str, Inside]
 ) -> None:
     inside = insides["transformer"]
-    said = inside.seen.outputs
+    said = inside.activations.outputs
     with opened(browser, WIDE) as report:
         report.open(pages["transformer"].as_uri() + "#view=tokens")
         rows = report.page.locator("table.tokens tbody tr")
@@ -283,8 +286,8 @@ def test_tokens_lens_and_beam_show_what_was_computed(
             assert cells[3].strip() == str(said.rank[i]) and cells[4].strip() == f"{said.entropy[i]:.2f}"
         report.show("lens")
         lens = report.page.locator("table.lens tbody tr")
-        assert lens.count() == len(inside.seen.lens)
-        best = inside.names([int(i) for i in inside.seen.lens[-1].best[:, 0]])
+        assert lens.count() == len(inside.activations.lens)
+        best = inside.names([int(i) for i in inside.activations.lens[-1].best[:, 0]])
         shown = lens.nth(0).locator("td").all_text_contents()
         assert len(shown) == len(best)
         report.show("beam")
@@ -304,13 +307,13 @@ def test_the_animation_runs_and_stops(browser: Any, pages: dict[str, Path]) -> N
         report.open(pages["transformer"].as_uri() + "#view=across")
         assert report.page.locator(".strip:not(.small) .frame").count() == 3
         report.page.click(".play")
-        report.page.wait_for_function("() => window.page.state.moment === 0", timeout=5000)
-        report.page.wait_for_function("() => window.page.state.moment === 1", timeout=5000)
+        report.page.wait_for_function("() => window.page.state.view === 0", timeout=5000)
+        report.page.wait_for_function("() => window.page.state.view === 1", timeout=5000)
         assert "200" in report.text(".player")
         report.press("p")
-        stopped = report.state("moment")
+        stopped = report.state("view")
         report.page.wait_for_timeout(1000)
-        assert report.state("moment") == stopped
+        assert report.state("view") == stopped
         assert report.complaints == []
 
 
@@ -413,9 +416,9 @@ def test_five_hundred_tokens_open_and_have_an_overview(browser: Any, tmp_path: P
     model = glassformer.load(make_run(tmp_path / "long", tokenizer="char", **how))
     text = ("the cat sat on the mat. a dog ran to the river; " * 12)[:511]
     inside = look_inside(model, text, text, beam=1)
-    assert len(inside.laid.source) == len(inside.laid.row) == 512
+    assert len(inside.input.source) == len(inside.input.row) == 512
     page = tmp_path / "long.html"
-    page.write_text(look.page_html(look.page_data(inside, "long")), encoding="utf-8")
+    page.write_text(pages_of.page_html(report_data.page_data(inside, "long")), encoding="utf-8")
     with opened(browser, WIDE) as report:
         print(f"512 tokens opened in {report.open(page.as_uri()):.2f} s")
         # Of 512 x 512 cells a map; what makes a page slow to open is their number.
@@ -437,9 +440,9 @@ def test_five_hundred_tokens_open_and_have_an_overview(browser: Any, tmp_path: P
 def test_the_modules_are_modules(browser: Any, insides: dict[str, Inside], tmp_path: Path) -> None:
     """Handed out by a plain server as they are, with the data in a file of its own: the same page. Caught: an import that
     only works when all modules are in one file."""
-    for name, text in look.page_files().items():
+    for name, text in pages_of.page_files().items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    (tmp_path / "data.json").write_text(json.dumps(look.page_data(insides["gpt"], "served")), encoding="utf-8")
+    (tmp_path / "data.json").write_text(json.dumps(report_data.page_data(insides["gpt"], "served")), encoding="utf-8")
     (tmp_path / "index.html").write_text(
         '<!doctype html><link rel="icon" href="data:,"><link rel="stylesheet" href="style.css"><div id="here"></div>'
         '<script type="module">import { show } from "./page.js";'

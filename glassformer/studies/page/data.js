@@ -91,7 +91,7 @@ export function largest(values) {
   return most;
 }
 
-/** The places of the `count` largest of row i, largest first. */
+/** The positions of the `count` largest of row i, largest first. */
 export function strongest(map, i, count) {
   const row = Array.from(map.values.subarray(i * map.columns, (i + 1) * map.columns), (w, j) => [w, j]);
   return row.sort((a, b) => b[0] - a[0]).slice(0, count);

@@ -58,7 +58,7 @@ function beginning(data) {
   for (const name of ["layer", "head"]) if (/^\d+$/.test(hash.get(name) ?? "")) state[name] = Number(hash.get(name));
   const layers = data.attentions[state.kind].layers;
   state.layer = Math.min(state.layer, layers.length - 1);
-  state.head = Math.max(0, Math.min(state.head, layers[state.layer].numbers.length - 1));
+  state.head = Math.max(0, Math.min(state.head, layers[state.layer].head_ids.length - 1));
   return state;
 }
 
@@ -113,7 +113,7 @@ class Page {
     if (state.unit !== before.unit || state.view !== before.view) state.locked = null;
     const layers = data.attentions[state.kind].layers;
     state.layer = Math.max(0, Math.min(state.layer, layers.length - 1));
-    state.head = Math.max(0, Math.min(state.head, layers[state.layer].numbers.length - 1));
+    state.head = Math.max(0, Math.min(state.head, layers[state.layer].head_ids.length - 1));
     if (state.view !== "across" && state.playing) this.play(false);
     if ("theme" in changes && changes.theme !== before.theme) keep("theme", state.theme);
     if ("language" in changes) keep("language", state.language);
@@ -266,7 +266,7 @@ class Page {
     } else if (arrows[event.key] && (event.shiftKey || thumb)) {
       const [down, right] = arrows[event.key];
       const layer = (state.layer + down + layers.length) % layers.length;
-      const heads = Math.max(1, layers[layer].numbers.length);
+      const heads = Math.max(1, layers[layer].head_ids.length);
       const head = (Math.min(state.head, heads - 1) + right + heads) % heads;
       this.set({ layer, head, query: state.query, key: null }).then(() => {
         if (thumb) this.root.querySelector('.thumb[aria-pressed="true"]')?.focus({ preventScroll: true });

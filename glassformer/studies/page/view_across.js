@@ -83,10 +83,10 @@ export async function drawAcross(page) {
     { class: "controls" },
     select(words.kind, kinds, state.kind, (kind) => page.set({ kind, layer: 0, head: 0 })),
     select(words.layer, attention.layers.map((_, l) => [l, String(l + 1)]), state.layer, (l) => page.set({ layer: Number(l) })),
-    select(words.headNumber, layer.numbers.map((n, at) => [at, String(n + 1)]), state.head, (at) => page.set({ head: Number(at) })),
+    select(words.headNumber, layer.head_ids.map((n, at) => [at, String(n + 1)]), state.head, (at) => page.set({ head: Number(at) })),
     choice(words.colour, [["map", words.colourMap], ["one", words.colourOne]], state.acrossColour, (acrossColour) => page.set({ acrossColour })),
   );
-  if (!layer.numbers.length) return [controls, h("p", {}, words.noHeads)];
+  if (!layer.head_ids.length) return [controls, h("p", {}, words.noHeads)];
   const player = h("div", { class: "player" }, play, slider, h("b", {}, filled(words.stepN, data.across[moment].name)), h("span", { class: "note" }, `${words.loss} ${number(data.across[moment].loss, 4)}`));
   const map = matrix(await unpack(data.across[moment].weights[state.kind][state.layer]), state.head);
   const found = mergedMap(page, map, attention.queries, attention.keys);
@@ -109,7 +109,7 @@ export async function drawAcross(page) {
   const table = heatmap({ map: chances, rows: data.across.map((m) => m.name), columns: tokens, most: 1, say, locked: null, name: words.chances, words, format: share });
   const every = h("div", { class: "every" });
   for (const [l, one] of attention.layers.entries()) {
-    for (const [at, number_] of one.numbers.entries()) {
+    for (const [at, number_] of one.head_ids.entries()) {
       every.append(h("span", { class: "layer" }, `${l + 1}.${number_ + 1}`), await strip(page, state.kind, l, at, moment, true));
     }
   }

@@ -95,8 +95,8 @@ function links(page, found) {
 export async function drawAlignment(page) {
   const { words, data, state } = page;
   const { layers } = data.attentions.cross;
-  const chosen = state.kind === "cross" && layers[state.layer].numbers.length;
-  const first = layers.findIndex((layer) => layer.numbers.length); // a layer may have lost all its heads
+  const chosen = state.kind === "cross" && layers[state.layer].head_ids.length;
+  const first = layers.findIndex((layer) => layer.head_ids.length); // a layer may have lost all its heads
   const [layer, head] = chosen ? [state.layer, state.head] : [first, 0];
   const single = state.alignment === "head";
   const map = single ? matrix(await unpack(layers[layer].weights), head) : matrix(await unpack(data.alignment), 0);

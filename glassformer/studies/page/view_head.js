@@ -35,7 +35,7 @@ async function headNumbers(page) {
   const layer = attention.layers[state.layer];
   if (!layer.q) return null;
   const [q, k, v] = [await unpack(layer.q), await unpack(layer.k), await unpack(layer.v)];
-  const shared = layer.shares[state.head];
+  const shared = layer.kv_head_of[state.head];
   const window_ = attention.window ?? Infinity;
   return {
     q: matrix(q, state.head),
@@ -57,10 +57,10 @@ export async function drawHead(page) {
     { class: "controls" },
     select(words.kind, kinds, state.kind, (kind) => page.set({ kind, layer: 0, head: 0, query: null, key: null })),
     select(words.layer, attention.layers.map((_, l) => [l, String(l + 1)]), state.layer, (l) => page.set({ layer: Number(l) })),
-    select(words.headNumber, layer.numbers.map((n, at) => [at, String(n + 1)]), state.head, (at) => page.set({ head: Number(at) })),
+    select(words.headNumber, layer.head_ids.map((n, at) => [at, String(n + 1)]), state.head, (at) => page.set({ head: Number(at) })),
   );
-  const head = layer.numbers.length ? await headNumbers(page) : null;
-  if (!head) return [controls, h("p", {}, layer.numbers.length ? words.withheld : words.noHeads)];
+  const head = layer.head_ids.length ? await headNumbers(page) : null;
+  if (!head) return [controls, h("p", {}, layer.head_ids.length ? words.withheld : words.noHeads)];
   const queries = data.sides[attention.queries].pieces;
   const keys = data.sides[attention.keys].pieces;
   const query = Math.min(state.query ?? queries.length - 1, queries.length - 1);

@@ -1,4 +1,4 @@
-// The logit lens: layers from bottom to top, places from left to right.
+// The logit lens: layers from bottom to top, positions from left to right.
 
 import { css, inkOn, paint, sizeColour } from "./colours.js";
 import { filled } from "./words.js";
@@ -24,7 +24,7 @@ export async function drawLens(page) {
       h(
         "div",
         {},
-        h("p", {}, `${words.place} ${outputs.places[at] + 1}, ${depth(d)} · ${words.chosen} `, token(names[outputs.chosen[at]]), ` ${share(Math.exp(layer.logprob[at]))}, ${words.rank} ${layer.rank[at]}, ${words.entropy} ${number(layer.entropy[at])}`),
+        h("p", {}, `${words.place} ${outputs.positions[at] + 1}, ${depth(d)} · ${words.chosen} `, token(names[outputs.chosen[at]]), ` ${share(Math.exp(layer.logprob[at]))}, ${words.rank} ${layer.rank[at]}, ${words.entropy} ${number(layer.entropy[at])}`),
         h("p", { class: "strongest" }, h("span", { class: "caption" }, words.most), best),
       ),
     );

@@ -9,13 +9,13 @@ import { filled } from "./words.js";
 /** The title of a head. */
 export function headName(page, kind, layer, head) {
   const { words, data } = page;
-  const number = data.attentions[kind].layers[layer].numbers[head];
+  const number = data.attentions[kind].layers[layer].head_ids[head];
   return `${words[`${kind}Long`]} · ${filled(words.layerN, layer + 1)} · ${filled(words.headN, number + 1)}`;
 }
 
 /** The same head as `heads`, `compare` and Python call it. */
 function tapName(page, kind, layer, head) {
-  const number = page.data.attentions[kind].layers[layer].numbers[head];
+  const number = page.data.attentions[kind].layers[layer].head_ids[head];
   return kind === "cross" ? `decoder.${layer}.cross:${number}` : `${kind}.${layer}.attention:${number}`;
 }
 
@@ -48,12 +48,12 @@ export function readCell(page, { map, rows, columns }, i, j) {
 async function thumbnails(page, kind, pick) {
   const { words, data, state } = page;
   const attention = data.attentions[kind];
-  const heads = Math.max(1, ...attention.layers.map((layer) => Math.max(0, ...layer.numbers) + 1));
+  const heads = Math.max(1, ...attention.layers.map((layer) => Math.max(0, ...layer.head_ids) + 1));
   const grid = h("div", { class: "thumbs", role: "grid", "aria-label": words[`${kind}Long`], style: { "--heads": heads } });
   for (const [l, layer] of attention.layers.entries()) {
     const row = h("div", { class: "thumbrow", role: "row" }, h("span", { class: "layer", role: "rowheader" }, `${l + 1}`));
     const array = await unpack(layer.thumbs ?? layer.weights);
-    layer.numbers.forEach((number, at) => {
+    layer.head_ids.forEach((number, at) => {
       const map = matrix(array, at);
       const canvas = h("canvas", { "aria-hidden": "true" });
       paint(canvas, map, state.colour === "one" ? 1 : largest(map.values));
@@ -78,7 +78,7 @@ async function thumbnails(page, kind, pick) {
       );
       row.append(button);
     });
-    if (!layer.numbers.length) row.append(h("span", { class: "note", style: { gridColumn: "2 / -1" } }, words.noHeads));
+    if (!layer.head_ids.length) row.append(h("span", { class: "note", style: { gridColumn: "2 / -1" } }, words.noHeads));
     grid.append(row);
   }
   return grid;
@@ -93,7 +93,7 @@ export async function drawMaps(page) {
   }
   const colours = choice(words.colour, [["map", words.colourMap], ["one", words.colourOne]], state.colour, (colour) => page.set({ colour }));
   const large = h("div", { class: "large" });
-  if (data.attentions[state.kind].layers[state.layer].numbers.length) {
+  if (data.attentions[state.kind].layers[state.layer].head_ids.length) {
     const found = await headMap(page, state.kind, state.layer, state.head);
     const name = headName(page, state.kind, state.layer, state.head);
     large.append(

@@ -39,7 +39,7 @@ export async function drawTokens(page) {
       h(
         "tr",
         { "data-at": at, class: at === state.output ? "lit" : "", tabindex: "0" },
-        h("td", { class: "number" }, String(outputs.places[at] + 1)),
+        h("td", { class: "number" }, String(outputs.positions[at] + 1)),
         outputs.words ? h("td", {}, token(outputs.words[at])) : null,
         h("td", {}, token(names[name]), outputs.given[at] || outputs.next[at] ? h("span", { class: "tag" }, outputs.given[at] ? words.given : words.next) : null),
         h("td", { class: "probability" }, bar, h("span", { class: "number" }, share(p))),

@@ -17,22 +17,22 @@ from glassformer.text.tokenizer import BOS, EOS
 
 
 @torch.no_grad()
-def cross_attention(talk: Model, text: str) -> tuple[dict[str, np.ndarray], list[str], list[str]]:
+def cross_attention(model: Model, text: str) -> tuple[dict[str, np.ndarray], list[str], list[str]]:
     """The weights of every decoder layer (heads x written x source), and the pieces on both sides. Each row is the step
     that wrote that piece."""
-    model = talk.model
-    if not isinstance(model, Transformer):
+    net = model.model
+    if not isinstance(net, Transformer):
         raise UserError("only an encoder-decoder has cross-attention to look at")
-    source = talk.tokenizers.source.encode(text)
-    target = talk.tokenizers.target.encode(talk.translate([text])[0])
-    with record(model, "decoder.*.cross.weights") as seen:
-        model(Rows.from_lists([[*source, EOS]]).to(talk.device), Rows.from_lists([[BOS, *target]]).to(talk.device))
-    weights = {name: w[0].float().cpu().numpy() for name, w in seen.items()}
-    return weights, talk.tokenizers.target.pieces([*target, EOS]), talk.tokenizers.source.pieces([*source, EOS])
+    source = model.tokenizers.source.encode(text)
+    target = model.tokenizers.target.encode(model.translate([text])[0])
+    with record(net, "decoder.*.cross.weights") as activations:
+        net(Rows.from_lists([[*source, EOS]]).to(model.device), Rows.from_lists([[BOS, *target]]).to(model.device))
+    weights = {name: w[0].float().cpu().numpy() for name, w in activations.items()}
+    return weights, model.tokenizers.target.pieces([*target, EOS]), model.tokenizers.source.pieces([*source, EOS])
 
 
-def draw_cross_attention(talk: Model, text: str, stem: Path) -> list[Path]:
-    weights, written, source = cross_attention(talk, text)
+def draw_cross_attention(model: Model, text: str, stem: Path) -> list[Path]:
+    weights, written, source = cross_attention(model, text)
     maps, titles = [], []
     for name, layer in weights.items():
         for head, weight in enumerate(layer):

@@ -1,149 +1,45 @@
-"""The views of `look` as pictures: PNG and SVG, for papers and slides. What can be turned and hovered over is in the page.
-
-Each function takes what was seen and returns a figure. A long text is drawn with every n-th label, so that none overlap.
-"""
+"""The views of `look` as pictures: PNG and SVG, for papers and slides. What can be turned and hovered over is in the page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glassformer import plots
-from glassformer.studies.inside import Inside, alignment, rollout
-
-LONGEST = 60  # tokens drawn in a table; the rest is in the page
-LABEL = 14  # letters of a label
-
-NAMES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
-
-
-CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 0x7F)}
-
-
-def label(text: str) -> str:
-    """What has no shape of its own must be seen; a control character has no place in an SVG either."""
-    shown = plots.visible(text).translate(CONTROLS).replace("$", r"\$")
-    return shown if len(shown) <= LABEL else shown[: LABEL - 1] + "…"
-
-
-def ticks(axis: Any, rows: Sequence[str], columns: Sequence[str], inches: tuple[float, float], size: int = 8) -> None:
-    """Labels on both sides, as many as have room; columns above, upright where all are short."""
-    down = max(1, int(np.ceil(len(rows) * size * 1.25 / 72 / max(inches[1], 0.1))))
-    across = max(1, int(np.ceil(len(columns) * size * 1.25 / 72 / max(inches[0], 0.1))))
-    axis.set_yticks(range(0, len(rows), down), [label(t) for t in rows[::down]], fontsize=size)
-    upright = all(len(label(t)) <= 1 for t in columns)
-    axis.set_xticks(
-        range(0, len(columns), across),
-        [label(t) for t in columns[::across]],
-        fontsize=size,
-        rotation=0 if upright else 90,
-    )
-    axis.xaxis.tick_top()
-    axis.tick_params(length=0)
-    axis.grid(False)
-
-
-def map_figure(
-    weights: np.ndarray, rows: Sequence[str], columns: Sequence[str], title: str, bar: str, most: float
-) -> Any:
-    cell = 0.22 if max(len(rows), len(columns)) <= LONGEST else 8.0 / max(len(rows), len(columns))
-    inches = (max(2.0, cell * len(columns)), max(1.2, cell * len(rows)))
-    fig, axis = plots.figure(inches[0] + 2.4, inches[1] + 1.6)
-    image = axis.imshow(weights, cmap=plots.MAP, vmin=0, vmax=most or 1.0, aspect="auto")
-    ticks(axis, rows, columns, inches)
-    for side in ("left", "bottom"):
-        axis.spines[side].set_visible(False)
-    fig.colorbar(image, ax=axis, shrink=0.8, label=bar)
-    plots.heading(fig, title)
-    return fig
-
-
-def mosaic(axis: Any, maps: Sequence[dict[int, np.ndarray]], *, absolute: bool) -> list[float]:
-    """Many small maps in one axes, each in a square of its own: for each row, the maps by their columns. Returns the middle of
-    each row."""
-    for down, row in enumerate(maps):
-        for right, weights in row.items():
-            top = 1.0 if absolute else float(weights.max()) or 1.0
-            box = (right + 0.04, right + 0.96, down + 0.96, down + 0.04)
-            axis.imshow(weights, cmap=plots.MAP, vmin=0, vmax=top, extent=box, aspect="auto", interpolation="nearest")
-            axis.plot(
-                [box[0], box[1], box[1], box[0], box[0]], [box[2], box[2], box[3], box[3], box[2]], "#bbbbbb", lw=0.5
-            )
-    axis.set_xlim(0, 1 + max((right for row in maps for right in row), default=0))
-    axis.set_ylim(len(maps), 0)
-    axis.grid(False)
-    axis.tick_params(length=0)
-    for side in ("left", "bottom"):
-        axis.spines[side].set_visible(False)
-    return [down + 0.5 for down in range(len(maps))]
-
-
-def maps_figure(inside: Inside) -> Any:
-    """Every layer, head and kind of attention: a row a layer, a column a head."""
-    layers = [
-        (f"{kind} {n + 1}", layer) for kind, found in inside.seen.attentions.items() for n, layer in enumerate(found)
-    ]
-    heads = 1 + max((number for _, layer in layers for number in layer.numbers), default=0)
-    fig, axis = plots.figure(1.2 * heads + 1.2, 1.2 * len(layers) + 0.9)
-    middles = mosaic(axis, [dict(zip(layer.numbers, layer.weights)) for _, layer in layers], absolute=False)
-    axis.set_yticks(middles, [name for name, _ in layers], fontsize=9)
-    axis.set_xticks([h + 0.5 for h in range(heads)], [f"head {h + 1}" for h in range(heads)], fontsize=9)
-    axis.xaxis.tick_top()
-    plots.heading(fig, "attention of every head (rows ask, columns answer)", size=10)
-    return fig
-
-
-def sharpest(inside: Inside) -> tuple[str, int, int]:
-    """The head to show large: that of the last kind of attention whose weights are the least spread."""
-    kind = list(inside.seen.attentions)[-1]
-    found = [
-        (float((weights**2).sum(-1).mean()), n, h)
-        for n, layer in enumerate(inside.seen.attentions[kind])
-        for h, weights in enumerate(layer.weights)
-    ]
-    _, n, h = max(found, default=(0.0, 0, -1))
-    return kind, n, h
-
-
-def head_map_figure(inside: Inside) -> Any | None:
-    kind, n, h = sharpest(inside)
-    if h < 0:
-        return None
-    layer, sides = inside.seen.attentions[kind][n], inside.readings()
-    queries, keys = (sides[name].pieces for name in inside.axes(kind))
-    title = f"{NAMES[kind]}, layer {n + 1}, head {layer.numbers[h] + 1}"
-    return map_figure(layer.weights[h], queries, keys, title, "weight", float(layer.weights[h].max()))
-
-
-def alignment_figure(inside: Inside) -> Any | None:
-    weights = alignment(inside.seen)
-    if weights is None:
-        return None
-    sides = inside.readings()
-    title = "alignment: cross-attention, mean of all layers and heads"
-    return map_figure(weights, sides["written"].pieces, sides["source"].pieces, title, "weight", float(weights.max()))
+from glassformer.studies.look.inside import Inside
+from glassformer.studies.look.map_pictures import (
+    LONGEST,
+    NAMES,
+    across_figure,
+    alignment_figure,
+    head_map_figure,
+    label,
+    maps_figure,
+    rollout_figure,
+    sharpest,
+)
 
 
 def tokens_figure(inside: Inside) -> Any:
     """Probability, rank, entropy and alternatives, a line a token."""
-    said = inside.seen.outputs
+    said = inside.activations.outputs
     shown = min(LONGEST, len(said.chosen))
     names = inside.names([int(i) for i in said.chosen[:shown]])
     if inside.kind == "tag":
         words = inside.readings()["written"].pieces
         names = [f"{word}: {tag}" for word, tag in zip(words, names)]
     fig, (bars, spread) = plots.figure(10.5, 0.26 * shown + 1.4, ncols=2, sharey=True, width_ratios=(3, 2))
-    places = np.arange(shown)
-    bars.barh(places, np.exp(said.logprob[:shown]), color=plots.COLOURS[0], height=0.7)
+    positions = np.arange(shown)
+    bars.barh(positions, np.exp(said.logprob[:shown]), color=plots.COLOURS[0], height=0.7)
     bars.set_xlim(0, 1)
-    bars.set_yticks(places, [label(name) for name in names], fontsize=8)
+    bars.set_yticks(positions, [label(name) for name in names], fontsize=8)
     bars.set_ylim(shown - 0.5, -0.5)
     bars.grid(axis="y", visible=False)
     bars.set_xlabel("probability")
-    spread.barh(places, said.entropy[:shown], color=plots.COLOURS[1], height=0.7)
+    spread.barh(positions, said.entropy[:shown], color=plots.COLOURS[1], height=0.7)
     spread.grid(axis="y", visible=False)
     spread.set_xlabel("entropy (nats)")
     spread.set_xlim(0, max(0.1, float(said.entropy[:shown].max())) * 2.6)
@@ -160,7 +56,7 @@ def tokens_figure(inside: Inside) -> Any:
 
 
 def lens_figure(inside: Inside) -> Any:
-    lens, said = inside.seen.lens, inside.seen.outputs
+    lens, said = inside.activations.lens, inside.activations.outputs
     shown = min(LONGEST, len(said.chosen))
     chances = np.stack([layer.chances[:shown, 0] for layer in lens])
     fig, axis = plots.figure(max(5.0, 0.62 * shown + 2.2), 0.36 * len(lens) + 1.6)
@@ -186,7 +82,7 @@ def lens_figure(inside: Inside) -> Any:
 
 
 def norms_figure(inside: Inside) -> Any:
-    stacks = inside.seen.norms
+    stacks = inside.activations.norms
     fig, axes = plots.figure(4.6 * len(stacks) + 0.6, 3.6, ncols=len(stacks), squeeze=False)
     for axis, (stack, norms) in zip(axes[0], stacks.items()):
         layers = np.arange(len(norms.entering))
@@ -212,16 +108,6 @@ def norms_figure(inside: Inside) -> Any:
     return fig
 
 
-def rollout_figure(inside: Inside) -> Any:
-    found = rollout(inside.seen, residual=inside.residual)
-    kind = list(found)[-1]
-    sides = inside.readings()
-    queries, keys = (sides[name].pieces for name in inside.axes(kind))
-    weights = found[kind][-1]
-    title = f"attention rollout through all layers, {NAMES[kind]}"
-    return map_figure(weights, queries, keys, title, "share", float(weights.max()))
-
-
 def head_figure(inside: Inside) -> Any | None:
     """The last query of the sharpest head: keys, scores, weights, values."""
     kind, n, h = sharpest(inside)
@@ -229,12 +115,12 @@ def head_figure(inside: Inside) -> Any | None:
         return None
     from matplotlib.ticker import MaxNLocator
 
-    layer, sides = inside.seen.attentions[kind][n], inside.readings()
+    layer, sides = inside.activations.attentions[kind][n], inside.readings()
     queries, keys = (sides[name].pieces for name in inside.axes(kind))
     query = len(queries) - 1
     strongest = np.sort(np.argsort(-layer.weights[h, query], kind="stable")[:LONGEST])
     shown = len(strongest)
-    q, k, v = layer.q[h, query], layer.k[layer.shares[h]][strongest], layer.v[layer.shares[h]][strongest]
+    q, k, v = layer.q[h, query], layer.k[layer.kv_head_of[h]][strongest], layer.v[layer.kv_head_of[h]][strongest]
     scores = k @ q / (np.sqrt(len(q)) if inside.model.model.config.scaled_attention else 1.0)
     fig, axes = plots.figure(12.0, 0.22 * shown + 2.2, ncols=4, sharey=True, width_ratios=(3, 2, 2, 3))
     top_k, top_v = (float(np.abs(x).max()) or 1.0 for x in (k, v))
@@ -257,7 +143,7 @@ def head_figure(inside: Inside) -> Any | None:
         axis.tick_params(axis="y", length=0)
     axes[0].grid(False)
     axes[3].grid(False)
-    title = f"{NAMES[kind]}, layer {n + 1}, head {layer.numbers[h] + 1}: what {label(queries[query])} asks and gets"
+    title = f"{NAMES[kind]}, layer {n + 1}, head {layer.head_ids[h] + 1}: what {label(queries[query])} asks and gets"
     plots.heading(fig, title)
     return fig
 
@@ -304,28 +190,6 @@ def beam_figure(inside: Inside) -> Any | None:
     axis.spines["left"].set_visible(False)
     title = f"beam of {found.beam}: token and score of every candidate (blue kept, orange ended, grey dropped)"
     plots.heading(fig, title, size=10)
-    return fig
-
-
-def across_figure(inside: Inside) -> Any | None:
-    """The heads of the last kind of attention at every checkpoint, and the loss above them."""
-    kind = list(inside.seen.attentions)[-1]
-    heads = [
-        (n, h, number) for n, layer in enumerate(inside.seen.attentions[kind]) for h, number in enumerate(layer.numbers)
-    ]
-    heads = heads[:16]
-    if not inside.across or not heads:
-        return None
-    rows = [
-        {i: moment.seen.attentions[kind][n].weights[h] for i, moment in enumerate(inside.across)} for n, h, _ in heads
-    ]
-    fig, axis = plots.figure(1.0 * len(inside.across) + 1.2, 1.0 * len(heads) + 1.2)
-    middles = mosaic(axis, rows, absolute=True)
-    axis.set_yticks(middles, [f"{n + 1}.{number + 1}" for n, _, number in heads], fontsize=9)
-    titles = [f"{moment.name}\nloss {moment.seen.loss:.2g}" for moment in inside.across]
-    axis.set_xticks([i + 0.5 for i in range(len(titles))], titles, fontsize=8)
-    axis.xaxis.tick_top()
-    plots.heading(fig, f"{NAMES[kind]} at every checkpoint (layer.head; colour from 0 to 1)", size=10)
     return fig
 
 

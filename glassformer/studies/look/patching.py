@@ -1,7 +1,7 @@
 """Which layer and position carries the answer: two inputs that differ in one thing, and what a model says of each.
 
-    talk = glassformer.load("runs/dates")
-    found = carried(talk, "4 June 1987", "4 July 1987")
+    model = glassformer.load("runs/dates")
+    found = patch(model, "4 June 1987", "4 July 1987")
     draw(found, Path("month"))              # month.png, month.svg
 
 The first place where the two answers differ is looked at: 1987-0|6 and 1987-0|7. Activations of the run on the second
@@ -40,7 +40,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Carried:
+class PatchResult:
     texts: tuple[str, str]
     answers: tuple[str, str]
     panels: list[Panel]
@@ -52,7 +52,7 @@ def first_difference(first: Sequence[int], second: Sequence[int]) -> int:
     )
 
 
-def check_lengths(talk: Model, first: Sequence[int], second: Sequence[int]) -> None:
+def check_lengths(model: Model, first: Sequence[int], second: Sequence[int]) -> None:
     if len(first) != len(second):
         raise UserError(
             f"the two texts have {len(first)} and {len(second)} tokens; patching goes position by position, so choose "
@@ -60,63 +60,63 @@ def check_lengths(talk: Model, first: Sequence[int], second: Sequence[int]) -> N
         )
 
 
-def carried(talk: Model, text: str, other: str) -> Carried:
+def patch(model: Model, text: str, other: str) -> PatchResult:
     """For an encoder-decoder (the answers are what it writes), a GPT (the token it would say next) and a classifier."""
-    if talk.kind == "transformer":
-        return carried_by_pair(talk, text, other)
-    if talk.kind not in ("gpt", "classify"):
-        raise UserError(f"patching is shown for models that translate, generate or classify, not for {talk.kind}")
-    encode = talk.tokenizers.target.encode
-    rows = [[BOS, *encode(t)] if talk.kind == "classify" else talk.prompt_ids(t) for t in (text, other)]
-    check_lengths(talk, *rows)
-    inputs = [(Rows.from_lists([ids]).to(talk.device),) for ids in rows]
-    place = 0 if talk.kind == "classify" else -1
+    if model.kind == "transformer":
+        return patch_pair(model, text, other)
+    if model.kind not in ("gpt", "classify"):
+        raise UserError(f"patching is shown for models that translate, generate or classify, not for {model.kind}")
+    encode = model.tokenizers.target.encode
+    rows = [[BOS, *encode(t)] if model.kind == "classify" else model.prompt_ids(t) for t in (text, other)]
+    check_lengths(model, *rows)
+    inputs = [(Rows.from_lists([ids]).to(model.device),) for ids in rows]
+    place = 0 if model.kind == "classify" else -1
     with torch.no_grad():
-        said = [int(talk.model(*own)[0, place].argmax()) for own in inputs]
-    if talk.kind == "classify":
-        answers = talk.tokenizers.labels[said[0]], talk.tokenizers.labels[said[1]]
+        said = [int(model.model(*own)[0, place].argmax()) for own in inputs]
+    if model.kind == "classify":
+        answers = model.tokenizers.labels[said[0]], model.tokenizers.labels[said[1]]
     else:
-        pieces = talk.tokenizers.target.pieces(said)
+        pieces = model.tokenizers.target.pieces(said)
         answers = pieces[0], pieces[1]
     if said[0] == said[1]:
         raise UserError(f"both texts are answered by {answers[0]!r}; choose two that are answered differently")
-    maps = effects(talk, inputs[0], inputs[1], place, said[0], said[1])
-    return Carried((text, other), answers, [panel("text", maps, talk.tokenizers.target.pieces(rows[0]))])
+    maps = effects(model, inputs[0], inputs[1], place, said[0], said[1])
+    return PatchResult((text, other), answers, [panel("text", maps, model.tokenizers.target.pieces(rows[0]))])
 
 
-def carried_by_pair(talk: Model, text: str, other: str) -> Carried:
-    sources = [[*talk.tokenizers.source.encode(t), EOS] for t in (text, other)]
-    check_lengths(talk, *sources)
-    wrote = talk.translate([text, other])
-    targets = [[*talk.tokenizers.target.encode(t), EOS] for t in wrote]
+def patch_pair(model: Model, text: str, other: str) -> PatchResult:
+    sources = [[*model.tokenizers.source.encode(t), EOS] for t in (text, other)]
+    check_lengths(model, *sources)
+    wrote = model.translate([text, other])
+    targets = [[*model.tokenizers.target.encode(t), EOS] for t in wrote]
     place = first_difference(*targets)
     if wrote[0] == wrote[1] or place >= min(map(len, targets)):
         raise UserError(f"both texts are answered by {wrote[0]!r}; choose two that are answered differently")
     target = [BOS, *targets[0][:place]]
     inputs = [
-        (Rows.from_lists([source]).to(talk.device), Rows.from_lists([target]).to(talk.device)) for source in sources
+        (Rows.from_lists([source]).to(model.device), Rows.from_lists([target]).to(model.device)) for source in sources
     ]
-    maps = effects(talk, inputs[0], inputs[1], -1, targets[0][place], targets[1][place])
+    maps = effects(model, inputs[0], inputs[1], -1, targets[0][place], targets[1][place])
     reading = {k: v for k, v in maps.items() if k.startswith(("source", "encoder"))}
     writing = {k: v for k, v in maps.items() if k.startswith(("target", "decoder"))}
-    return Carried(
+    return PatchResult(
         (text, other),
         (wrote[0], wrote[1]),
         [
-            panel("encoder, over the source", reading, talk.tokenizers.source.pieces(sources[0])),
-            panel("decoder, over what is written so far", writing, talk.tokenizers.target.pieces(target)),
+            panel("encoder, over the source", reading, model.tokenizers.source.pieces(sources[0])),
+            panel("decoder, over what is written so far", writing, model.tokenizers.target.pieces(target)),
         ],
     )
 
 
 def effects(
-    talk: Model, inputs: Sequence[Rows], others: Sequence[Rows], place: int, first: int, second: int
+    model: Model, inputs: Sequence[Rows], others: Sequence[Rows], place: int, first: int, second: int
 ) -> dict[str, Tensor]:
     def leaning(logits: Tensor) -> Tensor:
         log_p = logits[:, place].float().log_softmax(-1)
         return log_p[:, second] - log_p[:, first]
 
-    return effect_map(talk, inputs, others, leaning).maps
+    return effect_map(model, inputs, others, leaning).maps
 
 
 def panel(name: str, maps: dict[str, Tensor], tokens: list[str]) -> Panel:
@@ -124,7 +124,7 @@ def panel(name: str, maps: dict[str, Tensor], tokens: list[str]) -> Panel:
     return Panel(name, torch.stack(list(maps.values())).numpy(), layers, tokens)
 
 
-def draw(found: Carried, stem: Path) -> list[Path]:
+def draw(found: PatchResult, stem: Path) -> list[Path]:
     first, second = (f"{text} → {plots.visible(said)}" for text, said in zip(found.texts, found.answers, strict=True))
     title = f"{first}   with activations of\n{second}"
     panels = [(p.name, p.effects, p.layers, p.tokens) for p in found.panels]

@@ -1,0 +1,49 @@
+"""Arrays in, figures out: a module a subject, one style for all."""
+
+from glassformer.plots.comparison import differences, losses_apart
+from glassformer.plots.heads import cut_curve, head_distances, kind_map, number, part_maps
+from glassformer.plots.maps import attention_maps, cell_maps, effects, small_map
+from glassformer.plots.parts import (
+    activations,
+    alibi,
+    masks,
+    rotary,
+    schedules,
+    sinusoids,
+    smoothing,
+    softmax_scaling,
+    worked_attention,
+)
+from glassformer.plots.style import COLOURS, MAP, figure, heading, save, visible
+from glassformer.plots.training import curves, histogram
+
+__all__ = [
+    "COLOURS",
+    "MAP",
+    "activations",
+    "alibi",
+    "attention_maps",
+    "cell_maps",
+    "curves",
+    "cut_curve",
+    "differences",
+    "effects",
+    "figure",
+    "head_distances",
+    "heading",
+    "histogram",
+    "kind_map",
+    "losses_apart",
+    "masks",
+    "number",
+    "part_maps",
+    "rotary",
+    "save",
+    "schedules",
+    "sinusoids",
+    "small_map",
+    "smoothing",
+    "softmax_scaling",
+    "visible",
+    "worked_attention",
+]

@@ -1,0 +1,181 @@
+"""Figures of the parts of the machine, for the tour (studies/figures.py makes their arrays)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from glassformer.plots.maps import small_map
+from glassformer.plots.style import COLOURS, MAP, figure, heading
+
+
+def worked_attention(found: Mapping[str, np.ndarray]) -> Any:
+    fig, axes = figure(9.0, 3.1, ncols=3, width_ratios=[4, 4, 2.2])
+    tokens = [f"token {i}" for i in range(len(found["scores"]))]
+    small_map(axes[0], found["scores"], "scores: Q K$^T$ / √d", vmin=-2.5, vmax=4.5)
+    small_map(axes[1], found["weights"], "weights: softmax of each row,\nnothing from the future", vmin=0, vmax=1)
+    small_map(axes[2], found["output"], "output: weights V", vmin=-1.5, vmax=2)
+    for axis in axes[:2]:
+        axis.set_xticks(range(4), [f"key {i}" for i in range(4)])
+        axis.set_yticks(range(4), tokens if axis is axes[0] else [""] * 4)
+    axes[2].set_xticks(range(2), ["dim 0", "dim 1"])
+    axes[2].set_yticks(range(4), [""] * 4)
+    return fig
+
+
+def softmax_scaling(found: Mapping[str, Any]) -> Any:
+    fig, axes = figure(10.0, 3.2, ncols=3)
+    titles = {
+        "spread": "standard deviation of the scores",
+        "largest": "the largest of ten weights",
+        "gradient": "gradient that gets through\n(size of d weights / d scores)",
+    }
+    for axis, (key, title) in zip(axes, titles.items(), strict=True):
+        for name, colour, marker in (("with", COLOURS[0], "o"), ("without", COLOURS[1], "s")):
+            axis.plot(found["sizes"], found[name][key], color=colour, marker=marker, markersize=4, label=f"{name} 1/√d")
+        axis.set_xscale("log", base=2)
+        axis.set_title(title, fontsize=9)
+        axis.set_xlabel("head size d")
+        axis.set_ylim(bottom=0)
+        axis.tick_params(labelsize=8)
+    axes[0].legend(frameon=False, fontsize=9)
+    return fig
+
+
+def masks(found: Mapping[str, np.ndarray]) -> Any:
+    from matplotlib.colors import ListedColormap
+
+    fig, axes = figure(8.4, 5.8, nrows=2, ncols=3)
+    for axis, (name, mask) in zip(axes.flat, found.items(), strict=True):
+        axis.imshow(mask, cmap=ListedColormap(["#eeeeee", COLOURS[0]]), vmin=0, vmax=1)
+        axis.grid(False)
+        axis.set_title(name, fontsize=10)
+        axis.set_xticks(np.arange(-0.5, len(mask)), [])
+        axis.set_yticks(np.arange(-0.5, len(mask)), [])
+        axis.grid(True, color="white", linewidth=1.5)
+        axis.set_axisbelow(False)
+        axis.tick_params(length=0)
+        axis.set_xlabel("key: source token" if "cross" in name else "key", fontsize=9)
+        axis.set_ylabel("query: target token" if "cross" in name else "query", fontsize=9)
+    heading(fig, "who may see whom (blue: allowed)")
+    return fig
+
+
+def sinusoids(table: np.ndarray, products: Mapping[int, np.ndarray], mark: tuple[int, int]) -> Any:
+    fig, axes = figure(10.0, 3.6, ncols=2)
+    shown = axes[0].imshow(table, cmap="PuOr", vmin=-1, vmax=1, aspect="auto")
+    axes[0].grid(False)
+    axes[0].set_xlabel("dimension")
+    axes[0].set_ylabel("position")
+    axes[0].set_title("the table, width 128", fontsize=10)
+    fig.colorbar(shown, ax=axes[0], shrink=0.8)
+    for (width, values), colour in zip(products.items(), COLOURS, strict=False):
+        axes[1].plot(values, color=colour, linewidth=1.2, label=f"width {width}")
+    width, distance = mark
+    value = float(products[width][distance])
+    axes[1].plot([distance], [value], "o", color="black", markersize=5)
+    axes[1].annotate(
+        f"{value:.2f} at distance {distance}",
+        (distance, value),
+        xytext=(distance + 110, value + 0.2),
+        fontsize=9,
+        arrowprops={"arrowstyle": "-", "color": "black", "linewidth": 0.8},
+    )
+    axes[1].axhline(0, color="black", linewidth=0.8)
+    axes[1].set_xlabel("distance")
+    axes[1].set_ylabel("PE(p) · PE(q), as a share of the largest")
+    axes[1].set_title("what tends to zero, and how slowly", fontsize=10)
+    axes[1].legend(frameon=False)
+    return fig
+
+
+def rotary(angles: np.ndarray, products: np.ndarray) -> Any:
+    fig, axes = figure(10.0, 3.6, ncols=2)
+    shown = axes[0].imshow(angles, cmap="PuOr", vmin=-1, vmax=1, aspect="auto")
+    axes[0].set_xlabel("position")
+    axes[0].set_ylabel("pair of dimensions")
+    axes[0].set_title("cosine of the angle each pair is turned by", fontsize=10)
+    fig.colorbar(shown, ax=axes[0], shrink=0.8)
+    shown = axes[1].imshow(products, cmap=MAP, aspect="equal")
+    axes[1].set_xlabel("position of the key")
+    axes[1].set_ylabel("position of the query")
+    axes[1].set_title("one query, one key, every place:\nonly the distance counts", fontsize=10)
+    fig.colorbar(shown, ax=axes[1], shrink=0.8)
+    for axis in axes:
+        axis.grid(False)
+    return fig
+
+
+def alibi(lines: np.ndarray) -> Any:
+    fig, axis = figure(6.0, 3.4)
+    for head, (line, colour) in enumerate(zip(lines, COLOURS, strict=False)):
+        axis.plot(line, color=colour, linewidth=1.4)
+        axis.text(len(line) - 0.5, line[-1], f"head {head}", fontsize=8, va="center", color=colour)
+    axis.set_xlim(0, len(lines[0]) + 4)
+    axis.set_xlabel("distance from query to key")
+    axis.set_ylabel("added to the score")
+    axis.set_title("ALiBi: each head has its own slope", fontsize=10)
+    return fig
+
+
+def activations(found: Mapping[str, Any]) -> Any:
+    fig, axes = figure(9.0, 3.4, ncols=2)
+    styles = {
+        "relu": ("ReLU", COLOURS[0], "-"),
+        "gelu": ("GELU", COLOURS[1], "-"),
+        "relu2": ("ReLU²", COLOURS[2], "--"),
+    }
+    for axis, key, title in ((axes[0], "value", "value"), (axes[1], "slope", "slope")):
+        for name, (label, colour, line) in styles.items():
+            axis.plot(found["x"], found[name][key], color=colour, linestyle=line, linewidth=1.6, label=label)
+        axis.set_title(title, fontsize=10)
+        axis.set_xlim(-4, 3)
+        axis.set_ylim(-0.5, 3.0)
+        axis.set_xlabel("x")
+    axes[0].legend(frameon=False)
+    return fig
+
+
+def smoothing(found: Mapping[str, Any]) -> Any:
+    fig, axes = figure(9.0, 3.5, ncols=2)
+    words = found["words"]
+    amounts = [key for key in found if key not in ("chance", "words")]
+    for number, (amount, colour) in enumerate(zip(amounts, COLOURS, strict=False)):
+        s = float(amount)
+        target = np.full(words, s / words)
+        target[0] += 1 - s
+        axes[0].bar(
+            np.arange(words) + 0.27 * (number - 1), target, width=0.25, color=colour, label=f"smoothing {amount}"
+        )
+        values = found[amount]
+        axes[1].plot(found["chance"], values, color=colour, linewidth=1.5)
+        least = int(np.argmin(values))
+        axes[1].plot([found["chance"][least]], [values[least]], "o", color=colour, markersize=6)
+    axes[0].set_title("what the model is told", fontsize=10)
+    axes[0].set_xticks(range(words), ["right", *[""] * (words - 1)], fontsize=8)
+    axes[0].set_xlabel(f"the {words} words")
+    axes[0].set_ylabel("target probability")
+    axes[0].legend(frameon=False, fontsize=9)
+    axes[1].set_title("loss, and where it is least", fontsize=10)
+    axes[1].set_xlabel("probability the model gives to the right word")
+    axes[1].set_ylabel("loss (nats)")
+    axes[1].set_ylim(0, 2.5)
+    return fig
+
+
+def schedules(found: Mapping[str, Any]) -> Any:
+    fig, axis = figure(7.0, 3.4)
+    styles = {
+        "noam": ("Noam", COLOURS[0], "-"),
+        "cosine": ("cosine", COLOURS[1], "--"),
+        "wsd": ("WSD", COLOURS[2], "-."),
+    }
+    for name, (label, colour, line) in styles.items():
+        axis.plot(found["step"], found[name], color=colour, linestyle=line, linewidth=1.6, label=label)
+    axis.set_xlabel("step")
+    axis.set_ylabel("learning rate")
+    axis.set_ylim(bottom=0)
+    axis.legend(frameon=False)
+    return fig

@@ -1,0 +1,53 @@
+"""Curves of a training, and histograms of its data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from glassformer.plots.style import COLOURS, figure
+
+
+def curves(records: Sequence[Mapping[str, Any]], score: str | None = None, title: str = "") -> Any:
+    """Loss, learning rate and a score against the step, from the lines of metrics.jsonl."""
+    panels = 3 if score else 2
+    fig, axes = figure(9.0, 2.2 + 1.6 * (panels - 1), nrows=panels, sharex=True)
+    loss_axis, rate_axis = axes[0], axes[1]
+
+    def draw(axis: Any, key: str, colour: str, label: str, **style: Any) -> None:
+        points = [(r["step"], r[key]) for r in records if key in r]
+        if points:
+            steps, values = zip(*points, strict=True)
+            axis.plot(steps, values, color=colour, label=label, **style)
+
+    draw(loss_axis, "loss", COLOURS[0], "training", linewidth=1.4)
+    draw(loss_axis, "val_loss", COLOURS[1], "validation", marker="o", markersize=4, linewidth=1.2)
+    loss_axis.set_ylabel("loss (nats a token)")
+    values = [r["loss"] for r in records if "loss" in r]
+    if values and min(values) > 0 and max(values) / min(values) > 20:
+        loss_axis.set_yscale("log")
+    if loss_axis.get_lines():
+        loss_axis.legend(frameon=False)
+    loss_axis.set_title(title)
+    draw(rate_axis, "lr", COLOURS[2], "learning rate", linewidth=1.4)
+    rate_axis.set_ylabel("learning rate")
+    if score:
+        draw(axes[2], f"val_{score}", COLOURS[3], score, marker="o", markersize=4)
+        axes[2].set_ylabel(score.replace("_", " ") + (" (%)" if score in ("exact_match", "accuracy", "f1") else ""))
+    axes[-1].set_xlabel("step")
+    return fig
+
+
+def histogram(lengths: Mapping[str, Sequence[int]], title: str, label: str) -> Any:
+    fig, axis = figure(7.0, 3.4)
+    top = max((max(v) for v in lengths.values() if len(v)), default=1)
+    bins = np.linspace(0, top + 1, min(60, top + 2))
+    for (name, values), colour in zip(lengths.items(), COLOURS, strict=False):
+        axis.hist(values, bins=bins, histtype="step", color=colour, label=name, linewidth=1.5)
+    axis.set_title(title)
+    axis.set_xlabel(label)
+    axis.set_ylabel("lines")
+    axis.legend(frameon=False)
+    return fig

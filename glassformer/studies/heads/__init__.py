@@ -1,0 +1,25 @@
+"""`glassformer heads`: what each head is worth, what it looks at, and how many can go."""
+
+from glassformer.studies.heads.importance import Heads, Importance, least_important, measure, save, study
+from glassformer.studies.heads.kinds import KINDS, AttentionStats, add_attention, add_induction, kind_of, kinds
+from glassformer.studies.heads.pictures import draw
+from glassformer.studies.heads.pruning import Footprint, measure_footprints, write_pruned
+
+__all__ = [
+    "KINDS",
+    "AttentionStats",
+    "Footprint",
+    "Heads",
+    "Importance",
+    "add_attention",
+    "add_induction",
+    "draw",
+    "kind_of",
+    "kinds",
+    "least_important",
+    "measure",
+    "measure_footprints",
+    "save",
+    "study",
+    "write_pruned",
+]

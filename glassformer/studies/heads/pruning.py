@@ -1,0 +1,82 @@
+"""A run without its least important heads (the weights are taken out, not set to zero), and what that saves."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from glassformer import probe
+from glassformer.api import Model
+from glassformer.checkpoint import STATE, model_tensors, write_checkpoint
+from glassformer.config import VERSION
+from glassformer.evaluate import teacher_forced
+from glassformer.probe import Part
+from glassformer.run_folder import RunFolder
+from glassformer.studies.held_out import HeldOut, writes, written
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """A model on the scales: how many numbers, how many bytes on disk, how long for the same work."""
+
+    parameters: int
+    bytes: int
+    reading: float  # seconds to read all examples
+    writing: float | None  # seconds to write all answers
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def best_of(times: int, *works: Callable[[], Any]) -> list[float]:
+    """The least processor time of each, taken in turns so that what disturbs one disturbs all."""
+    least = [float("inf")] * len(works)
+    for _ in range(times):
+        for i, work in enumerate(works):
+            begin = time.process_time()
+            work()
+            least[i] = min(least[i], time.process_time() - begin)
+    return least
+
+
+def measure_footprints(
+    folders: Sequence[RunFolder], models: Sequence[Model], held: HeldOut, *, times: int = 5
+) -> list[Footprint]:
+    def reading(model: Model) -> Callable[[], Any]:
+        return lambda: teacher_forced(model.model, held.batches, model.device)
+
+    def writing(model: Model) -> Callable[[], Any]:
+        return lambda: written(model, held.examples)
+
+    read = best_of(times, *(reading(model) for model in models))
+    wrote: list[float | None] = [None] * len(models)
+    if writes(models[0]):
+        wrote = list(best_of(times, *(writing(model) for model in models)))
+    return [
+        Footprint(model.model.num_params(), (folder.weights_folder() / "model.safetensors").stat().st_size, r, w)
+        for folder, model, r, w in zip(folders, models, read, wrote, strict=True)
+    ]
+
+
+def write_pruned(run: RunFolder, model: Model, heads: Sequence[Part], out: Path) -> RunFolder:
+    """A run of its own with the heads taken out: every verb accepts it. It has its tokenizers and its final weights, and
+    what it was made from; it holds no training data and cannot be trained further."""
+    smaller = probe.pruned(model.model, heads)
+    recipe = replace(model.recipe, model=smaller.config)
+    folder = RunFolder.create(out, recipe, VERSION)
+    for path in [*run.path.glob("tokenizer*.json"), *run.path.glob("labels.json"), *run.path.glob("metrics.jsonl")]:
+        shutil.copyfile(path, out / path.name)
+    state = {"step": step_of(run), "weights": {"pruned": [str(part) for part in heads], "from": run.path.name}}
+    write_checkpoint(folder.final, {"model": model_tensors(smaller)}, state)
+    folder.write_recipe(recipe, VERSION, folder.prepared_files())
+    return RunFolder(out)
+
+
+def step_of(run: RunFolder) -> int:
+    import json
+
+    return int(json.loads((run.weights_folder() / STATE).read_bytes()).get("step", 0))

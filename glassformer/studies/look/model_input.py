@@ -1,0 +1,142 @@
+"""One sentence as the model reads it: ids with the special tokens of training around them, the answer that is watched, and
+which positions are asked what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from glassformer.api import MASK_MARKER, Model, check_text
+from glassformer.errors import UserError
+from glassformer.text.tokenizer import BOS, EOS, MASK, UNK, Tokenizer
+
+
+class Note(NamedTuple):
+    """Something a reader should know, in the languages of the page."""
+
+    en: str
+    zh: str
+
+
+@dataclass(frozen=True)
+class ModelInput:
+    """One sentence as the model reads it. `labels[i]` is what is to be said at place i of the row: None where nobody knows,
+    and only the `positions` are asked. Of the row the first `given` tokens came from the reader."""
+
+    source: list[int]  # of an encoder-decoder; else empty
+    row: list[int]
+    labels: list[int | None]
+    positions: list[int]
+    given: int
+    words: list[int] | None = None  # the first token of each word, where the row was made word by word
+    notes: list[Note] = field(default_factory=list)
+
+
+def read_text(tokenizer: Tokenizer, text: str, what: str) -> tuple[list[int], list[Note]]:
+    """Its ids, and a note on each word the vocabulary does not have. An unknown character is refused: nothing of it would
+    reach the model."""
+    check_text(text)
+    if not text.strip():
+        raise UserError(f"{what} is empty; there is nothing to look at")
+    ids = tokenizer.encode(text)
+    if not ids:
+        raise UserError(f"{what} has no token that this model knows; there is nothing to look at")
+    unknown = [text[start:end] for token, (start, end) in zip(ids, tokenizer.spans(text)) if token == UNK]
+    if unknown and tokenizer.kind == "char":
+        first = unknown[0]
+        raise UserError(
+            f"{what} has the character {first!r} (U+{ord(first[0]):04X}), which is not in this model's vocabulary; "
+            "write it without"
+        )
+    if len(unknown) == len(ids):
+        raise UserError(f"{what} has no word that is in this model's vocabulary; there is nothing to look at")
+    return ids, [
+        Note(f"{word!r} is not in the vocabulary; the model reads <unk>", f"词表中没有 {word!r}；模型读到的是 <unk>")
+        for word in dict.fromkeys(unknown)
+    ]
+
+
+def refuse_longer(ids: Sequence[int], most: int, what: str) -> None:
+    if len(ids) > most:
+        raise UserError(f"{what} has {len(ids)} tokens, and this model reads {most} at once; shorten it")
+
+
+def with_special_tokens(model: Model, text: str, target: str | None) -> tuple[list[int], list[int] | None, list[Note]]:
+    """Source ids with the special tokens of training around them, target ids as they are."""
+    longest = model.model.config.block_size
+    source, notes = read_text(model.tokenizers.source, text, "the text")
+    wanted = None
+    if model.kind == "transformer":
+        refuse_longer(source, min(longest, model.recipe.data.max_length or longest) - 1, "the text")
+        if target is not None:
+            wanted, more = read_text(model.tokenizers.target, target, "the target")
+            refuse_longer(wanted, longest - 1, "the target")
+            notes += [note for note in more if note not in notes]
+        return [*source, EOS], wanted, notes
+    refuse_longer(source, longest - 3, "the text")
+    if target is not None:
+        wanted, more = read_text(model.tokenizers.target, target, "the target")
+        refuse_longer([*source, *wanted], longest - 2, "the text and the target together")
+        notes += [note for note in more if note not in notes]
+    return [BOS, *source, EOS], wanted, notes
+
+
+def make_answer_input(model: Model, source: list[int], answer: list[int], ended: bool, notes: list[Note]) -> ModelInput:
+    """A source and the answer to it, for the encoder-decoder and for a GPT that answers."""
+    labels: list[int | None] = [*answer, EOS if ended else None]
+    if model.kind == "transformer":
+        return ModelInput(source, [BOS, *answer], labels, list(range(len(labels))), 1, notes=notes)
+    row = [*source, *answer]
+    unasked: list[int | None] = [None] * (len(source) - 1)
+    positions = list(range(len(source) - 1, len(row)))
+    return ModelInput([], row, unasked + labels, positions, len(source), notes=notes)
+
+
+def make_prompt_input(model: Model, prompt: list[int], more: list[int], notes: list[Note]) -> ModelInput:
+    """A GPT's text and what it goes on with: each token is to be said at the place before it."""
+    row = [*prompt, *more]
+    return ModelInput([], row, [*row[1:], None], list(range(len(row))), len(prompt), notes=notes)
+
+
+def make_bert_input(model: Model, text: str) -> ModelInput:
+    tokenizer = model.tokenizers.target
+    check_text(text)
+    if model.kind == "mlm":
+        bare = MASK_MARKER.sub(" ", text)
+        notes: list[Note] = []
+        if bare.strip():
+            _, notes = read_text(tokenizer, bare, "the text")
+        if not text.strip():
+            raise UserError("the text is empty; there is nothing to look at")
+        masked = bool(MASK_MARKER.search(text))
+        ids = model.masked_ids(text) if masked else tokenizer.encode(text)
+        refuse_longer(ids, model.reads, "the text")
+        row = [BOS, *ids]
+        positions = [i for i, token in enumerate(row) if token == MASK] if masked else list(range(1, len(row)))
+        if not masked:
+            notes = [
+                *notes,
+                Note(
+                    "no [MASK]: at each place the model says what it reads there",
+                    "没有 [MASK]：模型在每个位置说出它读到的内容",
+                ),
+            ]
+        return ModelInput(
+            [], row, [None if token == MASK else token for token in row], positions, len(row), notes=notes
+        )
+    if model.kind == "classify":
+        ids, notes = read_text(tokenizer, text, "the text")
+        refuse_longer(ids, model.reads, "the text")
+        row = [BOS, *ids]
+        return ModelInput([], row, [None] * len(row), [0], len(row), notes=notes)
+    if not text.strip():
+        raise UserError("the text is empty; there is nothing to look at")
+    row, firsts, notes = [BOS], [], []
+    for word in model.words_of(text):
+        ids, more = read_text(tokenizer, word, "the text")
+        notes += [note for note in more if note not in notes]
+        firsts.append(len(row))
+        row += ids
+    refuse_longer(row[1:], model.reads, "the text")
+    return ModelInput([], row, [None] * len(row), firsts, len(row), words=firsts, notes=notes)

@@ -258,10 +258,10 @@ def test_one_head_computes_the_models_weights(browser: Any, pages: dict[str, Pat
         for name in ("transformer", "pruned", "gpt", "gpt on pairs", "mlm"):
             for kind, layers in insides[name].activations.attentions.items():
                 for layer, one in enumerate(layers):
-                    if not one.numbers:
+                    if not one.head_ids:
                         continue
                     report.page.goto("about:blank")
-                    head = layer % len(one.numbers)
+                    head = layer % len(one.head_ids)
                     report.open(pages[name].as_uri() + f"#view=head&kind={kind}&layer={layer}&head={head}")
                     assert report.page.evaluate(worst) < 0.01, (name, kind, layer)
                     report.page.evaluate("() => window.page.set({ query: 1, key: null })")

@@ -35,9 +35,7 @@ def test_linear_attention_as_a_layer() -> None:
     for causal in (True, False):
         mask = self_mask(rows, causal=causal)
         plain = layer(x, mask)
-        torch.testing.assert_close(
-            plain[1:, :6], layer(x[1:, :6], AttentionMask(causal=causal)), atol=1e-12, rtol=0
-        )
+        torch.testing.assert_close(plain[1:, :6], layer(x[1:, :6], AttentionMask(causal=causal)), atol=1e-12, rtol=0)
         with record(layer, "weights") as seen:
             watched = layer(x, mask)
         torch.testing.assert_close(watched, plain, atol=1e-12, rtol=0)
@@ -68,7 +66,9 @@ def test_padding_says_nothing_and_the_future_is_not_seen(kind: str) -> None:
         torch.testing.assert_close(both[1:, :5], alone, atol=1e-12, rtol=0)
         changed = x.clone()
         changed[:, 6] += 1
-        moved = (layer(changed, AttentionMask(causal=causal)) - layer(x, AttentionMask(causal=causal))).abs().sum((0, 2))
+        moved = (
+            (layer(changed, AttentionMask(causal=causal)) - layer(x, AttentionMask(causal=causal))).abs().sum((0, 2))
+        )
         assert (moved[:6].sum() == 0) == causal
         assert moved[6:].sum() > 0
 

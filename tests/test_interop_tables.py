@@ -135,9 +135,9 @@ def test_a_config_there_and_back(case: str) -> None:
 
 
 def test_what_cannot_be_said_is_told_with_the_nearest() -> None:
-    with pytest.raises(UserError, match="nearest is llama, but model.activation is relu, and llama has swiglu"):
+    with pytest.raises(UserError, match=r"nearest is llama, but model\.activation is relu, and llama has swiglu"):
         dialect_for(ModelConfig(**(SMALL | LLAMA | {"activation": "relu"})))
-    with pytest.raises(UserError, match="model.window is 4"):
+    with pytest.raises(UserError, match=r"model\.window is 4"):
         dialect_for(ModelConfig(**(SMALL | GPT2 | {"window": 4})))
 
 

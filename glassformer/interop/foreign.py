@@ -69,14 +69,15 @@ def header_of(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
             raise UserError(f"{path} is not a safetensors file: its header is not JSON ({error})") from None
     if not isinstance(header, dict):
         raise UserError(f"{path} is not a safetensors file: its header is no object")
-    found, places = {}, []
+    found: dict[str, tuple[str, tuple[int, ...]]] = {}
+    places: list[tuple[int, int]] = []
     for name, facts in header.items():
         if name == "__metadata__":
             continue
-        found[name] = (facts["dtype"], tuple(facts["shape"])) if well_formed(facts) else None
-        if found[name] is None:
+        if not well_formed(facts):
             raise UserError(f"{path}: the header's entry for {name!r:.80} makes no sense")
-        places.append(tuple(facts["data_offsets"]))
+        found[name] = facts["dtype"], tuple(facts["shape"])
+        places.append((facts["data_offsets"][0], facts["data_offsets"][1]))
     end = 0
     for start, stop in sorted(places):
         if start != end:
@@ -84,20 +85,25 @@ def header_of(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
         end = stop
     if end != size - 8 - length:
         raise UserError(f"{path} has {size - 8 - length:,} bytes of numbers, and its header speaks of {end:,}")
-    return found  # type: ignore[return-value]
+    return found
+
+
+def are_sizes(numbers: Any) -> bool:
+    """A short list of whole numbers, none of them absurd."""
+    return (
+        isinstance(numbers, list)
+        and len(numbers) <= 8
+        and all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**48 for n in numbers)
+    )
 
 
 def well_formed(facts: Any) -> bool:
     """Is this what a safetensors header says of a tensor: a known type, a shape, and the bytes that shape takes?"""
     if not isinstance(facts, dict) or facts.get("dtype") not in BYTES:
         return False
-    shape, offsets = facts.get("shape"), facts.get("data_offsets")
-    for numbers in (shape, offsets):
-        if not isinstance(numbers, list) or len(numbers) > 8:
-            return False
-        if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**48 for n in numbers):
-            return False
-    if len(offsets) != 2:
+    shape: Any = facts.get("shape")
+    offsets: Any = facts.get("data_offsets")
+    if not (are_sizes(shape) and are_sizes(offsets) and len(offsets) == 2):
         return False
     return math.prod(shape) * BYTES[facts["dtype"]] == offsets[1] - offsets[0]
 

@@ -75,6 +75,3 @@ class Vocabulary:
         table = torch.full((self.size,), UNK)
         table[torch.tensor(list(self.ours.keys()))] = torch.tensor(list(self.ours.values()))
         return table[theirs]
-
-
-

@@ -99,7 +99,7 @@ def are_sizes(numbers: Any) -> bool:
 
 def well_formed(facts: Any) -> bool:
     """Is this what a safetensors header says of a tensor: a known type, a shape, and the bytes that shape takes?"""
-    if not isinstance(facts, dict) or facts.get("dtype") not in BYTES:
+    if not isinstance(facts, dict) or not isinstance(facts.get("dtype"), str) or facts["dtype"] not in BYTES:
         return False
     shape: Any = facts.get("shape")
     offsets: Any = facts.get("data_offsets")

@@ -5,6 +5,7 @@ tokenizer.json      (or tokenizer.source.json and tokenizer.target.json), labels
 data/               token files
 checkpoints/        the latest few and the best; see checkpoint.py
 snapshots/          weights alone, for averaging
+history/            weights alone at steps 0, 10, 30, 100, 300 …: a small model's beginnings, to look at
 final/              the weights one uses, once training has ended
 metrics.jsonl       a line for each log interval and each validation
 samples.jsonl, curves.png, curves.svg
@@ -156,6 +157,11 @@ class RunFolder:
         return Checkpoints(self.path / "snapshots")
 
     @property
+    def history(self) -> Checkpoints:
+        """Weights at logarithmic steps, so that one can see heads being born (`look --across`)."""
+        return Checkpoints(self.path / "history")
+
+    @property
     def final(self) -> Path:
         return self.path / "final"
 
@@ -169,12 +175,12 @@ class RunFolder:
 
     def recover(self) -> None:
         """Puts in order what a crash left behind: see `checkpoint.recover`."""
-        for folder in (self.path, self.checkpoints.folder, self.snapshots.folder):
+        for folder in (self.path, self.checkpoints.folder, self.snapshots.folder, self.history.folder):
             recover(folder)
 
     def leftovers(self) -> list[Path]:
         """What a crash left half written or half removed; `recover` deals with it."""
-        folders = [self.path, self.checkpoints.folder, self.snapshots.folder]
+        folders = [self.path, self.checkpoints.folder, self.snapshots.folder, self.history.folder]
         found = [p for folder in folders for pattern in (".tmp-*", ".trash-*") for p in folder.glob(pattern)]
         return sorted(found + list((self.path / "data").glob("*.part")))
 

@@ -134,9 +134,9 @@ def test_what_is_said_is_what_the_model_says(insides: dict[str, Inside], name: s
     chances = logits_of(inside).double().softmax(-1).numpy()[inside.input.positions]
     for i, (place, row) in enumerate(zip(inside.input.positions, chances)):
         label = inside.input.labels[place]
-        assert said.chosen[i] == (row.argmax() if label is None else label)
-        assert said.logprob[i] == pytest.approx(np.log(row[said.chosen[i]]), abs=1e-4)
-        assert said.rank[i] == 1 + (row > row[said.chosen[i]]).sum()
+        assert said.tokens[i] == (row.argmax() if label is None else label)
+        assert said.logprob[i] == pytest.approx(np.log(row[said.tokens[i]]), abs=1e-4)
+        assert said.rank[i] == 1 + (row > row[said.tokens[i]]).sum()
         assert said.entropy[i] == pytest.approx(-(row * np.log(row)).sum(), abs=1e-4)
         np.testing.assert_allclose(said.chances[i], np.sort(row)[::-1][: len(said.chances[i])], atol=1e-5)
     known = [i for i, place in enumerate(inside.input.positions) if inside.input.labels[place] is not None]
@@ -155,7 +155,7 @@ def test_the_lens_is_the_model_cut_short(insides: dict[str, Inside], name: str) 
         short = copy.deepcopy(inside.model.model)
         getattr(short, stack).depth = depth
         expected = logits_of(inside, short).double().log_softmax(-1).numpy()[inside.input.positions]
-        own = expected[np.arange(len(expected)), lens.chosen]
+        own = expected[np.arange(len(expected)), lens.tokens]
         np.testing.assert_allclose(lens.logprob, own, atol=1e-4)
         np.testing.assert_allclose(lens.chances[:, 0], np.exp(expected.max(-1)), atol=1e-4)
 
@@ -341,7 +341,7 @@ def test_a_forced_answer_is_read_and_not_the_models_own(models: dict[str, Model]
         own = look_inside(models[name], TEXT)
         forced = look_inside(models[name], TEXT, "a dog.")
         assert forced.forced and forced.answer == "a dog." and not own.forced
-        assert models[name].tokenizers.target.decode(forced.activations.outputs.chosen.tolist()) == "a dog."
+        assert models[name].tokenizers.target.decode(forced.activations.outputs.tokens.tolist()) == "a dog."
         if name == "transformer":
             assert own.answer == models[name].translate([TEXT])[0]
 
@@ -412,10 +412,11 @@ def test_across_training(tmp_path: Path) -> None:
         np.testing.assert_array_equal(view.activations.weights("cross")[1], alone.weights("cross")[1])
         known = [i for i, place in enumerate(inside.input.positions) if inside.input.labels[place] is not None]
         np.testing.assert_array_equal(view.activations.outputs.logprob[known], alone.outputs.logprob[known])
-        np.testing.assert_array_equal(view.activations.outputs.chosen, inside.activations.outputs.chosen)
+        np.testing.assert_array_equal(view.activations.outputs.tokens, inside.activations.outputs.tokens)
     np.testing.assert_allclose(
         inside.across[-1].activations.outputs.logprob, inside.activations.outputs.logprob, atol=1e-6
     )
+    assert inside.across[-1].activations.loss == pytest.approx(inside.activations.loss)  # that of the view of tokens
     assert inside.across[0].activations.loss != pytest.approx(inside.across[1].activations.loss)
     data = report_data.page_data(inside, "run")
     assert [m["step"] for m in data["across"]] == [10, 20, 40]

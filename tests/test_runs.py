@@ -23,6 +23,7 @@ from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError, UserError
 from glassformer.nn.loss import IGNORE
 from glassformer.run_folder import RunFolder
+from glassformer.runs.session import is_historic
 from glassformer.studies.curves import draw_curves
 from glassformer.studies.score import score_split
 from glassformer.text.tokenizer import EOS, UNK, Tokenizer
@@ -173,6 +174,18 @@ def test_the_final_weights_are_the_mean_of_the_last_snapshots(tsv: Path, tmp_pat
         mean = np.mean([s[name].double().numpy() for s in sets], axis=0)
         np.testing.assert_allclose(weight.numpy(), mean, rtol=1e-6, atol=1e-9)
     assert any(not torch.equal(final_weights(run)[n], sets[-1][n]) for n in sets[-1])
+
+
+def test_a_small_model_keeps_its_beginnings(tsv: Path, tmp_path: Path) -> None:
+    """Weights at steps 0, 10 and 30, those of step 0 untrained; none where the recipe says no. Caught: a history that is pruned
+    with the checkpoints, a step 0 that is already trained."""
+    assert [s for s in range(2000) if is_historic(s)] == [0, 10, 30, 100, 300, 1000]
+    settings = {"steps": 12, "save_every": 4, "validate_every": 12, "keep_last": 1, "metric": "loss"}
+    run = runs.train(recipe(tsv, **settings), tmp_path / "run")
+    assert run.history.steps() == [0, 10]
+    first, second = (read_checkpoint(run.history.path(step))[0]["model"] for step in (0, 10))
+    assert any(not torch.equal(first[name], second[name]) for name in first)
+    assert runs.train(recipe(tsv, history=False, steps=1, metric="loss"), tmp_path / "quiet").history.steps() == []
 
 
 def test_the_final_weights_are_those_of_the_best_validation(tsv: Path, tmp_path: Path) -> None:

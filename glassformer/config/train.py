@@ -49,6 +49,7 @@ class TrainConfig:
     patience: int | None = None  # early stopping: so many validations without a better `metric`
     save_every: int = 500
     keep_last: int = 2
+    history: bool | None = None  # keep the weights at steps 0, 10, 30, 100 …; None: of a small model (16 MB or less)
     log_every: int = 10
     tensorboard: bool = False
     wandb: bool = False

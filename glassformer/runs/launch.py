@@ -159,8 +159,9 @@ def resume(
                 run = RunFolder(out)
             for path in run.checkpoints.set_aside_after(step or 0):
                 log(f"{path} is kept for you to look at, and not used")
-            for later in (s for s in run.snapshots.steps() if s > (step or 0)):
-                checkpoint.remove(run.snapshots.path(later))
+            for kept in (run.snapshots, run.history):
+                for later in (s for s in kept.steps() if s > (step or 0)):
+                    checkpoint.remove(kept.path(later))
             truncate_log(run.metrics_file, state["metrics_bytes"])
             truncate_log(run.samples_file, state["samples_bytes"])
             session = make_session(run, run.recipe, run.tokenizers, stop)

@@ -41,6 +41,14 @@ def average(sets: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     }
 
 
+SMALL_MODEL = 16_000_000  # bytes of weights; of a larger model the beginnings are kept only where the recipe asks
+
+
+def is_historic(step: int) -> bool:
+    """0, and from 10 on the ones and threes of each power of ten: 10, 30, 100, 300 …"""
+    return step == 0 or (step >= 10 and step in (10 ** (len(str(step)) - 1), 3 * 10 ** (len(str(step)) - 1)))
+
+
 @dataclass
 class Session:
     """One stretch of training: from a start or a resume to an end or a stop."""
@@ -150,6 +158,17 @@ class Session:
             write_checkpoint(path, {"model": self.trainer.served_tensors()}, {"step": step})
         self.run.snapshots.prune(self.config.average_last)
 
+    def keep_history(self) -> None:
+        """The weights at logarithmic steps (0, 10, 30, 100, 300 …), where the model is small or the recipe says so."""
+        step, wanted = self.trainer.progress.step, self.config.history
+        if wanted is False or not is_historic(step):
+            return
+        if wanted is None and sum(p.numel() * p.element_size() for p in self.model.parameters()) > SMALL_MODEL:
+            return
+        path = self.run.history.path(step)
+        if not path.exists() or checkpoint.problem(path) is not None:
+            write_checkpoint(path, {"model": self.trainer.served_tensors()}, {"step": step})
+
     def finish(self) -> None:
         """The weights one will use: the mean of the last snapshots, or the best checkpoint's."""
         durable.fault_point("finishing")
@@ -189,6 +208,7 @@ class Session:
         """Whatever is due at this step. The order matters: a checkpoint says that all that comes before it was done."""
         progress, config = self.trainer.progress, self.config
         step = progress.step
+        self.keep_history()
         if step == 0:
             return
         if (step % config.validate_every == 0 or step >= config.steps) and progress.validated < step:

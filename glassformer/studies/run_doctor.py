@@ -88,11 +88,12 @@ def look_at_checkpoints(run: RunFolder, problems: dict[int, str | None]) -> list
 
 def look_at_weights(run: RunFolder) -> list[Finding]:
     found = []
-    for step, wrong in run.snapshots.problems().items():
-        path = run.snapshots.path(step)
-        found.append(
-            Finding(f"snapshots/{path.name}", "good" if wrong is None else "damaged", wrong or "whole", size_of(path))
-        )
+    for name, kept in {"snapshots": run.snapshots, "history": run.history}.items():
+        for step, wrong in kept.problems().items():
+            path = kept.path(step)
+            found.append(
+                Finding(f"{name}/{path.name}", "good" if wrong is None else "damaged", wrong or "whole", size_of(path))
+            )
     if run.final.is_dir():
         wrong = problem(run.final)
         found.append(Finding("final", "good" if wrong is None else "damaged", wrong or "whole", size_of(run.final)))

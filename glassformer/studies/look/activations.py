@@ -37,11 +37,11 @@ Kind = Literal["encoder", "decoder", "cross"]
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a distribution over words says at each place. `chosen` is the word in question: the label, or the likeliest."""
+    """What a distribution over words says at each place. `tokens` are those in question: the label, or the likeliest."""
 
-    chosen: Int[Array, " n"]
-    logprob: Float[Array, " n"]  # of the chosen; natural logarithm
-    rank: Int[Array, " n"]  # of the chosen, from 1
+    tokens: Int[Array, " n"]
+    logprob: Float[Array, " n"]  # of the token in question; natural logarithm
+    rank: Int[Array, " n"]  # of the token in question, from 1
     entropy: Float[Array, " n"]  # nats
     best: Int[Array, "n top"]
     chances: Float[Array, "n top"]  # of the best

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -14,21 +15,31 @@ from glassformer.run_folder import RunFolder, served_weights
 from glassformer.studies.look.activations import record_activations
 from glassformer.studies.look.inside import CheckpointView, Inside
 
+Weights = dict[str, Tensor]
 
-def kept_weights(run: RunFolder) -> list[tuple[int, str, dict[str, Tensor]]]:
-    """Every checkpoint and snapshot of a run that is whole, in the order of their steps; last the final weights, where they
-    are not those of the last checkpoint. Those one would use: the moving average, where there is one."""
-    folders = {step: run.snapshots.path(step) for step in run.snapshots.steps()}
-    folders |= {step: run.checkpoints.path(step) for step in run.checkpoints.steps()}
-    found = []
+
+def same_weights(first: Weights, second: Weights) -> bool:
+    """To the bit."""
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def kept_weights(run: RunFolder) -> list[tuple[int, str, Weights]]:
+    """The weights a run has kept, in the order of their steps: its history, snapshots and checkpoints that are whole and
+    finite, and the final weights. Those one would use: the moving average, where there is one. Weights that are kept
+    twice under different names are listed once, under the step at which they were learned."""
+    folders: dict[int, Path] = {}
+    for kept in (run.history, run.snapshots, run.checkpoints):
+        folders |= {step: kept.path(step) for step in kept.steps()}
+    found: list[tuple[int, str, Weights]] = []
     for step, folder in sorted(folders.items()):
         if problem(folder) is None:
-            found.append((step, str(step), served_weights(read_checkpoint(folder)[0])))
+            weights = served_weights(read_checkpoint(folder)[0])
+            if all(torch.isfinite(tensor).all() for tensor in weights.values() if tensor.is_floating_point()):
+                found.append((step, str(step), weights))
     if run.final.is_dir() and problem(run.final) is None:
         tensors, state = read_checkpoint(run.final)
         final = served_weights(tensors)
-        last = found[-1][2] if found else {}
-        if last.keys() != final.keys() or any(not torch.equal(last[name], final[name]) for name in final):
+        if not any(same_weights(weights, final) for _, _, weights in found):
             found.append((int(state.get("step", found[-1][0] if found else 0)), "final", final))
     return found
 
@@ -39,16 +50,20 @@ def look_across(run: RunFolder, inside: Inside) -> Inside:
     if len(kept) < 2:
         raise UserError(
             f"{run.path} keeps {len(kept)} checkpoint{'s' if len(kept) != 1 else ''}, and there is nothing to compare; "
-            "train with a larger train.keep_last and a smaller train.save_every"
+            "train with train.history=true, which keeps the weights at steps 0, 10, 30, 100 and so on"
         )
     net = build_model(run.recipe.model).eval()
-    # At each checkpoint the same words are in question, whatever it would say itself.
+    # At each checkpoint the same tokens are in question, whatever it would say itself.
     labels = list(inside.input.labels)
-    for place, chosen in zip(inside.input.positions, inside.activations.outputs.chosen):
-        labels[place] = int(chosen)
+    known = [labels[position] is not None for position in inside.input.positions]
+    for position, token in zip(inside.input.positions, inside.activations.outputs.tokens):
+        labels[position] = int(token)
     model_input = replace(inside.input, labels=labels)
     views = []
     for step, name, weights in kept:
         load_model_tensors(net, weights)
-        views.append(CheckpointView(step, name, record_activations(net, model_input)))
+        activations = record_activations(net, model_input)
+        # The loss is that of the labels, as everywhere: what comes after the last token has none.
+        loss = float(-activations.outputs.logprob[known].mean()) if any(known) else None
+        views.append(CheckpointView(step, name, replace(activations, loss=loss)))
     return replace(inside, across=views)

@@ -117,7 +117,7 @@ def beam_data(inside: Inside, names: Names) -> dict[str, Any] | None:
     if found is None:
         return None
     decode = inside.model.tokenizers.target.decode
-    said = [int(i) for i in inside.activations.outputs.chosen]
+    said = [int(i) for i in inside.activations.outputs.tokens]
     answer = said[inside.input.given - 1 :] if inside.kind == "gpt" else said
     steps: list[list[dict[str, Any]]] = []
     paths: dict[int, list[int]] = {0: []}
@@ -179,9 +179,9 @@ def page_data(inside: Inside, title: str) -> dict[str, Any]:
         name: {"pieces": side.pieces, "words": asdict(side.words), "characters": asdict(side.characters)}
         for name, side in inside.readings().items()
     }
-    chosen = names.number(activations.outputs.chosen.tolist())
+    chosen = names.number(activations.outputs.tokens.tolist())
     outputs = predictions_data(activations.outputs, names) | {
-        "chosen": chosen,
+        "tokens": chosen,
         "positions": model_input.positions,
         "given": [inside.kind == "gpt" and place + 1 < model_input.given for place in model_input.positions],
         # After the last token there is one more choice; nothing was written there, so it is what would come next.

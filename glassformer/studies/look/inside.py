@@ -77,13 +77,13 @@ class Inside:
         if self.kind == "transformer":
             found["source"] = reading(self.model.tokenizers.source, self.input.source)
         if self.labels_are_words and self.kind != "mlm":
-            found["written"] = reading(target, [int(i) for i in self.activations.outputs.chosen])
+            found["written"] = reading(target, [int(i) for i in self.activations.outputs.tokens])
         elif self.kind == "mlm":
-            found["written"] = alone(self.names(self.activations.outputs.chosen.tolist()))
+            found["written"] = alone(self.names(self.activations.outputs.tokens.tolist()))
         elif self.kind == "tag":
             found["written"] = alone(found["read"].words.labels[1:])  # the first is BOS
         else:
-            found["written"] = alone(self.names(self.activations.outputs.chosen.tolist()))
+            found["written"] = alone(self.names(self.activations.outputs.tokens.tolist()))
         return found
 
     def axes(self, kind: str) -> tuple[str, str]:

@@ -26,8 +26,8 @@ from glassformer.studies.look.map_pictures import (
 def tokens_figure(inside: Inside) -> Any:
     """Probability, rank, entropy and alternatives, a line a token."""
     said = inside.activations.outputs
-    shown = min(LONGEST, len(said.chosen))
-    names = inside.names([int(i) for i in said.chosen[:shown]])
+    shown = min(LONGEST, len(said.tokens))
+    names = inside.names([int(i) for i in said.tokens[:shown]])
     if inside.kind == "tag":
         words = inside.readings()["written"].pieces
         names = [f"{word}: {tag}" for word, tag in zip(words, names)]
@@ -44,7 +44,7 @@ def tokens_figure(inside: Inside) -> Any:
     spread.set_xlabel("entropy (nats)")
     spread.set_xlim(0, max(0.1, float(said.entropy[:shown].max())) * 2.6)
     for i in range(shown):
-        others = [(b, p) for b, p in zip(said.best[i], said.chances[i]) if b != said.chosen[i]][:3]
+        others = [(b, p) for b, p in zip(said.best[i], said.chances[i]) if b != said.tokens[i]][:3]
         best = "  ".join(
             f"{label(name)} {p:.2g}" for name, (_, p) in zip(inside.names([int(b) for b, _ in others]), others)
         )
@@ -57,20 +57,20 @@ def tokens_figure(inside: Inside) -> Any:
 
 def lens_figure(inside: Inside) -> Any:
     lens, said = inside.activations.lens, inside.activations.outputs
-    shown = min(LONGEST, len(said.chosen))
+    shown = min(LONGEST, len(said.tokens))
     chances = np.stack([layer.chances[:shown, 0] for layer in lens])
     fig, axis = plots.figure(max(5.0, 0.62 * shown + 2.2), 0.36 * len(lens) + 1.6)
     image = axis.imshow(chances, cmap=plots.MAP, vmin=0, vmax=1, aspect="auto", origin="lower")
     for depth, layer in enumerate(lens):
         names = inside.names([int(i) for i in layer.best[:shown, 0]])
         for place, name in enumerate(names):
-            right = layer.best[place, 0] == said.chosen[place]
+            right = layer.best[place, 0] == said.tokens[place]
             ink = "white" if chances[depth, place] > 0.45 else "black"
             weight = "bold" if right else "normal"
             text = label(name)[:8]
             axis.text(place, depth, text, ha="center", va="center", fontsize=8, color=ink, fontweight=weight)
     depths = ["before layer 1", *(f"after layer {n + 1}" for n in range(len(lens) - 1))]
-    chosen = inside.names([int(i) for i in said.chosen[:shown]])
+    chosen = inside.names([int(i) for i in said.tokens[:shown]])
     axis.set_yticks(range(len(lens)), depths, fontsize=8)
     axis.set_xticks(range(shown), [label(name)[:8] for name in chosen], fontsize=8)
     axis.xaxis.tick_top()

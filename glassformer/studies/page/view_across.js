@@ -100,11 +100,11 @@ export async function drawAcross(page) {
     words,
     format: share,
   });
-  const count = data.outputs.chosen.length;
+  const count = data.outputs.tokens.length;
   const values = new Float32Array(count * data.across.length);
   data.across.forEach((m, i) => m.logprob.forEach((value, at) => (values[i * count + at] = Math.exp(value))));
   const chances = { values, rows: data.across.length, columns: count };
-  const tokens = data.outputs.chosen.map((id, at) => data.outputs.words?.[at] ?? data.names[id]);
+  const tokens = data.outputs.tokens.map((id, at) => data.outputs.words?.[at] ?? data.names[id]);
   const say = (i, j) => h("p", {}, `${filled(words.stepN, data.across[i].name)}: `, token(tokens[j]), " ", h("b", {}, share(chances.values[i * count + j])), `, ${words.rank} ${data.across[i].rank[j]}`);
   const table = heatmap({ map: chances, rows: data.across.map((m) => m.name), columns: tokens, most: 1, say, locked: null, name: words.chances, words, format: share });
   const every = h("div", { class: "every" });

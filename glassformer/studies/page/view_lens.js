@@ -9,7 +9,7 @@ const LONG = 40;
 export async function drawLens(page) {
   const { words, data } = page;
   const { lens, outputs, names } = data;
-  const count = outputs.chosen.length;
+  const count = outputs.tokens.length;
   const depth = (d) => {
     if (d === 0) return words.embeddings;
     return filled(words.afterLayer, d) + (d === lens.length - 1 ? ` (${words.output})` : "");
@@ -24,22 +24,22 @@ export async function drawLens(page) {
       h(
         "div",
         {},
-        h("p", {}, `${words.place} ${outputs.positions[at] + 1}, ${depth(d)} · ${words.chosen} `, token(names[outputs.chosen[at]]), ` ${share(Math.exp(layer.logprob[at]))}, ${words.rank} ${layer.rank[at]}, ${words.entropy} ${number(layer.entropy[at])}`),
+        h("p", {}, `${words.place} ${outputs.positions[at] + 1}, ${depth(d)} · ${words.tokens} `, token(names[outputs.tokens[at]]), ` ${share(Math.exp(layer.logprob[at]))}, ${words.rank} ${layer.rank[at]}, ${words.entropy} ${number(layer.entropy[at])}`),
         h("p", { class: "strongest" }, h("span", { class: "caption" }, words.most), best),
       ),
     );
   }
 
   const table = h("table", { class: "lens" });
-  const header = (at) => h("th", { scope: "col" }, outputs.words ? token(outputs.words[at]) : token(names[outputs.chosen[at]]));
-  table.append(h("thead", {}, h("tr", {}, h("th", { scope: "col" }, outputs.words ? words.word : words.chosen), outputs.chosen.map((_, at) => header(at)))));
+  const header = (at) => h("th", { scope: "col" }, outputs.words ? token(outputs.words[at]) : token(names[outputs.tokens[at]]));
+  table.append(h("thead", {}, h("tr", {}, h("th", { scope: "col" }, outputs.words ? words.word : words.tokens), outputs.tokens.map((_, at) => header(at)))));
   const body = h("tbody");
   for (let d = lens.length - 1; d >= 0; d--) {
     const layer = lens[d];
     const row = h("tr", {}, h("th", { scope: "row" }, depth(d)));
     for (let at = 0; at < count; at++) {
       const colour = sizeColour(0.8 * layer.chances[at][0]);
-      const right = layer.best[at][0] === outputs.chosen[at];
+      const right = layer.best[at][0] === outputs.tokens[at];
       const ink = inkOn(colour);
       const style = { background: css(colour), color: ink, boxShadow: right ? `inset 0 0 0 2px ${css(colour)}, inset 0 0 0 4px ${ink}` : "" };
       const cell = h("td", { style, class: right ? "right" : "", tabindex: d === lens.length - 1 && at === 0 ? "0" : "-1", "data-depth": d, "data-at": at }, shortened(visible(names[layer.best[at][0]]), 10));

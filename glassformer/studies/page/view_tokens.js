@@ -23,12 +23,12 @@ export async function drawTokens(page) {
     row?.scrollIntoView({ block: "center", behavior: "auto" });
   };
   const chips = units.starts.map((start, g) => {
-    const end = units.starts[g + 1] ?? outputs.chosen.length;
+    const end = units.starts[g + 1] ?? outputs.tokens.length;
     const joint = Math.exp(outputs.logprob.slice(start, end).reduce((a, b) => a + b, 0));
     const name = outputs.words ? `${outputs.words[g]}: ${units.labels[g]}` : units.labels[g];
     return chip(outputs.words?.[g] ?? units.labels[g], joint, { title: `${name} ${share(joint)}`, onclick: () => go(start) });
   });
-  outputs.chosen.forEach((name, at) => {
+  outputs.tokens.forEach((name, at) => {
     const p = Math.exp(outputs.logprob[at]);
     const bar = h("span", { class: "bar", "aria-hidden": "true" }, h("span", { style: { width: `${100 * p}%` } }));
     const others = outputs.best[at]

@@ -4,14 +4,21 @@ Property tests try the same examples at every run of `make test`, so that it fai
 looks for new ones."""
 
 import os
+import tempfile
 
 import pytest
+import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("new", deadline=None)
 settings.load_profile("new" if os.environ.get("GLASSFORMER_SOAK") else "same")
+
+# What a machine's trials find lies in the user's cache folder; tests have one of their own, theirs and their commands'.
+if "GLASSFORMER_CACHE" not in os.environ:
+    cache = tempfile.TemporaryDirectory(prefix="glassformer-tests-")
+    os.environ["GLASSFORMER_CACHE"] = cache.name
 
 hook = install_import_hook("glassformer", "beartype.beartype")
 hook.__enter__()
@@ -36,6 +43,10 @@ END_TO_END = {
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("cuda") is not None:
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
     if not os.environ.get("GLASSFORMER_QUICK"):
         return
     by_function: dict[str, list[pytest.Item]] = {}

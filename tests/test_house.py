@@ -19,6 +19,7 @@ PACKAGE = ROOT / "glassformer"
 HOUSE: list[set[str]] = [
     {"errors"},
     {"nn", "config", "plots", "files", "screen"},
+    {"accel"},
     {"models", "text"},
     {"checkpoint"},
     {"decode", "data"},

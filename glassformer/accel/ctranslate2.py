@@ -1,0 +1,227 @@
+"""A model of ours as CTranslate2 has it: its own description of a Transformer, filled with our weights.
+
+CTranslate2 (OpenNMT; Klein et al. 2020) runs Transformers on CPUs in C++, in 8 bits where the processor has instructions
+for them. `describe` fills its specification; `load` hands it over and gives a Translator (encoder-decoder) or a Generator
+(GPT); `save` leaves a folder that any program with CTranslate2 can read. Words are the ids, written as numbers.
+
+`lacks` says in a sentence what a model has that CTranslate2 cannot express. Tables of positions are written out row by
+row, since its own sinusoids are in another order than the paper's; it knows as many positions as rows were written.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import ModelConfig
+from glassformer.errors import ConfigError
+
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "swiglu": "SWISH", "geglu": "GELU"}
+GATED = ("swiglu", "geglu")
+
+
+@dataclass(frozen=True)
+class Words:
+    """The ids that CTranslate2 has to know by name."""
+
+    bos: int
+    eos: int
+    unknown: int
+
+
+def is_installed() -> bool:
+    """Whether the library is there (the extra `ct2`)."""
+    import importlib.util
+
+    return importlib.util.find_spec("ctranslate2") is not None
+
+
+def lacks(config: ModelConfig) -> str | None:
+    """What of this model CTranslate2 has no word for; None where it has them all."""
+    c = config
+    cases = (
+        (c.family == "bert", "a BERT, which writes nothing"),
+        (c.activation not in ACTIVATIONS, f"model.activation={c.activation}"),
+        (c.norm not in ("layer", "rms"), f"model.norm={c.norm}"),
+        (c.family == "transformer" and c.positions == "alibi", "model.positions=alibi in an encoder-decoder"),
+        (c.window is not None, f"model.window={c.window}"),
+        (not c.residual, "model.residual=false"),
+        (bool(c.pruned_heads), "model.pruned_heads"),
+        (c.val_size != c.key_size, f"model.value_size={c.val_size}, which differs from the head size"),
+        (c.family == "transformer" and c.qk_norm, "model.qk_norm in an encoder-decoder"),
+    )
+    return next((said for holds, said in cases if holds), None)
+
+
+def compute_type() -> str:
+    """The 8-bit arithmetic that CTranslate2 has on this processor."""
+    if not is_installed():
+        raise ConfigError("engine=int8 is CTranslate2's; install it with: pip install 'glassformer[ct2]'")
+    import ctranslate2
+
+    have = ctranslate2.get_supported_compute_types("cpu")
+    for name in ("int8", "int8_float32", "int8_bfloat16"):
+        if name in have:
+            return name
+    raise ConfigError("CTranslate2 has no 8-bit arithmetic for this processor; use engine=auto")
+
+
+def array(weight: Tensor) -> Any:
+    """As CTranslate2 takes it: float32, in memory of its own."""
+    return weight.detach().to("cpu", torch.float32).contiguous().numpy()
+
+
+def fill_linear(spec: Any, parts: Sequence[nn.Linear]) -> None:
+    """One matrix from several of the same input, one below the other."""
+    spec.weight = array(torch.cat([part.weight for part in parts]))
+    if parts[0].bias is not None:
+        spec.bias = array(torch.cat([part.bias for part in parts]))
+
+
+def fill_norm(spec: Any, norm: Any) -> None:
+    """A LayerNorm without bias has a bias of zeros."""
+    spec.gamma = array(norm.weight)
+    if hasattr(spec, "beta"):
+        bias = getattr(norm, "bias", None)
+        spec.beta = array(torch.zeros_like(norm.weight) if bias is None else bias)
+
+
+def fill_attention(spec: Any, attention: Any, norm: Any, *, cross: bool) -> None:
+    """Queries, keys and values together, or queries apart from what is read of the source."""
+    fill_norm(spec.layer_norm, norm)
+    groups = [[attention.query], [attention.key, attention.value]] if cross else [
+        [attention.query, attention.key, attention.value]
+    ]  # fmt: skip
+    for linear, parts in zip(spec.linear, [*groups, [attention.out]], strict=True):
+        fill_linear(linear, parts)
+    if attention.query_norm is not None:
+        fill_norm(spec.q_norm, attention.query_norm)
+        fill_norm(spec.k_norm, attention.key_norm)
+    if not attention.scaled:
+        spec.queries_scale = 1.0
+
+
+def fill_stack(spec: Any, stack: Any, config: ModelConfig) -> None:
+    """The layers of an encoder or a decoder, and its last norm."""
+    from ctranslate2.specs import common_spec
+
+    for layer, block in zip(spec.layer, stack.layers, strict=True):
+        fill_attention(layer.self_attention, block.attention, block.attention_norm, cross=False)
+        if block.has_cross:
+            fill_attention(layer.attention, block.cross, block.cross_norm, cross=True)
+        fill_norm(layer.ffn.layer_norm, block.mlp_norm)
+        if config.activation in GATED:
+            fill_linear(layer.ffn.linear_0, [block.mlp.gate])
+            fill_linear(layer.ffn.linear_0_noact, [block.mlp.up])
+        else:
+            fill_linear(layer.ffn.linear_0, [block.mlp.up])
+        fill_linear(layer.ffn.linear_1, [block.mlp.down])
+    if stack.norm is not None:
+        if not hasattr(spec, "layer_norm"):  # its constructor knows no last norm behind norms that follow
+            spec.__dict__["layer_norm"] = common_spec.LayerNormSpec(rms_norm=config.norm == "rms")
+        fill_norm(spec.layer_norm, stack.norm)
+
+
+def fill_embeddings(spec: Any, embeddings: Any, table: Any, positions: Any, norm: Any, rows: int) -> None:
+    """The table of words, the table of positions written out, and the norm on top."""
+    embeddings.weight = array(table.weight)
+    spec.scale_embeddings = float(table.factor)
+    if hasattr(spec, "position_encodings"):
+        width = table.weight.size(1)
+        if positions is None:
+            written = torch.zeros(rows, width)
+        else:
+            known = rows if not hasattr(positions, "weight") else positions.weight.size(0)
+            positions.grow(known)
+            written = positions(torch.arange(known, device=table.weight.device)[None])[0]
+        spec.position_encodings.encodings = array(written)
+    if norm is not None:
+        fill_norm(spec.layernorm_embedding, norm)
+
+
+def options(config: ModelConfig) -> dict[str, Any]:
+    """What encoder and decoder are told alike."""
+    from ctranslate2.specs import common_spec
+
+    found: dict[str, Any] = {
+        "pre_norm": config.pre_norm,
+        "no_final_norm": not config.final_norm,
+        "activation": getattr(common_spec.Activation, ACTIVATIONS[config.activation]),
+        "layernorm_embedding": config.embedding_norm,
+        "ffn_glu": config.activation in GATED,
+        "rms_norm": config.norm == "rms",
+        "qk_norm": config.qk_norm,
+    }
+    if config.kv_heads != config.n_head:
+        found["num_heads_kv"] = config.kv_heads
+    if config.key_size * config.n_head != config.n_embd:
+        found["head_dim"] = config.key_size
+    if config.positions == "rotary":
+        found |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": config.rotary_base}
+    return found
+
+
+def describe(model: Any, words: Words, *, positions: int) -> Any:
+    """CTranslate2's specification of the model. `positions`: so many rows of positions, where they have no end."""
+    from ctranslate2.specs import transformer_spec as specs
+
+    c: ModelConfig = model.config
+    if (lacking := lacks(c)) is not None:
+        raise ConfigError(f"CTranslate2 has nothing for {lacking}; use engine=auto")
+    pairs = c.family == "transformer"
+    decoder = specs.TransformerDecoderSpec(
+        c.n_layer, c.n_head, with_encoder_attention=pairs, alibi=c.positions == "alibi", **options(c)
+    )
+    fill_stack(decoder, model.decoder, c)
+    decoder.projection.weight = array(model.output_weight)
+    vocabulary = [str(i) for i in range(c.vocab_size)]
+    if pairs:
+        encoder = specs.TransformerEncoderSpec(c.encoder_layers, c.n_head, **options(c))
+        fill_stack(encoder, model.encoder, c)
+        fill_embeddings(
+            encoder, encoder.embeddings[0], model.source_table, model.source_positions, model.source_norm, positions
+        )
+        fill_embeddings(
+            decoder, decoder.embeddings, model.target_table, model.target_positions, model.target_norm, positions
+        )
+        spec: Any = specs.TransformerSpec(encoder, decoder)
+        spec.register_source_vocabulary([str(i) for i in range(model.source_table.weight.size(0))])
+        spec.register_target_vocabulary(vocabulary)
+        spec.config.decoder_start_token = str(words.bos)
+    else:
+        fill_embeddings(decoder, decoder.embeddings, model.embedding, model.positions, model.embedding_norm, positions)
+        spec = specs.TransformerDecoderModelSpec(decoder)
+        spec.register_vocabulary(vocabulary)
+    spec.config.bos_token, spec.config.eos_token = str(words.bos), str(words.eos)
+    spec.config.unk_token = str(words.unknown)
+    spec.config.layer_norm_epsilon = c.norm_eps
+    return spec
+
+
+def save(model: Any, folder: Path, words: Words, *, positions: int, quantization: str | None = None) -> None:
+    """Leave the model in `folder` (which is there and empty) as CTranslate2 reads it."""
+    spec = describe(model, words, positions=positions)
+    spec.validate()
+    spec.optimize(quantization)
+    spec.save(str(folder))
+
+
+def load(model: Any, words: Words, *, positions: int, compute: str, threads: int) -> Any:
+    """The model in CTranslate2's hands, computing in `compute`, by way of a folder that is gone afterwards."""
+    import ctranslate2
+
+    kind = ctranslate2.Translator if model.config.family == "transformer" else ctranslate2.Generator
+    with tempfile.TemporaryDirectory(prefix="glassformer-") as folder:
+        save(model, Path(folder), words, positions=positions)
+        return kind(folder, device="cpu", compute_type=compute, inter_threads=1, intra_threads=threads)
+
+
+def as_words(texts: Iterable[Sequence[int]]) -> list[list[str]]:
+    """Ids as CTranslate2 is given them."""
+    return [[str(i) for i in text] for text in texts]

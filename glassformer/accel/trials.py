@@ -1,0 +1,128 @@
+"""Trials of a second: which of two ways of computing is faster here, asked once and kept.
+
+A processor's name does not tell which way is faster; a short trial does. Its result lies in the user's cache folder, one
+small file a trial, under a name made of all that it depends on (`machine.identity`), so that another processor, another torch
+or another version of this package asks again. A damaged file is made anew; where nothing can be written, the trial is
+made once a process. Of two processes that try at the same time, both take what the first has written: an answer must
+not change while a training is stopped and resumed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import torch
+
+from glassformer.accel import machine
+
+LONGEST = 1 << 16  # bytes of a file that could be one of ours
+WORTH = 1.1  # times as fast, or a way of its own is not worth taking
+
+Gains = dict[str, float]
+"""How many times as fast the special way was, by the size it was tried at."""
+
+KNOWN: dict[tuple[str, str], Gains] = {}
+
+
+def cache_folder() -> Path:
+    """Where this user's programs keep what can be made again: GLASSFORMER_CACHE, or as the system has it."""
+    if given := os.environ.get("GLASSFORMER_CACHE"):
+        return Path(given)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "glassformer"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "glassformer" / "cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer"
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """torch computes on the calling thread alone."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def race(
+    special: Callable[[], object], usual: Callable[[], object], *, seconds: float = 0.1, rounds: int = 20
+) -> float:
+    """How many times as fast the special way is, on one thread and by that thread's own clock, so that a busy machine
+    answers as an idle one: the quickest of many turns each, taken alternately."""
+    best = [math.inf, math.inf]
+    with one_thread():
+        special(), usual()  # the first call sets things up
+        end, done = time.thread_time() + seconds, 0
+        while done < rounds or time.thread_time() < end:
+            for i, way in enumerate((special, usual)):
+                start = time.thread_time()
+                way()
+                best[i] = min(best[i], time.thread_time() - start)
+            done += 1
+    return best[1] / max(best[0], 1e-9)
+
+
+def read(path: Path) -> Gains | None:
+    """The result in a file; None where there is none, or where it is damaged."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LONGEST + 1)
+        found = json.loads(content) if len(content) <= LONGEST else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    gains = found.get("gains") if isinstance(found, dict) else None
+    if not isinstance(gains, dict) or not gains:
+        return None
+    if not all(type(g) in (int, float) and math.isfinite(g) and g > 0 for g in gains.values()):
+        return None
+    return {size: float(gain) for size, gain in gains.items()}
+
+
+def write(path: Path, gains: Mapping[str, float]) -> Gains:
+    """Leave the result for others; what another process has left meanwhile counts instead."""
+    content = json.dumps({"gains": gains, "measured": time.strftime("%Y-%m-%d")}, indent=1).encode()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".tmp-", delete=False) as file:
+            file.write(content)
+        temporary = Path(file.name)
+        try:
+            if path.exists() and read(path) is None:
+                path.unlink(missing_ok=True)
+            os.link(temporary, path)  # refuses where there is one
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return read(path) or dict(gains)
+
+
+def gains(name: str, ask: Callable[[], Mapping[str, float]]) -> Gains:
+    """The gains of a special way on this machine: as they were found before, or by asking now."""
+    key = (name, machine.identity())
+    if key not in KNOWN:
+        path = cache_folder() / "trials" / f"{name.replace(' ', '-')}-{key[1]}.json"
+        KNOWN[key] = read(path) or write(path, {size: round(gain, 4) for size, gain in ask().items()})
+    return KNOWN[key]
+
+
+def largest_worth(found: Mapping[str, float], least: float = WORTH) -> int:
+    """The largest size up to which the special way was worth taking at every size that was tried; 0: nowhere."""
+    taken = 0
+    for size in sorted(map(int, found)):
+        if found[str(size)] < least:
+            break
+        taken = size
+    return taken

@@ -1,0 +1,126 @@
+"""What a machine is asked and told: instructions as the system writes them, and trials that are kept, shared and made anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import chain, repeat
+from pathlib import Path
+
+import pytest
+import torch
+
+from glassformer.accel import machine, trials
+
+X86 = (
+    "processor\t: 0\nmodel name\t: Some Xeon\nflags\t\t: fpu avx2 avx512f avx512_vnni amx_int8 amx_bf16 avx512_bf16\n\n"
+)
+ARM = "processor\t: 0\nFeatures\t: fp asimd asimddp\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n\nprocessor\t: 1\n\n"
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A cache folder of its own, and nothing remembered."""
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(trials, "KNOWN", {})
+    yield
+    for cached in (machine.cpu_flags, machine.cpu_name):
+        cached.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "there", "missing"),
+    [
+        (X86, "Some Xeon", "matrix products of 8 bits", "scalable vectors (SVE)"),
+        (ARM, "0x41 0xd0c", "dot products of 8 bits", "matrix products of 8 bits"),
+        ("", "", "", "matrix products of 8 bits"),
+    ],
+)
+def test_instructions_are_read_from_the_system(
+    text: str, name: str, there: str, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Caught: ARM's `Features` taken for absent because x86 calls them `flags`."""
+    told = tmp_path / "cpuinfo"
+    told.write_text(text)
+    monkeypatch.setattr(machine, "CPUINFO", told)
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    machine.cpu_flags.cache_clear()
+    machine.cpu_name.cache_clear()
+    found = machine.cpu_capabilities()
+    assert name in machine.cpu_name()
+    assert not there or found[there]
+    assert not found[missing]
+    assert machine.describe()
+
+
+def test_a_race_is_won_by_the_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock of ours. Caught: the ratio upside down."""
+    now = 0.0
+
+    def spend(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(trials.time, "thread_time", lambda: now)
+    uneven = chain([5.0], repeat(1.0))  # its first turn sets something up
+    threads = torch.get_num_threads()
+    assert trials.race(lambda: spend(next(uneven)), lambda: spend(2.0)) == pytest.approx(2.0)
+    assert torch.get_num_threads() == threads
+
+
+def test_a_trial_is_made_once_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def ask() -> dict[str, float]:
+        asked.append(1)
+        return {"8": 1.5, "24": 1.2}
+
+    first = trials.gains("some path", ask)
+    trials.KNOWN.clear()  # another process
+    assert trials.gains("some path", ask) == first == {"8": 1.5, "24": 1.2}
+    assert len(asked) == 1
+    monkeypatch.setattr(machine, "identity", lambda: "another machine")
+    trials.gains("some path", ask)
+    assert len(asked) == 2
+
+
+NOT_OURS = (b"", b"{", b"[1]", b"\xff\xfe", b"[" * 100000)
+NO_GAINS = (b"{}", b'{"8": "fast"}', b'{"8": -1}', b'{"8": NaN}', b'{"8": true}')
+
+
+@pytest.mark.parametrize("content", [*NOT_OURS, *(b'{"gains": %b}' % gains for gains in NO_GAINS)])
+def test_a_damaged_result_is_made_anew(content: bytes) -> None:
+    trials.gains("some path", lambda: {"8": 1.5})
+    (path,) = (trials.cache_folder() / "trials").iterdir()
+    path.write_bytes(content)
+    trials.KNOWN.clear()
+    assert trials.gains("some path", lambda: {"8": 1.25}) == {"8": 1.25}
+    assert json.loads(path.read_bytes())["gains"] == {"8": 1.25}
+
+
+def test_of_two_processes_the_first_decides() -> None:
+    """Caught: each its own answer, so that a resumed training computes otherwise than the one that was stopped."""
+
+    def ask() -> dict[str, float]:
+        held = dict(trials.KNOWN)
+        trials.gains("some path", lambda: {"8": 1.5})  # meanwhile, elsewhere
+        trials.KNOWN.clear()
+        trials.KNOWN.update(held)
+        return {"8": 0.9}
+
+    assert trials.gains("some path", ask) == {"8": 1.5}
+    assert not [path for path in (trials.cache_folder() / "trials").iterdir() if path.name.startswith(".")]
+
+
+def test_nothing_need_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "file"))
+    assert trials.gains("some path", lambda: {"8": 1.5}) == {"8": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("found", "limit"),
+    [({"8": 1.5, "24": 1.2}, 24), ({"8": 1.5, "24": 1.0}, 8), ({"8": 0.6, "24": 1.2}, 0), ({"24": 1.2, "8": 1.5}, 24)],
+)
+def test_taken_up_to_the_first_size_that_is_not_worth_it(found: dict[str, float], limit: int) -> None:
+    assert trials.largest_worth(found) == limit

@@ -1,17 +1,25 @@
-"""Weights and configs, there and back. (Folders, tokenizers and the model card: see the rest of this room.)"""
+"""A folder that plain `AutoModel...` and `AutoTokenizer` load with no code of ours, and back.
+
+Our own recipe travels inside (`glassformer.json`), so that what was exported and is imported again is the same to the bit.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from glassformer.config import ModelConfig
-from glassformer.interop.dialects import Dialect
+from glassformer.config import VERSION, ModelConfig, Recipe
+from glassformer.interop.dialects import Dialect, dialect_for
 from glassformer.interop.tables import from_half_split, to_half_split, to_ours, to_theirs
-from glassformer.models import build_model
+from glassformer.interop.tokenizer_files import write_tokenizer_folder
+from glassformer.models import BERT, GPT, Transformer, build_model
+from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK
+from glassformer.text.tokenizers import Tokenizers
 
 OUTPUT_OF_SCALED = "lm_head.weight"
 
@@ -57,3 +65,74 @@ def tensors_from(dialect: Dialect, config: ModelConfig, tensors: Mapping[str, Te
             found[name] = found[name] / config.n_embd**0.5
     own = to_ours(table, found, shapes, ignored=dialect.ignored(config))
     return from_half_split(own, config.n_embd) if dialect.half_split else own
+
+
+# ------------------------------------------------------------------------------------------------------------ a folder
+
+
+def template(recipe: Recipe) -> tuple[list[int], list[int]]:
+    """The control ids before and after a text, as the model was trained to see it."""
+    match recipe.model.family, recipe.data.task:
+        case "transformer", _:
+            return [], [EOS]
+        case "bert", _:
+            return [BOS], []
+        case _, "pairs":
+            return [BOS], [EOS]
+    return [], []
+
+
+def generation_config(recipe: Recipe) -> dict[str, Any]:
+    """How `generate` writes as we do, as near as its rules allow: ids that stand for no text are never written."""
+    facts: dict[str, Any] = {
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "pad_token_id": PAD,
+        "suppress_tokens": [PAD, BOS, UNK, MASK],
+        "max_length": recipe.model.block_size,
+    }
+    if recipe.model.family == "transformer":
+        facts |= {"decoder_start_token_id": BOS, "num_beams": recipe.decode.beams, "early_stopping": False}
+        facts |= {"length_penalty": recipe.decode.alpha}
+    return facts
+
+
+def write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def export_folder(
+    model: Transformer | GPT | BERT, tokenizers: Tokenizers, recipe: Recipe, folder: Path, *, half: bool = False
+) -> list[str]:
+    """Writes weights, configs and tokenizers into a folder that is there; gives what a reader should know."""
+    from safetensors.torch import save_file
+
+    config, notes = model.config, []
+    dialect = dialect_for(config)
+    with torch.no_grad():
+        tensors, extra = tensors_to(dialect, config, dict(model.named_parameters()))
+    kind = torch.float16 if half else torch.float32
+    save_file(
+        {n: t.detach().to("cpu", kind).clone() for n, t in tensors.items()},
+        folder / "model.safetensors",
+        {"format": "pt"},
+    )
+    facts = dialect.to_config(config) | extra | {"architectures": [dialect.classes[config.head]]}
+    if tokenizers.labels:
+        facts["id2label"] = {str(i): label for i, label in enumerate(tokenizers.labels)}
+        facts["label2id"] = {label: i for i, label in enumerate(tokenizers.labels)}
+        facts.pop("num_labels", None)
+    write_json(folder / "config.json", facts | {"dtype": "float16" if half else "float32"})
+    if config.family != "bert":
+        write_json(folder / "generation_config.json", generation_config(recipe))
+    before, after = template(recipe)
+    write_tokenizer_folder(tokenizers.source, folder, before=before, after=after, longest=config.block_size)
+    if not tokenizers.shared:
+        write_tokenizer_folder(tokenizers.target, folder / "target", longest=config.block_size)
+        notes.append(
+            "the two sides have tokenizers of their own: the source's is the folder's, the target's is in target/"
+        )
+    if tokenizers.target.kind == "word":
+        notes.append("words come back with a space between any two: restoring the spacing is not part of the file")
+    write_json(folder / "glassformer.json", {"glassformer": VERSION, "recipe": recipe.to_dict()})
+    return notes

@@ -1,0 +1,183 @@
+"""A decoder for llama.cpp: one GGUF file with weights, sizes and tokenizer, written by the `gguf` package.
+
+Three architectures of llama.cpp fit: `gpt2` (learned positions, GELU by tanh), `llama` (rotary, RMSNorm, SwiGLU) and
+`qwen3` (the same with a norm on queries and keys). llama.cpp turns neighbouring pairs of a Llama's queries and keys where
+we turn dimension i with i + D/2, so their rows are put in its order; Qwen3's are turned as ours are.
+
+A tokenizer of kind bpe travels with it. llama.cpp knows no tokenizer by characters or words, so a model with one of those
+is written without its words: ids go in and come out.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.config import ModelConfig
+from glassformer.errors import UserError
+from glassformer.interop.dialects import Dialect, dialect_for
+from glassformer.interop.huggingface import tensors_to
+from glassformer.models import BERT, GPT, Transformer
+from glassformer.text.tokenizer import BOS, CONTROL, EOS, PAD, UNK, Tokenizer
+
+LAYER_NAMES = {
+    "gpt2": {
+        "ln_1": "attn_norm",
+        "attn.c_attn": "attn_qkv",
+        "attn.c_proj": "attn_output",
+        "ln_2": "ffn_norm",
+        "mlp.c_fc": "ffn_up",
+        "mlp.c_proj": "ffn_down",
+    },
+    "llama": {
+        "input_layernorm": "attn_norm",
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "self_attn.q_norm": "attn_q_norm",
+        "self_attn.k_norm": "attn_k_norm",
+        "post_attention_layernorm": "ffn_norm",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+    },
+}
+OUTER_NAMES = {
+    "transformer.wte": "token_embd",
+    "transformer.wpe": "position_embd",
+    "transformer.ln_f": "output_norm",
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+}
+
+
+def gguf_name(name: str) -> str:
+    """A name of Hugging Face's as llama.cpp calls it.
+
+    >>> gguf_name("transformer.h.3.attn.c_attn.weight")
+    'blk.3.attn_qkv.weight'
+    """
+    stem, _, kind = name.rpartition(".")
+    if stem in OUTER_NAMES:
+        return f"{OUTER_NAMES[stem]}.{kind}"
+    family, prefix = ("gpt2", "transformer.h.") if stem.startswith("transformer.") else ("llama", "model.layers.")
+    layer, _, part = stem.removeprefix(prefix).partition(".")
+    return f"blk.{layer}.{LAYER_NAMES[family][part]}.{kind}"
+
+
+def neighbouring_pairs(x: Tensor, n_head: int) -> Tensor:
+    """Rows of a query or key matrix (or its bias) reordered from pairs (i, i + D/2) to pairs (2i, 2i + 1)."""
+    return x.unflatten(0, (n_head, 2, -1)).transpose(1, 2).flatten(0, 2)
+
+
+def gguf_tensors(dialect: Dialect, config: ModelConfig, own: dict[str, Tensor]) -> dict[str, np.ndarray]:
+    """Every tensor by llama.cpp's name, as it stores them: rows are outputs."""
+    tensors, _ = tensors_to(dialect, config, own)
+    out = {}
+    for name, tensor in tensors.items():
+        if dialect.name == "gpt2" and tensor.dim() == 2 and ".h." in name:
+            tensor = tensor.T  # GPT-2 keeps in x out
+        if dialect.name == "llama" and ".q_proj." in name:
+            tensor = neighbouring_pairs(tensor, config.n_head)
+        if dialect.name == "llama" and ".k_proj." in name:
+            tensor = neighbouring_pairs(tensor, config.kv_heads)
+        out[gguf_name(name)] = tensor.detach().float().contiguous().numpy()
+    return out
+
+
+def refuse_what_llama_cpp_lacks(dialect: Dialect, config: ModelConfig) -> None:
+    """The dialect can say it and llama.cpp's architecture of that name cannot."""
+    if dialect.name == "gpt2" and config.activation != "gelu_tanh":
+        raise UserError(
+            f"llama.cpp's gpt2 has the activation gelu_tanh alone, and this model has {config.activation}; export to hf or "
+            "onnx instead"
+        )
+    if dialect.name == "llama" and config.bias:
+        raise UserError(
+            "llama.cpp's llama has no biases, and this model has model.bias=true; export to hf or onnx instead"
+        )
+
+
+def write_sizes(writer: Any, config: ModelConfig) -> None:
+    """What llama.cpp must know of the model besides its tensors."""
+    writer.add_context_length(config.block_size)
+    writer.add_embedding_length(config.n_embd)
+    writer.add_block_count(config.n_layer)
+    writer.add_feed_forward_length(config.hidden)
+    writer.add_head_count(config.n_head)
+    writer.add_head_count_kv(config.kv_heads)
+    writer.add_vocab_size(config.vocab_size)
+    if config.norm == "rms":
+        writer.add_layer_norm_rms_eps(config.norm_eps)
+        writer.add_rope_dimension_count(config.key_size)
+        writer.add_rope_freq_base(config.rotary_base)
+        writer.add_key_length(config.key_size)
+        writer.add_value_length(config.val_size)
+    else:
+        writer.add_layer_norm_eps(config.norm_eps)
+
+
+def write_tokenizer(writer: Any, tokenizer: Tokenizer, vocab_size: int) -> None:
+    """The words, their kinds and the merges; for a tokenizer that llama.cpp does not know, none."""
+    if tokenizer.kind != "bpe":
+        writer.add_tokenizer_model("none")
+        return
+    facts = json.loads(tokenizer.library.to_str())
+    names = sorted(facts["model"]["vocab"], key=facts["model"]["vocab"].__getitem__)
+    names += [f"<unused {i}>" for i in range(len(names), vocab_size)]
+    control, normal, unused = 3, 1, 5  # llama.cpp's kinds of token
+    kinds = [control if i < CONTROL else normal if i < tokenizer.vocab_size else unused for i in range(vocab_size)]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(names)
+    writer.add_token_types(kinds)
+    writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in facts["model"]["merges"]])
+    writer.add_bos_token_id(BOS)
+    writer.add_eos_token_id(EOS)
+    writer.add_unk_token_id(UNK)
+    writer.add_pad_token_id(PAD)
+    writer.add_add_bos_token(False)
+    writer.add_add_eos_token(False)
+
+
+def export_gguf(
+    model: Transformer | GPT | BERT, tokenizer: Tokenizer, path: Path, *, name: str, half: bool = False
+) -> list[str]:
+    """Writes the file; gives what a reader should know. `half`: matrices in 16 bits."""
+    try:
+        import gguf
+    except ImportError:
+        raise UserError(
+            "exporting to gguf needs the package gguf; install it with: pip install 'glassformer[gguf]'"
+        ) from None
+    config = model.config
+    if config.family != "gpt":
+        raise UserError(
+            f"gguf is for models that are a decoder alone, and this one is a {config.family}; export to hf or ct2"
+        )
+    dialect = dialect_for(config)
+    refuse_what_llama_cpp_lacks(dialect, config)
+    writer = gguf.GGUFWriter(path, dialect.name)
+    writer.add_name(name)
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16 if half else gguf.LlamaFileType.ALL_F32)
+    write_sizes(writer, config)
+    write_tokenizer(writer, tokenizer, config.vocab_size)
+    with torch.no_grad():
+        tensors = gguf_tensors(dialect, config, dict(model.named_parameters()))
+    for tensor_name, array in tensors.items():
+        small = half and array.ndim == 2 and not tensor_name.startswith("position_embd")
+        writer.add_tensor(tensor_name, array.astype(np.float16) if small else array)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    if tokenizer.kind != "bpe":
+        return [f"the tokenizer is of kind {tokenizer.kind}, which llama.cpp does not know: ids go in and come out"]
+    return []

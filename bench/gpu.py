@@ -26,15 +26,14 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from glassformer.accel.fp8 import DEFAULT_PARTS, PARTS
 from glassformer.config import TrainConfig
 from glassformer.data.batches import BlockBatches, SentenceBatches
 from glassformer.data.examples import Pairs
 from glassformer.data.tokens import TokenFile
 from glassformer.models import build_model, preset
-from glassformer.nn import feedforward
-from glassformer.nn.fp8 import DEFAULT_PARTS, PARTS
-from glassformer.nn.loss import BY_KERNEL
-from glassformer.runs.setup import compiled_loss, in_float8
+from glassformer.nn.feedforward import gelu_tanh
+from glassformer.runs.setup import compiled_loss, make_fast
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.train.optim import make_optimizers
 from glassformer.train.trainer import Trainer
@@ -94,13 +93,16 @@ def trainer_of(model, batches, smoothing: float, args: argparse.Namespace, **set
     device = torch.device("cuda")
     config = TrainConfig(log_every=10**9, **settings)
     model = model.to(device).train()
-    way = in_float8(model, device, args.fp8_parts) if args.precision == "fp8" else BY_KERNEL
+    make_fast(model, device, compiled=True, precision=args.precision, float8_parts=args.fp8_parts)
     if args.loss is not None:
-        way = dataclasses.replace(way, kernel=args.loss == "kernel")
-    feedforward.GELU_BY_SIGMOID = args.gelu == "sigmoid"
+        model.cross_entropy = dataclasses.replace(model.cross_entropy, kernel=args.loss == "kernel")
+    if args.gelu != "sigmoid":
+        for module in model.modules():
+            if hasattr(module, "activate"):
+                module.activate = gelu_tanh
     return Trainer(
         model,
-        compiled_loss(model, smoothing, way),
+        compiled_loss(model, smoothing),
         batches,
         make_optimizers(model, config),
         lambda step: config.learning_rate * min(1.0, step / 100),

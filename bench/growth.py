@@ -38,11 +38,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from glassformer import plots
+from glassformer.accel import accelerate
 from glassformer.config import ModelConfig, TrainConfig
 from glassformer.models import GPT, build_model, preset
 from glassformer.models.costs import costs
 from glassformer.nn.block import Block, BlockInputs
-from glassformer.nn.loss import BY_KERNEL, PLAIN, computing, linear_cross_entropy
 from glassformer.nn.rows import Rows
 from glassformer.train import memory
 from glassformer.train.optim import make_optimizers
@@ -159,11 +159,12 @@ class Training:
         self.model = model
         self.optimizers = make_optimizers(model, TrainConfig(weight_decay=0.1))
         self.block: Callable[..., torch.Tensor] = one_block
-        self.head: Callable[..., torch.Tensor] = linear_cross_entropy
+        self.head: Callable[..., torch.Tensor] = model.cross_entropy
 
     def compile(self) -> None:
+        accelerate(self.model, compiled=True)
         self.block = torch.compile(one_block, dynamic=False)
-        self.head = torch.compile(linear_cross_entropy, dynamic=False)
+        self.head = torch.compile(self.model.cross_entropy, dynamic=False)
 
     def hidden(self, rows: Rows) -> torch.Tensor:
         """As GPT.hidden, with every block called in the same way, so that all share what was compiled for the first."""
@@ -175,7 +176,7 @@ class Training:
 
     def step(self, rows: Rows, labels: torch.Tensor) -> None:
         on_cuda = self.device.type == "cuda"
-        with torch.autocast("cuda", torch.bfloat16, enabled=on_cuda), computing(BY_KERNEL if on_cuda else PLAIN):
+        with torch.autocast("cuda", torch.bfloat16, enabled=on_cuda):
             loss = self.head(self.hidden(rows), self.model.output_weight, labels)
         (loss / labels.numel()).backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)

@@ -47,6 +47,7 @@ from glassformer.evaluate import batch_loss
 from glassformer.models import build_model
 from glassformer.nn.loss import IGNORE
 from glassformer.nn.positions import sinusoids
+from glassformer.runs.setup import make_fast
 from glassformer.text.tokenizer import BOS, EOS, PAD, Tokenizer
 from glassformer.train.optim import make_optimizers
 from glassformer.train.schedules import schedule
@@ -108,6 +109,7 @@ def ours(work: Work, batches: SentenceBatches, dropout: float) -> tuple[nn.Modul
             dropout=dropout,
         )
     ).train()
+    make_fast(model, torch.device("cpu"), compiled=False)
     trainer = Trainer(
         model,
         lambda batch: batch_loss(model, batch, SMOOTHING),

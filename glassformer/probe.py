@@ -96,7 +96,7 @@ def heads(model: Any) -> list[Part]:
     """Every head the model has, in the order in which text goes through them."""
     own = net(model)
     found = attentions(own)
-    return [Part(name, number) for name in own.config.attentions for number in found[name].numbers]
+    return [Part(name, number) for name in own.config.attentions for number in found[name].head_ids]
 
 
 def mlps(model: Any) -> list[Part]:
@@ -107,7 +107,7 @@ def find_parts(model: Any, names: Iterable[Named | Part]) -> list[Part]:
     """The parts that names stand for, each once; a name that stands for none is refused with a suggestion."""
     own = net(model)
     known = {str(part): part for part in [*heads(own), *mlps(own)]}
-    whole = {name: [Part(name, number) for number in m.numbers] for name, m in attentions(own).items()}
+    whole = {name: [Part(name, number) for number in m.head_ids] for name, m in attentions(own).items()}
     found: dict[Part, None] = {}
     for named in names:
         name = f"{named[0]}:{named[1]}" if isinstance(named, tuple) else str(named)
@@ -167,7 +167,7 @@ def ablate(
         if parts[0].head is None:
             which: Any = ...
         else:
-            numbers = found[parts[0].module].numbers
+            numbers = found[parts[0].module].head_ids
             which = [numbers.index(part.head) for part in parts if part.head is not None]
 
         def cut(value: Tensor) -> Tensor:
@@ -207,8 +207,8 @@ def pruned(model: Any, heads: Iterable[Named | Part]) -> Net:
     for name, old in attentions(own).items():
         new = smaller.get_submodule(name)
         assert isinstance(new, MultiHeadAttention)
-        asked = [old.numbers.index(number) for number in new.numbers]
-        of_head = old.shares or [i // (old.n_head // max(1, old.n_kv_head)) for i in range(old.n_head)]
+        asked = [old.head_ids.index(number) for number in new.head_ids]
+        of_head = old.kv_head_of or [i // (old.n_head // max(1, old.n_kv_head)) for i in range(old.n_head)]
         shared = sorted({of_head[i] for i in asked})
         for projection, size, kept in (
             ("query", old.head_size, asked),

@@ -8,12 +8,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from glassformer.accel.dropout import CountedDropout, kept
 from glassformer.config import read_recipe
 from glassformer.data.batches import SentenceBatches
 from glassformer.data.examples import Pairs
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError
-from glassformer.nn.dropout import Dropout, kept
 from glassformer.runs import train
 from glassformer.train.graph import Place, tensors_of
 
@@ -72,7 +72,7 @@ def test_the_hash_drops_like_chance(p: float) -> None:
 
 def test_uncompiled_dropout_is_torchs() -> None:
     x = torch.randn(20, 30)
-    drop = Dropout(0.3)
+    drop = CountedDropout(0.3)
     torch.manual_seed(3)
     ours = drop(x)
     torch.manual_seed(3)

@@ -124,7 +124,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from glassformer.decode import choice_kernels, layer_kernels
-from glassformer.nn import loss_kernels
+from glassformer.accel import loss_kernels
 
 OTHERS = {
     "fp32": "peak part last logprobs pool_logprobs best share loss", "fp64": "totals score cut_totals divisor",

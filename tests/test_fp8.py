@@ -14,11 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from glassformer.accel import accelerate, fp8, output_loss
+from glassformer.accel.output_loss import LossBackend
 from glassformer.config import ModelConfig
 from glassformer.errors import ConfigError
 from glassformer.models import build_model
-from glassformer.nn import fp8, loss
-from glassformer.nn.loss import IGNORE, Way, computing, linear_cross_entropy
+from glassformer.nn.loss import IGNORE
 from glassformer.nn.rows import Rows
 from tests.small_runs import small_run
 
@@ -122,7 +123,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
         return real(a, b, *rest, **named)
 
     monkeypatch.setattr(fp8, "scaled_product", strict)
-    monkeypatch.setattr(loss, "scaled_product", strict)
+    monkeypatch.setattr(output_loss, "scaled_product", strict)
     return seen
 
 
@@ -135,8 +136,8 @@ def test_factors_lie_as_the_device_wants_them(checked: list[tuple[int, ...]]) ->
     checked.clear()
     table = torch.randn(100, 32, requires_grad=True)
     for weights in (False, True):
-        with computing(Way(float8=True, float8_weights=weights)):
-            linear_cross_entropy(x[None], table, torch.randint(0, 100, (1, 64))).backward()
+        backend = LossBackend(float8=True, float8_weights=weights)
+        backend(x[None], table, torch.randint(0, 100, (1, 64))).backward()
     assert checked == [(64, 32, 128), (64, 128, 32), (64, 32, 128), (64, 128, 32), (128, 64, 32)]
 
 
@@ -151,9 +152,9 @@ def test_the_loss_is_its_definition(weights: bool, smoothing: float) -> None:
     bias = torch.randn(100, requires_grad=True)
     labels = torch.randint(0, 100, (2, 8))
     labels[0, 2:5] = IGNORE
-    with computing(Way(float8=True, float8_weights=weights)):
-        total = linear_cross_entropy(x, table, labels, bias=bias, smoothing=smoothing)
-        (total / 1000).backward()
+    backend = LossBackend(float8=True, float8_weights=weights)
+    total = backend(x, table, labels, bias=bias, smoothing=smoothing)
+    (total / 1000).backward()
     x8, w8 = rounded(x.flatten(0, 1) * 4.0, 4) / 4.0, weight_in_8_bits(table)
     logits = (x8 @ w8.T + bias.detach().double()).requires_grad_()
     expected = F.cross_entropy(
@@ -207,15 +208,13 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
 def losses(parts: tuple[str, ...], seed: int, steps: int) -> Tensor:
     """Of a GPT that learns a cycle of words with a random step of 1 to 3."""
     model = small_gpt(seed)
-    fp8.use_float8(model, parts)
-    way = Way(float8="output" in parts, float8_weights="output-weights" in parts)
+    accelerate(model, float8=parts)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     draw = torch.Generator().manual_seed(5)
     found = []
     for _ in range(steps):
         text = torch.randint(1, 4, (8, 33), generator=draw).cumsum(1) % 48
-        with computing(way):
-            mean = model.loss(Rows.whole(text[:, :-1]), text[:, 1:]) / (8 * 32)
+        mean = model.loss(Rows.whole(text[:, :-1]), text[:, 1:]) / (8 * 32)
         optimizer.zero_grad()
         mean.backward()
         optimizer.step()
@@ -241,32 +240,30 @@ COMPILED = """
 import torch
 from glassformer.config import ModelConfig
 from glassformer.models import build_model
-from glassformer.nn.fp8 import PARTS, use_float8
-from glassformer.nn.loss import Way, computing
+from glassformer.accel import accelerate
+from glassformer.accel.fp8 import PARTS
 from glassformer.nn.rows import Rows
 
 rows = Rows.whole(torch.randint(0, 48, (2, 16)))
 for family, sides in (("gpt", 1), ("transformer", 2)):
     torch.manual_seed(0)
     model = build_model(ModelConfig(family=family, vocab_size=48, n_layer=1, n_head=2, n_embd=32, dropout=0.0))
-    use_float8(model, [p for p in PARTS if p != "attention"])  # joined, queries, keys and values share one scale
+    accelerate(model, compiled=True, float8=[p for p in PARTS if p != "attention"])
 
     def loss_of(tokens, segments, positions):
         again = Rows(tokens, segments, positions, rows.layout)
         return model.loss(*[again] * sides, tokens, smoothing=0.1) / tokens.numel()
 
     fast = torch.compile(loss_of, backend="aot_eager", dynamic=False, fullgraph=True)
-    with computing(Way(float8=True, float8_weights=True)):
-        both = [f(rows.tokens, rows.segments, rows.positions) for f in (loss_of, fast)]
+    both = [f(rows.tokens, rows.segments, rows.positions) for f in (loss_of, fast)]
     one, two = (torch.autograd.grad(loss, list(model.parameters())) for loss in both)
     worst = max(float((a - b).norm() / (a.norm() + 1e-6)) for a, b in zip(one, two))
     print(family, float(both[0] - both[1]), worst)
     assert abs(float(both[0] - both[1])) < 1e-5 and worst < 1e-2
-    use_float8(model, PARTS)
-    with computing(Way(float8=True, float8_weights=True)):
-        joined = torch.compile(loss_of, backend="aot_eager", dynamic=False, fullgraph=True)(
-            rows.tokens, rows.segments, rows.positions
-        )
+    accelerate(model, compiled=True, float8=PARTS)
+    joined = torch.compile(loss_of, backend="aot_eager", dynamic=False, fullgraph=True)(
+        rows.tokens, rows.segments, rows.positions
+    )
     assert 0 < abs(float(joined - both[0])) < 1e-2
 """
 

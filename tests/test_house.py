@@ -179,7 +179,7 @@ NEEDS_TRITON = {
     "glassformer.decode.kernel_start",
     "glassformer.decode.layer_kernels",
     "glassformer.decode.choice_kernels",
-    "glassformer.nn.loss_kernels",
+    "glassformer.accel.loss_kernels",
 }
 
 

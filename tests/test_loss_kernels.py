@@ -15,10 +15,10 @@ ROOT = Path(__file__).parents[1]
 SCRIPT = """
 import torch
 torch.manual_seed(1)
-import glassformer.nn.loss as loss
-from glassformer.nn.loss import BY_KERNEL, IGNORE, PLAIN, Way, computing, linear_cross_entropy, row_losses, score_gradient
-with computing(BY_KERNEL):
-    from glassformer.nn import loss_kernels as kernels
+from glassformer.accel import loss_kernels as kernels, output_loss
+from glassformer.accel.output_loss import LossBackend, row_losses, score_gradient
+from glassformer.nn.loss import IGNORE
+PLAIN, BY_KERNEL = LossBackend(), LossBackend(kernel=True)
 
 def eight_bits(grad):
     return (grad * 2**15).to(torch.float8_e5m2).float()
@@ -66,30 +66,30 @@ wrong = kernels.softmax_gradient(torch.zeros(3, 128), torch.tensor([5, 10**6, -3
 assert wrong.isnan().tolist() == [False, True, True]
 
 # The whole output layer, compiled, by kernel and by formula.
-loss.KERNEL_DEVICES = ("cpu",)
+output_loss.KERNEL_DEVICES = ("cpu",)
 x, table, bias = torch.randn(2, 8, 32), 0.2 * torch.randn(100, 32), torch.randn(100)
 labels = torch.randint(0, 100, (2, 8))
 labels[0, 3:5] = IGNORE
 
-def run(way, compiled, bias, half=False):
+def run(backend, compiled, bias, half=False):
     given = [t.clone().requires_grad_() for t in (x, table, bias) if t is not None]
     def of(x, table, *bias):
-        return linear_cross_entropy(x, table, labels, bias=bias[0] if bias else None, smoothing=0.1)
+        return backend(x, table, labels, bias=bias[0] if bias else None, smoothing=0.1)
     torch._dynamo.reset()
-    with computing(way), torch.autocast("cpu", torch.bfloat16, enabled=half):
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
         total = (torch.compile(of, backend="aot_eager", fullgraph=True) if compiled else of)(*given)
     (total * 0.25).backward()
     return [total.detach()] + [t.grad for t in given]
 
 for b in (None, bias):
-    for way, compiled, other, tolerance in (
+    for backend, compiled, other, tolerance in (
         (BY_KERNEL, True, PLAIN, 1e-4),
         # Loose for what the interpreter forgets to carry; the two factors exchanged, or one not turned, is off by more than 1.
-        (Way(kernel=True, float8=True), True, Way(float8=True), 0.3),
-        (Way(kernel=True, float8=True, float8_weights=True), True, Way(float8=True, float8_weights=True), 0.3),
+        (LossBackend(kernel=True, float8=True), True, LossBackend(float8=True), 0.3),
+        (LossBackend(kernel=True, float8=True, float8_weights=True), True, LossBackend(float8=True, float8_weights=True), 0.3),
     ):
-        for ours, theirs in zip(run(way, compiled, b), run(other, False, b), strict=True):
-            assert float((ours - theirs).norm()) <= tolerance * float(theirs.norm()), (way, float((ours - theirs).norm()))
+        for ours, theirs in zip(run(backend, compiled, b), run(other, False, b), strict=True):
+            assert float((ours - theirs).norm()) <= tolerance * float(theirs.norm()), (backend, float((ours - theirs).norm()))
     # As a step on a GPU has it: weights in float32, everything else in half of it.
     for ours, theirs in zip(run(BY_KERNEL, True, b, half=True), run(PLAIN, False, b), strict=True):
         assert ours.dtype == theirs.dtype, (ours.dtype, theirs.dtype)

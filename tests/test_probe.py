@@ -237,7 +237,7 @@ def test_a_pruned_model_answers_as_the_ablated_one_and_is_smaller(family: str, c
     for name, weights in seen.items():
         module = smaller.get_submodule(name.removesuffix(".weights"))
         assert isinstance(module, MultiHeadAttention)
-        assert weights.size(1) == len(module.numbers) == len(smaller.config.kept_heads(name.removesuffix(".weights")))
+        assert weights.size(1) == len(module.head_ids) == len(smaller.config.kept_heads(name.removesuffix(".weights")))
     with pytest.raises(UserError, match="was pruned"):
         probe.find_parts(smaller, [str(cut[0])])
 

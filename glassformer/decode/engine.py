@@ -122,7 +122,7 @@ class FastAttention:
     def __init__(self, attention: MultiHeadAttention, make: MakeLinear, *, cross: bool) -> None:
         self.heads, self.kv_heads = attention.n_head, attention.n_kv_head
         self.groups = max(1, self.heads // max(1, self.kv_heads))
-        self.numbers = list(attention.numbers) if attention.pruned else None
+        self.numbers = list(attention.head_ids) if attention.pruned else None
         self.size, self.value_size = attention.head_size, attention.value_size
         self.scale = None if attention.scaled else 1.0
         self.query_norm = None if attention.query_norm is None else attention.query_norm.forward

@@ -17,10 +17,8 @@ from torch import Tensor, nn
 from glassformer.config import ModelConfig
 from glassformer.errors import ConfigError
 from glassformer.models.parts import Family, initialise, make_encoder, make_norm, make_positions
-from glassformer.nn.dropout import Dropout
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.feedforward import ACTIVATIONS
-from glassformer.nn.loss import linear_cross_entropy
 from glassformer.nn.rows import Rows
 
 
@@ -50,7 +48,7 @@ class LabelHead(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.n_embd, config.n_embd, bias=config.bias) if config.head == "classify" else None
-        self.drop = Dropout(config.dropout)
+        self.drop = nn.Dropout(config.dropout)
         self.label = nn.Linear(config.n_embd, config.n_label)
 
     def forward(self, x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T C"]:
@@ -113,4 +111,4 @@ class BERT(Family):
         """Summed over the positions that have a label."""
         weight, bias = self.output_layer()
         x = self.head(self.hidden(rows, types), rows.real)
-        return linear_cross_entropy(x, weight, labels, bias=bias, smoothing=smoothing)
+        return self.cross_entropy(x, weight, labels, bias=bias, smoothing=smoothing)

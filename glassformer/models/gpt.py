@@ -12,7 +12,6 @@ from glassformer.config import ModelConfig
 from glassformer.models.parts import Family, initialise, make_decoder, make_norm, make_positions
 from glassformer.models.state import State
 from glassformer.nn.embedding import Embedding
-from glassformer.nn.loss import linear_cross_entropy
 from glassformer.nn.rows import Rows
 
 
@@ -49,7 +48,7 @@ class GPT(Family):
 
     def loss(self, rows: Rows, labels: Int[Tensor, "B T"], *, smoothing: float = 0.0) -> Float[Tensor, ""]:
         """Summed over the positions that have a label."""
-        return linear_cross_entropy(self.hidden(rows), self.output_weight, labels, smoothing=smoothing)
+        return self.cross_entropy(self.hidden(rows), self.output_weight, labels, smoothing=smoothing)
 
     def start(self, rows: int, capacity: int) -> State:
         """Room for `rows` texts of at most `capacity` tokens, nothing read yet."""

@@ -19,9 +19,9 @@ from glassformer.config import ModelConfig
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.block import Block, BlockInputs, Decoder, DecoderLayer, Encoder, EncoderLayer
 from glassformer.nn.cache import KVCache
-from glassformer.nn.dropout import Dropout
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.feedforward import GATES, MLP, GatedMLP
+from glassformer.nn.loss import linear_cross_entropy
 from glassformer.nn.masks import AttentionMask, self_mask
 from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
 from glassformer.nn.positions import LearnedPositions, PositionalEncoding, Rotary, Table, alibi_bias, alibi_slopes
@@ -105,7 +105,10 @@ class Family(Tapped):
         if config.vocab_size < 1:
             raise ValueError("model.vocab_size is not known yet; it is set by the tokenizer, or by hand")
         self.config = config
-        self.drop = Dropout(config.dropout)
+        self.cross_entropy: Callable[..., Tensor] = (
+            linear_cross_entropy  # another of the same signature may be installed
+        )
+        self.drop = nn.Dropout(config.dropout)
         self.rotary = (
             Rotary(config.block_size, config.key_size, config.rotary_base) if config.positions == "rotary" else None
         )
@@ -218,6 +221,3 @@ def initialise(model: Family) -> None:
     for name, parameter in model.named_parameters():
         if name.endswith(".bias"):
             nn.init.zeros_(parameter)
-
-
-Maker = Callable[[ModelConfig], Family]

@@ -15,7 +15,6 @@ from glassformer.config import ModelConfig
 from glassformer.models.parts import Family, initialise, make_decoder, make_encoder, make_norm, make_positions
 from glassformer.models.state import State
 from glassformer.nn.embedding import Embedding
-from glassformer.nn.loss import linear_cross_entropy
 from glassformer.nn.masks import AttentionMask, cross_mask
 from glassformer.nn.rows import Rows
 
@@ -82,7 +81,7 @@ class Transformer(Family):
         self, source: Rows, target: Rows, labels: Int[Tensor, "B T"], *, smoothing: float = 0.0
     ) -> Float[Tensor, ""]:
         """Summed over the positions that have a label."""
-        return linear_cross_entropy(self.hidden(source, target), self.output_weight, labels, smoothing=smoothing)
+        return self.cross_entropy(self.hidden(source, target), self.output_weight, labels, smoothing=smoothing)
 
     def start(self, source: Rows, capacity: int, *, beams: int = 1) -> State:
         """Read the source (one sentence a row) and make room for `beams` targets of at most `capacity` tokens each."""

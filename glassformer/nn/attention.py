@@ -3,17 +3,13 @@
 Written twice. `attention` is the equation; `fused_attention` is torch's kernel for it, which never holds the T x S
 weights. They are pinned to each other by tests. Whoever wants to see the weights gets the equation.
 
-For one case there is a third: training on short sentences on a CPU. torch's kernel sets up its blocks for every head of
-every sentence, and its softmax of fewer than 16 columns goes number by number, so most of the time is not spent on
-attention. `ShortAttention` is the equation as a few products over all heads at once, with its derivative by hand.
-
 A mask is True where attention is allowed. A query that may see nothing gets nothing: zeros, never NaN.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,10 +17,10 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from glassformer.nn.cache import KVCache
 from glassformer.nn.masks import AttentionMask
+from glassformer.nn.modes import is_symbolic, keeps_tensors
 from glassformer.nn.norms import RMSNorm
 from glassformer.nn.positions import Rotation
 from glassformer.nn.taps import Tapped
@@ -69,57 +65,36 @@ def attention(
     return attention_weights(q, k, mask, scaled=scaled) @ v
 
 
-SHORT = 24  # keys; with more, torch's kernel is faster
-NARROW = 16  # columns; with fewer, torch's softmax is slow
+def masked_attention(
+    q: Float[Tensor, "B H T D"],
+    k: Float[Tensor, "B Hk S D"],
+    v: Float[Tensor, "B Hk S Dv"],
+    mask: AttentionMask,
+    *,
+    scaled: bool = True,
+) -> Float[Tensor, "B H T Dv"]:
+    """The equation for all that `fused_attention` does: shared key heads, a bias on the scores, any mask."""
+    group = q.size(1) // max(1, k.size(1))
+    k, v = (k, v) if group <= 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
+    scores = attention_scores(q, k, scaled=scaled)
+    if mask.bias is not None:
+        scores = scores + mask.bias
+    return masked_softmax(scores, mask.explicit(q.size(2), k.size(2), q.device)) @ v
 
 
-class ShortAttention(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-        shape = (*q.shape[:3], k.size(2))
-        q, k, v = (t.reshape(-1, *t.shape[2:]) for t in (q, k, v))
-        scores = torch.baddbmm(q.new_empty(()), q, k.transpose(1, 2), beta=0, alpha=scale)
-        hidden = None if mask is None else ~mask
-        if hidden is not None:
-            scores.view(shape).masked_fill_(hidden, torch.finfo(scores.dtype).min)
-        if shape[3] < NARROW:
-            weights = scores.sub_(scores.amax(dim=-1, keepdim=True)).exp_()
-            weights.div_(weights.sum(dim=-1, keepdim=True))
-        else:
-            weights = scores.softmax(dim=-1)
-        if hidden is not None:
-            weights.view(shape).masked_fill_(hidden, 0.0)  # a query that may see nothing gets nothing
-        ctx.save_for_backward(q, k, v, weights)
-        ctx.shape, ctx.scale = shape, scale
-        return torch.bmm(weights, v).view(*shape[:3], -1)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        q, k, v, weights = ctx.saved_tensors
-        rows, heads = ctx.shape[:2]
-        grad = grad.reshape(rows * heads, -1, v.size(2))
-        grad_v = torch.bmm(weights.transpose(1, 2), grad)
-        change = torch.bmm(grad, v.transpose(1, 2)).mul_(weights)
-        # The derivative of softmax: w * (g - <w, g>).
-        change.addcmul_(weights, change.sum(dim=-1, keepdim=True), value=-1)
-        empty = q.new_empty(())
-        grad_q = torch.baddbmm(empty, change, k, beta=0, alpha=ctx.scale)
-        grad_k = torch.baddbmm(empty, change.transpose(1, 2), q, beta=0, alpha=ctx.scale)
-        return *(t.view(rows, heads, *t.shape[1:]) for t in (grad_q, grad_k, grad_v)), None, None
+def gradients_by_equation(
+    given: Sequence[Tensor], wanted: Sequence[bool], mask: AttentionMask, scaled: bool, grad: Tensor
+) -> list[Tensor | None]:
+    """The gradients of attention's q, k and v, made so that they can be differentiated again."""
+    q, k, v = given
+    out = masked_attention(q, k, v, mask, scaled=scaled)
+    found = iter(torch.autograd.grad(out, [t for t, asked in zip(given, wanted) if asked], grad, create_graph=True))
+    return [next(found) if asked else None for asked in wanted[:3]]
 
 
-def is_short_training(q: Tensor, k: Tensor, mask: AttentionMask, dropout: float) -> bool:
-    return (
-        k.size(2) <= SHORT
-        and q.device.type == "cpu"
-        and torch.is_grad_enabled()
-        and q.requires_grad
-        and q.size(1) == k.size(1)
-        and mask.bias is None
-        and dropout == 0.0
-        and not torch.compiler.is_compiling()
-    )
+def shares_keys(q: Tensor, k: Tensor) -> dict[str, bool]:
+    """torch's argument for grouped heads, where there are any: tracing knows no such argument."""
+    return {"enable_gqa": True} if q.size(1) != k.size(1) else {}
 
 
 def windowed_attention(
@@ -156,12 +131,12 @@ def windowed_attention(
         attn_mask=mask,
         dropout_p=dropout,
         scale=None if scaled else 1.0,
-        enable_gqa=q.size(1) != k.size(1),
+        **shares_keys(q, k),
     )
     return seen.unflatten(0, (-1, blocks)).transpose(1, 2).flatten(2, 3)[:, :, :length]
 
 
-def fused_attention(
+def call_kernel(
     q: Float[Tensor, "B H T D"],
     k: Float[Tensor, "B Hk S D"],
     v: Float[Tensor, "B Hk S Dv"],
@@ -170,11 +145,7 @@ def fused_attention(
     scaled: bool = True,
     dropout: float = 0.0,
 ) -> Float[Tensor, "B H T Dv"]:
-    """The same by torch's fused kernel; without a mask wherever the mask needs none. Fewer key heads than query heads
-    are shared by consecutive query heads."""
-    if is_short_training(q, k, mask, dropout):
-        scale = q.size(-1) ** -0.5 if scaled else 1.0
-        return ShortAttention.apply(q, k, v, mask.explicit(q.size(2), k.size(2), q.device), scale)  # type: ignore[no-any-return]
+    """torch's fused kernel, without a mask wherever the mask needs none."""
     if mask.window is not None and mask.bias is None and q.size(2) == k.size(2) > 2 * mask.window:
         return windowed_attention(q, k, v, mask.window, scaled=scaled, dropout=dropout)
     causal = mask.causal
@@ -192,8 +163,58 @@ def fused_attention(
         dropout_p=dropout,
         is_causal=causal,
         scale=None if scaled else 1.0,
-        enable_gqa=q.size(1) != k.size(1),
+        **shares_keys(q, k),
     )
+
+
+class TwiceDifferentiable(torch.autograd.Function):
+    """torch's fused kernel, which has a derivative but none of the second order; that one is the equation's."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, scaled: bool) -> Tensor:
+        ctx.mask, ctx.scaled = mask, scaled
+        ctx.save_for_backward(q, k, v)
+        with torch.enable_grad():
+            q, k, v = ctx.inner = tuple(t.detach().requires_grad_(t.requires_grad) for t in (q, k, v))
+            ctx.out = call_kernel(q, k, v, mask, scaled=scaled)
+        return ctx.out.detach()  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        if torch.is_grad_enabled():
+            return (
+                *gradients_by_equation(ctx.saved_tensors, ctx.needs_input_grad, ctx.mask, ctx.scaled, grad),
+                None,
+                None,
+            )
+        asked = [t for t in ctx.inner if t.requires_grad]
+        found = iter(torch.autograd.grad(ctx.out, asked, grad, retain_graph=True))
+        return *(next(found) if t.requires_grad else None for t in ctx.inner), None, None
+
+
+def fused_attention(
+    q: Float[Tensor, "B H T D"],
+    k: Float[Tensor, "B Hk S D"],
+    v: Float[Tensor, "B Hk S Dv"],
+    mask: AttentionMask,
+    *,
+    scaled: bool = True,
+    dropout: float = 0.0,
+) -> Float[Tensor, "B H T Dv"]:
+    """The same by torch's fused kernel. Fewer key heads than query heads are shared by consecutive query heads.
+
+    Inside a transform of torch.func, and where the kernel is traced with shared heads, it is the equation."""
+    if not is_symbolic():
+        learns = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v))
+        if learns and not dropout and keeps_tensors():
+            return TwiceDifferentiable.apply(q, k, v, mask, scaled)  # type: ignore[no-any-return]
+    elif not torch.compiler.is_compiling() and not dropout:
+        return masked_attention(q, k, v, mask, scaled=scaled)
+    return call_kernel(q, k, v, mask, scaled=scaled, dropout=dropout)
+
+
+AttentionKernel = Callable[..., Tensor]
+"""Anything called as `fused_attention` is, and equal to it."""
 
 
 class MultiHeadAttention(Tapped):
@@ -230,15 +251,15 @@ class MultiHeadAttention(Tapped):
         n_kv_head = n_kv_head or n_head
         if n_head % n_kv_head:
             raise ValueError(f"n_head {n_head} is not divisible by n_kv_head {n_kv_head}")
-        self.numbers = tuple(range(n_head) if kept is None else kept)  # what its heads are called
-        self.pruned = len(self.numbers) < n_head
-        asked = [number // (n_head // n_kv_head) for number in self.numbers]
+        self.head_ids = tuple(range(n_head) if kept is None else kept)  # what its heads are called
+        self.pruned = len(self.head_ids) < n_head
+        asked = [number // (n_head // n_kv_head) for number in self.head_ids]
         still = sorted(set(asked))
-        self.n_head = n_head = len(self.numbers)
+        self.n_head = n_head = len(self.head_ids)
         self.n_kv_head = len(still)
         even = len({asked.count(one) for one in still}) <= 1
         # Where pruning left some key heads with fewer askers than others: the key head of each head.
-        self.shares = None if even else [still.index(one) for one in asked]
+        self.kv_head_of = None if even else [still.index(one) for one in asked]
         self.head_size = head_size
         self.value_size = value_size or head_size
         self.dropout = dropout
@@ -247,6 +268,7 @@ class MultiHeadAttention(Tapped):
         self.key = nn.Linear(n_embd, self.n_kv_head * self.head_size, bias=bias)
         self.value = nn.Linear(n_embd, self.n_kv_head * self.value_size, bias=bias)
         self.out = nn.Linear(n_head * self.value_size, n_embd, bias=bias)
+        self.kernel: AttentionKernel = fused_attention  # another of the same signature may be installed
         self.query_norm = RMSNorm(self.head_size, eps=norm_eps) if qk_norm else None
         self.key_norm = RMSNorm(self.head_size, eps=norm_eps) if qk_norm else None
 
@@ -263,25 +285,9 @@ class MultiHeadAttention(Tapped):
             k = self.key_norm(k)
         return self.tap("k", k if rotation is None else rotation.turn(k)), self.tap("v", v)
 
-    def joined_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return F.linear(x, weight, bias)
-
-    def project_together(
-        self, x: Float[Tensor, "B T C"], rotation: Rotation | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """queries and keys_values by one matrix product in place of three: for the compiled model, where the joining of
-        the three weights melts into their conversion to bfloat16."""
-        parts = (self.query, self.key, self.value)
-        weight = torch.cat([p.weight for p in parts])
-        bias = torch.cat([p.bias for p in parts]) if self.query.bias is not None else None
-        sizes = [p.out_features for p in parts]
-        q, k, v = self.joined_product(x, weight, bias).split(sizes, dim=-1)
-        q = q.unflatten(-1, (self.n_head, self.head_size)).transpose(1, 2)
-        k = k.unflatten(-1, (self.n_kv_head, self.head_size)).transpose(1, 2)
-        v = v.unflatten(-1, (self.n_kv_head, self.value_size)).transpose(1, 2)
-        if self.query_norm is not None and self.key_norm is not None:
-            q, k = self.query_norm(q), self.key_norm(k)
-        return (q, k, v) if rotation is None else (rotation.turn(q), rotation.turn(k), v)
+    def project(self, x: Float[Tensor, "B T C"], rotation: Rotation | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of self-attention."""
+        return self.queries(x, rotation), *self.keys_values(x, rotation)
 
     def forward(
         self,
@@ -295,15 +301,14 @@ class MultiHeadAttention(Tapped):
     ) -> Float[Tensor, "B T C"]:
         if not self.n_head and not self.listeners:
             return self.out(x.new_zeros(*x.shape[:2], 0))  # all its heads were pruned: only the bias is left
-        if memory is None and torch.compiler.is_compiling():
-            q, k, v = self.project_together(x, rotation)
+        if memory is None:
+            q, k, v = self.project(x, rotation)
         else:
-            q = self.queries(x, rotation)
-            k, v = self.keys_values(x, rotation) if memory is None else memory
+            q, (k, v) = self.queries(x, rotation), memory
         if cache is not None:
             k, v = cache.append(layer, k, v)
         if self.pruned:
-            k, v, mask = self.for_the_kept(k, v, mask)
+            k, v, mask = self.select_heads(k, v, mask)
         rows, length = q.size(0), q.size(2)
         if rows != k.size(0):
             # Several rows (beams) ask one sentence: their queries stand side by side, so its keys are never copied.
@@ -316,11 +321,11 @@ class MultiHeadAttention(Tapped):
         heads = self.tap("heads", heads)
         return self.tap("out", self.out(heads.transpose(1, 2).flatten(-2)))
 
-    def for_the_kept(self, k: Tensor, v: Tensor, mask: AttentionMask) -> tuple[Tensor, Tensor, AttentionMask]:
+    def select_heads(self, k: Tensor, v: Tensor, mask: AttentionMask) -> tuple[Tensor, Tensor, AttentionMask]:
         """A head keeps its slope (ALiBi) and its key head (grouped heads), whichever others are gone."""
         if mask.bias is not None and mask.bias.size(1) > 1:
-            mask = replace(mask, bias=mask.bias[:, list(self.numbers)])
-        return (k, v, mask) if self.shares is None else (k[:, self.shares], v[:, self.shares], mask)
+            mask = replace(mask, bias=mask.bias[:, list(self.head_ids)])
+        return (k, v, mask) if self.kv_head_of is None else (k[:, self.kv_head_of], v[:, self.kv_head_of], mask)
 
     @property
     def is_watched(self) -> bool:
@@ -328,7 +333,7 @@ class MultiHeadAttention(Tapped):
 
     def fused(self, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask) -> Float[Tensor, "B H T Dv"]:
         dropout = self.dropout if self.training else 0.0
-        return fused_attention(q, k, v, mask, scaled=self.scaled, dropout=dropout)
+        return self.kernel(q, k, v, mask, scaled=self.scaled, dropout=dropout)
 
     def explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask) -> Float[Tensor, "B H T Dv"]:
         """The equation again, with its two places to listen at."""

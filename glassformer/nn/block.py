@@ -18,7 +18,6 @@ from torch.utils.checkpoint import checkpoint
 
 from glassformer.nn.attention import Memory, MultiHeadAttention
 from glassformer.nn.cache import KVCache
-from glassformer.nn.dropout import Dropout
 from glassformer.nn.masks import AttentionMask
 from glassformer.nn.positions import Rotation
 from glassformer.nn.taps import Tapped
@@ -57,7 +56,7 @@ class Block(Tapped):
             self.tap_names = tuple(name for name in self.tap_names if name != "after_cross")
         self.has_cross = cross is not None
         self.mlp, self.mlp_norm = mlp, norm()
-        self.drop = Dropout(dropout)
+        self.drop = nn.Dropout(dropout)
 
     def add(
         self, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], real: Bool[Tensor, "B T"] | None

@@ -3,17 +3,13 @@
     MLP(x) = down(activation(up(x)))                     Vaswani et al. 2017 (relu), GPT-2 (gelu_tanh), BERT (gelu)
     GatedMLP(x) = down(activation(gate(x)) * up(x))      Shazeer 2020: swiglu (silu), geglu (gelu)
 
-relu2 is max(0, x)^2 (So et al. 2021). GELU's tanh form is 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))),
-which is x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3)): one exponential, where a device's tanh is a longer piece of code.
+relu2 is max(0, x)^2 (So et al. 2021). GELU's tanh form is 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -25,34 +21,7 @@ def relu2(x: Tensor) -> Tensor:
     return F.relu(x).square()
 
 
-def gelu_gate(x: Tensor) -> Tensor:
-    return torch.sigmoid(2 * math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x * x))
-
-
-class SigmoidGELU(torch.autograd.Function):
-    """gelu_tanh by its other formula; x alone is kept for the backward pass."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        return (wide * gelu_gate(wide)).to(x.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
-        (x,) = ctx.saved_tensors
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        gate = gelu_gate(wide)
-        slope = 2 * math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * wide * wide)
-        return (grad * (gate + wide * gate * (1 - gate) * slope)).to(x.dtype)
-
-
-GELU_BY_SIGMOID = True  # in compiled models on a CUDA device
-
-
 def gelu_tanh(x: Tensor) -> Tensor:
-    if GELU_BY_SIGMOID and x.is_cuda and torch.compiler.is_compiling():
-        return SigmoidGELU.apply(x)  # type: ignore[no-any-return]
     return F.gelu(x, approximate="tanh")
 
 

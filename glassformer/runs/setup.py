@@ -10,14 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glassformer.accel import accelerate
+from glassformer.accel.fp8 import DEFAULT_PARTS, cannot
+from glassformer.accel.short_attention import SHORT_ROWS
 from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batch, Batches, make_batches
 from glassformer.data.prepare import open_files
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluate import batch_loss, model_inputs
 from glassformer.models import build_model
-from glassformer.nn.fp8 import DEFAULT_PARTS, cannot, use_float8
-from glassformer.nn.loss import BY_KERNEL, PLAIN, Way, computing
 from glassformer.nn.rows import Rows
 from glassformer.run_folder import RunFolder
 from glassformer.runs.metrics_log import MetricsLog
@@ -51,15 +52,22 @@ def set_up(config: TrainConfig, device: torch.device) -> None:
     torch.manual_seed(config.seed)
 
 
-def in_float8(model: Any, device: torch.device, parts: Sequence[str] = DEFAULT_PARTS) -> Way:
-    """train.precision=fp8: the model's layers are told, and the way for its output layer comes back."""
-    if (why := cannot(model, device)) is not None:
+def make_fast(
+    model: Any,
+    device: torch.device,
+    *,
+    compiled: bool,
+    precision: str = "auto",
+    float8_parts: Sequence[str] = DEFAULT_PARTS,
+) -> None:
+    """Installs on the model what makes its training fast on this device (glassformer.accel)."""
+    if precision == "fp8" and (why := cannot(model, device)) is not None:
         raise ConfigError(f"train.precision=fp8 cannot be had here: {why}; set train.precision=auto")
-    use_float8(model, parts)
-    return Way(kernel=True, float8="output" in parts, float8_weights="output-weights" in parts)
+    float8 = float8_parts if precision == "fp8" else ()
+    accelerate(model, compiled=compiled, float8=float8, short_rows=0 if compiled else SHORT_ROWS)
 
 
-def compiled_loss(model: Any, smoothing: float, way: Way, r_drop: float = 0.0) -> Callable[[Batch], Tensor]:
+def compiled_loss(model: Any, smoothing: float, r_drop: float = 0.0) -> Callable[[Batch], Tensor]:
     """The loss as one compiled function of plain tensors; a fixed shape compiles once."""
 
     def of_tensors(layouts: tuple[str, ...], *tensors: Tensor) -> Tensor:
@@ -74,25 +82,22 @@ def compiled_loss(model: Any, smoothing: float, way: Way, r_drop: float = 0.0) -
     def loss(batch: Batch) -> Tensor:
         sides = [r for r in (batch.source, batch.rows) if r is not None]
         tensors = [t for r in sides for t in (r.tokens, r.segments, r.positions)]
-        with computing(way):
-            return fast(tuple(r.layout for r in sides), *tensors, batch.labels)  # type: ignore[no-any-return]
+        return fast(tuple(r.layout for r in sides), *tensors, batch.labels)  # type: ignore[no-any-return]
 
     return loss
 
 
 def make_loss(model: Any, config: TrainConfig, device: torch.device, *, compiling: bool) -> Callable[[Batch], Tensor]:
     """The loss of a batch as the recipe asks for it: compiled or eager, in float8 or not, with R-Drop or without."""
-    by_kernel = compiling and device.type == "cuda"
-    way = in_float8(model, device) if config.precision == "fp8" else BY_KERNEL if by_kernel else PLAIN
+    make_fast(model, device, compiled=compiling, precision=config.precision)
     if compiling:
-        return compiled_loss(model, config.label_smoothing, way, config.r_drop)
+        return compiled_loss(model, config.label_smoothing, config.r_drop)
 
     def loss(batch: Batch) -> Tensor:
         smoothing, strength = config.label_smoothing, config.r_drop
-        with computing(way):
-            if strength:
-                return r_drop_loss(model, model_inputs(batch), batch.labels, smoothing=smoothing, strength=strength)
-            return batch_loss(model, batch, smoothing)
+        if strength:
+            return r_drop_loss(model, model_inputs(batch), batch.labels, smoothing=smoothing, strength=strength)
+        return batch_loss(model, batch, smoothing)
 
     return loss
 

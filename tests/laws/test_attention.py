@@ -21,6 +21,7 @@ from glassformer.nn import (
     fused_attention,
     record,
 )
+from glassformer.nn.attention import AttentionKernel
 from tests.counts import count
 from tests.laws.zoo import FAMILIES, Model, cases, gap, lay_out, run, small, some_pairs
 
@@ -28,53 +29,50 @@ attention_module = importlib.import_module("glassformer.nn.attention")  # its na
 PAIRS = some_pairs([(5, 3), (2, 4), (4, 1)])
 
 
-@settings(max_examples=count(fast=40, soak=2000), deadline=None)
-@given(
-    batch=st.integers(1, 3),
-    groups=st.integers(1, 3),
-    shared=st.integers(1, 3),
-    targets=st.integers(1, 9),
-    sources=st.integers(1, 9),
-    head_size=st.integers(1, 9),
-    value_size=st.integers(1, 9),
-    scaled=st.booleans(),
-    sight=st.sampled_from(["all", "causal", "mask", "causal and mask", "bias", "causal and bias", "mask and bias"]),
-    dtype=st.sampled_from([torch.float64, torch.float32]),
-    seed=st.integers(0, 2**31),
-)
-def test_fused_is_the_equation(
+CASES = {
+    "batch": st.integers(1, 3),
+    "groups": st.integers(1, 3),
+    "shared": st.integers(1, 3),
+    "lengths": st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    "sizes": st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    "scaled": st.booleans(),
+    "seen": st.sampled_from(["all", "causal", "mask", "causal and mask", "bias", "causal and bias", "mask and bias"]),
+    "dtype": st.sampled_from([torch.float64, torch.float32]),
+    "seed": st.integers(0, 2**31),
+}
+
+
+def check_kernel(
+    kernel: AttentionKernel,
+    *,
     batch: int,
     groups: int,
     shared: int,
-    targets: int,
-    sources: int,
-    head_size: int,
-    value_size: int,
+    lengths: tuple[int, int],
+    sizes: tuple[int, int],
     scaled: bool,
-    sight: str,
+    seen: str,
     dtype: torch.dtype,
     seed: int,
 ) -> None:
-    """Values and gradients; also where a query may see nothing, which gives zeros on both paths.
-
-    Caught: a scale left out, a mask that is inverted, key heads given to the wrong query heads (interleaved instead of
-    consecutive), NaN from an empty softmax."""
+    """The kernel and the equation agree in values and gradients; also where a query may see nothing, which gives zeros."""
+    (targets, sources), (head_size, value_size) = lengths, sizes
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=dtype).requires_grad_()
 
-    causal = "causal" in sight
+    causal = "causal" in seen
     if causal:
         sources = targets
     q = draw(batch, groups * shared, targets, head_size)
     k, v = draw(batch, groups, sources, head_size), draw(batch, groups, sources, value_size)
-    mask = torch.rand(batch, 1, targets, sources, generator=generator) < 0.6 if "mask" in sight else None
-    bias = draw(batch, groups * shared, targets, sources).detach() if "bias" in sight else None
-    seen = AttentionMask(mask, causal, bias)
-    fused = fused_attention(q, k, v, seen, scaled=scaled)
+    mask = torch.rand(batch, 1, targets, sources, generator=generator) < 0.6 if "mask" in seen else None
+    bias = draw(batch, groups * shared, targets, sources).detach() if "bias" in seen else None
+    given_mask = AttentionMask(mask, causal, bias)
+    fused = kernel(q, k, v, given_mask, scaled=scaled)
     many_k, many_v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
-    whole_mask = seen.explicit(targets, sources, q.device)
+    whole_mask = given_mask.explicit(targets, sources, q.device)
     if bias is None:
         explicit = attention(q, many_k, many_v, whole_mask, scaled=scaled)
     else:
@@ -87,6 +85,14 @@ def test_fused_is_the_equation(
     of_explicit = torch.autograd.grad(explicit, (q, k, v), upstream)
     for a, b in zip(of_fused, of_explicit, strict=True):
         torch.testing.assert_close(a, b, atol=10 * tolerance, rtol=10 * tolerance)
+
+
+@settings(max_examples=count(fast=40, soak=2000), deadline=None)
+@given(**CASES)
+def test_fused_is_the_equation(**case: Any) -> None:
+    """Caught: a scale left out, a mask that is inverted, key heads given to the wrong query heads (interleaved instead of
+    consecutive), NaN from an empty softmax."""
+    check_kernel(fused_attention, **case)
 
 
 def test_a_query_that_may_see_nothing_gets_nothing() -> None:

@@ -83,15 +83,6 @@ def test_frozen_parts_do_not_stop_the_others(frozen: str) -> None:
     assert gap(torch.autograd.grad(ours, training), torch.autograd.grad(theirs, training)) <= 1e-12
 
 
-def test_a_second_derivative_is_refused() -> None:
-    """The gradient is made in the forward pass, so differentiating it again would silently give nothing."""
-    x, weight = torch.randn(1, 2, 3, requires_grad=True), torch.randn(4, 3, requires_grad=True)
-    loss = linear_cross_entropy(x, weight, torch.tensor([[1, 2]]))
-    (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
-    with pytest.raises(RuntimeError):
-        gradient.sum().backward()
-
-
 @pytest.mark.parametrize("wrong", [7, 99, -1])
 def test_a_label_outside_the_classes(wrong: int) -> None:
     with pytest.raises(ValueError, match=f"label {wrong} is outside the 7 classes"):

@@ -183,7 +183,6 @@ def test_only_who_is_watched_takes_the_explicit_path(family: str, monkeypatch: p
 
         return counted
 
-    monkeypatch.setattr(attention_module, "SHORT", 0)  # training on short rows has a way of its own
     monkeypatch.setattr(attention_module, "masked_softmax", counting("explicit", softmax))
     monkeypatch.setattr(attention_module.F, "scaled_dot_product_attention", counting("fused", fused))
     model = small(family)

@@ -37,7 +37,7 @@ def head_distances(models: tuple[Model, Model], held: HeldOut) -> tuple[dict[str
         return {}, "the two models have different layers"
     if not tokenizers_agree(first, second):
         return {}, "the two models read the text in different tokens"
-    numbers = [{name: one.numbers for name, one in probe.attentions(model).items()} for model in models]
+    numbers = [{name: one.head_ids for name, one in probe.attentions(model).items()} for model in models]
     total: dict[str, Any] = {}
     count: dict[str, int] = {}
     with probe.record(first, "*.weights") as one, probe.record(second, "*.weights") as two:

@@ -170,6 +170,6 @@ def kinds(model: Model, held: HeldOut) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for name, attention in attentions.items():
         scores = stats[name].scores()
-        for i, number in enumerate(attention.numbers):
+        for i, number in enumerate(attention.head_ids):
             found[f"{name}:{number}"] = {kind: values[i] for kind, values in scores.items()}
     return found

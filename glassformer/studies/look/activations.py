@@ -106,9 +106,9 @@ KINDS: dict[str, dict[str, str]] = {
 
 def attention_layer(net: Any, path: str, taps: dict[str, Tensor]) -> AttentionLayer:
     part = net.get_submodule(path)
-    numbers = list(part.numbers)
+    numbers = list(part.head_ids)
     group = max(1, part.n_head // max(1, part.n_kv_head))
-    shares = part.shares or [h // group for h in range(part.n_head)]
+    shares = part.kv_head_of or [h // group for h in range(part.n_head)]
     slopes = None
     if net.config.positions == "alibi" and not path.endswith("cross"):
         every = alibi_slopes(net.config.n_head)

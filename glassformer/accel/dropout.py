@@ -1,6 +1,6 @@
-"""Dropout: each number is zero with probability p, and the others are 1 / (1 - p) times what they were.
+"""Counted dropout: each number is zero with probability p, and the others are 1 / (1 - p) times what they were.
 
-Run step by step it is torch's. In a compiled step the generator behind torch's dropout (Philox: ten rounds of long
+Run step by step dropout is torch's. In a compiled step the generator behind torch's dropout (Philox: ten rounds of long
 multiplications for every number, and again in the backward pass) takes longer than reading and writing the numbers it
 drops. There, each call draws one seed from torch's generator, and who is dropped follows from a hash of the seed and the
 place: two multiplications and three shifts (the finalizer of MurmurHash3, Appleby 2011), which melt into the kernel around
@@ -29,18 +29,12 @@ def kept(shape: torch.Size, p: float, seed: Int[Tensor, ""]) -> Bool[Tensor, "*s
     return scattered(places, seed) >= int(p * 2**31)
 
 
-class Dropout(nn.Module):
-    def __init__(self, p: float = 0.0) -> None:
-        super().__init__()
-        self.p = p
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
+class CountedDropout(nn.Dropout):
+    """Dropout by the hash of a seed and the place while it is compiled; torch's otherwise."""
 
     def forward(self, x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-        if not self.training or self.p == 0.0:
-            return x
-        if not torch.compiler.is_compiling():
-            return F.dropout(x, self.p)
+        """x, thinned."""
+        if not self.training or self.p == 0.0 or not torch.compiler.is_compiling():
+            return F.dropout(x, self.p, self.training)
         seed = torch.randint(2**31 - 1, (), dtype=torch.int32, device=x.device)
         return torch.where(kept(x.shape, self.p, seed), x * (1 / (1 - self.p)), 0.0)

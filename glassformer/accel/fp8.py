@@ -24,7 +24,7 @@ A product wants both factors in the order in which it sums: `a` by rows, `b` by 
 there is no CUDA device the same numbers are multiplied in float32, so that the rounding can be tested anywhere.
 
 Weights stay float32 and layers keep their names: a model is told to round (`use_float8`), and rounds while it trains. An
-evaluating model computes as ever. Not here: the loss (loss.py).
+evaluating model computes as ever. Not here: the loss (output_loss.py).
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from glassformer.accel.projection import JoinedAttention
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.feedforward import MLP, GatedMLP
 
@@ -94,6 +95,15 @@ def scaled_product(
     return torch._scaled_mm(a, b, scale_a=scales[0], scale_b=scales[1], bias=bias, out_dtype=dtype, use_fast_accum=fast)
 
 
+def refuse_second_derivative() -> None:
+    """A gradient rounded to 8 bits, or made together with its loss, cannot be differentiated again."""
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        raise RuntimeError(
+            "a second derivative was asked of a model that is accelerated for training (8 bits, or a compiled loss); "
+            "build the model anew and leave accelerate() out"
+        )
+
+
 class Float8Product(torch.autograd.Function):
     """x W^T + b by `scaled_product`, and the gradient of x too; that of W where `weights` says so."""
 
@@ -107,6 +117,7 @@ class Float8Product(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        refuse_second_derivative()
         x, w8, back_w = ctx.saved_tensors
         scale = gradient_scale(grad.size(0))
         grad8 = to_float8(grad, scale, E5M2)
@@ -142,7 +153,7 @@ class Float8Linear(nn.Linear):
         return float8_linear(x, self.weight, self.bias, weights=self.weights)
 
 
-class Float8Attention(MultiHeadAttention):
+class Float8Attention(JoinedAttention):
     """Its joined projection, too, is in 8 bits; the attention itself is as ever."""
 
     weights = False

@@ -15,7 +15,7 @@ beside the one in the scores' own type where the gradient of the weights is to b
 the orders that the two products want, where it is not (`softmax_gradients8`).
 
 Written in Triton, which comes with torch where torch knows a CUDA device; the module is imported only there. What the
-kernels compute is said by the torch code of loss.py, to which they are held by Triton's interpreter on a CPU. To torch
+kernels compute is said by the torch code of output_loss.py, to which they are held by Triton's interpreter on a CPU. To torch
 each is a custom operator, which a compiler takes as it is.
 """
 
@@ -27,7 +27,7 @@ import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from torch import Tensor
 
-from glassformer.nn.fp8 import LOSS_SCALE
+from glassformer.accel.fp8 import LOSS_SCALE
 from glassformer.nn.loss import IGNORE
 
 COLUMNS_AT_A_TIME = 2048

@@ -1,0 +1,48 @@
+"""Fast parts put in the place of plain ones, from outside: weights, names and results stay.
+
+    compiled      for a loss that torch.compile is given: one product for queries, keys and values; dropout by counting; on
+                  CUDA GELU by a sigmoid, and the loss with its gradient by one kernel
+    float8        the parts of the model whose products are in 8 bits (fp8.PARTS), on devices that have them
+    short_rows    uncompiled training on a CPU: attention over at most so many keys by a few products (0: never)
+
+A part that is installed steps aside wherever it does not apply (evaluation, another device, a transform of torch.func).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from glassformer.accel.dropout import CountedDropout
+from glassformer.accel.fp8 import use_float8
+from glassformer.accel.gelu import fast_gelu_tanh
+from glassformer.accel.output_loss import LossBackend
+from glassformer.accel.projection import JoinedAttention
+from glassformer.accel.short_attention import ShortRows
+from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.feedforward import gelu_tanh
+
+
+def accelerate(
+    model: nn.Module, *, compiled: bool = False, float8: Sequence[str] = (), short_rows: int = 0
+) -> nn.Module:
+    """Installs what is asked for on the model, in place, and returns it."""
+    on_cuda = any(p.is_cuda for p in model.parameters())
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            if compiled and type(module) is MultiHeadAttention:
+                module.__class__ = JoinedAttention
+            if short_rows:
+                module.kernel = ShortRows(short_rows)
+        elif compiled and type(module) is nn.Dropout:
+            module.__class__ = CountedDropout
+        if compiled and getattr(module, "activate", None) is gelu_tanh:
+            module.activate = fast_gelu_tanh  # type: ignore[assignment]
+    if float8:
+        use_float8(model, float8)
+    if compiled or float8:
+        model.cross_entropy = LossBackend(  # type: ignore[assignment]
+            kernel=on_cuda, float8="output" in float8, float8_weights="output-weights" in float8
+        )
+    return model

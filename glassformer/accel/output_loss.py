@@ -1,0 +1,229 @@
+"""The output layer and its loss for a compiled step, and in 8 bits.
+
+The compiler is given the plain formula: it fuses the conversion and the softmax into its kernels, so no float32 scores
+stand in memory, and the larger product runs faster than the chunks of nn/loss.py. Where Triton is, the gradient is
+made with the loss, by the kernels of loss_kernels.py, and the products may be in 8 bits (fp8.py). A `LossBackend` says
+which; installed as a model's `cross_entropy` (see install.py) it takes the place of `linear_cross_entropy`, to which it
+leaves whatever is neither compiled nor in 8 bits.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from glassformer.accel.fp8 import (
+    ACTIVATION_SCALE,
+    E4M3,
+    E5M2,
+    LOSS_SCALE,
+    SIZES,
+    by_columns,
+    refuse_second_derivative,
+    scaled_product,
+    to_float8,
+    weight_to_float8,
+    working_type,
+)
+from glassformer.nn.loss import IGNORE, linear_cross_entropy
+
+KERNEL_DEVICES = ("cuda",)
+
+
+def has_triton() -> bool:
+    """Whether the loss's kernels can be had: Triton comes with torch where torch knows a CUDA device."""
+    return importlib.util.find_spec("triton") is not None
+
+
+def row_losses(logits: Tensor, labels: Tensor, words: int, smoothing: float) -> tuple[Tensor, Tensor]:
+    """The loss of each row of scores, and the logarithm of the sum over its words. Columns from `words` on do not exist."""
+    scores = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    exists = torch.arange(logits.size(1), device=logits.device) < words
+    scores_of_words = scores.masked_fill(~exists, -torch.inf)
+    # Written out and not as logsumexp: this form the compiler knows to take in one pass over the scores.
+    highest = scores_of_words.amax(dim=-1, keepdim=True)
+    log_total = highest[:, 0] + (scores_of_words - highest).exp().sum(dim=-1).log()
+    counts = labels != IGNORE
+    right = logits.gather(1, labels.masked_fill(~counts, 0)[:, None])[:, 0].to(scores.dtype)
+    loss = log_total - (1 - smoothing) * right
+    if smoothing:
+        loss = loss - smoothing / words * scores.masked_fill(~exists, 0.0).sum(dim=-1)
+    return loss.masked_fill(~counts, 0.0), log_total
+
+
+def score_gradient(
+    logits: Tensor, labels: Tensor, log_total: Tensor, words: int, smoothing: float, factor: Tensor | float = 1.0
+) -> Tensor:
+    """d (factor x sum of row_losses) / d logits, in the type of log_total."""
+    column = torch.arange(logits.size(1), device=logits.device)
+    chances = (logits.to(log_total.dtype) - log_total[:, None]).exp()
+    right = (column == labels[:, None]).to(chances.dtype)
+    target = right * (1 - smoothing) + smoothing / words
+    counts = (labels != IGNORE)[:, None] & (column < words)
+    return torch.where(counts, (chances - target) * factor, 0.0)
+
+
+class SoftmaxLoss(torch.autograd.Function):
+    """Cross-entropy of scores that stand in memory in their own type: what is kept for the backward pass is the scores and
+    one number a row."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor, words: int, smoothing: float) -> Tensor:
+        losses, log_total = row_losses(logits, labels, words, smoothing)
+        ctx.save_for_backward(logits, labels, log_total)
+        ctx.words, ctx.smoothing = words, smoothing
+        return losses.sum()
+
+    @staticmethod
+    def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        refuse_second_derivative()
+        logits, labels, log_total = ctx.saved_tensors
+        grad = score_gradient(logits, labels, log_total, ctx.words, ctx.smoothing, grad_total)
+        return grad.to(logits.dtype), None, None, None
+
+
+class OutputLoss(torch.autograd.Function):
+    """The output layer and the cross-entropy of its scores. The gradient of the scores is made with the loss and takes
+    their place; the factor that comes back through the loss, one number, is given to the products."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        table: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        words: int,
+        smoothing: float,
+        kernel: bool,
+    ) -> Tensor:
+        dtype, table = table.dtype, table.to(x.dtype)
+        scores = F.linear(x, table, bias)
+        if kernel:
+            losses = torch.ops.glassformer.softmax_gradient(scores, labels, words, smoothing)
+        else:
+            losses, log_total = row_losses(scores, labels, words, smoothing)
+            scores = score_gradient(scores, labels, log_total, words, smoothing).to(scores.dtype)
+        ctx.save_for_backward(x, table, scores)
+        ctx.has_bias, ctx.dtype = bias is not None, dtype
+        return losses.sum()  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, factor: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        refuse_second_derivative()
+        x, table, grad = ctx.saved_tensors
+        grad_b = grad.sum(0) * factor if ctx.has_bias else None
+        grad_w = (grad.t() @ x).to(ctx.dtype) * factor
+        return (grad @ table) * factor, grad_w, grad_b, None, None, None, None
+
+
+class Float8OutputLoss(torch.autograd.Function):
+    """The same, its products in 8 bits; that of the weights' gradient only where `weights` says so."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        table: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
+        words: int,
+        smoothing: float,
+        kernel: bool,
+        weights: bool,
+    ) -> Tensor:
+        x8 = to_float8(x, ACTIVATION_SCALE, E4M3)
+        table8, back = weight_to_float8(table)
+        scores = scaled_product(x8, table8.t(), 1 / ACTIVATION_SCALE, back, x.dtype, bias=bias)
+        if kernel and weights:
+            losses, grad8, for_weights = torch.ops.glassformer.softmax_gradients8(scores, labels, words, smoothing)
+        elif kernel:
+            losses, grad8 = torch.ops.glassformer.softmax_gradient8(scores, labels, words, smoothing)
+            for_weights = scores
+        else:
+            losses, log_total = row_losses(scores, labels, words, smoothing)
+            grad = score_gradient(scores, labels, log_total, words, smoothing)
+            grad8 = to_float8(grad, LOSS_SCALE, E5M2)
+            for_weights = grad8.t().contiguous() if weights else grad.to(x.dtype)
+        ctx.save_for_backward(x8 if weights else x, table8, back, grad8, for_weights)
+        ctx.weights, ctx.has_bias, ctx.dtype, ctx.weight_dtype = weights, bias is not None, x.dtype, table.dtype
+        return losses.sum()  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, factor: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        refuse_second_derivative()
+        x, table8, back, grad8, for_weights = ctx.saved_tensors
+        grad_x = scaled_product(grad8, by_columns(table8), 1 / LOSS_SCALE, back, ctx.dtype, fast=False)
+        if ctx.weights:
+            grad_w = scaled_product(
+                for_weights, by_columns(x), 1 / LOSS_SCALE, 1 / ACTIVATION_SCALE, torch.float32, fast=False
+            )
+        else:
+            grad_w = (for_weights.t() @ x).to(ctx.weight_dtype)
+        grad_b = (grad8.to(torch.float32).sum(0) * (factor / LOSS_SCALE)).to(ctx.dtype) if ctx.has_bias else None
+        return grad_x * factor, grad_w * factor, grad_b, None, None, None, None, None
+
+
+@dataclass(frozen=True)
+class LossBackend:
+    """How the output layer of a training model and its loss are computed; called as `linear_cross_entropy` is.
+
+    kernel          the gradient with the loss, where the device has the kernels (in full precision: compiled only)
+    float8          the products in 8 bits, compiled or not ...
+    float8_weights  ... that of the weights' gradient too
+    """
+
+    kernel: bool = False
+    float8: bool = False
+    float8_weights: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kernel", self.kernel and has_triton())
+        if self.kernel:
+            from glassformer.accel import loss_kernels  # noqa: F401  defines torch.ops.glassformer
+
+    def __call__(
+        self,
+        x: Float[Tensor, "B T C"],
+        weight: Float[Tensor, "V C"],
+        labels: Int[Tensor, "B T"],
+        *,
+        bias: Float[Tensor, "V"] | None = None,
+        smoothing: float = 0.0,
+    ) -> Float[Tensor, ""]:
+        """Summed over the positions whose label is not IGNORE."""
+        if torch.compiler.is_compiling() or (self.float8 and torch.is_grad_enabled()):
+            return self.on_padded_table(x, weight, labels, bias, smoothing)
+        return linear_cross_entropy(x, weight, labels, bias=bias, smoothing=smoothing)
+
+    def on_padded_table(
+        self, x: Tensor, weight: Tensor, labels: Tensor, bias: Tensor | None, smoothing: float
+    ) -> Tensor:
+        """The plain formula, in the shape a compiler makes the most of.
+
+        Matrix units and memory like round sizes: rows of 50,257 scores, each starting off a memory boundary, cost three times
+        what rows of 50,304 cost. So the table is padded, which melts into its conversion to bfloat16, and the scores of words
+        that do not exist are passed over."""
+        words = weight.size(0)
+        missing = -words % 128
+        table = F.pad(weight, (0, 0, 0, missing)) if missing else weight
+        dtype = working_type(x)
+        kernel = self.kernel and x.device.type in KERNEL_DEVICES
+        if (self.float8 or (kernel and dtype != torch.float64)) and torch.is_grad_enabled():
+            flat = x.flatten(0, 1).to(dtype)
+            padded_bias = None if bias is None else F.pad(bias, (0, missing)).to(dtype)
+            given = (flat, table, padded_bias, labels.flatten(), words, smoothing, kernel)
+            if self.float8:
+                weights = self.float8_weights and flat.size(0) % SIZES == 0
+                return Float8OutputLoss.apply(*given, weights)  # type: ignore[no-any-return]
+            return OutputLoss.apply(*given)  # type: ignore[no-any-return]
+        logits = F.linear(x, table).flatten(0, 1)
+        if bias is not None:
+            logits = logits + F.pad(bias, (0, missing)).to(logits.dtype)
+        return SoftmaxLoss.apply(logits, labels.flatten(), words, smoothing)  # type: ignore[no-any-return]

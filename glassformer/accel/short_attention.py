@@ -1,0 +1,98 @@
+"""Attention for training on short rows on a CPU: the equation as a few products over all heads at once.
+
+torch's kernel sets up its blocks for every head of every sentence, and its softmax of few columns goes number by number,
+so for rows of a dozen tokens most of the time is not spent on attention. Whether this form is faster, and up to how many
+keys, differs from processor to processor: whoever installs it says (install.py; tuning.py finds out by a trial).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from glassformer.nn.attention import fused_attention, gradients_by_equation
+from glassformer.nn.masks import AttentionMask
+from glassformer.nn.modes import is_symbolic
+
+SHORT_ROWS = 24  # keys, up to which it was faster on an x86-64 with AVX-512
+NARROW = 16  # columns: one vector of float32 numbers; with fewer, torch's softmax goes number by number
+
+
+class ShortAttention(torch.autograd.Function):
+    """softmax(q k^T scale) v with its derivative by hand; the derivative of that is left to the equation."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, scaled: bool) -> Tensor:
+        given, shape = (q, k, v), (*q.shape[:3], k.size(2))
+        ctx.mask, ctx.scaled, ctx.shape = mask, scaled, shape
+        ctx.scale = scale = q.size(-1) ** -0.5 if scaled else 1.0
+        q, k, v = (t.reshape(-1, *t.shape[2:]) for t in given)
+        scores = torch.baddbmm(q.new_empty(()), q, k.transpose(1, 2), beta=0, alpha=scale)
+        allowed = mask.explicit(shape[2], shape[3], q.device)
+        hidden = None if allowed is None else ~allowed
+        if hidden is not None:
+            scores.view(shape).masked_fill_(hidden, torch.finfo(scores.dtype).min)
+        if shape[3] < NARROW:
+            weights = scores.sub_(scores.amax(dim=-1, keepdim=True)).exp_()
+            weights.div_(weights.sum(dim=-1, keepdim=True))
+        else:
+            weights = scores.softmax(dim=-1)
+        if hidden is not None:
+            weights.view(shape).masked_fill_(hidden, 0.0)  # a query that may see nothing gets nothing
+        ctx.save_for_backward(*given, q, k, v, weights)
+        return torch.bmm(weights, v).view(*shape[:3], -1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        *given, q, k, v, weights = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return *gradients_by_equation(given, ctx.needs_input_grad, ctx.mask, ctx.scaled, grad), None, None
+        rows, heads = ctx.shape[:2]
+        grad = grad.reshape(rows * heads, -1, v.size(2))
+        grad_v = torch.bmm(weights.transpose(1, 2), grad)
+        change = torch.bmm(grad, v.transpose(1, 2)).mul_(weights)
+        # The derivative of softmax: w * (g - <w, g>).
+        change.addcmul_(weights, change.sum(dim=-1, keepdim=True), value=-1)
+        empty = q.new_empty(())
+        grad_q = torch.baddbmm(empty, change, k, beta=0, alpha=ctx.scale)
+        grad_k = torch.baddbmm(empty, change.transpose(1, 2), q, beta=0, alpha=ctx.scale)
+        return *(t.view(rows, heads, *t.shape[1:]) for t in (grad_q, grad_k, grad_v)), None, None
+
+
+@dataclass(frozen=True)
+class ShortRows:
+    """A kernel for MultiHeadAttention: short rows in training by `ShortAttention`, everything else by torch's."""
+
+    limit: int  # keys
+
+    def applies(self, q: Tensor, k: Tensor, mask: AttentionMask, dropout: float) -> bool:
+        """Whether these queries and keys are a case for it."""
+        return (
+            k.size(2) <= self.limit
+            and q.device.type == "cpu"
+            and torch.is_grad_enabled()
+            and q.requires_grad
+            and q.size(1) == k.size(1)
+            and mask.bias is None
+            and dropout == 0.0
+            and not is_symbolic()
+        )
+
+    def __call__(
+        self,
+        q: Float[Tensor, "B H T D"],
+        k: Float[Tensor, "B Hk S D"],
+        v: Float[Tensor, "B Hk S Dv"],
+        mask: AttentionMask,
+        *,
+        scaled: bool = True,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "B H T Dv"]:
+        """As `fused_attention`."""
+        if self.applies(q, k, mask, dropout):
+            return ShortAttention.apply(q, k, v, mask, scaled)  # type: ignore[no-any-return]
+        return fused_attention(q, k, v, mask, scaled=scaled, dropout=dropout)

@@ -1,0 +1,17 @@
+"""How the model is being run, where that decides which of two equal paths can be taken."""
+
+from __future__ import annotations
+
+import torch
+
+
+def is_symbolic() -> bool:
+    """Compiled, exported, traced or inside a transform of torch.func: numbers in tensors cannot be looked at, and shapes
+    cannot depend on them."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing() or bool(torch._C._are_functorch_transforms_active())
+
+
+def keeps_tensors() -> bool:
+    """Nobody stands between the forward and the backward pass and keeps tensors in its own way, as activation checkpointing
+    does: a graph inside a graph would then be computed twice."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is None

@@ -16,7 +16,7 @@ class TrainConfig:
     seed: int = 1
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "fp32", "bf16", "fp8"] = (
-        "auto"  # auto: bf16 autocast on CUDA, fp32 elsewhere; fp8: bf16, most matrix products in 8 bits (nn/fp8.py)
+        "auto"  # auto: bf16 autocast on CUDA, fp32 elsewhere; fp8: bf16, most matrix products in 8 bits (accel/fp8.py)
     )
     compile: bool | None = None  # None: on CUDA only
     capture: bool | None = None  # the step as one CUDA graph; None: on CUDA, if compiled and batches have one shape

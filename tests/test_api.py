@@ -10,11 +10,17 @@ import pytest
 import torch
 
 import glassformer
-from glassformer.api import LONGEST_TEXT, Model, changed, check_text, combinations, load, occurs
+from glassformer import tasks
+from glassformer.api import load
 from glassformer.config import DecodeConfig
 from glassformer.decode import Hypothesis
 from glassformer.errors import ConfigError, UserError
 from glassformer.nn.rows import Rows
+from glassformer.tasks import LONGEST_TEXT, check_text
+from glassformer.tasks.constraints import occurs
+from glassformer.tasks.fill import masked_ids
+from glassformer.tasks.settings import changed
+from glassformer.tasks.translate import combinations
 from glassformer.text.tokenizer import BOS, CONTROL, EOS, MASK, UNK
 from tests.talking import SENTENCES, make_run
 
@@ -22,7 +28,7 @@ LABELS = ["NAME", "OTHER", "PLACE"]
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Model]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("runs")
     made = {
         "transformer": make_run(folder / "transformer"),
@@ -45,7 +51,7 @@ def chosen(logits: torch.Tensor) -> int:
 
 
 @torch.no_grad()
-def greedy_by_hand(talk: Model, source: str, most: int) -> str:
+def greedy_by_hand(talk: Any, source: str, most: int) -> str:
     """Everything read again for each token, straight through the model."""
     ids = [*talk.tokenizers.source.encode(source), EOS]
     written: list[int] = []
@@ -59,7 +65,7 @@ def greedy_by_hand(talk: Model, source: str, most: int) -> str:
 
 
 @torch.no_grad()
-def continued_by_hand(talk: Model, prompt: list[int], most: int) -> str:
+def continued_by_hand(talk: Any, prompt: list[int], most: int) -> str:
     written: list[int] = []
     while len(written) < most:
         token = chosen(talk.model(Rows.from_lists([[*prompt, *written]]))[0, -1])
@@ -69,7 +75,7 @@ def continued_by_hand(talk: Model, prompt: list[int], most: int) -> str:
     return talk.tokenizers.target.decode(written)
 
 
-def test_a_translation_is_what_the_model_says_to_the_text_laid_as_in_training(runs: dict[str, Model]) -> None:
+def test_a_translation_is_what_the_model_says_to_the_text_laid_as_in_training(runs: dict[str, Any]) -> None:
     """Caught: a source without its EOS, a target without BOS, answers out of order."""
     talk = runs["transformer"]
     texts = ["the cat", "Anna lives in Rome", "a", "3 mai 1979"]
@@ -78,17 +84,17 @@ def test_a_translation_is_what_the_model_says_to_the_text_laid_as_in_training(ru
     assert talk.translate(texts, beam=1, max_new_tokens=12) == expected
 
 
-def test_blank_texts_stay_as_they_are_and_spacing_is_kept(runs: dict[str, Model]) -> None:
+def test_blank_texts_stay_as_they_are_and_spacing_is_kept(runs: dict[str, Any]) -> None:
     talk = runs["transformer"]
     cat, dog = talk.translate(["the cat", "a dog"], strict=True)
     assert talk.translate(["", "  ", " the cat\n\n  a dog \n"], strict=True) == ["", "  ", f" {cat}\n\n  {dog} \n"]
 
 
-def test_a_text_longer_than_the_block_is_the_answers_to_its_sentences(runs: dict[str, Model]) -> None:
+def test_a_text_longer_than_the_block_is_the_answers_to_its_sentences(runs: dict[str, Any]) -> None:
     """Caught: a long text cut off, or read at a length the model was never built for."""
     talk = runs["transformer"]
     long = " ".join(SENTENCES)
-    answer = talk.translate_full([long], strict=True, align=True)[0][0]
+    answer = tasks.translate(talk, [long], strict=True, align=True)[0][0]
     assert len(answer.parts) > 3
     assert all(len(part.source_tokens) <= talk.model.config.block_size for part in answer.parts)
     sources = ["".join(part.source_tokens[:-1]) for part in answer.parts]
@@ -121,10 +127,12 @@ def test_the_n_best_of_a_cut_text_are_the_best_choices_of_one_from_each_part() -
         assert [[h.ids for h in choice] for choice in found] == [[h.ids for h in choice] for choice in wanted]
 
 
-def test_full_answers_agree_with_themselves(runs: dict[str, Model]) -> None:
+def test_full_answers_agree_with_themselves(runs: dict[str, Any]) -> None:
     talk = runs["transformer"]
     texts = ["the cat", "Anna"]
-    for text, answers in zip(texts, talk.translate_full(texts, beam=4, n_best=3, align=True, trace=True), strict=True):
+    for text, answers in zip(
+        texts, tasks.translate(talk, texts, beam=4, n_best=3, align=True, trace=True), strict=True
+    ):
         assert len(answers) == 3 == len({tuple(a.ids) for a in answers})
         assert [a.score for a in answers] == sorted((a.score for a in answers), reverse=True)
         for answer in answers:
@@ -137,11 +145,11 @@ def test_full_answers_agree_with_themselves(runs: dict[str, Model]) -> None:
             for row in alignment:
                 assert len(row) == len(text) + 1 and sum(row) == pytest.approx(1, abs=1e-4)
             assert answer.traces
-    best = [answers[0].text for answers in talk.translate_full(texts, beam=4, n_best=3)]
+    best = [found.best.text for found in talk.translate(texts, beam=4, n_best=3)]
     assert talk.translate(texts, beam=4) == best
 
 
-def test_wishes_are_met(runs: dict[str, Model]) -> None:
+def test_wishes_are_met(runs: dict[str, Any]) -> None:
     talk = runs["transformer"]
     texts = ["the cat", "a dog ran", "Anna lives in Rome"]
     free = talk.translate(texts)
@@ -151,15 +159,16 @@ def test_wishes_are_met(runs: dict[str, Model]) -> None:
         assert answer.startswith("3 mai")
     frequent = free[0][:2]
     assert all(frequent not in answer for answer in talk.translate(texts, banned=[frequent]))
-    stopped = talk.translate_full(texts, stops=[frequent], beam=1)
+    stopped = [found.answers for found in talk.translate(texts, stops=[frequent], beam=1)]
     assert stopped[0][0].text == "" and stopped[0][0].ended == "stop"
 
 
-def test_glossary_terms_appear_where_their_word_does(runs: dict[str, Model]) -> None:
+def test_glossary_terms_appear_where_their_word_does(runs: dict[str, Any]) -> None:
     """Also in the right part of a text that is cut. Caught: terms for all texts, or for none."""
     talk = runs["transformer"]
     long = " ".join(SENTENCES)
-    with_cat, without, cut = talk.translate_full(["The Cat", "a category", long], glossary={"cat": "1979"}, beam=2)
+    texts = ["The Cat", "a category", long]
+    with_cat, without, cut = (found.answers for found in talk.translate(texts, glossary={"cat": "1979"}, beam=2))
     assert "1979" not in without[0].text
     assert with_cat[0].text.count("1979") == 1
     holding = [i for i, part in enumerate(cut[0].parts) if "1979" in "".join(part.tokens)]
@@ -171,7 +180,7 @@ def test_where_a_word_occurs() -> None:
     assert occurs("猫", "小猫在") and occurs("C++", "in C++, of course") and not occurs(" ", "a b")
 
 
-def test_what_cannot_be_written_is_refused(runs: dict[str, Model]) -> None:
+def test_what_cannot_be_written_is_refused(runs: dict[str, Any]) -> None:
     talk = runs["transformer"]
     for wishes in (
         {"terms": ["丂"]},
@@ -219,35 +228,35 @@ def test_options_that_contradict_each_other_are_refused(options: dict[str, Any])
         changed(DecodeConfig(), options)
 
 
-def test_a_gpt_goes_on_after_the_prompt_and_begins_after_the_end_of_a_document(runs: dict[str, Model]) -> None:
+def test_a_gpt_goes_on_after_the_prompt_and_begins_after_the_end_of_a_document(runs: dict[str, Any]) -> None:
     """Caught: a BOS that training on plain text has never shown."""
     talk = runs["gpt"]
     prompt = talk.tokenizers.source.encode("the cat")
-    assert talk.generate("the cat", temperature=0, max_new_tokens=9) == [continued_by_hand(talk, prompt, 9)]
-    assert talk.generate(temperature=0, max_new_tokens=9) == [continued_by_hand(talk, [EOS], 9)]
+    assert talk.generate("the cat", temperature=0, max_new_tokens=9) == continued_by_hand(talk, prompt, 9)
+    assert talk.generate(temperature=0, max_new_tokens=9) == continued_by_hand(talk, [EOS], 9)
 
 
-def test_a_gpt_draws_unless_it_is_told_to_search(runs: dict[str, Model]) -> None:
+def test_a_gpt_draws_unless_it_is_told_to_search(runs: dict[str, Any]) -> None:
     talk = runs["gpt"]
     assert talk.settings().temperature > 0
     assert talk.settings(top_k=3).temperature > 0
     assert talk.settings(temperature=0).beams == 1
     assert talk.settings(beam=3).temperature == 0 == talk.settings(n_best=2).temperature
-    three = talk.generate("a", num_samples=3, max_new_tokens=12, seed=4)
+    three = talk.generate("a", num_samples=3, max_new_tokens=12, seed=4).texts
     assert len(set(three)) == 3
-    assert talk.generate("a", num_samples=3, max_new_tokens=12, seed=4) == three
-    assert talk.generate("a", num_samples=3, max_new_tokens=12, seed=5) != three
+    assert talk.generate("a", num_samples=3, max_new_tokens=12, seed=4).texts == three
+    assert talk.generate("a", num_samples=3, max_new_tokens=12, seed=5).texts != three
 
 
-def test_what_is_streamed_is_what_is_generated(runs: dict[str, Model]) -> None:
+def test_what_is_streamed_is_what_is_generated(runs: dict[str, Any]) -> None:
     talk = runs["gpt"]
     for options in ({"temperature": 0}, {"seed": 3}, {"seed": 8, "stops": ["e"]}, {"prefix": "mat"}):
         pieces = list(talk.stream("the ", max_new_tokens=20, **options))
-        assert ["".join(pieces)] == talk.generate("the ", max_new_tokens=20, **options)
+        assert "".join(pieces) == talk.generate("the ", max_new_tokens=20, **options)
         assert len(pieces) > 1 or "stops" in options
 
 
-def test_a_gpt_on_pairs_answers(runs: dict[str, Model]) -> None:
+def test_a_gpt_on_pairs_answers(runs: dict[str, Any]) -> None:
     """The prompt is closed by EOS, as in training; a blank text has no answer."""
     talk = runs["pairs"]
     texts = ["the cat", "", "Anna"]
@@ -255,14 +264,14 @@ def test_a_gpt_on_pairs_answers(runs: dict[str, Model]) -> None:
         continued_by_hand(talk, [BOS, *talk.tokenizers.source.encode(text), EOS], 9) if text else "" for text in texts
     ]
     assert talk.translate(texts, beam=1, max_new_tokens=9) == expected
-    assert talk.generate("Anna", temperature=0, beam=1, max_new_tokens=9) == expected[2:]
-    assert len(talk.translate_full([" ".join(SENTENCES)], max_new_tokens=3)[0][0].parts) > 3
+    assert [a.text for a in tasks.generate(talk, ["Anna"], temperature=0, beam=1, max_new_tokens=9)[0]] == expected[2:]
+    assert len(talk.translate(" ".join(SENTENCES), max_new_tokens=3).best.parts) > 3
     with pytest.raises(UserError, match="encoder-decoder"):
-        talk.translate_full(["a"], align=True)
+        talk.translate("a", align=True)
 
 
 @torch.no_grad()
-def test_masks_are_filled_with_what_the_model_finds_likeliest(runs: dict[str, Model]) -> None:
+def test_masks_are_filled_with_what_the_model_finds_likeliest(runs: dict[str, Any]) -> None:
     """Caught: BOS left out, the space before the mask read as a token, a control id as an answer."""
     talk = runs["mlm"]
     encode = talk.tokenizers.target.encode
@@ -277,32 +286,32 @@ def test_masks_are_filled_with_what_the_model_finds_likeliest(runs: dict[str, Mo
             assert [word.label for word in mask] == talk.tokenizers.target.pieces(best.indices.tolist())
             assert [word.probability for word in mask] == pytest.approx(best.values.tolist(), abs=1e-5)
             whole[place] = int(best.indices[0])
-        assert filled.text == talk.tokenizers.target.decode(whole)
+        assert filled == talk.tokenizers.target.decode(whole)
 
 
-def test_only_the_marker_is_a_mask(runs: dict[str, Model]) -> None:
+def test_only_the_marker_is_a_mask(runs: dict[str, Any]) -> None:
     talk = runs["mlm"]
-    assert talk.masked_ids("<mask > ___ <mask> __").count(MASK) == 1
+    assert masked_ids(talk, "<mask > ___ <mask> __").count(MASK) == 1
     for text in ("no mask here", "___ " + "cat " * 200):
         with pytest.raises(UserError):
             talk.fill([text])
 
 
 @torch.no_grad()
-def test_classes_are_read_off_the_first_place(runs: dict[str, Model]) -> None:
+def test_classes_are_read_off_the_first_place(runs: dict[str, Any]) -> None:
     talk = runs["classify"]
     texts = ["the cat sat", "Anna", "", "a" * 500]
-    for text, labels in zip(texts, talk.classify(texts), strict=True):
+    for text, found in zip(texts, talk.classify(texts), strict=True):
         row = [BOS, *talk.tokenizers.target.encode(text)][: talk.model.config.block_size]
         chances = talk.model(Rows.from_lists([row]))[0, 0].softmax(-1)
-        assert [label.label for label in labels] == [LABELS[i] for i in chances.argsort(descending=True).tolist()]
-        assert [label.probability for label in labels] == pytest.approx(
+        assert [label.label for label in found.labels] == [LABELS[i] for i in chances.argsort(descending=True).tolist()]
+        assert [label.probability for label in found.labels] == pytest.approx(
             sorted(chances.tolist(), reverse=True), abs=1e-5
         )
 
 
 @torch.no_grad()
-def test_words_are_tagged_at_their_first_piece(runs: dict[str, Model]) -> None:
+def test_words_are_tagged_at_their_first_piece(runs: dict[str, Any]) -> None:
     """Also beyond the block, where the sentence is read in stretches. Caught: a word that loses its place."""
     talk = runs["tag"]
     words = ["Anna", "lives", "in", "Paris"]
@@ -337,9 +346,9 @@ CALLS = {
     "tag": lambda talk: talk.tag([["a"]]),
 }
 MAY = {
-    "transformer": {"translate"},
+    "transformer": {"translate", "stream"},
     "gpt": {"generate", "stream"},
-    "pairs": {"translate", "generate", "stream"},
+    "pairs": {"translate", "stream"},
     "mlm": {"fill"},
     "classify": {"classify"},
     "tag": {"tag"},
@@ -347,7 +356,7 @@ MAY = {
 
 
 @pytest.mark.parametrize("kind", MAY)
-def test_a_run_of_the_wrong_family_says_so_in_a_sentence(runs: dict[str, Model], kind: str) -> None:
+def test_a_run_of_the_wrong_family_says_so_in_a_sentence(runs: dict[str, Any], kind: str) -> None:
     for verb, call in CALLS.items():
         if verb in MAY[kind]:
             call(runs[kind])
@@ -357,7 +366,7 @@ def test_a_run_of_the_wrong_family_says_so_in_a_sentence(runs: dict[str, Model],
         assert "\n" not in str(error.value)
 
 
-def test_half_a_character_is_refused(runs: dict[str, Model]) -> None:
+def test_half_a_character_is_refused(runs: dict[str, Any]) -> None:
     text = "half \ud83d"
     for call in (
         lambda: runs["transformer"].translate(["a", text]),
@@ -371,7 +380,7 @@ def test_half_a_character_is_refused(runs: dict[str, Model]) -> None:
             call()
 
 
-def test_a_strange_example_does_not_stop_a_validation(runs: dict[str, Model]) -> None:
+def test_a_strange_example_does_not_stop_a_validation(runs: dict[str, Any]) -> None:
     """Training data may hold a NUL, a blank side or a line far too long; only strangers' text is held to more."""
     for text in ("a\0b", "x" * (LONGEST_TEXT + 1)):
         with pytest.raises(UserError):
@@ -383,18 +392,36 @@ def test_a_strange_example_does_not_stop_a_validation(runs: dict[str, Model]) ->
     assert len(runs["tag"].tag([["a\0b", "", "\n"]])[0]) == 3
 
 
-def test_a_single_text_must_come_in_a_list(runs: dict[str, Model]) -> None:
-    for call in (
-        lambda: runs["transformer"].translate("abc"),
-        lambda: runs["mlm"].fill("___"),
-        lambda: runs["classify"].classify("abc"),
-        lambda: runs["tag"].tag("abc"),
+def test_a_text_is_answered_with_a_text_and_a_list_with_a_list(runs: dict[str, Any]) -> None:
+    """And a task, which takes lists alone, does not answer a text letter by letter."""
+    for kind, verb, text in (
+        ("transformer", "translate", "abc"),
+        ("pairs", "translate", "abc"),
+        ("gpt", "generate", "abc"),
+        ("mlm", "fill", "a ___"),
+        ("classify", "classify", "abc"),
+        ("tag", "tag", "Anna lives"),
     ):
+        one, many = getattr(runs[kind], verb)(text), getattr(runs[kind], verb)([text, text])
+        assert isinstance(one, list if verb == "tag" else str)
+        assert [one, one] == many if verb != "tag" else [one.labels, one.labels] == [own.labels for own in many]
         with pytest.raises(UserError, match="list"):
-            call()
+            getattr(tasks, verb)(runs[kind], text)
 
 
-def test_text_never_becomes_a_control_id(runs: dict[str, Model]) -> None:
+def test_a_streamed_translation_is_the_greedy_one(runs: dict[str, Any]) -> None:
+    """Also of a text that is read in pieces, with its spacing, its stop strings and its blank lines."""
+    long = " ".join(SENTENCES)
+    for talk in (runs["transformer"], runs["pairs"]):
+        for text in ("the cat", "", "  ", " the cat\n\n  a dog \n", long):
+            assert "".join(talk.stream(text)) == talk.translate(text, beam=1, strict=True)
+            drawn = {"temperature": 0.9, "seed": 3, "max_new_tokens": 9}
+            assert "".join(talk.stream(text, **drawn)) == talk.translate(text, **drawn)
+        letter = max(talk.translate(long, beam=1).replace(" ", ""), key=talk.translate(long, beam=1).count)
+        assert "".join(talk.stream(long, stops=[letter])) == talk.translate(long, beam=1, stops=[letter], strict=True)
+
+
+def test_text_never_becomes_a_control_id(runs: dict[str, Any]) -> None:
     talk = runs["transformer"]
     ids = talk.tokenizers.source.encode("</s><eos ><mask >")
     assert all(token >= CONTROL or token == UNK for token in ids)

@@ -237,7 +237,7 @@ def test_n_best_has_as_many_lines_for_every_text(quick_run: Path, capfd: pytest.
     translate.translate(quick_run, ["the cat", "", "Anna"], n_best=3, scores=True, align=True)
     out = said(capfd)
     assert len(out) == 9 and out[3:6] == ["", "", ""]
-    answers = load(quick_run).translate_full(["the cat", "Anna"], n_best=3, align=True)
+    answers = [found.answers for found in load(quick_run).translate(["the cat", "Anna"], n_best=3, align=True)]
     for line, answer in zip(out[:3] + out[6:], [a for own in answers for a in own], strict=True):
         score, text, links = line.split("\t")
         assert float(score) == pytest.approx(answer.score, abs=1e-3) and text == answer.text
@@ -346,12 +346,12 @@ def test_generate_and_its_stream(tmp_path: Path, capfd: pytest.CaptureFixture[st
     gpt = make_run(tmp_path / "gpt", model={"family": "gpt"}, data={"task": "text"})
     generate.generate(gpt, prompt="the ", seed=3)
     expected = capfd.readouterr().out
-    assert expected == "the " + load(gpt).generate("the ", seed=3)[0] + "\n"
+    assert expected == "the " + load(gpt).generate("the ", seed=3) + "\n"
     streamed = call("generate", gpt, "--prompt", "the ", "--seed", 3, "--stream")
     assert streamed.stdout.decode() == expected and streamed.returncode == 0
     generate.generate(gpt, prompt="the ", seed=3, num_samples=2, as_json=True)
     both = list(map(json.loads, said(capfd)))
-    assert [found["text"] for found in both] == load(gpt).generate("the ", seed=3, num_samples=2)
+    assert [found["text"] for found in both] == load(gpt).generate("the ", seed=3, num_samples=2).texts
     generate.generate(gpt, prompt="the ", seed=3, num_samples=2, only_new=True)
     assert capfd.readouterr().out.split(generate.BETWEEN) == [both[0]["text"], both[1]["text"] + "\n"]
     generate.generate(gpt, prompt="the ", term=["cat"], only_new=True)
@@ -375,14 +375,14 @@ def test_fill_classify_and_tag(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     out = capfd.readouterr()
     rows = [line.split("\t") for line in out.out.split("\n")[:-1]]
     assert [len(row) for row in rows] == [2, 1, 1, 3] and rows[1] == rows[2] == [""]
-    assert rows[0][0] == load(mlm).fill(["the ___ sat"])[0].text and out.err.startswith("glassformer: text 3: ")
+    assert rows[0][0] == load(mlm).fill("the ___ sat") and out.err.startswith("glassformer: text 3: ")
 
     run = make_run(
         tmp_path / "classify", labels=labels, model={"family": "bert", "head": "classify"}, data={"task": "classify"}
     )
     classify.classify(run, ["the cat", "", "Anna"], top=2)
     first, blank, _ = said(capfd)
-    best, second = load(run).classify(["the cat"])[0]
+    best, second = load(run).classify("the cat").labels
     assert first == f"{best.label}\t{best.probability:.4f}\t{second.label}\t{second.probability:.4f}" and blank == ""
     classify.classify(run, ["the cat"], as_json=True)
     assert json.loads(said(capfd)[0])["labels"][0]["label"] == best.label

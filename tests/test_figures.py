@@ -196,7 +196,7 @@ def test_what_carries_what_comes_next_and_what_it_is(tmp_path: Path) -> None:
         )
     )
     texts = [f"{a}{b} {a}{c}" for a in "catdog" for b in "rivewm" for c in "nmlp"]
-    said = dict(zip(texts, (found[0].label for found in labels.classify(texts)), strict=True))
+    said = dict(zip(texts, labels.classify(texts), strict=True))
     first, second = next((a, b) for a in texts for b in texts if said[a] != said[b])
     (panel,) = patching.patch(labels, first, second).panels
     assert panel.effects[-1, 0] == pytest.approx(1.0, abs=1e-4), "a class is read off the first place"

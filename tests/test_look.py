@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import glassformer
-from glassformer.api import Model
 from glassformer.checkpoint import model_tensors, write_checkpoint
 from glassformer.errors import UserError
 from glassformer.nn.rows import Rows
@@ -33,6 +32,7 @@ from glassformer.studies.look.flow import alignment, merge, rollout
 from glassformer.studies.look.inside import Inside, look_inside
 from glassformer.studies.look.pictures import save_pictures
 from glassformer.studies.page.bundle import IMPORT
+from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.units import reading
 from tests.commands import call
@@ -83,12 +83,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def models(runs: dict[str, Path]) -> dict[str, Model]:
+def models(runs: dict[str, Path]) -> dict[str, TextModel]:
     return {name: glassformer.load(path) for name, path in runs.items()}
 
 
 @pytest.fixture(scope="module")
-def insides(models: dict[str, Model]) -> dict[str, Inside]:
+def insides(models: dict[str, TextModel]) -> dict[str, Inside]:
     """One sentence in each; those that answer are given an answer, since untrained ones may have none."""
     answers = {"transformer": "a dog ran", "post-norm": "a dog ran", "pruned": "a dog ran", "gpt on pairs": "a dog ran"}
     return {name: look_inside(model, TEXT, answers.get(name), new=5) for name, model in models.items()}
@@ -336,7 +336,7 @@ def test_bytes_that_spell_nothing() -> None:
 # ---- the sentence and the search
 
 
-def test_a_forced_answer_is_read_and_not_the_models_own(models: dict[str, Model]) -> None:
+def test_a_forced_answer_is_read_and_not_the_models_own(models: dict[str, TextModel]) -> None:
     for name in ("transformer", "gpt on pairs"):
         own = look_inside(models[name], TEXT)
         forced = look_inside(models[name], TEXT, "a dog.")
@@ -346,7 +346,7 @@ def test_a_forced_answer_is_read_and_not_the_models_own(models: dict[str, Model]
             assert own.answer == models[name].translate([TEXT])[0]
 
 
-def test_the_tree_of_the_beam(models: dict[str, Model]) -> None:
+def test_the_tree_of_the_beam(models: dict[str, TextModel]) -> None:
     """Every survivor goes on from where it says; the answers are paths of the tree; scores fall down a column. Caught: a
     parent that means the rank and not the slot."""
     model = models["transformer"]
@@ -371,7 +371,7 @@ def test_the_tree_of_the_beam(models: dict[str, Model]) -> None:
     assert best[-1]["text"] == inside.answer == tree["answers"][0]["text"]
 
 
-def test_a_gpt_goes_on_and_its_own_text_is_scored_too(insides: dict[str, Inside], models: dict[str, Model]) -> None:
+def test_a_gpt_goes_on_and_its_own_text_is_scored_too(insides: dict[str, Inside], models: dict[str, TextModel]) -> None:
     inside = insides["gpt"]
     tokenizer = models["gpt"].tokenizers.target
     prompt = tokenizer.encode(TEXT)

@@ -26,15 +26,16 @@ def classify(
 ) -> None:
     """Classify texts, or each line of stdin or of a file: a label, a tab and its probability for each."""
     from glassformer.api import load
+    from glassformer.tasks import classify as classify_texts
 
     if top < 1:
         raise ConfigError(f"--top must be at least 1, not {top}")
     model = load(run, device=device, step=step)
-    model.need("classify", "classify")
+    model.require("classify")
 
     def answer(texts: Sequence[str]) -> list[list[str]]:
         out = []
-        for text, labels in zip(texts, model.classify(texts), strict=True):
+        for text, labels in zip(texts, classify_texts(model, texts), strict=True):
             best = labels[:top]
             if as_json:
                 out.append([lines.as_line({"source": text, "labels": [asdict(b) for b in best]})])

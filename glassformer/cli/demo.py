@@ -25,6 +25,7 @@ def demo(
     from glassformer.studies.curves import draw_curves
     from glassformer.studies.look.cross_attention import draw_cross_attention
     from glassformer.studies.score import score_split
+    from glassformer.tasks import translations
 
     console = Console()
     if RunFolder.is_run(out) and problem(RunFolder(out).final) is None:
@@ -47,12 +48,14 @@ def demo(
             )
             raise SystemExit(runs.STOPPED) from None
     scores, count = score_split(out, "test")
-    model = load(out)
+    model = load(out, device="cpu")
     table = Table(title="Days it has never seen", title_justify="left")
     for column in ("language", "written", "read as", ""):
         table.add_column(column)
     examples = examples_in_ten_languages("test")
-    for (language, source, wanted), answer in zip(examples, model.translate([s for _, s, _ in examples]), strict=True):
+    for (language, source, wanted), answer in zip(
+        examples, translations(model, [s for _, s, _ in examples]), strict=True
+    ):
         table.add_row(language, source, answer, "[green]right[/]" if answer == wanted else f"[red]it is {wanted}[/]")
     console.print(table)
     console.print(

@@ -29,13 +29,14 @@ def fill(
     their probabilities for each mask.
     """
     from glassformer.api import load
+    from glassformer.tasks import fill as fill_texts
 
     model = load(run, device=device, step=step)
-    model.need("fill", "mlm")
+    model.require("fill")
 
     def answer(texts: Sequence[str]) -> list[list[str]]:
         out = []
-        for text, filled in zip(texts, model.fill(texts, top=top), strict=True):
+        for text, filled in zip(texts, fill_texts(model, texts, top=top), strict=True):
             if as_json:
                 out.append([lines.as_line({"source": text, **asdict(filled)})])
                 continue

@@ -39,7 +39,9 @@ def generate(
 ) -> None:
     """Continue a prompt. Tokens are drawn, unless --temperature 0 or --beam asks for a search; the same seed draws the
     same text."""
-    from glassformer.api import check_text, load
+    from glassformer.api import load
+    from glassformer.tasks import check_text, decode_settings, stream_generated
+    from glassformer.tasks import generate as generate_texts
 
     check_text(prompt)
     if stream and as_json:
@@ -59,24 +61,24 @@ def generate(
         n_best=n_best,
         engine=engine,
     )
-    wishes = writing.make_wishes(term, None, prefix, ban, stop)
-    if wishes.glossary:
+    constraints = writing.make_constraints(term, None, prefix, ban, stop)
+    if constraints.glossary:
         raise ConfigError("--term WORD=TERM is for translations; a GPT is given the terms alone")
     model = load(run, device=device, step=step)
-    model.need("generate", "gpt", "gpt on pairs")
-    if wishes.terms and temperature is None and beam is None:
+    model.require("generate")
+    if constraints.terms and temperature is None and beam is None:
         options["beam"] = model.recipe.decode.beam or 4  # terms are met by a search
     shown = "" if only_new or model.kind == "gpt on pairs" else prompt
-    config = model.settings(**options)
+    config = decode_settings(model, **options)
     if stream:
-        pieces = model.stream(prompt, config=config, prefix=prefix, banned=wishes.banned, stops=wishes.stops)
+        pieces = stream_generated(model, prompt, config=config, constraints=constraints)
         first = next(pieces, "")  # before the first word, since what is wrong is said without a beginning of an answer
         lines.stdout_write(shown + first)
         for piece in pieces:
             lines.stdout_write(piece)
         lines.stdout_write("\n")
         return
-    answers = model.generate_full([prompt], config=config, wishes=wishes)[0]
+    answers = generate_texts(model, [prompt], config=config, constraints=constraints)[0]
     if as_json:
         for answer in answers:
             facts = {"prompt": prompt, **writing.answer_facts(answer)}

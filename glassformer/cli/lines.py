@@ -23,6 +23,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from glassformer.errors import ConfigError, UserError
+from glassformer.tasks import check_text
 
 GROUP = 256  # lines answered together
 READ = 1 << 16
@@ -63,7 +64,6 @@ def read_line(raw: bytes, number: int) -> Line:
 
 
 def check_line(text: str, number: int) -> Line:
-    from glassformer.api import check_text
 
     try:
         return Line(number, check_text(text))

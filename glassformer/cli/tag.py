@@ -27,13 +27,14 @@ def tag(
     Words are cut at spaces; for a run on the built-in date-parts, as its training lines were.
     """
     from glassformer.api import load
+    from glassformer.tasks import tag as tag_texts
 
     model = load(run, device=device, step=step)
-    model.need("tag", "tag")
+    model.require("tag")
 
     def answer(texts: Sequence[str]) -> list[list[str]]:
         out = []
-        for text, words in zip(texts, model.tag(list(texts)), strict=True):
+        for text, words in zip(texts, tag_texts(model, list(texts)), strict=True):
             if as_json:
                 out.append([lines.as_line({"source": text, "words": [asdict(w) for w in words]})])
             else:

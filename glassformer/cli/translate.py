@@ -52,7 +52,9 @@ def translate(
     codes: 0 all answered; 1 some lines could not be answered (stderr says which, and their answer is an empty line); 2
     something to put right.
     """
-    from glassformer.api import Answer, load
+    from glassformer.api import load
+    from glassformer.tasks import Answer, check_constraints, decode_settings
+    from glassformer.tasks import translate as translate_texts
 
     if trace and not as_json:
         raise ConfigError("--trace tells more than a line can hold; add --json")
@@ -71,11 +73,11 @@ def translate(
         batch_size=batch_size,
         engine=engine,
     )
-    wishes = writing.make_wishes(term, glossary, prefix, ban, stop)
+    constraints = writing.make_constraints(term, glossary, prefix, ban, stop)
     model = load(run, device=device, step=step)
-    model.need("translate", "transformer", "gpt on pairs")
-    config = model.settings(**options)
-    model.check(wishes, config)
+    model.require("translate")
+    config = decode_settings(model, **options)
+    check_constraints(model, constraints, config)
     wide = 1 if as_json else config.num_samples if config.temperature > 0 else config.n_best
 
     def show(text: str, answers: list[Answer]) -> list[str]:
@@ -90,7 +92,7 @@ def translate(
         return shown + [""] * (wide - len(shown))
 
     def answer(texts: Sequence[str]) -> list[list[str]]:
-        found = model.translate_full(texts, config=config, wishes=wishes, align=align, trace=trace)
+        found = translate_texts(model, texts, config=config, constraints=constraints, align=align, trace=trace)
         return [show(text, answers) for text, answers in zip(texts, found, strict=True)]
 
     lines.reply(texts, file, out, resume, lines.Replies(answer, as_json, {"answers": []}, wide))

@@ -15,7 +15,7 @@ import typer
 from glassformer.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
-    from glassformer.api import Answer, Wishes
+    from glassformer.tasks import Answer, TextConstraints
 
 Beam = Annotated[int | None, typer.Option(help="Hypotheses searched side by side; 1 is greedy.")]
 NBest = Annotated[int | None, typer.Option(help="So many answers, best first.")]
@@ -77,19 +77,20 @@ def read_glossary(path: Path) -> dict[str, str]:
     return glossary
 
 
-def make_wishes(
+def make_constraints(
     terms: list[str] | None,
     glossary: Path | None,
     prefix: str,
     banned: list[str] | None,
     stops: list[str] | None,
-) -> Wishes:
-    from glassformer.api import Wishes
+) -> TextConstraints:
+    """What the options say of what an answer must and must not contain."""
+    from glassformer.tasks import TextConstraints
 
     everywhere = tuple(term for term in terms or [] if "=" not in term)
     pairs = dict(term.split("=", 1) for term in terms or [] if "=" in term)
     known = read_glossary(glossary) if glossary is not None else {}
-    return Wishes(everywhere, known | pairs, prefix, tuple(banned or ()), tuple(stops or ()))
+    return TextConstraints(everywhere, known | pairs, prefix, tuple(banned or ()), tuple(stops or ()))
 
 
 def answer_facts(answer: Answer, *, align: bool = False, trace: bool = False) -> dict[str, Any]:

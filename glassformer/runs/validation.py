@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from glassformer.api import Model
 from glassformer.config import DecodeConfig, Recipe
 from glassformer.data.sources import open_split
 from glassformer.errors import ConfigError
 from glassformer.evaluate import Scores, label_scores, written_scores
+from glassformer.tasks import TextModel, classify, tag, translations
 from glassformer.text.tokenizers import Tokenizers
 
 TEACHER_FORCED = ("loss",)
@@ -49,15 +49,16 @@ def greedy(config: DecodeConfig) -> DecodeConfig:
 
 
 def example_scores(model: Any, tokenizers: Tokenizers, recipe: Recipe, examples: list[Any]) -> Scores:
-    talk = Model(model, tokenizers, recipe)
+    """What the model makes of examples by itself, scored as its task is."""
+    own = TextModel(model, tokenizers, recipe)
     match recipe.data.task, recipe.model.family:
         case "pairs", "transformer":
-            return written_scores(talk.translate, examples, recipe.train.bleu_tokenize)
+            return written_scores(lambda texts: translations(own, texts), examples, recipe.train.bleu_tokenize)
         case "classify", "bert":
-            found = [labels[0].label for labels in talk.classify([text for text, _ in examples])]
+            found = [labels[0].label for labels in classify(own, [text for text, _ in examples])]
             return label_scores(found, [label for _, label in examples])
         case "tag", "bert":
-            tagged = talk.tag([words for words, _ in examples])
+            tagged = tag(own, [words for words, _ in examples])
             return label_scores([t.label for line in tagged for t in line], [t for _, tags in examples for t in tags])
     return Scores({})
 

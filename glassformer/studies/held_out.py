@@ -16,7 +16,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from glassformer.api import Model
 from glassformer.data.batches import Batch, make_batches
 from glassformer.data.prepare import encode_split, open_files
 from glassformer.data.sources import open_split
@@ -24,6 +23,7 @@ from glassformer.errors import UserError
 from glassformer.evaluate import model_inputs
 from glassformer.nn.loss import IGNORE
 from glassformer.runs.validation import greedy
+from glassformer.tasks import TextModel, translations
 
 SPLITS = ("train", "val", "test")
 
@@ -38,7 +38,7 @@ class HeldOut:
 
 
 def held_out(
-    model: Model, split: str, limit: int, folder: Path | None = None, *, block_size: int | None = None
+    model: TextModel, split: str, limit: int, folder: Path | None = None, *, block_size: int | None = None
 ) -> HeldOut:
     """The first `limit` examples of a split. `folder`: where its token files may lie already. `block_size`: no longer than
     this, where the model could read more."""
@@ -96,11 +96,11 @@ def example_losses(model: Any, batches: list[Batch]) -> dict[int, ExampleLoss]:
     return found
 
 
-def writes(model: Model) -> bool:
+def writes(model: TextModel) -> bool:
     """Whether it is asked for texts, and its texts can be compared with those wanted."""
     return model.kind in ("transformer", "gpt on pairs") and model.recipe.data.task == "pairs"
 
 
-def written(model: Model, examples: list[Any]) -> list[str]:
-    quick = Model(model.model, model.tokenizers, replace(model.recipe, decode=greedy(model.recipe.decode)))
-    return quick.translate([source for source, _ in examples])
+def written(model: TextModel, examples: list[Any]) -> list[str]:
+    quick = TextModel(model.model, model.tokenizers, replace(model.recipe, decode=greedy(model.recipe.decode)))
+    return translations(quick, [source for source, _ in examples])

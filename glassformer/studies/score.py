@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from glassformer.api import changed, load
+from glassformer.api import load
 from glassformer.config import DataConfig
 from glassformer.data.batches import Batch, make_batches
 from glassformer.data.prepare import encode_split, open_files
@@ -17,6 +17,7 @@ from glassformer.errors import UserError
 from glassformer.evaluate import Scores, teacher_forced
 from glassformer.run_folder import RunFolder
 from glassformer.runs.validation import example_scores
+from glassformer.tasks.settings import changed
 
 
 def score(

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from glassformer import probe
-from glassformer.api import Model
 from glassformer.evaluate import model_inputs
 from glassformer.studies.compare.examples import tokenizers_agree
 from glassformer.studies.held_out import HeldOut
+from glassformer.tasks import TextModel
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class HeadDistance:
 
 
 @torch.no_grad()
-def head_distances(models: tuple[Model, Model], held: HeldOut) -> tuple[dict[str, HeadDistance], str]:
+def head_distances(models: tuple[TextModel, TextModel], held: HeldOut) -> tuple[dict[str, HeadDistance], str]:
     """For each head, half the summed absolute difference of the two runs' weights (total variation: 0 the same, 1 nothing in
     common), averaged over all real queries; and why not, where that cannot be."""
     first, second = models

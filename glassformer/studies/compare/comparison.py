@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from glassformer import plots
-from glassformer.api import Model
 from glassformer.errors import UserError
 from glassformer.evaluate import BETTER_WHEN_LOWER
 from glassformer.studies.compare.attention import HeadDistance, head_distances
@@ -39,6 +38,7 @@ from glassformer.studies.compare.examples import (
     tokenizers_agree,
 )
 from glassformer.studies.held_out import HeldOut, held_out, writes
+from glassformer.tasks import TextModel
 from glassformer.text.languages import is_han
 
 
@@ -97,7 +97,10 @@ class Comparison:
 
 
 def score_both(
-    models: tuple[Model, Model], held: HeldOut, tables: tuple[Statistics, Statistics], said: tuple[list[str], list[str]]
+    models: tuple[TextModel, TextModel],
+    held: HeldOut,
+    tables: tuple[Statistics, Statistics],
+    said: tuple[list[str], list[str]],
 ) -> dict[str, Paired]:
     """Every score that both runs have. A loss a token is compared only where the two have the same tokens."""
     scores: dict[str, Paired] = {}
@@ -139,7 +142,7 @@ def tag_hits(held: HeldOut, said: list[str]) -> Statistics:
 
 
 def compare(
-    models: tuple[Model, Model],
+    models: tuple[TextModel, TextModel],
     names: tuple[str, str],
     split: str,
     limit: int,

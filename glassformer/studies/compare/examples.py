@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.api import Model
 from glassformer.errors import UserError
 from glassformer.studies.compare.bootstrap import Statistics
 from glassformer.studies.held_out import HeldOut, example_losses, held_out, writes, written
+from glassformer.tasks import TextModel, classify, tag
 from glassformer.text.languages import is_han
 
 
@@ -40,7 +40,7 @@ FAMILIES = {"transformer": "an encoder-decoder", "gpt": "a GPT", "bert": "a BERT
 TASKS = {"pairs": "pairs", "text": "text", "classify": "labelled lines", "tag": "tagged words"}
 
 
-def check_same_task(first: Model, second: Model) -> None:
+def check_same_task(first: TextModel, second: TextModel) -> None:
     a, b = first.recipe.data, second.recipe.data
     if a.task != b.task or writes(first) != writes(second) or (a.task == "text" and first.kind != second.kind):
         one, other = (
@@ -54,7 +54,7 @@ def check_same_task(first: Model, second: Model) -> None:
         raise UserError("the two runs have different labels; compare runs that answer the same question")
 
 
-def losses(model: Model, held: HeldOut, count: int) -> Statistics:
+def losses(model: TextModel, held: HeldOut, count: int) -> Statistics:
     """(nats, labels) and (right, labels) of each example; zeros for one that is too long for a loss."""
     found = example_losses(model.model, held.batches)
     table = np.zeros((count, 3))
@@ -64,12 +64,12 @@ def losses(model: Model, held: HeldOut, count: int) -> Statistics:
     return table
 
 
-def tokenizers_agree(first: Model, second: Model) -> bool:
+def tokenizers_agree(first: TextModel, second: TextModel) -> bool:
     sides = [(t.tokenizers.source.library.to_str(), t.tokenizers.target.library.to_str()) for t in (first, second)]
     return sides[0] == sides[1]
 
 
-def describe(model: Model, held: HeldOut, number: int) -> tuple[str, str]:
+def describe(model: TextModel, held: HeldOut, number: int) -> tuple[str, str]:
     """An example in words: what is given and what is wanted."""
     match model.recipe.data.task:
         case "pairs" | "classify":
@@ -84,19 +84,19 @@ def describe(model: Model, held: HeldOut, number: int) -> tuple[str, str]:
     return "", ""
 
 
-def answers(model: Model, held: HeldOut) -> list[str]:
+def answers(model: TextModel, held: HeldOut) -> list[str]:
     """What a run says to each example; nothing, where it says nothing."""
     match model.kind:
         case "transformer" | "gpt on pairs":
             return written(model, held.examples)
         case "classify":
-            return [labels[0].label for labels in model.classify([text for text, _ in held.examples])]
+            return [labels[0].label for labels in classify(model, [text for text, _ in held.examples])]
         case "tag":
-            return [" ".join(t.label for t in line) for line in model.tag([words for words, _ in held.examples])]
+            return [" ".join(t.label for t in line) for line in tag(model, [words for words, _ in held.examples])]
     return []
 
 
-def same_reading(first: Model, second: Model) -> bool:
+def same_reading(first: TextModel, second: TextModel) -> bool:
     """Whether the one's batches are the other's, too."""
     if first.recipe.data.task == "text":
         return True
@@ -104,7 +104,7 @@ def same_reading(first: Model, second: Model) -> bool:
     return alike and tokenizers_agree(first, second)
 
 
-def same_examples(first: Model, second: Model, split: str, limit: int) -> HeldOut:
+def same_examples(first: TextModel, second: TextModel, split: str, limit: int) -> HeldOut:
     """The first run's examples as the second run reads them."""
     data = dataclasses.replace(
         first.recipe.data,
@@ -113,5 +113,5 @@ def same_examples(first: Model, second: Model, split: str, limit: int) -> HeldOu
         prompt_answer=second.recipe.data.prompt_answer,
         lowercase=second.recipe.data.lowercase,
     )
-    reading = Model(second.model, second.tokenizers, dataclasses.replace(second.recipe, data=data))
+    reading = TextModel(second.model, second.tokenizers, dataclasses.replace(second.recipe, data=data))
     return held_out(reading, split, limit)

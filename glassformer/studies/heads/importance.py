@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from glassformer import probe
-from glassformer.api import Model
 from glassformer.errors import UserError
 from glassformer.evaluate import BETTER_WHEN_LOWER, teacher_forced, text_scores
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.probe import Part
 from glassformer.studies.heads.kinds import kind_of, kinds
 from glassformer.studies.held_out import HeldOut, writes, written
+from glassformer.tasks import TextModel
 
 MODES = ("zero", "mean")
 
@@ -38,7 +38,7 @@ def say_nothing(done: int, total: int, what: str) -> None:
     pass
 
 
-def measures(model: Model) -> tuple[str, ...]:
+def measures(model: TextModel) -> tuple[str, ...]:
     """What is measured beside the loss; the first is the one that must not be lost."""
     if writes(model):
         return ("bleu", "exact_match")
@@ -47,7 +47,7 @@ def measures(model: Model) -> tuple[str, ...]:
     return ("perplexity",)
 
 
-def measure(model: Model, held: HeldOut, *, decoding: bool = True) -> dict[str, float]:
+def measure(model: TextModel, held: HeldOut, *, decoding: bool = True) -> dict[str, float]:
     """Loss, and the scores of `measures` (those of written text only where `decoding`)."""
     values = teacher_forced(model.model, held.batches, model.device).values
     found = {"loss": values["loss"]}
@@ -125,7 +125,7 @@ class Heads:
         }
 
 
-def study(model: Model, held: HeldOut, split: str, *, decoding: bool = True, tell: Tell = say_nothing) -> Heads:
+def study(model: TextModel, held: HeldOut, split: str, *, decoding: bool = True, tell: Tell = say_nothing) -> Heads:
     net = model.model
     parts = [*probe.heads(net), *probe.mlps(net)]
     heads = [part for part in parts if part.head is not None]

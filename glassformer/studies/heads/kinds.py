@@ -22,12 +22,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer import probe
-from glassformer.api import Model
 from glassformer.evaluate import model_inputs
 from glassformer.models import GPT
 from glassformer.nn.masks import cross_mask, self_mask
 from glassformer.nn.rows import Rows
 from glassformer.studies.held_out import HeldOut
+from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import CONTROL, EOS
 
 KINDS = ("previous", "next", "same", "first", "last", "diagonal", "induction", "broad")
@@ -134,7 +134,7 @@ def said_twice(model: Any, device: torch.device, rows: int = 16) -> Rows:
 
 
 @torch.no_grad()
-def kinds(model: Model, held: HeldOut) -> dict[str, dict[str, float]]:
+def kinds(model: TextModel, held: HeldOut) -> dict[str, dict[str, float]]:
     """For each head its score of every kind that its attention could have."""
     net = model.model
     attentions = probe.attentions(net)

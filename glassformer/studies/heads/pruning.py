@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from glassformer import probe
-from glassformer.api import Model
 from glassformer.checkpoint import STATE, model_tensors, write_checkpoint
 from glassformer.config import VERSION
 from glassformer.evaluate import teacher_forced
 from glassformer.probe import Part
 from glassformer.run_folder import RunFolder
 from glassformer.studies.held_out import HeldOut, writes, written
+from glassformer.tasks import TextModel
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ def best_of(times: int, *works: Callable[[], Any]) -> list[float]:
 
 
 def measure_footprints(
-    folders: Sequence[RunFolder], models: Sequence[Model], held: HeldOut, *, times: int = 5
+    folders: Sequence[RunFolder], models: Sequence[TextModel], held: HeldOut, *, times: int = 5
 ) -> list[Footprint]:
-    def reading(model: Model) -> Callable[[], Any]:
+    def reading(model: TextModel) -> Callable[[], Any]:
         return lambda: teacher_forced(model.model, held.batches, model.device)
 
-    def writing(model: Model) -> Callable[[], Any]:
+    def writing(model: TextModel) -> Callable[[], Any]:
         return lambda: written(model, held.examples)
 
     read = best_of(times, *(reading(model) for model in models))
@@ -62,7 +62,7 @@ def measure_footprints(
     ]
 
 
-def write_pruned(run: RunFolder, model: Model, heads: Sequence[Part], out: Path) -> RunFolder:
+def write_pruned(run: RunFolder, model: TextModel, heads: Sequence[Part], out: Path) -> RunFolder:
     """A run of its own with the heads taken out: every verb accepts it. It has its tokenizers and its final weights, and
     what it was made from; it holds no training data and cannot be trained further."""
     smaller = probe.pruned(model.model, heads)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from glassformer.api import Model
 from glassformer.errors import UserError
 from glassformer.models import BERT
 from glassformer.studies.look.activations import Activations, record_activations
@@ -24,6 +23,7 @@ from glassformer.studies.look.model_input import (
     with_special_tokens,
 )
 from glassformer.studies.look.search import Search, search
+from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import EOS
 from glassformer.text.units import Reading, Units, reading
 
@@ -41,7 +41,7 @@ class CheckpointView:
 
 @dataclass(frozen=True)
 class Inside:
-    model: Model
+    model: TextModel
     text: str
     answer: str | None  # what was written, or forced; None where nothing is written
     forced: bool
@@ -104,7 +104,7 @@ DOES = {"gpt": "goes on with a text", "mlm": "fills in masks", "classify": "clas
 
 
 def look_inside(
-    model: Model, text: str, target: str | None = None, *, beam: int | None = None, new: int = NEW
+    model: TextModel, text: str, target: str | None = None, *, beam: int | None = None, new: int = NEW
 ) -> Inside:
     """Lay the sentence before the model, let it answer (or force `target` on it), and see."""
     if target is not None and model.kind not in ("transformer", "gpt on pairs"):

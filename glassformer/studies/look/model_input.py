@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from glassformer.api import MASK_MARKER, Model, check_text
 from glassformer.errors import UserError
+from glassformer.tasks import TextModel, check_text
+from glassformer.tasks.fill import MASK_MARKER, masked_ids
+from glassformer.tasks.tag import words_of
 from glassformer.text.tokenizer import BOS, EOS, MASK, UNK, Tokenizer
 
 
@@ -62,7 +64,9 @@ def refuse_longer(ids: Sequence[int], most: int, what: str) -> None:
         raise UserError(f"{what} has {len(ids)} tokens, and this model reads {most} at once; shorten it")
 
 
-def with_special_tokens(model: Model, text: str, target: str | None) -> tuple[list[int], list[int] | None, list[Note]]:
+def with_special_tokens(
+    model: TextModel, text: str, target: str | None
+) -> tuple[list[int], list[int] | None, list[Note]]:
     """Source ids with the special tokens of training around them, target ids as they are."""
     longest = model.model.config.block_size
     source, notes = read_text(model.tokenizers.source, text, "the text")
@@ -82,7 +86,9 @@ def with_special_tokens(model: Model, text: str, target: str | None) -> tuple[li
     return [BOS, *source, EOS], wanted, notes
 
 
-def make_answer_input(model: Model, source: list[int], answer: list[int], ended: bool, notes: list[Note]) -> ModelInput:
+def make_answer_input(
+    model: TextModel, source: list[int], answer: list[int], ended: bool, notes: list[Note]
+) -> ModelInput:
     """A source and the answer to it, for the encoder-decoder and for a GPT that answers."""
     labels: list[int | None] = [*answer, EOS if ended else None]
     if model.kind == "transformer":
@@ -93,13 +99,13 @@ def make_answer_input(model: Model, source: list[int], answer: list[int], ended:
     return ModelInput([], row, unasked + labels, positions, len(source), notes=notes)
 
 
-def make_prompt_input(model: Model, prompt: list[int], more: list[int], notes: list[Note]) -> ModelInput:
+def make_prompt_input(model: TextModel, prompt: list[int], more: list[int], notes: list[Note]) -> ModelInput:
     """A GPT's text and what it goes on with: each token is to be said at the place before it."""
     row = [*prompt, *more]
     return ModelInput([], row, [*row[1:], None], list(range(len(row))), len(prompt), notes=notes)
 
 
-def make_bert_input(model: Model, text: str) -> ModelInput:
+def make_bert_input(model: TextModel, text: str) -> ModelInput:
     tokenizer = model.tokenizers.target
     check_text(text)
     if model.kind == "mlm":
@@ -110,8 +116,8 @@ def make_bert_input(model: Model, text: str) -> ModelInput:
         if not text.strip():
             raise UserError("the text is empty; there is nothing to look at")
         masked = bool(MASK_MARKER.search(text))
-        ids = model.masked_ids(text) if masked else tokenizer.encode(text)
-        refuse_longer(ids, model.reads, "the text")
+        ids = masked_ids(model, text) if masked else tokenizer.encode(text)
+        refuse_longer(ids, model.max_text_tokens, "the text")
         row = [BOS, *ids]
         positions = [i for i, token in enumerate(row) if token == MASK] if masked else list(range(1, len(row)))
         if not masked:
@@ -127,16 +133,16 @@ def make_bert_input(model: Model, text: str) -> ModelInput:
         )
     if model.kind == "classify":
         ids, notes = read_text(tokenizer, text, "the text")
-        refuse_longer(ids, model.reads, "the text")
+        refuse_longer(ids, model.max_text_tokens, "the text")
         row = [BOS, *ids]
         return ModelInput([], row, [None] * len(row), [0], len(row), notes=notes)
     if not text.strip():
         raise UserError("the text is empty; there is nothing to look at")
     row, firsts, notes = [BOS], [], []
-    for word in model.words_of(text):
+    for word in words_of(model, text):
         ids, more = read_text(tokenizer, word, "the text")
         notes += [note for note in more if note not in notes]
         firsts.append(len(row))
         row += ids
-    refuse_longer(row[1:], model.reads, "the text")
+    refuse_longer(row[1:], model.max_text_tokens, "the text")
     return ModelInput([], row, [None] * len(row), firsts, len(row), words=firsts, notes=notes)

@@ -22,10 +22,11 @@ import torch
 from torch import Tensor
 
 from glassformer import plots
-from glassformer.api import Model
 from glassformer.errors import UserError
 from glassformer.nn.rows import Rows
 from glassformer.probe import effect_map
+from glassformer.tasks import TextModel, translations
+from glassformer.tasks.generate import prompt_ids
 from glassformer.text.tokenizer import BOS, EOS
 
 
@@ -52,7 +53,7 @@ def first_difference(first: Sequence[int], second: Sequence[int]) -> int:
     )
 
 
-def check_lengths(model: Model, first: Sequence[int], second: Sequence[int]) -> None:
+def check_lengths(model: TextModel, first: Sequence[int], second: Sequence[int]) -> None:
     if len(first) != len(second):
         raise UserError(
             f"the two texts have {len(first)} and {len(second)} tokens; patching goes position by position, so choose "
@@ -60,14 +61,14 @@ def check_lengths(model: Model, first: Sequence[int], second: Sequence[int]) -> 
         )
 
 
-def patch(model: Model, text: str, other: str) -> PatchResult:
+def patch(model: TextModel, text: str, other: str) -> PatchResult:
     """For an encoder-decoder (the answers are what it writes), a GPT (the token it would say next) and a classifier."""
     if model.kind == "transformer":
         return patch_pair(model, text, other)
     if model.kind not in ("gpt", "classify"):
         raise UserError(f"patching is shown for models that translate, generate or classify, not for {model.kind}")
     encode = model.tokenizers.target.encode
-    rows = [[BOS, *encode(t)] if model.kind == "classify" else model.prompt_ids(t) for t in (text, other)]
+    rows = [[BOS, *encode(t)] if model.kind == "classify" else prompt_ids(model, t) for t in (text, other)]
     check_lengths(model, *rows)
     inputs = [(Rows.from_lists([ids]).to(model.device),) for ids in rows]
     place = 0 if model.kind == "classify" else -1
@@ -84,10 +85,10 @@ def patch(model: Model, text: str, other: str) -> PatchResult:
     return PatchResult((text, other), answers, [panel("text", maps, model.tokenizers.target.pieces(rows[0]))])
 
 
-def patch_pair(model: Model, text: str, other: str) -> PatchResult:
+def patch_pair(model: TextModel, text: str, other: str) -> PatchResult:
     sources = [[*model.tokenizers.source.encode(t), EOS] for t in (text, other)]
     check_lengths(model, *sources)
-    wrote = model.translate([text, other])
+    wrote = translations(model, [text, other])
     targets = [[*model.tokenizers.target.encode(t), EOS] for t in wrote]
     place = first_difference(*targets)
     if wrote[0] == wrote[1] or place >= min(map(len, targets)):
@@ -110,7 +111,7 @@ def patch_pair(model: Model, text: str, other: str) -> PatchResult:
 
 
 def effects(
-    model: Model, inputs: Sequence[Rows], others: Sequence[Rows], place: int, first: int, second: int
+    model: TextModel, inputs: Sequence[Rows], others: Sequence[Rows], place: int, first: int, second: int
 ) -> dict[str, Tensor]:
     def leaning(logits: Tensor) -> Tensor:
         log_p = logits[:, place].float().log_softmax(-1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from glassformer.api import Model
 from glassformer.decode import BeamTrace, Hypothesis, generate_batch, translate_batch
 from glassformer.models import Transformer
+from glassformer.tasks import TextModel, decode_settings
 
 BEAM = 4  # the tree of a model that by itself searches greedily or draws
 
@@ -21,11 +21,11 @@ class Search:
     trace: BeamTrace
 
 
-def search(model: Model, ids: list[int], *, beam: int | None, new: int) -> tuple[Hypothesis | None, Search | None]:
+def search(model: TextModel, ids: list[int], *, beam: int | None, new: int) -> tuple[Hypothesis | None, Search | None]:
     """What the model answers to these ids, and the tree of a beam search. Without `beam` the answer is that of the recipe,
     as `translate` gives it, and where that has no beam the tree is that of a small one. What would be drawn is searched."""
     net = model.model
-    own = model.settings().beams if model.settings().temperature == 0 else 1
+    own = decode_settings(model).beams if decode_settings(model).temperature == 0 else 1
     wide = beam if beam is not None else own if own > 1 else BEAM
     answer_beam = wide if beam is not None or own > 1 else 1
     how: dict[str, Any] = {"temperature": 0.0, "strict": False}
@@ -36,12 +36,14 @@ def search(model: Model, ids: list[int], *, beam: int | None, new: int) -> tuple
         how["max_new_tokens"] = room
     elif model.kind == "gpt on pairs":
         room = net.config.block_size - len(ids)
-        how["max_new_tokens"] = max(1, min(model.settings().max_new_tokens or room, room))
+        how["max_new_tokens"] = max(1, min(decode_settings(model).max_new_tokens or room, room))
 
     def find(width: int, trace: bool) -> list[Hypothesis]:
-        settings = model.settings(beam=width, n_best=width if trace else 1, **how)
+        settings = decode_settings(model, beam=width, n_best=width if trace else 1, **how)
         run: Any = translate_batch if isinstance(net, Transformer) else generate_batch
-        return run(net, [ids], settings, controls=model.controls, text=model.tokenizers.target.decode, trace=trace)[0]
+        return run(
+            net, [ids], settings, controls=model.special_tokens, text=model.tokenizers.target.decode, trace=trace
+        )[0]
 
     found = find(wide, True)
     assert found[0].trace is not None

@@ -30,6 +30,7 @@ from glassformer.models import GPT
 from glassformer.nn.rows import Rows
 from glassformer.run_folder import RunFolder
 from glassformer.studies.reproduce.table import Metric
+from glassformer.tasks import translations
 from glassformer.text.tokenizer import EOS
 
 ESTIMATE_BATCHES = 200  # nanoGPT's eval_iters
@@ -59,7 +60,7 @@ def text_score(run: RunFolder, metric: Metric) -> Score:
     model = load(run.path, device=device_of(run.recipe).type)
     pairs = list(open_split(run.recipe.data, "test"))
     wanted = [target for _, target in pairs]
-    written = model.translate([source for source, _ in pairs])
+    written = translations(model, [source for source, _ in pairs])
     write_lines(run.path / "test.written.txt", written)
     write_lines(run.path / "test.wanted.txt", wanted)
     scores = text_scores(written, wanted, metric.removeprefix("bleu-") if metric.startswith("bleu-") else "auto")

@@ -1,0 +1,67 @@
+"""From a run folder to a model to work with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassformer.api.models import MODELS, Classifier, Filler, Generator, Origin, Tagger, Translator
+from glassformer.errors import UserError
+from glassformer.run_folder import RunFolder
+from glassformer.tasks import TextModel
+
+
+def pick_device(device: str | torch.device) -> torch.device:
+    """`auto` is CUDA where there is one."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        known = torch.device(device)
+    except RuntimeError:
+        raise UserError(f"there is no device {device!r}; use auto, cpu or cuda") from None
+    if known.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"device {device} was asked for, and torch sees no CUDA device here; use cpu")
+    return known
+
+
+def metrics_at(folder: RunFolder, step: int | None) -> dict[str, float]:
+    """The last validation up to a step, by the names of the scores."""
+    found: dict[str, float] = {}
+    for line in folder.metrics():
+        own = {k.removeprefix("val_"): v for k, v in line.items() if k.startswith("val_")}
+        if own and (step is None or line.get("step", 0) <= step):
+            found = own
+    return found
+
+
+def origin_of(folder: RunFolder, step: int | None) -> Origin:
+    """Which weights of the run are used, and what they scored."""
+    if step is not None:
+        return Origin(folder.path, f"checkpoint of step {step}", metrics_at(folder, step))
+    state: dict[str, Any] = {}
+    if (path := folder.weights_folder() / "state.json").exists():
+        state = json.loads(path.read_text(encoding="utf-8"))
+    weights = state.get("weights", {})
+    if "averaged" in weights:
+        return Origin(folder.path, f"mean of the weights of {len(weights['averaged'])} steps", metrics_at(folder, None))
+    own = weights.get("step", state.get("step"))
+    return Origin(folder.path, "final weights" if own is None else f"weights of step {own}", metrics_at(folder, own))
+
+
+def load(
+    run: str | Path, *, device: str | torch.device = "auto", step: int | None = None
+) -> Translator | Generator | Filler | Classifier | Tagger:
+    """The model of a run: its final weights, or those of the checkpoint of `step`.
+
+    What comes back depends on what was trained: a `Translator`, `Generator`, `Filler`, `Classifier` or `Tagger`."""
+    known = pick_device(device)
+    folder = RunFolder.open(run)
+    if step is not None and step not in folder.checkpoints.steps():
+        there = ", ".join(map(str, folder.checkpoints.steps())) or "none"
+        raise UserError(f"{run} has no checkpoint of step {step}; there are: {there}")
+    model, recipe = folder.load_model(step=step, device=known), folder.recipe
+    verb = TextModel(model, folder.tokenizers, recipe).verb
+    return MODELS[verb](model, folder.tokenizers, recipe, origin_of(folder, step))  # type: ignore[return-value]

@@ -1,0 +1,223 @@
+"""A trained model to work with: one class for each task, with a verb of its own.
+
+    model = glassformer.load("runs/dates")          a Translator
+    model.translate("3 mai 1979")                   '1979-05-03'
+
+Each verb takes a text or a list and gives a text or a list. The work is done in tasks/; here is what makes it kind to a
+person: one text or many, options with completion, answers that print well, and a `repr` that says what this is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar, Unpack, overload
+
+import torch
+
+from glassformer import tasks
+from glassformer.api.options import DecodeOptions, WritingOptions, parted, spelled_out
+from glassformer.api.results import Classification, Filling, Generation, Tagging, Translation
+from glassformer.config import DecodeConfig, ModelConfig, Recipe
+from glassformer.models import BERT, GPT, Transformer
+from glassformer.tasks import TextModel
+from glassformer.tasks.text_model import FAMILIES, VERBS, Verb, WrongVerb
+from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.tokenizers import Tokenizers
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a model came from: the run's folder, which weights of it, and what it scored."""
+
+    path: Path
+    weights: str = "final weights"
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+def one_or_many(texts: Any, answer: Callable[[list[Any]], list[T]]) -> T | list[T]:
+    """A text is answered with one answer, a list with a list."""
+    if isinstance(texts, str):
+        return answer([texts])[0]
+    return answer(list(texts))
+
+
+def in_words(count: int) -> str:
+    """1234567 is 1.2M."""
+    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if count >= size:
+            return f"{count / size:.1f}{unit}"
+    return str(count)
+
+
+class LoadedModel(TextModel):
+    """What all loaded models have: the plain `model`, its `tokenizer`, `config`, `metrics`, and how they came here."""
+
+    made_for: ClassVar[Verb]
+
+    def __init__(
+        self, model: Transformer | GPT | BERT, tokenizers: Tokenizers, recipe: Recipe, origin: Origin | None = None
+    ) -> None:
+        super().__init__(model, tokenizers, recipe)
+        self.origin = origin
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "stream" or any(name in verbs for verbs in VERBS.values()):
+            raise WrongVerb(f"this run is {FAMILIES[self.model.config.family]} made to {self.verb}; it cannot {name}")
+        raise AttributeError(f"a {type(self).__name__} has no {name!r}")
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of what is read; `tokenizers.target` is that of what is written, where they differ."""
+        return self.tokenizers.source
+
+    @property
+    def config(self) -> ModelConfig:
+        """The settings of the model; those of data, training and decoding are in `recipe`."""
+        return self.model.config
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What the weights scored when they were last validated, by name."""
+        return dict(self.origin.metrics) if self.origin is not None else {}
+
+    def to(self, device: str | torch.device) -> LoadedModel:
+        """Moves the weights to another device."""
+        self.model.to(device)
+        return self
+
+    def settings(self, config: DecodeConfig | None = None, **options: Unpack[DecodeOptions]) -> DecodeConfig:
+        """How this model writes when it is given these options."""
+        return tasks.decode_settings(self, config, **options)
+
+    def __repr__(self) -> str:
+        config, source, target = self.config, self.tokenizers.source, self.tokenizers.target
+        layers = f"{config.encoder_layers}+{config.n_layer}" if config.family == "transformer" else str(config.n_layer)
+        lines = [
+            f"{type(self).__name__}: {FAMILIES[config.family]} of {in_words(self.model.num_params())} parameters, "
+            f"{layers} layers of {config.n_embd}, on {self.device}"
+        ]
+        sizes = f"{source.vocab_size:,}" + (f" and {target.vocab_size:,}" if target is not source else "")
+        lines.append(f"  tokenizer: {source.kind}, {sizes} tokens")
+        if self.metrics:
+            lines.append("  validation: " + ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items()))
+        if self.origin is not None:
+            lines.append(f"  from {self.origin.path}, {self.origin.weights}")
+        return "\n".join(lines)
+
+
+class Translator(LoadedModel):
+    """A model that answers a text with a text: an encoder-decoder, or a GPT that learned from pairs."""
+
+    made_for = "translate"
+
+    @overload
+    def translate(self, texts: str, *, align: bool = ..., **options: Unpack[WritingOptions]) -> Translation: ...
+    @overload
+    def translate(
+        self, texts: list[str] | tuple[str, ...], *, align: bool = ..., **options: Unpack[WritingOptions]
+    ) -> list[Translation]: ...
+    @spelled_out(WritingOptions)
+    def translate(
+        self, texts: str | Sequence[str], *, align: bool = False, trace: bool = False, **options: Any
+    ) -> Translation | list[Translation]:
+        """The answer to a text, or to each of a list. With `n_best=5` it has four alternatives; with `align=True` it knows
+        which source token each of its tokens looked at; `trace=True` keeps the story of the beam."""
+        constraints, decode = parted(options)
+
+        def answer(texts: list[str]) -> list[Translation]:
+            found = tasks.translate(self, texts, constraints=constraints, align=align, trace=trace, **decode)
+            return [Translation(answers) for answers in found]
+
+        return one_or_many(texts, answer)
+
+    @spelled_out(WritingOptions)
+    def stream(self, text: str, **options: Any) -> Iterator[str]:
+        """The translation as it is written, piece by piece: greedy, or drawn where a temperature is given."""
+        constraints, decode = parted(options)
+        return tasks.stream_translated(self, text, constraints=constraints, **decode)
+
+
+class Generator(LoadedModel):
+    """A GPT: text that goes on where a prompt ends."""
+
+    made_for = "generate"
+
+    @overload
+    def generate(self, prompts: str = ..., **options: Unpack[WritingOptions]) -> Generation: ...
+    @overload
+    def generate(self, prompts: list[str] | tuple[str, ...], **options: Unpack[WritingOptions]) -> list[Generation]: ...
+    @spelled_out(WritingOptions)
+    def generate(
+        self, prompts: str | Sequence[str] = "", *, trace: bool = False, **options: Any
+    ) -> Generation | list[Generation]:
+        """What may follow a prompt, without the prompt; with `num_samples=3` it has two alternatives."""
+        constraints, decode = parted(options)
+
+        def answer(prompts: list[str]) -> list[Generation]:
+            found = tasks.generate(self, prompts, constraints=constraints, trace=trace, **decode)
+            return [Generation(answers) for answers in found]
+
+        return one_or_many(prompts, answer)
+
+    @spelled_out(WritingOptions)
+    def stream(self, prompt: str = "", **options: Any) -> Iterator[str]:
+        """The text of `generate` as it comes, whole characters only."""
+        constraints, decode = parted(options)
+        return tasks.stream_generated(self, prompt, constraints=constraints, **decode)
+
+
+class Filler(LoadedModel):
+    """A BERT that finds the words behind masks."""
+
+    made_for = "fill"
+
+    @overload
+    def fill(self, texts: str, *, top: int = ...) -> Filling: ...
+    @overload
+    def fill(self, texts: list[str] | tuple[str, ...], *, top: int = ...) -> list[Filling]: ...
+    def fill(self, texts: str | Sequence[str], *, top: int = 5) -> Filling | list[Filling]:
+        """The text with the likeliest word for each `[MASK]` or `___`; its `masks` have the `top` likeliest words."""
+        return one_or_many(texts, lambda own: [Filling(one) for one in tasks.fill(self, own, top=top)])
+
+
+class Classifier(LoadedModel):
+    """A model that gives a text a label."""
+
+    made_for = "classify"
+
+    @overload
+    def classify(self, texts: str) -> Classification: ...
+    @overload
+    def classify(self, texts: list[str] | tuple[str, ...]) -> list[Classification]: ...
+    def classify(self, texts: str | Sequence[str]) -> Classification | list[Classification]:
+        """The likeliest label of a text, or of each of a list; its `labels` are all of them with their probabilities."""
+        return one_or_many(texts, lambda own: [Classification(labels) for labels in tasks.classify(self, own)])
+
+
+class Tagger(LoadedModel):
+    """A BERT that gives each word of a sentence a label."""
+
+    made_for = "tag"
+
+    @overload
+    def tag(self, sentences: str) -> Tagging: ...
+    @overload
+    def tag(self, sentences: list[str] | list[list[str]]) -> list[Tagging]: ...
+    def tag(self, sentences: str | Sequence[str | Sequence[str]]) -> Tagging | list[Tagging]:
+        """The words of a sentence with their labels. A list is a list of sentences, each a line or a list of words."""
+        return one_or_many(sentences, lambda own: [Tagging(words) for words in tasks.tag(self, own)])
+
+
+MODELS: dict[Verb, type[LoadedModel]] = {
+    "translate": Translator,
+    "generate": Generator,
+    "fill": Filler,
+    "classify": Classifier,
+    "tag": Tagger,
+}
+
+__all__ = ["Classifier", "Filler", "Generator", "LoadedModel", "Origin", "Tagger", "Translator"]

@@ -1,0 +1,96 @@
+"""The keyword options of the verbs that write, spelled out: for completion in an editor, for `help()`, and for a notebook.
+
+An editor reads the TypedDicts (`**options: Unpack[WritingOptions]`); `help()` and a notebook's Tab key read the signature,
+in which `spelled_out` writes every option of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypedDict, TypeVar
+
+from glassformer.tasks import TextConstraints
+
+
+class DecodeOptions(TypedDict, total=False):
+    """The settings of `[decode]` by their names; what is left out is as the recipe says. See `DecodeConfig`."""
+
+    beam: int | None
+    n_best: int
+    groups: int
+    diversity: float
+    length_rule: Literal["gnmt", "power", "power-no-eos"]
+    alpha: float
+    stop_rule: Literal["exact", "first-k"]
+    max_ratio: float
+    max_extra: int
+    min_ratio: float
+    max_new_tokens: int | None
+    min_new_tokens: int
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    num_samples: int
+    seed: int
+    repetition_penalty: float
+    no_repeat_ngram: int
+    allow_unknown: bool
+    batch_size: int
+    strict: bool
+    engine: str
+    precision: str
+
+
+class WritingOptions(DecodeOptions, total=False):
+    """What an answer must and must not contain, and how it is searched for."""
+
+    terms: Sequence[str]
+    glossary: Mapping[str, str]
+    prefix: str
+    banned: Sequence[str]
+    stops: Sequence[str]
+
+
+CONSTRAINTS = ("terms", "glossary", "prefix", "banned", "stops")
+
+
+class FromRecipe:
+    """The default of an option, as a signature shows it."""
+
+    def __repr__(self) -> str:
+        return "<the recipe's>"
+
+
+def parted(options: Mapping[str, Any]) -> tuple[TextConstraints, dict[str, Any]]:
+    """The constraints on the text, and the other options."""
+    wanted = {name: options[name] for name in CONSTRAINTS if name in options}
+    constraints = TextConstraints(
+        terms=tuple(wanted.get("terms", ())),
+        glossary=wanted.get("glossary") or {},
+        prefix=wanted.get("prefix", ""),
+        banned=tuple(wanted.get("banned", ())),
+        stops=tuple(wanted.get("stops", ())),
+    )
+    return constraints, {name: value for name, value in options.items() if name not in CONSTRAINTS}
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def spelled_out(options: type) -> Callable[[F], F]:
+    """A decorator: in the signature that `help()` and completion show, `**options` becomes its names."""
+
+    def decorate(function: F) -> F:
+        own = inspect.signature(function)
+        kept = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=FromRecipe(), annotation=hint)
+            for name, hint in typing.get_type_hints(options).items()
+        ]
+        function.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
+        return function
+
+    return decorate

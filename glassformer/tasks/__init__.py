@@ -1,0 +1,37 @@
+"""What a trained model does with texts: translate, generate, fill, classify, tag. Lists in, result objects out.
+
+Each task is a function of a `TextModel` (a model with its tokenizers and recipe). This room knows nothing of files, lines
+and terminals (cli/), nothing of search (decode/), and is not yet kind to a single text (api/).
+"""
+
+from glassformer.tasks.classify import classify
+from glassformer.tasks.constraints import TextConstraints, check_constraints
+from glassformer.tasks.fill import fill
+from glassformer.tasks.generate import generate, stream_generated
+from glassformer.tasks.results import Answer, Filled, Label, Part, Tagged
+from glassformer.tasks.settings import decode_settings
+from glassformer.tasks.tag import tag
+from glassformer.tasks.text_model import LONGEST_TEXT, TextModel, check_text
+from glassformer.tasks.translate import stream_translated, translate, translations
+
+__all__ = [
+    "LONGEST_TEXT",
+    "Answer",
+    "Filled",
+    "Label",
+    "Part",
+    "Tagged",
+    "TextConstraints",
+    "TextModel",
+    "check_constraints",
+    "check_text",
+    "classify",
+    "decode_settings",
+    "fill",
+    "generate",
+    "stream_generated",
+    "stream_translated",
+    "tag",
+    "translate",
+    "translations",
+]

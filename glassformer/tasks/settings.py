@@ -1,0 +1,60 @@
+"""How text is written: the recipe's `[decode]`, changed by options of the same names (`beam=8`, `temperature=0.7`).
+
+An option that asks for a search puts aside what the recipe says of drawing, and the other way round; two options that
+contradict each other are refused.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from glassformer.config import DecodeConfig
+from glassformer.config.fields import coerce
+from glassformer.config.recipe import refuse_unknown
+from glassformer.tasks.text_model import TextModel
+
+SEARCHING: dict[str, Any] = {"beam": None, "n_best": 1, "groups": 1, "diversity": 0.0}
+DRAWING: dict[str, Any] = {"temperature": 0.0, "top_k": None, "top_p": None, "min_p": None, "num_samples": 1}
+USUAL_TEMPERATURE = 0.8  # a GPT whose recipe and caller leave it open draws at this
+
+
+def checked(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by the names, and of the types, that DecodeConfig has."""
+    hints = typing.get_type_hints(DecodeConfig)
+    refuse_unknown(options, list(hints), "decode")
+    return {name: coerce(value, hints[name], f"decode.{name}") for name, value in options.items()}
+
+
+def changed(config: DecodeConfig, options: Mapping[str, Any]) -> DecodeConfig:
+    """The config with options on top. Searching and drawing exclude each other: what is asked for now wins."""
+    values, options = asdict(config), checked(options)
+    draws = (options.get("temperature") or 0) > 0
+    searches = not draws and any(options.get(name) is not None for name in ("beam", "n_best", "groups", "temperature"))
+    if draws:
+        values |= SEARCHING
+    if searches:
+        values |= DRAWING
+    if options.get("beam") is not None:
+        values |= {name: default for name, default in SEARCHING.items() if name != "beam"}
+    values |= options
+    if values["beam"] is None and not draws and values["n_best"] > DecodeConfig().beams:
+        groups = max(1, values["groups"])
+        values["beam"] = -(-values["n_best"] // groups) * groups
+    return DecodeConfig(**values)
+
+
+def decode_settings(model: TextModel, config: DecodeConfig | None = None, **options: Any) -> DecodeConfig:
+    """How this model writes: `config`, or the recipe's, with options on top. A GPT of plain text that is told nothing
+    draws; one that is told to search is greedy until a beam is asked for."""
+    base = model.recipe.decode if config is None else config
+    options = checked(options)
+    if model.kind == "gpt" and config is None and base.beam is None:
+        asked = [name for name in ("beam", "n_best", "groups", "temperature") if options.get(name) is not None]
+        if not asked and base.temperature == 0:
+            options = {"temperature": USUAL_TEMPERATURE, **options}
+        elif asked == ["temperature"] and options["temperature"] == 0:
+            options = {"beam": 1, **options}
+    return changed(base, options)

@@ -1,0 +1,105 @@
+"""A model with its tokenizers and its recipe: what every task is done with.
+
+Ids stay inside the tasks: text comes in and text goes out, put before the model as it was in training
+(data/examples.py). What a model cannot do, because it was made for something else, is refused in a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+
+from glassformer.config import Recipe
+from glassformer.decode import Controls
+from glassformer.errors import UserError
+from glassformer.models import BERT, GPT, Transformer
+from glassformer.text.tokenizers import Tokenizers
+
+LONGEST_TEXT = 100_000
+"""Characters a text may have; what is longer is a file, and its lines are texts."""
+
+Verb = Literal["translate", "generate", "fill", "classify", "tag"]
+VERBS: dict[str, tuple[Verb, ...]] = {
+    "transformer": ("translate",),
+    "gpt": ("generate",),
+    "gpt on pairs": ("translate", "generate"),
+    "mlm": ("fill",),
+    "classify": ("classify",),
+    "tag": ("tag",),
+}
+"""What each kind of model can do; the first is what it is made for."""
+
+FAMILIES = {"transformer": "an encoder-decoder", "gpt": "a GPT", "bert": "a BERT"}
+
+
+class WrongVerb(UserError, AttributeError):
+    """A model was asked for what it was not made for; to `hasattr` it simply does not have the verb."""
+
+
+class TextModel:
+    """A model, its tokenizers and its recipe: the first argument of every task.
+
+    `glassformer.load(run)` gives one; from parts in memory: `TextModel(model, tokenizers, recipe)`.
+    """
+
+    def __init__(self, model: Transformer | GPT | BERT, tokenizers: Tokenizers, recipe: Recipe) -> None:
+        self.model, self.tokenizers, self.recipe = model, tokenizers, recipe
+        self.special_tokens = Controls()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights lie."""
+        return next(self.model.parameters()).device
+
+    @property
+    def kind(self) -> str:
+        """What was trained, and on what: one of `VERBS`."""
+        config = self.model.config
+        if config.family == "gpt" and self.recipe.data.prompt_answer:
+            return "gpt on pairs"
+        return config.head if config.family == "bert" else config.family
+
+    @property
+    def verb(self) -> Verb:
+        """What it is made for."""
+        return VERBS[self.kind][0]
+
+    def require(self, verb: Verb) -> None:
+        """Refuse, in a sentence, what this model was not made for."""
+        if verb not in VERBS[self.kind]:
+            family = FAMILIES[self.model.config.family]
+            raise WrongVerb(f"this run is {family} made to {self.verb}; it cannot {verb}")
+
+    @property
+    def max_text_tokens(self) -> int:
+        """So many tokens of a text a model that reads (BERT) can see at once; BOS takes one place."""
+        return max(1, self.model.config.block_size - 1)
+
+
+def check_text(text: str) -> str:
+    """The text as a stranger gave it, if it is one. (A text of one's own may hold a NUL: training data does.)"""
+    if len(text) > LONGEST_TEXT:
+        raise UserError(
+            f"the text has {len(text):,} characters, and at most {LONGEST_TEXT:,} are taken at once; break it into lines"
+        )
+    if "\0" in text:
+        raise UserError(
+            f"the text has a NUL at character {text.index(chr(0)) + 1}, which belongs to no text; remove it"
+        )
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"the text has a lone surrogate (U+{ord(text[error.start]):04X}) at character {error.start + 1}, "
+            "which is half a character or a byte that is not UTF-8; remove it"
+        ) from None
+    return text
+
+
+def as_list(texts: Sequence[Any]) -> list[Any]:
+    """A string is a sequence of strings, too; taken as one, its letters would be answered one by one."""
+    if isinstance(texts, str):
+        raise UserError("texts come as a list, even a single one: write [text]")
+    return list(texts)

@@ -196,7 +196,7 @@ def test_two_runs_side_by_side(kind: str, runs_of: dict[str, tuple[RunFolder, Ru
         assert found["scores"]["loss"][side]["value"] == pytest.approx(values["loss"], rel=1e-4)
         if kind == "pairs":
             written = [s.get(side, "") for s in found["sentences"]]
-            assert written == written(talk, held.examples)
+            assert wrote == written(talk, held.examples)
             scores = text_scores(written, [t for _, t in held.examples]).values
             for name in ("bleu", "exact_match"):
                 assert found["scores"][name][side]["value"] == pytest.approx(scores[name], abs=1e-6)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glassformer.config import PRESETS, Recipe, did_you_mean, read_recipe, recipe_names
+from glassformer.config import PARTS, PRESETS, Recipe, did_you_mean, read_recipe, recipe_names
 from glassformer.config.recipe import apply_override
 from glassformer.errors import ConfigError
+from glassformer.screen import table_console
 
 if TYPE_CHECKING:
     from glassformer.models.costs import Costs, Part
@@ -107,20 +109,87 @@ def summary_of(found: Costs, recipe: Recipe) -> list[tuple[str, str]]:
     return lines
 
 
+def show_settings(parts: Sequence[str]) -> None:
+    """Settings with their types, defaults and explanations: those of some parts, or one by its name."""
+    from rich.table import Table
+
+    from glassformer.config.documentation import settings_of
+
+    console = table_console()
+    wanted = []
+    for part in parts or list(PARTS):
+        section, dot, name = part.partition(".")
+        if section not in PARTS:
+            raise ConfigError(
+                f"there is no part {section!r}{did_you_mean(section, list(PARTS))}; there are {', '.join(PARTS)}"
+            )
+        known = [setting.name for setting in settings_of(section)]
+        if dot and name not in known:
+            raise ConfigError(f"there is no setting {name!r} in [{section}]{did_you_mean(name, known)}")
+        wanted.append((section, name))
+    for section, name in wanted:
+        table = Table(title=f"[{section}]", title_justify="left", box=None, padding=(0, 2, 0, 0), expand=False)
+        table.add_column("setting", no_wrap=True, style="bold")
+        table.add_column("default", overflow="fold", max_width=16)
+        table.add_column("what it does", overflow="fold")
+        for setting in settings_of(section):
+            if not name or setting.name == name:
+                choices = f" ({setting.takes})" if setting.is_choice else ""
+                table.add_row(setting.name, setting.default, setting.about + choices)
+        console.print(table)
+        console.print()
+
+
+def show_presets() -> None:
+    """The named sizes, and what they set."""
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("preset", no_wrap=True, style="bold")
+    table.add_column("what it sets", overflow="fold")
+    for name, values in PRESETS.items():
+        table.add_row(name, ", ".join(f"{key} {value}" for key, value in values.items()))
+    console = table_console()
+    console.print(table)
+    console.print('\nIn a recipe: [model] preset = "NAME"; the table of one: glassformer info NAME')
+
+
 def info(
-    name: Annotated[str, typer.Argument(help="A preset, a recipe, a .toml file or a run.")],
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A preset, a recipe, a .toml file or a run; with --settings a part, or part.name."),
+    ] = None,
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...")] = None,
     context: Annotated[int | None, typer.Option(help="Length of a row; by default the model's block_size.")] = None,
+    settings: Annotated[
+        bool,
+        typer.Option("--settings", help="Every setting: its default and what it does ([model|data|train|decode])."),
+    ] = False,
+    presets: Annotated[bool, typer.Option("--presets", help="The named sizes of models.")] = False,
 ) -> None:
-    """The model as a table: each part, its shape and its parameters; what a token costs to read and to learn from."""
-    from rich.console import Console
+    """The model as a table: each part, its shape and its parameters; what a token costs to read and to learn from.
+
+    With --settings, what can be set in a recipe; with --presets, the named sizes.
+    """
+    if settings:
+        show_settings([*([] if name is None else [name]), *(overrides or [])])
+    elif presets:
+        show_presets()
+    elif name is None:
+        raise ConfigError("say what to look at: a preset, a recipe, a .toml file or a run; or --settings, or --presets")
+    else:
+        show_model(name, overrides or [], context)
+
+
+def show_model(name: str, overrides: list[str], context: int | None) -> None:
+    """The table of a model's parts, and what it costs."""
     from rich.table import Table
 
     from glassformer.models.costs import costs, parts
 
     if context is not None and context < 1:
         raise ConfigError(f"--context must be at least 1, not {context}")
-    recipe, note = fill_in_sizes(find_recipe(name, overrides or []))
+    recipe, note = fill_in_sizes(find_recipe(name, overrides))
     found = costs(recipe.model, context)
     table = Table(title=f"{recipe.name}: {recipe.model.family}", title_justify="left")
     table.add_column("part")
@@ -133,7 +202,7 @@ def info(
     summary = Table(show_header=False, box=None)
     for label, value in summary_of(found, recipe):
         summary.add_row(label, value)
-    console = Console()
+    console = table_console()
     console.print(table)
     console.print(summary)
     console.print(f"A row of {found.context:,} tokens; keys that cannot be seen are not counted.", style="dim")

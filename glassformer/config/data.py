@@ -11,6 +11,7 @@ from glassformer.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
+    # pairs: source and target; text: lines to write on from, or to fill in; classify: a label a text; tag: a label a word
     task: Literal["pairs", "text", "classify", "tag"] = "pairs"
     builtin: str | None = None  # dates, phrases, stdlib, languages, date-parts, copy, reverse, sort
     direction: str | None = None  # phrases: "zh-en" and its sisters
@@ -29,20 +30,21 @@ class DataConfig:
     swap: bool = False  # pairs: learn target to source
     both_ways: bool = False  # pairs with one vocabulary: learn target to source as well, with the same weights
     val_fraction: float = 0.05  # taken out of the training data where no val (or test) is given; see data/sources.py
+    # char: a character a token; word: a word a token, rare ones unknown; bpe and unigram: pieces of words, nothing unknown
     tokenizer: Literal["char", "word", "bpe", "unigram"] = "bpe"
     tokenizer_file: str | None = None  # a finished tokenizer.json instead of training one
     vocab_size: int = 8000  # at most; char and word take what occurs
     separate_vocabularies: bool = False  # one tokenizer a side
     bpe_dropout: float = 0.0  # above 0: training text is cut into pieces with this share of BPE's merges left out ...
     segmentations: int = 16  # ... and each sentence is in the training data so many times, cut otherwise each time
-    lowercase: bool = False
+    lowercase: bool = False  # all text is read and learned in lower case
     max_length: int | None = None  # longer pairs are left out of training (and counted); None: the model's block_size
     batch_tokens: int = 4096  # target tokens a step, over all micro-batches and devices
     layout: Literal["auto", "padded", "packed"] = "auto"  # auto: padded on a CPU, packed on CUDA
     row_width: int = 128  # packed: the width of a row
     respect_documents: bool = False  # text: no block crosses a document's end
     prompt_answer: bool = False  # GPT on pairs: the source is the prompt, the loss is on the answer
-    mask_fraction: float = 0.15  # BERT
+    mask_fraction: float = 0.15  # BERT on text: the share of tokens that are to be guessed
     size: int | None = None  # built-in data: how many training examples
     workers: int | None = None  # background threads that make batches ahead; None: 2 on CUDA, else none
 

@@ -13,28 +13,31 @@ from glassformer.errors import ConfigError
 class DecodeConfig:
     """How a model's scores become text. Temperature 0 searches (a beam; greedy where it is 1), above 0 draws."""
 
-    beam: int | None = None  # None: 4, or 1 where tokens are drawn
-    n_best: int = 1
+    beam: int | None = None  # hypotheses searched side by side; 1 is greedy; none: 4, or 1 where tokens are drawn
+    n_best: int = 1  # so many answers of the search, best first
     groups: int = 1  # diverse n-best: the beam in so many parts, each avoiding the words of those before it ...
     diversity: float = 0.0  # ... at this price a word
+    # what a finished hypothesis' log-probability is divided by: GNMT's ((5+n)/6)^alpha, n^alpha, or that
+    # without EOS
     length_rule: Literal["gnmt", "power", "power-no-eos"] = "gnmt"
-    alpha: float = 0.6
+    alpha: float = 0.6  # the strength of the length rule; 0: none, which favours short answers
+    # exact: until no unfinished hypothesis can win; first-k: when as many are finished as the beam is wide
     stop_rule: Literal["exact", "first-k"] = "exact"
     max_ratio: float = 2.0  # translation: at most max_ratio * source length + max_extra new tokens
-    max_extra: int = 20
-    min_ratio: float = 0.0
-    max_new_tokens: int | None = None  # set: this limit instead; None for a GPT: block_size
-    min_new_tokens: int = 0
-    temperature: float = 0.0
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    num_samples: int = 1
-    seed: int = 1
-    repetition_penalty: float = 1.0
-    no_repeat_ngram: int = 0
+    max_extra: int = 20  # see max_ratio
+    min_ratio: float = 0.0  # translation: at least so many new tokens a token of the source
+    max_new_tokens: int | None = None  # set: this limit instead; none for a GPT: block_size
+    min_new_tokens: int = 0  # no answer ends before so many tokens
+    temperature: float = 0.0  # 0: search; above 0: draw, the flatter the higher
+    top_k: int | None = None  # draw among the k likeliest tokens; none: all
+    top_p: float | None = None  # draw among the likeliest tokens that together have this probability; none: all
+    min_p: float | None = None  # draw among tokens at least so likely, as a share of the likeliest; none: all
+    num_samples: int = 1  # so many draws a text
+    seed: int = 1  # the same seed draws the same text
+    repetition_penalty: float = 1.0  # above 1: tokens that are there already become less likely
+    no_repeat_ngram: int = 0  # above 0: no sequence of so many tokens twice
     allow_unknown: bool = False  # may the unknown word be written
-    batch_size: int = 32  # sentences at a time
+    batch_size: int = 32  # sentences decoded at a time
     strict: bool = False  # always so many rows of the same width: an answer never depends on its neighbours
     engine: Literal["auto", "plain", "fast", "int8", "int4", "graph"] = (
         "auto"  # what runs the model; see decode/engines.py

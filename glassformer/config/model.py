@@ -12,43 +12,58 @@ from glassformer.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
+    # transformer: an encoder-decoder, for pairs; gpt: a decoder, which writes on; bert: an encoder, which reads
     family: Literal["transformer", "gpt", "bert"] = "transformer"
-    vocab_size: int = 0  # filled in from the tokenizer; of the target, where source and target differ
-    source_vocab_size: int | None = None  # None: source and target share one vocabulary
-    block_size: int = 256  # the longest row the model is built for
-    n_layer: int = 6
-    n_encoder_layer: int | None = None  # None: as many as n_layer
-    n_head: int = 8
-    n_kv_head: int | None = None  # fewer than n_head: grouped heads; 1: multi-query
-    n_embd: int = 512
-    n_hidden: int | None = None  # width of the feed-forward layer; None: 4 n_embd
-    head_size: int | None = None  # None: n_embd / n_head
-    value_size: int | None = None  # None: head_size
+    # how many tokens there are; filled in from the tokenizer (of the target, where source and target differ)
+    vocab_size: int = 0
+    # of the source, where it has a vocabulary of its own; none: source and target share one
+    source_vocab_size: int | None = None
+    # the longest row of tokens the model is built for; longer examples are left out of training
+    block_size: int = 256
+    n_layer: int = 6  # blocks of the decoder (of a GPT or BERT: of the model)
+    n_encoder_layer: int | None = None  # blocks of the encoder; none: as many as n_layer
+    n_head: int = 8  # attention heads a layer
+    # heads of keys and values; fewer than n_head: grouped-query attention, 1: multi-query; none: n_head
+    n_kv_head: int | None = None
+    n_embd: int = 512  # the width of the model: numbers that stand for a token between layers
+    n_hidden: int | None = None  # the width inside the feed-forward layer; none: 4 n_embd
+    head_size: int | None = None  # numbers in a query and a key of one head; none: n_embd / n_head
+    value_size: int | None = None  # numbers in a value of one head; none: head_size
+    # the share of numbers set to zero after embeddings and sublayers while training, against learning by heart
     dropout: float = 0.1
-    attention_dropout: float = 0.0
+    attention_dropout: float = 0.0  # the same for attention weights
+    # between the two matrices of the feed-forward layer; swiglu and geglu are gated and have a third matrix
     activation: Literal["relu", "gelu", "gelu_tanh", "relu2", "swiglu", "geglu"] = "relu"
-    bias: bool = True
+    bias: bool = True  # whether matrices and layer norms have a bias
+    # layer: mean 0, variance 1; rms: without the mean; batch and none are there for the experiment
     norm: Literal["layer", "rms", "batch", "none"] = "layer"
-    norm_eps: float = 1e-5
-    pre_norm: bool = True  # False: post-norm, as in the paper
+    norm_eps: float = 1e-5  # added under the root of a norm, so that nothing is divided by zero
+    # norm before each sublayer, inside the residual connection; false: post-norm, as in the paper
+    pre_norm: bool = True
     final_norm: bool = True  # a norm after the last block
     embedding_norm: bool = False  # a norm on the embeddings, as in BERT
+    # how the order of tokens is told: sinusoids, a learned table, rotated queries and keys, ALiBi's bias, not at all
     positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = "sinusoidal"
-    rotary_base: float = 10000.0
-    window: int | None = None  # self-attention sees this many keys, self included; cross-attention always sees all
-    qk_norm: bool = False
-    scaled_attention: bool = True  # False: without the 1/sqrt(d_k), for the experiment
-    scale_embeddings: bool = True  # by sqrt(n_embd), as in the paper: beside sinusoids small embeddings would drown
+    rotary_base: float = 10000.0  # of the wavelengths of rotary positions; larger: slower turns, for longer texts
+    # self-attention sees this many keys, self included; none: all. Cross-attention always sees all
+    window: int | None = None
+    qk_norm: bool = False  # an RMS norm on each head's queries and keys
+    scaled_attention: bool = True  # divide scores by the root of the head size; false is there for the experiment
+    # multiply embeddings by the root of n_embd, as in the paper: beside sinusoids small ones would drown
+    scale_embeddings: bool = True
     tie_output: bool = True  # the output layer is the embedding table
     share_source_target: bool = True  # one embedding table for both sides, where they share a vocabulary
     share_layers: bool = False  # all layers of a stack have the same parameters, for the experiment
-    residual: bool = True  # False: no residual connections, for the experiment
-    n_token_type: int = 0  # BERT's sentence A/B embeddings
-    head: Literal["mlm", "classify", "tag"] = "mlm"  # BERT: what is predicted
+    residual: bool = True  # false: no residual connections, for the experiment
+    n_token_type: int = 0  # BERT: embeddings that say to which of several sentences a token belongs; 0: none
+    # BERT: what is predicted: masked tokens, the class of a text, or a tag for each word
+    head: Literal["mlm", "classify", "tag"] = "mlm"
     pool: Literal["first", "mean"] = "first"  # classify: read the class off the first token, or off the mean of all
-    n_label: int = 0  # BERT: number of classes or tags
+    n_label: int = 0  # BERT: the number of classes or tags; filled in from the data
+    # how weights begin: normal with deviation 0.02 (GPT-2's), or Glorot's uniform (the paper's)
     init: Literal["normal", "xavier"] = "normal"
-    pruned_heads: tuple[str, ...] = ()  # heads that were taken out after training, as "decoder.3.cross:5"
+    # heads that were taken out after training, as "decoder.3.cross:5"; written by `heads --prune`
+    pruned_heads: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_choices(self)

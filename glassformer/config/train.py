@@ -12,48 +12,62 @@ from glassformer.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    steps: int = 2000
-    seed: int = 1
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["auto", "fp32", "bf16", "fp8"] = (
-        "auto"  # auto: bf16 autocast on CUDA, fp32 elsewhere; fp8: bf16, most matrix products in 8 bits (accel/fp8.py)
-    )
-    compile: bool | None = None  # None: on CUDA only
-    capture: bool | None = None  # the step as one CUDA graph; None: on CUDA, if compiled and batches have one shape
+    steps: int = 2000  # updates of the weights
+    seed: int = 1  # of the first weights, of dropout and of the order of batches; the same seed repeats the run
+    device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: CUDA where there is one
+    # auto: bf16 autocast on CUDA, fp32 elsewhere; fp8: bf16, and most matrix products in 8 bits (see nn/fp8.py)
+    precision: Literal["auto", "fp32", "bf16", "fp8"] = "auto"
+    compile: bool | None = None  # compile the loss with torch.compile; none: on CUDA only
+    # replay the whole step as one CUDA graph; none: on CUDA, if compiled and batches have one shape
+    capture: bool | None = None
+    # the same numbers to the bit on CUDA too, at some cost of speed (on a CPU they are anyway)
     deterministic: bool = False
-    threads: int | None = None  # CPU threads; None: as torch finds them
+    threads: int | None = None  # threads on a CPU; none: as many as torch finds
+    # adamw; muon: Newton-Schulz steps for the matrices inside blocks, AdamW for the rest
     optimizer: Literal["adamw", "muon"] = "adamw"
-    learning_rate: float = 1e-3
+    learning_rate: float = 1e-3  # the highest rate of the schedule (for noam, see noam_factor)
     muon_learning_rate: float = 0.02  # for the matrices, where the optimizer is muon
-    betas: tuple[float, float] = (0.9, 0.98)
-    eps: float = 1e-9
+    betas: tuple[float, float] = (0.9, 0.98)  # AdamW's decay rates of the mean of the gradient and of its square
+    eps: float = 1e-9  # AdamW's guard against division by zero
+    # how much of a matrix is taken off a step, times the rate; biases, norms and embeddings are spared
     weight_decay: float = 0.0
-    decay_embeddings: bool = False
+    decay_embeddings: bool = False  # let weight decay touch the embeddings too
+    # the rate after warm-up: as one over root of the step (noam), half a cosine, flat and then down (wsd),
+    # constant
     schedule: Literal["noam", "cosine", "wsd", "constant"] = "cosine"
-    warmup: int = 100
+    warmup: int = 100  # steps in which the rate rises from nothing
     decay_fraction: float = 0.2  # wsd: the last part of the run, in which the rate falls to zero
-    min_rate: float = 0.0  # cosine: the floor, as a fraction of learning_rate
-    noam_factor: float = 1.0
-    label_smoothing: float = 0.0
-    r_drop: float = 0.0  # above 0: every batch twice, and so much on what the two passes disagree in (train/r_drop.py)
-    clip: float | None = 1.0
-    accumulate: int = 1  # micro-batches a step
+    min_rate: float = 0.0  # cosine: where it ends, as a fraction of learning_rate
+    noam_factor: float = 1.0  # noam: times the paper's rate, which follows from n_embd and warmup
+    label_smoothing: float = 0.0  # the share of probability that the right token gives away to all others
+    # above 0: every batch twice, and so much weight on what the two passes disagree in (see train/r_drop.py)
+    r_drop: float = 0.0
+    clip: float | None = 1.0  # the largest norm of the gradient; "none": no limit
+    accumulate: int = 1  # micro-batches a step: less memory, the same result
+    # keep little for the backward pass and compute it again: less memory, a third slower
     checkpoint_activations: bool = False
-    ema: float | None = None  # decay of the moving average of the weights
-    average_last: int = 0  # the final weights are the mean of the last so many snapshots
-    snapshot_every: int | None = None  # steps between snapshots; None: save_every
-    validate_every: int = 500
-    validate_examples: int = 1000  # at most so many are decoded for the score
-    metric: Literal["auto", "loss", "exact_match", "bleu", "chrf", "accuracy", "f1"] = "auto"  # what "best" means
-    bleu_tokenize: Literal["auto", "13a", "zh", "intl", "char", "none"] = "auto"  # auto: zh for Chinese, else 13a
-    patience: int | None = None  # early stopping: so many validations without a better `metric`
-    save_every: int = 500
-    keep_last: int = 2
-    history: bool | None = None  # keep the weights at steps 0, 10, 30, 100 …; None: of a small model (16 MB or less)
-    log_every: int = 10
-    tensorboard: bool = False
-    wandb: bool = False
-    bad_steps: int = 5  # so many non-finite steps in a row end the run
+    # decay of a moving average of the weights, such as 0.999, which is then what is validated and used; none:
+    # no average
+    ema: float | None = None
+    # the final weights are the mean of the last so many snapshots; 0: those of the best checkpoint
+    average_last: int = 0
+    snapshot_every: int | None = None  # steps between snapshots; none: save_every
+    validate_every: int = 500  # steps between validations
+    # at most so many examples are decoded (greedily) for a score; 0: only the loss is measured
+    validate_examples: int = 1000
+    # what "best" means; auto: bleu for pairs, accuracy for labels, else loss
+    metric: Literal["auto", "loss", "exact_match", "bleu", "chrf", "accuracy", "f1"] = "auto"
+    # how sacrebleu cuts words; auto: zh for Chinese, else 13a
+    bleu_tokenize: Literal["auto", "13a", "zh", "intl", "char", "none"] = "auto"
+    patience: int | None = None  # stop early after so many validations without a better metric; none: never
+    save_every: int = 500  # steps between checkpoints; the best one and the last are kept as well
+    keep_last: int = 2  # how many checkpoints are kept
+    history: bool | None = None  # keep the weights at steps 0, 10, 30, 100 …; none: of a small model (16 MB or less)
+    log_every: int = 10  # steps between lines of metrics.jsonl
+    tensorboard: bool = False  # write for TensorBoard as well, into the run's folder (extra: tensorboard)
+    wandb: bool = False  # report to Weights & Biases as well (extra: wandb)
+    # so many steps in a row whose loss or gradient is not finite end the run; before that they are skipped
+    bad_steps: int = 5
 
     def __post_init__(self) -> None:
         check_choices(self)

@@ -1,0 +1,110 @@
+"""Every setting with its type, its default and its explanation, made from the fields' own comments: one place to write them
+down and one place to look them up (`glassformer info --settings`, docs/settings.md)."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import io
+import textwrap
+import tokenize
+import typing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from glassformer.config.recipe import PARTS
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting as a person looks it up."""
+
+    name: str
+    takes: str
+    default: str
+    about: str
+    is_choice: bool = False
+
+
+def comments(kind: type) -> dict[str, str]:
+    """For each field of a config its comment: the lines right above it, or what stands behind it."""
+    source = textwrap.dedent(inspect.getsource(kind))
+    found: dict[int, str] = {}
+    alone: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            found[token.start[0]] = token.string.lstrip("# ").rstrip()
+            if not token.line[: token.start[1]].strip():
+                alone.add(token.start[0])
+    tree = ast.parse(source).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    out = {}
+    for node in tree.body:
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        lines: list[str] = []
+        above = node.lineno - 1
+        while above in alone:
+            lines.insert(0, found[above])
+            above -= 1
+        behind = [found[n] for n in range(node.lineno, (node.end_lineno or node.lineno) + 1) if n in found]
+        out[node.target.id] = " ".join([*lines, *behind])
+    return out
+
+
+def in_words(hint: Any) -> str:
+    """A type as a person writes its values."""
+    options = typing.get_args(hint)
+    if typing.get_origin(hint) is Literal:
+        return ", ".join(map(str, options))
+    if typing.get_origin(hint) is tuple:
+        return "a list" if options[-1] is Ellipsis else f"{len(options)} numbers"
+    if options:
+        return " or ".join(dict.fromkeys(in_words(o) for o in options if o is not type(None)))
+    known = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+    return known.get(hint, str(getattr(hint, "__name__", hint)))
+
+
+def as_written(value: Any) -> str:
+    """A default as it stands in a recipe."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return str(list(value))
+    return f'"{value}"' if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def settings_of(part: str) -> list[Setting]:
+    """All settings of `[model]`, `[data]`, `[train]` or `[decode]`, in their order."""
+    kind = PARTS[part]
+    hints, about = typing.get_type_hints(kind), comments(kind)
+    return [
+        Setting(
+            field.name,
+            in_words(hints[field.name]),
+            as_written(field.default),
+            about.get(field.name, ""),
+            is_choice=typing.get_origin(hints[field.name]) is Literal,
+        )
+        for field in dataclasses.fields(kind)
+    ]
+
+
+def settings_page() -> str:
+    """docs/settings.md."""
+    lines = [
+        "# Settings",
+        "",
+        "Everything a recipe may say, made by `python3 docs/make_settings.py` from the comments of the fields in",
+        "`glassformer/config/`. On the command line: `glassformer info --settings [model|data|train|decode]`, and any of them",
+        "as `part.name=value` behind `glassformer train RECIPE`. `none` stands for a setting that is not set.",
+    ]
+    for part in PARTS:
+        lines += ["", f"## [{part}]", "", "| setting | takes | default | |", "| --- | --- | --- | --- |"]
+        for setting in settings_of(part):
+            cells = [f"`{setting.name}`", setting.takes, f"`{setting.default}`", setting.about]
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"

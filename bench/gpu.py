@@ -32,7 +32,6 @@ from glassformer.data.batches import BlockBatches, SentenceBatches
 from glassformer.data.examples import Pairs
 from glassformer.data.tokens import TokenFile
 from glassformer.models import build_model, preset
-from glassformer.nn.feedforward import gelu_tanh
 from glassformer.runs.setup import compiled_loss, make_fast
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.train.optim import make_optimizers
@@ -96,10 +95,6 @@ def trainer_of(model, batches, smoothing: float, args: argparse.Namespace, **set
     make_fast(model, device, compiled=True, precision=args.precision, float8_parts=args.fp8_parts)
     if args.loss is not None:
         model.cross_entropy = dataclasses.replace(model.cross_entropy, kernel=args.loss == "kernel")
-    if args.gelu != "sigmoid":
-        for module in model.modules():
-            if hasattr(module, "activate"):
-                module.activate = gelu_tanh
     return Trainer(
         model,
         compiled_loss(model, smoothing),
@@ -186,23 +181,21 @@ def variants(args: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Speed and loss of each way of computing GPT-2's step. One that fails says why, and the next is tried."""
     few = ("output", "mlp", "attention")
     table = {
-        "bf16, as torch writes it": ("bf16", "plain", "torch", ()),
-        "bf16, GELU by sigmoid": ("bf16", "plain", "sigmoid", ()),
-        "bf16, loss by kernel": ("bf16", "kernel", "torch", ()),
-        "bf16, both": ("bf16", "kernel", "sigmoid", ()),
-        "fp8 output": ("fp8", "kernel", "sigmoid", ("output",)),
-        "fp8 output and its weights' gradient": ("fp8", "kernel", "sigmoid", ("output", "output-weights")),
-        "fp8 mlp": ("fp8", "kernel", "sigmoid", ("mlp",)),
-        "fp8 output, mlp, attention": ("fp8", "kernel", "sigmoid", few),
-        "fp8 the same, output's weights too": ("fp8", "kernel", "sigmoid", (*few, "output-weights")),
+        "bf16, as torch writes it": ("bf16", "plain", ()),
+        "bf16, loss by kernel": ("bf16", "kernel", ()),
+        "fp8 output": ("fp8", "kernel", ("output",)),
+        "fp8 output and its weights' gradient": ("fp8", "kernel", ("output", "output-weights")),
+        "fp8 mlp": ("fp8", "kernel", ("mlp",)),
+        "fp8 output, mlp, attention": ("fp8", "kernel", few),
+        "fp8 the same, output's weights too": ("fp8", "kernel", (*few, "output-weights")),
         "fp8 the same, what joins the heads too": (
-            "fp8", "kernel", "sigmoid", (*few, "output-weights", "attention-out")
+            "fp8", "kernel", (*few, "output-weights", "attention-out")
         ),
-        "fp8 everything": ("fp8", "kernel", "sigmoid", PARTS),
+        "fp8 everything": ("fp8", "kernel", PARTS),
     }  # fmt: skip
     results = {}
-    for name, (precision, loss, gelu, parts) in table.items():
-        args.precision, args.loss, args.gelu, args.fp8_parts = precision, loss, gelu, parts
+    for name, (precision, loss, parts) in table.items():
+        args.precision, args.loss, args.fp8_parts = precision, loss, parts
         torch.manual_seed(0)
         torch._dynamo.reset()
         try:
@@ -256,7 +249,6 @@ def main() -> None:
     parser.add_argument("--precision", choices=["bf16", "fp8"], default="bf16")
     parser.add_argument("--fp8-parts", nargs="+", choices=PARTS, default=DEFAULT_PARTS)
     parser.add_argument("--loss", choices=["plain", "kernel"], help="else as the trainer has it: by kernel")
-    parser.add_argument("--gelu", choices=["torch", "sigmoid"], default="sigmoid")
     parser.add_argument("--variants", action="store_true", help="GPT-2 in each of the above")
     parser.add_argument("--curve", type=int, default=0, help="GPT-2's loss curve over so many steps, bf16 and fp8")
     parser.add_argument("--no-dropout", action="store_true")

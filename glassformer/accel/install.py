@@ -1,7 +1,7 @@
 """Fast parts put in the place of plain ones, from outside: weights, names and results stay.
 
     compiled      for a loss that torch.compile is given: one product for queries, keys and values; dropout by counting; on
-                  CUDA GELU by a sigmoid, and the loss with its gradient by one kernel
+                  CUDA the loss with its gradient by one kernel
     float8        the parts of the model whose products are in 8 bits (fp8.PARTS), on devices that have them
     short_rows    uncompiled training on a CPU: attention over at most so many keys by a few products (0: never)
 
@@ -16,12 +16,10 @@ from torch import nn
 
 from glassformer.accel.dropout import CountedDropout
 from glassformer.accel.fp8 import use_float8
-from glassformer.accel.gelu import fast_gelu_tanh
 from glassformer.accel.output_loss import LossBackend
 from glassformer.accel.projection import JoinedAttention
 from glassformer.accel.short_attention import ShortRows
 from glassformer.nn.attention import MultiHeadAttention
-from glassformer.nn.feedforward import gelu_tanh
 
 
 def accelerate(
@@ -37,8 +35,6 @@ def accelerate(
                 module.kernel = ShortRows(short_rows)
         elif compiled and type(module) is nn.Dropout:
             module.__class__ = CountedDropout
-        if compiled and getattr(module, "activate", None) is gelu_tanh:
-            module.activate = fast_gelu_tanh  # type: ignore[assignment]
     if float8:
         use_float8(model, float8)
     if compiled or float8:

@@ -14,12 +14,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from glassformer.accel import machine
 from glassformer.nn.attention import fused_attention, gradients_by_equation
 from glassformer.nn.masks import AttentionMask
 from glassformer.nn.modes import is_symbolic
-
-SHORT_ROWS = 24  # keys, up to which it was faster on an x86-64 with AVX-512
-NARROW = 16  # columns: one vector of float32 numbers; with fewer, torch's softmax goes number by number
 
 
 class ShortAttention(torch.autograd.Function):
@@ -36,7 +34,7 @@ class ShortAttention(torch.autograd.Function):
         hidden = None if allowed is None else ~allowed
         if hidden is not None:
             scores.view(shape).masked_fill_(hidden, torch.finfo(scores.dtype).min)
-        if shape[3] < NARROW:
+        if shape[3] < machine.vector_lanes():  # torch's softmax would go number by number
             weights = scores.sub_(scores.amax(dim=-1, keepdim=True)).exp_()
             weights.div_(weights.sum(dim=-1, keepdim=True))
         else:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from glassformer.accel import accelerate
 from glassformer.accel.fp8 import DEFAULT_PARTS, cannot
-from glassformer.accel.short_attention import SHORT_ROWS
+from glassformer.accel.tuning import short_rows
 from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batch, Batches, make_batches
 from glassformer.data.prepare import open_files
@@ -64,7 +64,8 @@ def make_fast(
     if precision == "fp8" and (why := cannot(model, device)) is not None:
         raise ConfigError(f"train.precision=fp8 cannot be had here: {why}; set train.precision=auto")
     float8 = float8_parts if precision == "fp8" else ()
-    accelerate(model, compiled=compiled, float8=float8, short_rows=0 if compiled else SHORT_ROWS)
+    eager_on_cpu = device.type == "cpu" and not compiled
+    accelerate(model, compiled=compiled, float8=float8, short_rows=short_rows() if eager_on_cpu else 0)
 
 
 def compiled_loss(model: Any, smoothing: float, r_drop: float = 0.0) -> Callable[[Batch], Tensor]:

@@ -1,0 +1,28 @@
+"""`glassformer info --machine`: what this machine has, and which fast paths were chosen on it."""
+
+from __future__ import annotations
+
+
+def show_machine() -> None:
+    """Print the machine and every fast path; a trial that was never made here is made now, in about a second."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from glassformer.accel import machine, trials, tuning
+
+    console = Console()
+    facts = Table(show_header=False, box=None)
+    for label, value in machine.describe():
+        facts.add_row(label, value)
+    console.print(facts)
+    table = Table(title="fast paths", title_justify="left")
+    for column in ("path", "taken", "why", "gain here", "measured"):
+        table.add_column(column, justify="right" if column == "gain here" else "left")
+    for path, choice in tuning.choices():
+        measured = "\n".join(f"{m.gain:g}x on {m.machine}, {m.day}" for m in path.measured)
+        gain = "" if choice.gain is None else f"{choice.gain:.2f}x"
+        table.add_row(
+            f"{path.name}\n[dim]{path.what}[/dim]", "yes" if choice.taken else "no", choice.why, gain, measured
+        )
+    console.print(table)
+    console.print(f"Trials are kept in {trials.cache_folder() / 'trials'}.", style="dim", soft_wrap=True)

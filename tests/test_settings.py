@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.accel import machine, tuning
 from glassformer.cli.verbs import run_command
 from glassformer.config import PARTS, PRESETS
 from glassformer.config.documentation import comments, settings_of, settings_page
@@ -69,3 +70,14 @@ def test_settings_on_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
         run_command(["info", "--settings", "train.step"])
     with pytest.raises(ConfigError, match="say what to look at"):
         run_command(["info"])
+
+
+def test_the_machine_and_its_paths_are_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    run_command(["info", "--machine"])
+    shown = capsys.readouterr().out
+    for path in tuning.PATHS:
+        assert path.name in shown
+    assert machine.cpu_name() in shown

@@ -166,17 +166,26 @@ def info(
         typer.Option("--settings", help="Every setting: its default and what it does ([model|data|train|decode])."),
     ] = False,
     presets: Annotated[bool, typer.Option("--presets", help="The named sizes of models.")] = False,
+    machine: Annotated[
+        bool, typer.Option("--machine", help="What this machine has, and which fast paths were chosen on it.")
+    ] = False,
 ) -> None:
     """The model as a table: each part, its shape and its parameters; what a token costs to read and to learn from.
 
-    With --settings, what can be set in a recipe; with --presets, the named sizes.
+    With --settings, what can be set in a recipe; with --presets, the named sizes; with --machine, this machine.
     """
     if settings:
         show_settings([*([] if name is None else [name]), *(overrides or [])])
     elif presets:
         show_presets()
+    elif machine:
+        from glassformer.cli.machine import show_machine
+
+        show_machine()
     elif name is None:
-        raise ConfigError("say what to look at: a preset, a recipe, a .toml file or a run; or --settings, or --presets")
+        raise ConfigError(
+            "say what to look at: a preset, a recipe, a .toml file or a run; or --settings, --presets, --machine"
+        )
     else:
         show_model(name, overrides or [], context)
 

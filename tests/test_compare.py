@@ -195,9 +195,9 @@ def test_two_runs_side_by_side(kind: str, runs_of: dict[str, tuple[RunFolder, Ru
         values = teacher_forced(talk.model, held.batches).values
         assert found["scores"]["loss"][side]["value"] == pytest.approx(values["loss"], rel=1e-4)
         if kind == "pairs":
-            written = [s.get(side, "") for s in found["sentences"]]
+            wrote = [s.get(side, "") for s in found["sentences"]]
             assert wrote == written(talk, held.examples)
-            scores = text_scores(written, [t for _, t in held.examples]).values
+            scores = text_scores(wrote, [t for _, t in held.examples]).values
             for name in ("bleu", "exact_match"):
                 assert found["scores"][name][side]["value"] == pytest.approx(scores[name], abs=1e-6)
         elif kind != "text":

@@ -313,15 +313,17 @@ def generate_batch(
     text: Decode | None = None,
     trace: bool = False,
     cached: bool = True,
+    limits: Sequence[tuple[int, int]] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Continuations of every prompt, without the prompt: `n_best` of a beam, or `num_samples`. An empty prompt is BOS."""
+    """Continuations of every prompt, without the prompt: `n_best` of a beam, or `num_samples`. An empty prompt is BOS.
+    `limits`: the fewest and most new tokens of each, in place of what the config says of all."""
     config, controls = config or DecodeConfig(), controls or Controls()
     prompts = [list(prompt) or [controls.bos] for prompt in prompts]
     everyones = everyones_demands(demands, len(prompts))
-    limits = generation_limits(config, model.config.block_size)
+    limits = limits or [generation_limits(config, model.config.block_size)] * len(prompts)
     tasks = [
-        make_task(demand, limits, None, model.config, config, controls, text, answers=prompt, prompt=prompt)
-        for prompt, demand in zip(prompts, everyones)
+        make_task(demand, own, None, model.config, config, controls, text, answers=prompt, prompt=prompt)
+        for prompt, demand, own in zip(prompts, everyones, limits, strict=True)
     ]
     widths = prompt_widths(prompts, tasks, model.config) if config.strict else None
     beams = rows_a_text(config)

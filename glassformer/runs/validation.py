@@ -19,7 +19,7 @@ TEACHER_FORCED = ("loss",)
 def measured(recipe: Recipe) -> list[str]:
     """What a validation measures that could be called the best."""
     match recipe.data.task, recipe.model.family:
-        case "pairs", "transformer":
+        case "pairs", _:
             return ["loss", "exact_match", "bleu", "chrf"]
         case (("classify" | "tag"), "bert"):
             return ["loss", "accuracy", "f1"]
@@ -37,7 +37,7 @@ def metric_of(recipe: Recipe) -> str:
         return recipe.train.metric
     if recipe.train.validate_examples == 0:
         return "loss"
-    if recipe.data.task == "pairs" and recipe.model.family == "transformer":
+    if recipe.data.task == "pairs":
         return "bleu"
     return {"classify": "accuracy", "tag": "accuracy"}.get(recipe.data.task, "loss")
 
@@ -52,7 +52,7 @@ def example_scores(model: Any, tokenizers: Tokenizers, recipe: Recipe, examples:
     """What the model makes of examples by itself, scored as its task is."""
     own = TextModel(model, tokenizers, recipe)
     match recipe.data.task, recipe.model.family:
-        case "pairs", "transformer":
+        case "pairs", _:
             return written_scores(lambda texts: translations(own, texts), examples, recipe.train.bleu_tokenize)
         case "classify", "bert":
             found = [labels[0].label for labels in classify(own, [text for text, _ in examples])]

@@ -24,6 +24,7 @@ from glassformer.decode import (
     translate_batch,
 )
 from glassformer.decode.generate import Streamed, stream_translation
+from glassformer.decode.lengths import translation_limits
 from glassformer.errors import UserError
 from glassformer.models import GPT, Transformer
 from glassformer.tasks.constraints import TextConstraints, check_constraints, token_constraints, wanted_terms
@@ -86,9 +87,13 @@ def answers_by_gpt(
     """A GPT has something to say to an empty prompt; here that is the answer to an empty text, which is empty."""
     real = [i for i, prompt in enumerate(prompts) if prompt]
     how = {**how, "demands": [how["demands"][i] for i in real]}
+    # As long as a translation may be: the source is the prompt without its BOS.
+    limits = [translation_limits(settings, len(prompts[i]) - 1) for i in real]
     found = [[Hypothesis([], 0.0, 0.0, [], "eos", "", trace=BeamTrace() if trace else None)] for _ in prompts]
     for i, hypotheses in zip(
-        real, generate_batch(model, [prompts[i] for i in real], settings, trace=trace, **how), strict=True
+        real,
+        generate_batch(model, [prompts[i] for i in real], settings, trace=trace, limits=limits, **how),
+        strict=True,
     ):
         found[i] = hypotheses
     return found
@@ -167,7 +172,8 @@ def stream_ids(net: Any, ids: list[int], settings: DecodeConfig, how: dict[str, 
     """The tokens of one answer as they are chosen, by either family."""
     if isinstance(net, Transformer):
         return stream_translation(net, ids, settings, **how)
-    return stream_generation(net, ids, settings, **how)
+    fewest, most = translation_limits(settings, len(ids) - 1)
+    return stream_generation(net, ids, replace(settings, min_new_tokens=fewest, max_new_tokens=most), **how)
 
 
 def stream_translated(

@@ -36,14 +36,14 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.decode import Controls, generate_batch, translate_batch
+from glassformer.decode import SpecialTokens, generate_batch, translate_batch
 from glassformer.models import GPT, Transformer, preset
 from glassformer.nn import sinusoids
 
 WORDS, SENTENCES, NEW = 8000, 64, 24
 BOS, EOS = 1, 2
 # All three may write anything: what is never written would have to be said to each in its own way.
-CONTROLS = Controls(bos=BOS, eos=EOS, unknown=None, never=())
+CONTROLS = SpecialTokens(bos=BOS, eos=EOS, unknown=None, never=())
 WORK: dict[str, dict[str, int]] = {
     "beam 4, batch 32": {"beam": 4, "batch": 32},
     "greedy, batch 32": {"beam": 1, "batch": 32},

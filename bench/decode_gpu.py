@@ -39,13 +39,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.decode import to_marian
 from glassformer.config import DecodeConfig
-from glassformer.decode import Controls, Hypothesis, boards, generate_batch, translate_batch
+from glassformer.decode import Hypothesis, SpecialTokens, boards, generate_batch, translate_batch
 from glassformer.models import GPT, Transformer, preset
 
 WORDS = 10_000
 NEW = 256
-CONTROLS = Controls(bos=1, eos=2, unknown=None, never=())
-NO_END = Controls(bos=1, eos=None, unknown=None, never=())
+CONTROLS = SpecialTokens(bos=1, eos=2, unknown=None, never=())
+NO_END = SpecialTokens(bos=1, eos=None, unknown=None, never=())
 Answers = list[list[int]]
 
 

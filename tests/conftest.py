@@ -37,7 +37,7 @@ END_TO_END = {
         "test_download",
         "test_fp8",
     ),
-    *("test_engine_cuda", "test_figures", "test_heads", "test_look", "test_phrases", "test_plan", "test_plots"),
+    *("test_figures", "test_heads", "test_look", "test_phrases", "test_plan", "test_plots"),
     *("test_info", "test_reproduce", "test_runs", "test_sources", "test_train"),
 }
 

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
-from glassformer.decode import Controls
+from glassformer.decode import SpecialTokens
 from glassformer.nn import Rows
 
-CONTROLS = Controls(bos=0, eos=1, unknown=None, never=())
+CONTROLS = SpecialTokens(bos=0, eos=1, unknown=None, never=())
 EOS = 1
 
 

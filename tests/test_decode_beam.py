@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import Demands, translate_batch
-from glassformer.decode import beam as beam_module
+from glassformer.decode import TokenConstraints, translate_batch
+from glassformer.decode import search as search_module
 from glassformer.nn import Rows, record
 from tests.counts import count
 from tests.laws.zoo import VOCABULARY, small
@@ -123,7 +123,7 @@ def test_the_exact_stop_returns_what_running_on_returns(rule: str, monkeypatch: 
             )
             stopped = translate_batch(model, [[n] for n in range(6)], config, controls=CONTROLS)
             cases.append((model, config, stopped))
-    monkeypatch.setattr(beam_module, "is_settled", lambda config, ended, best, **_: best == -float("inf"))
+    monkeypatch.setattr(search_module, "settled", lambda config, divisors, best, *_, **__: best == -float("inf"))
     for model, config, stopped in cases:
         assert translate_batch(model, [[n] for n in range(6)], config, controls=CONTROLS) == stopped
 
@@ -273,7 +273,7 @@ def test_training_mode_is_left_as_it_was_and_dropout_is_off() -> None:
 
 def test_where_nothing_is_allowed_the_text_ends_there() -> None:
     model = small("transformer")
-    ban_all = Demands(banned=tuple((t,) for t in range(VOCABULARY)))
+    ban_all = TokenConstraints(banned=tuple((t,) for t in range(VOCABULARY)))
     for config in (DecodeConfig(), DecodeConfig(beam=1), DecodeConfig(temperature=1.0)):
         (h,) = translate_batch(model, [[5]], config, demands=ban_all)[0]
         assert h.ids == [] and h.ended == "length"

@@ -8,7 +8,14 @@ import pytest
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import Controls, Demands, generate_batch, spellings, stream_generation, translate_batch
+from glassformer.decode import (
+    SpecialTokens,
+    TokenConstraints,
+    generate_batch,
+    spellings,
+    stream_generation,
+    translate_batch,
+)
 from glassformer.decode.constraints import Terms, contains
 from glassformer.errors import ConfigError, UserError
 from glassformer.text.tokenizer import Tokenizer
@@ -36,7 +43,7 @@ def test_every_glossary_term_appears(beam: int) -> None:
                 ]
                 terms.append(tuple(ways))
             prefix = tuple(draw.randrange(5, 9) for _ in range(draw.choice((0, 2))))
-            demands.append(Demands(terms=tuple(terms), prefix=prefix))
+            demands.append(TokenConstraints(terms=tuple(terms), prefix=prefix))
         config = DecodeConfig(
             beam=beam, n_best=beam, max_ratio=0.0, max_extra=draw.choice((2, 12)), no_repeat_ngram=draw.choice((0, 2))
         )
@@ -59,7 +66,7 @@ def test_constrained_search_finds_the_best_text_with_the_term() -> None:
             beam=vocabulary**limit, n_best=3, max_new_tokens=limit, alpha=draw.choice((-1.0, 0.0, 0.6, 2.0))
         )
         found = translate_batch(
-            model, [[n] for n in range(4)], config, controls=CONTROLS, demands=Demands(terms=((term,),))
+            model, [[n] for n in range(4)], config, controls=CONTROLS, demands=TokenConstraints(terms=((term,),))
         )
         for table, hypotheses in enumerate(found):
             possible = [p for p in everything(model, table, limit) if p.complete and contains(p.ids, term)]
@@ -69,9 +76,9 @@ def test_constrained_search_finds_the_best_text_with_the_term() -> None:
 
 def test_missing_counts_down_to_zero() -> None:
     terms = Terms((((5, 6, 7),), ((6, 7), (8,)), ((5,),)))
-    assert terms.missing([]) == 5
-    assert terms.missing([5]) == 3  # (5,) is met and (5, 6, 7) has begun
-    assert terms.missing([5, 6]) == 2 and terms.missing([5, 6, 7]) == 0  # (6, 7) came with it
+    assert terms.missing([]) == 3  # 5 6 7 has all of them
+    assert terms.missing([5]) == 2 and terms.missing([5, 6]) == 1 and terms.missing([5, 6, 7]) == 0
+    assert terms.missing([6, 7]) == 3  # 5 6 7 still
     assert terms.missing([5, 8]) == 3  # what was begun is lost
     written: list[int] = []
     while terms.missing(written):
@@ -100,7 +107,7 @@ def test_terms_are_spelt_with_and_without_a_space() -> None:
 def test_a_glossary_term_is_in_the_text() -> None:
     bpe = tokenizer()
     model = small("transformer", vocab_size=bpe.vocab_size, tie_output=False)
-    demands = Demands(terms=(spellings(bpe.encode, "北京"), spellings(bpe.encode, "the cat")))
+    demands = TokenConstraints(terms=(spellings(bpe.encode, "北京"), spellings(bpe.encode, "the cat")))
     config = DecodeConfig(beam=4, n_best=4, max_new_tokens=6)
     for h in translate_batch(model, [[7, 8, 9]], config, demands=demands, text=bpe.decode)[0]:
         assert h.text is not None and "北京" in h.text and "the cat" in h.text
@@ -119,7 +126,9 @@ def test_text_ends_before_a_stop_string(settings: dict[str, object]) -> None:
     for h in free:
         assert h.text is not None
         stop = h.text[4:7]
-        stopped = generate_batch(model, [[10, 11]], config, text=bpe.decode, demands=Demands(stops=(stop, "never!")))[0]
+        stopped = generate_batch(
+            model, [[10, 11]], config, text=bpe.decode, demands=TokenConstraints(stops=(stop, "never!"))
+        )[0]
         for s in stopped:
             assert s.text is not None and stop not in s.text
         same_start = [s for s in stopped if s.ended == "stop"]
@@ -134,7 +143,7 @@ def test_what_streams_is_what_would_have_been_returned(settings: dict[str, objec
     for seed in range(2):
         model = small("gpt", vocab_size=bpe.vocab_size, tie_output=False, seed=seed, positions="rotary")
         config = DecodeConfig(**settings, max_new_tokens=25)  # type: ignore[arg-type]
-        demands = Demands(stops=stops)
+        demands = TokenConstraints(stops=stops)
         whole = generate_batch(model, [[10, 11]], config, text=bpe.decode, demands=demands)[0][0]
         pieces = list(stream_generation(model, [10, 11], config, text=bpe.decode, demands=demands))
         assert "".join(piece.text for piece in pieces) == whole.text
@@ -186,22 +195,22 @@ def test_contradictions_are_refused_in_a_sentence(settings: dict[str, object], s
 @pytest.mark.parametrize(
     ("demands", "settings", "sentence"),
     [
-        (Demands(terms=(((5, 6),),), banned=((6,),)), {}, "asked for and contains a sequence that is banned"),
-        (Demands(terms=(((2,),),)), {}, "control id"),
-        (Demands(terms=(((99,),),)), {}, "token id 99 is not in the vocabulary"),
-        (Demands(terms=((),)), {}, "without any token"),
-        (Demands(terms=(((5,),),), stops=("x",)), {}, "cannot be promised"),
-        (Demands(terms=(((5,),),)), {"temperature": 1.0}, "need a search"),
-        (Demands(terms=(((5,),),)), {"groups": 2, "diversity": 1.0}, "set decode.groups to 1"),
-        (Demands(prefix=(5,), forced={0: 6}), {}, "two different tokens at place 0"),
-        (Demands(prefix=(5, 0)), {}, "control id"),
-        (Demands(banned=((),)), {}, "empty sequence"),
-        (Demands(stops=("",)), {}, "empty stop string"),
+        (TokenConstraints(terms=(((5, 6),),), banned=((6,),)), {}, "asked for and contains a sequence that is banned"),
+        (TokenConstraints(terms=(((2,),),)), {}, "control id"),
+        (TokenConstraints(terms=(((99,),),)), {}, "token id 99 is not in the vocabulary"),
+        (TokenConstraints(terms=((),)), {}, "without any token"),
+        (TokenConstraints(terms=(((5,),),), stops=("x",)), {}, "cannot be promised"),
+        (TokenConstraints(terms=(((5,),),)), {"temperature": 1.0}, "need a search"),
+        (TokenConstraints(terms=(((5,),),)), {"groups": 2, "diversity": 1.0}, "set decode.groups to 1"),
+        (TokenConstraints(prefix=(5,), forced={0: 6}), {}, "two different tokens at place 0"),
+        (TokenConstraints(prefix=(5, 0)), {}, "control id"),
+        (TokenConstraints(banned=((),)), {}, "empty sequence"),
+        (TokenConstraints(stops=("",)), {}, "empty stop string"),
     ],
     ids=str,
 )
 def test_impossible_demands_are_refused_in_a_sentence(
-    demands: Demands, settings: dict[str, object], sentence: str
+    demands: TokenConstraints, settings: dict[str, object], sentence: str
 ) -> None:
     with pytest.raises(UserError, match=sentence) as caught:
         translate_batch(small("transformer"), [[5]], DecodeConfig(**settings), demands=demands, text=str)  # type: ignore[arg-type]
@@ -213,7 +222,7 @@ def test_what_learned_positions_cannot_hold_is_refused() -> None:
     with pytest.raises(UserError, match="source 2 has 9 tokens"):
         translate_batch(model, [[5], [5] * 9])
     with pytest.raises(UserError, match="longer than the 8 tokens"):
-        translate_batch(model, [[5]], demands=Demands(terms=(((5,) * 9,),)))
+        translate_batch(model, [[5]], demands=TokenConstraints(terms=(((5,) * 9,),)))
     assert len(translate_batch(model, [[5] * 8], DecodeConfig(min_ratio=2.0))[0][0].ids) == 8  # cut at the block
 
 
@@ -221,10 +230,10 @@ def test_control_ids_of_other_models() -> None:
     """EOS need not be 2, nor need there be one; what is `never` written is said by the caller."""
     model = small("gpt", tie_output=False)
     config = DecodeConfig(beam=2, max_new_tokens=6)
-    (h,) = generate_batch(model, [[5]], config, controls=Controls(bos=0, eos=None, unknown=None, never=()))[0]
+    (h,) = generate_batch(model, [[5]], config, controls=SpecialTokens(bos=0, eos=None, unknown=None, never=()))[0]
     assert h.ended == "length" and len(h.ids) == 6
     with torch.no_grad():
         model.output.weight.zero_()
         model.output.weight[EOS] = 1e-3
-    (h,) = generate_batch(model, [[5]], config, controls=Controls(bos=0, eos=7, unknown=None, never=(1,)))[0]
+    (h,) = generate_batch(model, [[5]], config, controls=SpecialTokens(bos=0, eos=7, unknown=None, never=(1,)))[0]
     assert 1 not in h.ids

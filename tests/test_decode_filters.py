@@ -14,13 +14,13 @@ from scipy.stats import chi2, chisquare
 from torch import Tensor
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import Controls, Demands, choose, filters, generate_batch
-from glassformer.decode.search import shape
+from glassformer.decode import SpecialTokens, TokenConstraints, choose, filters, generate_batch
+from glassformer.decode.choose import shape
 from tests.counts import count
 from tests.laws.zoo import small
 from tests.tables import Unigram
 
-NO_CONTROLS = Controls(bos=0, eos=None, unknown=None, never=())
+NO_CONTROLS = SpecialTokens(bos=0, eos=None, unknown=None, never=())
 
 
 def kept(scores: Tensor) -> list[set[int]]:
@@ -119,9 +119,9 @@ def test_demands_are_met_by_every_search(settings: dict[str, object]) -> None:
     model = small("gpt", tie_output=False, seed=3)
     prompts = [[5, 6, 5, 6], [7], [8, 9, 8]]
     demands = [
-        Demands(banned=((11,), (12, 13)), forced={2: 14}),
-        Demands(prefix=(9, 9, 10)),
-        Demands(banned=((8,),), prefix=(10,)),
+        TokenConstraints(banned=((11,), (12, 13)), forced={2: 14}),
+        TokenConstraints(prefix=(9, 9, 10)),
+        TokenConstraints(banned=((8,),), prefix=(10,)),
     ]
     config = DecodeConfig(**settings, max_new_tokens=8, min_new_tokens=5, no_repeat_ngram=2)  # type: ignore[arg-type]
     first, second, third = generate_batch(model, prompts, config, demands=demands)

@@ -13,9 +13,11 @@ from torch import Tensor
 
 import glassformer
 from glassformer import probe
-from glassformer.config import ModelConfig
+from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.data.batches import Batch
-from glassformer.decode.engines import prepared
+from glassformer.decode.decoder import Decoder
+from glassformer.decode.engines import uses_plain_model
+from glassformer.decode.ops.packed import PackedOps
 from glassformer.errors import ConfigError, UserError
 from glassformer.models import build_model
 from glassformer.models.costs import costs
@@ -263,12 +265,21 @@ def test_a_pruned_model_writes_token_by_token_what_it_writes_at_once(
 ) -> None:
     """With a cache, and on the fast engine. Broken variant: a cache with room for the heads there once were."""
     model = probe.pruned(small(family, **changes), chosen(small(family, **changes)))
-    runner = prepared(model, engine)
     sentences = torch.tensor([[3, 1, 4, 1, 5], [2, 7, 1, 8, 2]])
     source = Rows.whole(torch.tensor([[1, 2, 3], [4, 5, 6]]))
     with torch.no_grad():
-        state = runner.start(source, 8) if family == "transformer" else runner.start(2, 8)
-        steps = [runner.step(sentences[:, i : i + 1], state) for i in range(5)]
+        if engine == "plain" or uses_plain_model(model, DecodeConfig()):
+            state = model.start(source, 8) if family == "transformer" else model.start(2, 8)
+            steps = [model.step(sentences[:, i : i + 1], state) for i in range(5)]
+        else:
+            decoder = Decoder(model, PackedOps())
+            cache, steps = decoder.make_cache(2, 1, 8, 3 if family == "transformer" else 0), []
+            cache.begin(0, 2, sentences[:, :1])
+            if family == "transformer":
+                decoder.read_sources(cache, 0, source)
+            for i in range(5):
+                cache.tokens[:] = sentences[:, i : i + 1]
+                steps.append(decoder.step(cache, 2, i + 1, cache.source_capacity)[:, None])
         wanted = run(model, source, Rows.whole(sentences))
     torch.testing.assert_close(torch.cat(steps, dim=1), wanted, rtol=1e-8, atol=1e-8)
 

@@ -30,7 +30,9 @@ Strict = Annotated[bool | None, typer.Option("--strict", help="An answer never d
 BatchSize = Annotated[int | None, typer.Option(help="Texts decoded at a time.")]
 Engine = Annotated[
     str | None,
-    typer.Option(help="What runs the model: auto, plain; fast, int8 or int4 on a CPU; graph on a CUDA device."),
+    typer.Option(
+        help="What runs the model: auto (fast), plain (the model itself, one token at a time), int8 (8 bits on a CPU)."
+    ),
 ]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of decode, such as alpha=1.")

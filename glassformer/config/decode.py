@@ -37,21 +37,19 @@ class DecodeConfig:
     repetition_penalty: float = 1.0  # above 1: tokens that are there already become less likely
     no_repeat_ngram: int = 0  # above 0: no sequence of so many tokens twice
     allow_unknown: bool = False  # may the unknown word be written
-    batch_size: int = 32  # sentences decoded at a time
+    batch_size: int | None = None  # texts decoded at a time; none: as many as bring something and fit into memory
     strict: bool = False  # always so many rows of the same width: an answer never depends on its neighbours
-    engine: Literal["auto", "plain", "fast", "int8", "int4", "graph"] = (
-        "auto"  # what runs the model; see decode/engines.py
-    )
+    engine: Literal["auto", "plain", "fast", "int8"] = "auto"  # what runs the model; see decode/engines.py
     precision: Literal["model", "bf16"] = (
-        "model"  # engine graph: the numbers it computes with; model: as the weights are
+        "model"  # on a CUDA device: the numbers it computes with; model: as the weights are
     )
 
     def __post_init__(self) -> None:
         check_choices(self)
-        for name in ("n_best", "groups", "num_samples", "batch_size"):
+        for name in ("n_best", "groups", "num_samples"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"decode.{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("beam", "top_k", "max_new_tokens"):
+        for name in ("beam", "top_k", "max_new_tokens", "batch_size"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"decode.{name} must be at least 1, not {value}")
@@ -95,10 +93,10 @@ class DecodeConfig:
                 "diverse n-best needs both decode.groups above 1 and decode.diversity above 0; "
                 f"they are {self.groups} and {self.diversity}"
             )
-        if self.strict and self.engine in ("int8", "int4"):
+        if self.strict and self.engine == "int8":
             raise ConfigError(
-                f"decode.engine={self.engine} rounds the rows of a batch together, so an answer depends on its neighbours; "
-                "strict mode needs decode.engine=plain or fast"
+                "decode.engine=int8 is CTranslate2, where an answer may depend on its neighbours; "
+                "strict mode needs decode.engine=auto, fast or plain"
             )
         if self.max_new_tokens is not None and self.min_new_tokens > self.max_new_tokens:
             raise ConfigError(

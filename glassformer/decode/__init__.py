@@ -1,26 +1,42 @@
-"""What a trained model says: search, sampling, constraints, streaming. Models come in through the protocols of steps.py."""
+"""What a trained model says: search, sampling, constraints, streaming. A request comes to the driver (driver.py), which has a
+model score it (stepper.py, decoder.py, cache.py, ops/) and a search choose (search.py)."""
 
-from glassformer.decode.constraints import Controls, Demands, spellings
+from glassformer.decode.constraints import spellings
+from glassformer.decode.driver import Driver, answer, check_request
 from glassformer.decode.generate import (
     Streamed,
     generate_batch,
+    stream,
     stream_generation,
     stream_translation,
     translate_batch,
 )
 from glassformer.decode.longtext import Piece, fits_within, join_pieces, split_text
 from glassformer.decode.predict import Filling, classify, fill, tag
-from glassformer.decode.results import BeamTrace, Candidate, Hypothesis
+from glassformer.decode.request import (
+    BeamTrace,
+    Candidate,
+    Ending,
+    Hypothesis,
+    Request,
+    SpecialTokens,
+    TokenConstraints,
+)
 
 __all__ = [
     "BeamTrace",
     "Candidate",
-    "Controls",
-    "Demands",
+    "Driver",
+    "Ending",
     "Filling",
     "Hypothesis",
     "Piece",
+    "Request",
+    "SpecialTokens",
     "Streamed",
+    "TokenConstraints",
+    "answer",
+    "check_request",
     "classify",
     "fill",
     "fits_within",
@@ -28,6 +44,7 @@ __all__ = [
     "join_pieces",
     "spellings",
     "split_text",
+    "stream",
     "stream_generation",
     "stream_translation",
     "tag",

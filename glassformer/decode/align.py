@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from glassformer.decode.steps import device_of
 from glassformer.nn.rows import Rows
 from glassformer.nn.taps import record
 
@@ -22,8 +21,8 @@ def forced_decoding(
     model: Any, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, bos: int
 ) -> tuple[Float[Tensor, "N T V"], Float[Tensor, "N T S"]]:
     """For each pair, the log-probabilities at every place of the target (and the one after it), and the attention."""
-    source = Rows.from_lists(sources).to(device_of(model))
-    target = Rows.from_lists([[bos, *ids] for ids in targets]).to(device_of(model))
+    source = Rows.from_lists(sources).to(next(model.parameters()).device)
+    target = Rows.from_lists([[bos, *ids] for ids in targets]).to(next(model.parameters()).device)
     state = model.start(source, target.shape[1])
     with record(model, "decoder.*.cross.weights") as seen:
         logits = model.step(target.tokens, state)

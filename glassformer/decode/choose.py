@@ -15,9 +15,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from glassformer.config import DecodeConfig
+from glassformer.decode import filters
+
 WORD = np.uint64(0xFFFFFFFF)
 HALF = np.uint64(32)
-STRETCH = 64
+BLOCK_V = 64
 FEW_ROWS = 8  # of which the largest is found sooner by looking at each score once
 
 
@@ -55,26 +58,36 @@ def uniforms(seed: int, texts: Sequence[int], samples: Sequence[int], steps: int
 
 
 def best(scores: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R k"], Int[Tensor, "R k"]]:
-    """scores.topk(k), for vocabularies: the k best tokens are in the k stretches with the highest peaks, and finding peaks
-    is much faster than sorting. Which of several equal tokens comes first is left open, as it is in topk."""
+    """scores.topk(k), for vocabularies: the k best tokens are in the k blocks with the highest maxima, and finding those
+    is much faster than sorting; of a few rows the largest alone is found sooner by looking at each score once.
+    Which of several equal tokens comes first is left open, as it is in topk."""
+    if k == 1 and scores.size(0) <= FEW_ROWS:
+        value, token = scores.max(-1, keepdim=True)
+        return value, token
     vocabulary = scores.size(1)
-    stretches = vocabulary // STRETCH
-    if stretches < 8 * k:
+    blocks = vocabulary // BLOCK_V
+    if blocks < 8 * k:
         value, token = scores.topk(k)
         return value, token
-    whole = stretches * STRETCH
-    parted = scores[:, :whole].unflatten(1, (stretches, STRETCH))
+    whole = blocks * BLOCK_V
+    parted = scores[:, :whole].unflatten(1, (blocks, BLOCK_V))
     highest = parted.amax(-1).topk(k).indices
-    found = parted.gather(1, highest[:, :, None].expand(-1, -1, STRETCH)).flatten(1)
+    found = parted.gather(1, highest[:, :, None].expand(-1, -1, BLOCK_V)).flatten(1)
     value, place = torch.cat([found, scores[:, whole:]], dim=1).topk(k)
-    inside = highest.gather(1, (place // STRETCH).clamp(max=k - 1)) * STRETCH + place % STRETCH
-    return value, torch.where(place < k * STRETCH, inside, place + (whole - k * STRETCH))
+    inside = highest.gather(1, (place // BLOCK_V).clamp(max=k - 1)) * BLOCK_V + place % BLOCK_V
+    return value, torch.where(place < k * BLOCK_V, inside, place + (whole - k * BLOCK_V))
 
 
-def greedy(scores: Float[Tensor, "R V"]) -> Int[Tensor, "R"]:
-    if scores.size(0) <= FEW_ROWS:
-        return scores.max(-1).indices
-    return best(scores, 1)[1].squeeze(1)
+def shape(scores: Float[Tensor, "R V"], config: DecodeConfig) -> Float[Tensor, "R V"]:
+    """The distribution that is drawn from."""
+    scores = filters.temperature(scores, config.temperature)
+    if config.top_k is not None:
+        scores = filters.top_k(scores, config.top_k)
+    if config.top_p is not None:
+        scores = filters.top_p(scores, config.top_p)
+    if config.min_p is not None:
+        scores = filters.min_p(scores, config.min_p)
+    return scores
 
 
 def sample(scores: Float[Tensor, "R V"], uniform: Float[Tensor, "R"]) -> Int[Tensor, "R"]:

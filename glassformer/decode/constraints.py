@@ -1,4 +1,4 @@
-"""What a text must and must not contain: demands on one answer, and the choice of a beam that meets them.
+"""Glossary terms: the choice of a beam that meets them.
 
 A glossary term is met when one of its spellings (as ids) stands in the answer. The search for it is the grid of Post and
 Vilar (2018, "Fast lexically constrained decoding with dynamic beam allocation"): at every step the candidates are those the
@@ -7,109 +7,92 @@ are sorted into banks by how much of the terms they have met, and the beam is sh
 hypotheses with more terms are not pushed out by likelier ones with fewer. What makes it certain that all terms appear is a
 second rule: a candidate that no longer leaves room for the unmet terms before the length limit is not considered.
 
-Nothing here is remembered from step to step: what is met is read off the tokens written, so an accidental occurrence
-counts and overlapping terms need no special case.
+How much room they need is counted exactly, overlaps included. Nothing is remembered from step to step: what is met is read
+off the tokens written, so an accidental occurrence counts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from glassformer.decode.request import Spellings, TokenConstraints
 from glassformer.errors import UserError
 
-Spellings = tuple[tuple[int, ...], ...]
-"""The ways to write one term, each as ids."""
+EXACT_TERMS = 12  # with more, a bound stands for the exact number of tokens that are missing
 
 
-@dataclass(frozen=True)
-class Controls:
-    """The ids that steer a model. `never` are those it must not write."""
-
-    bos: int = 1
-    eos: int | None = 2
-    unknown: int | None = 3
-    never: tuple[int, ...] = (0, 1, 4)
-
-
-@dataclass(frozen=True)
-class Demands:
-    """What one answer must be like. Everything is in ids, but for the stop strings."""
-
-    prefix: tuple[int, ...] = ()  # it begins so
-    forced: Mapping[int, int] = field(default_factory=dict)  # place (from 0) to token
-    banned: tuple[tuple[int, ...], ...] = ()  # sequences, of one token or several, that never occur
-    terms: tuple[Spellings, ...] = ()  # each occurs, in one of its spellings
-    stops: tuple[str, ...] = ()  # the text ends before the first of them
-
-    def token_at(self, place: int) -> int | None:
-        """The token that must stand there, if any."""
-        if place < len(self.prefix):
-            return self.prefix[place]
-        return self.forced.get(place)
-
-    def check(self, vocab_size: int, controls: Controls) -> None:
-        for name, sequences in (
-            ("prefix", [self.prefix]),
-            ("forced", [tuple(self.forced.values())]),
-            ("banned", self.banned),
-            ("terms", [spelling for term in self.terms for spelling in term]),
-        ):
-            for sequence in sequences:
-                for token in sequence:
-                    if not 0 <= token < vocab_size:
-                        raise UserError(f"{name}: token id {token} is not in the vocabulary of {vocab_size}")
-        if any(not sequence for sequence in self.banned):
-            raise UserError("banned: an empty sequence cannot be banned; leave it out")
-        for term in self.terms:
-            if not term or any(not spelling for spelling in term):
-                raise UserError("terms: a glossary term without any token cannot appear; leave it out")
-            for spelling in term:
-                self.refuse_forbidden(spelling, controls, "a glossary term")
-        for place, token in self.forced.items():
-            if place < len(self.prefix) and self.prefix[place] != token:
-                raise UserError(f"the prefix and the forced tokens ask for two different tokens at place {place}")
-        self.refuse_forbidden(self.prefix, controls, "the prefix")
-        if self.terms and (self.forced or self.stops):
-            raise UserError(
-                "glossary terms cannot be promised together with forced places or stop strings, which may cut one in two; "
-                "ask for one of them"
-            )
-        if any(not stop for stop in self.stops):
-            raise UserError("stops: an empty stop string would end every text at once; leave it out")
-
-    def refuse_forbidden(self, sequence: tuple[int, ...], controls: Controls, name: str) -> None:
-        if any(token in controls.never or token == controls.eos for token in sequence):
-            raise UserError(f"{name} contains a control id, which stands for no text and cannot be asked for")
-        for banned in self.banned:
-            if any(sequence[i : i + len(banned)] == banned for i in range(len(sequence))):
-                raise UserError(f"{name} is asked for and contains a sequence that is banned; drop one of the two")
-
-    def room(self) -> int:
-        """So many new tokens it takes at least, with EOS."""
-        last_forced = max(self.forced, default=-1) + 1
-        return max(last_forced, len(self.prefix)) + Terms(self.terms).missing(self.prefix) + 1
-
-
-@dataclass(frozen=True)
 class Terms:
-    all: tuple[Spellings, ...]
+    """Glossary terms as an automaton (Aho and Corasick 1975): which have been met, and how many tokens are still needed."""
+
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def of(terms: tuple[Spellings, ...]) -> Terms:
+        return Terms(terms)
+
+    def __init__(self, terms: tuple[Spellings, ...]) -> None:
+        self.all = terms
+        spelled = [spelling for term in terms for spelling in term]
+        self.alphabet = sorted({token for spelling in spelled for token in spelling})
+        # A node is what a text ends with: the longest beginning of a spelling.
+        self.nodes = sorted({spelling[:n] for spelling in spelled for n in range(len(spelling) + 1)} | {()}, key=len)
+        number = {node: i for i, node in enumerate(self.nodes)}
+
+        def following(node: tuple[int, ...], token: int) -> int:
+            text = (*node, token)
+            return next(number[text[i:]] for i in range(len(text) + 1) if text[i:] in number)
+
+        steps = [[following(node, token) for token in self.alphabet] for node in self.nodes]
+        self.next = np.array(steps, dtype=np.int64).reshape(len(self.nodes), len(self.alphabet))
+        self.place = {token: i for i, token in enumerate(self.alphabet)}
+        # The terms that are met on coming to a node, as bits.
+        self.met = [
+            sum(1 << t for t, term in enumerate(terms) if any(node[len(node) - len(s) :] == s for s in term))
+            for node in self.nodes
+        ]
+        self.distance = self.distances() if len(terms) <= EXACT_TERMS else None
+
+    def distances(self) -> np.ndarray:
+        """For every set of terms met and every node, the fewest tokens that meet the others. Terms may overlap."""
+        everything = 1 << len(self.all)
+        far = sum(len(spelling) for term in self.all for spelling in term) + 1
+        found = np.full((everything, len(self.nodes)), far)
+        found[-1] = 0
+        gained = np.array(self.met, dtype=np.int64)[self.next]
+        for mask in sorted(range(everything - 1), key=lambda mask: -mask.bit_count()):
+            while True:
+                better = np.minimum(found[mask], 1 + found[mask | gained, self.next].min(axis=1))
+                if (better == found[mask]).all():
+                    break
+                found[mask] = better
+        return found
+
+    def state(self, written: Sequence[int]) -> tuple[int, int]:
+        """(terms met, as bits; node)"""
+        mask, node = 0, 0
+        for token in written:
+            node = int(self.next[node, self.place[token]]) if token in self.place else 0
+            mask |= self.met[node]
+        return mask, node
 
     def unmet(self, written: Sequence[int]) -> list[Spellings]:
-        written = tuple(written)
-        return [term for term in self.all if not any(contains(written, spelling) for spelling in term)]
+        mask, _ = self.state(written)
+        return [term for t, term in enumerate(self.all) if not mask >> t & 1]
 
     def missing(self, written: Sequence[int]) -> int:
-        """So many further tokens are enough to meet every term: one that has begun is finished, the others follow."""
-        written = tuple(written)
-        unmet = self.unmet(written)
+        """So many further tokens are needed to meet every term."""
+        if self.distance is not None:
+            return int(self.distance[self.state(written)])
+        written, unmet = tuple(written), self.unmet(written)
+        # Enough in any case: a term that has begun is finished, the others follow.
         shortest = {term: min(len(spelling) for spelling in term) for term in unmet}
         saved = [shortest[term] - (len(spelling) - begun(written, spelling)) for term in unmet for spelling in term]
-        return sum(shortest[term] for term in unmet) - max(saved, default=0)
+        return sum(shortest.values()) - max(saved, default=0)
 
     def next_tokens(self, written: Sequence[int]) -> list[int]:
         """Every token that begins or continues an unmet term."""
@@ -120,6 +103,12 @@ class Terms:
                 tokens[spelling[0]] = None
                 tokens[spelling[begun(written, spelling)]] = None
         return list(tokens)
+
+
+def tokens_needed(constraints: TokenConstraints) -> int:
+    """So many new tokens an answer takes at least, with EOS."""
+    last_forced = max(constraints.forced, default=-1) + 1
+    return max(last_forced, len(constraints.prefix)) + Terms.of(constraints.terms).missing(constraints.prefix) + 1
 
 
 def contains(written: tuple[int, ...], spelling: tuple[int, ...]) -> bool:
@@ -164,7 +153,7 @@ def choose_with_terms(
         if token == eos and missing:
             continue
         if missing and missing + 1 > slots - 1 and missing >= terms.missing(written[k]):
-            continue  # no room would be left
+            continue  # no room would be left (or less than there was)
         banks.setdefault(missing, []).append((total, k, token))
     ordered = [sorted(banks[missing], reverse=True) for missing in sorted(banks)]
     chosen: list[tuple[float, int, int]] = []

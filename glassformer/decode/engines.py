@@ -1,75 +1,77 @@
-"""Which engine runs a model: the model itself, or one made from its weights.
+"""What runs a model: the decoder on the cache, or the model itself.
 
-`fast`, `int8` and `int4` are for a CPU (engine.py, engine_int8.py), `graph` for a CUDA device (engine_cuda.py; it searches as
-well, and leaves to the plain model what it cannot do). `auto` is `graph` on a CUDA device and `plain` elsewhere. An engine is
-made when it is first asked for and kept as long as its model; when weights have changed since, it is made again. Engines
-have no taps, so while someone listens to or interferes with the model, the model itself is run, whatever was asked for; and
-so it is where heads that share keys were pruned, since their groups need no longer be equal.
+`auto` and `fast` are the decoder (decoder.py), on a CPU with packed weights (ops/packed.py). `plain` is the model itself, one
+token at a time; it also stands in while someone listens to or interferes with the model (the decoder has no taps), and
+where heads that share keys were pruned, since their groups need no longer be equal. A decoder is made when it is first asked
+for, kept as long as its model, and sees the weights of now whenever a driver begins.
 """
 
 from __future__ import annotations
 
+import os
+import threading
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.engine import Engine, GPTEngine, MakeLinear, TransformerEngine, transposed_linear
-from glassformer.decode.engine_cuda import GraphEngine
-from glassformer.decode.engine_int8 import int4_linear, int8_linear
-from glassformer.errors import ConfigError
+from glassformer.decode.decoder import Decoder
+from glassformer.decode.ops.packed import PackedOps
+from glassformer.decode.ops.torch import TorchOps
 from glassformer.nn.block import Stack
 from glassformer.nn.taps import Tapped
 
+ROWS = {"cpu": 256, "cuda": 8192}
+"""Rows decoded at a time at most. Each step reads every weight once: with some hundreds of rows on a CPU, and some thousands on
+a GPU, the arithmetic takes longer than the reading, and more rows bring nothing but memory."""
+SHARE = 0.25  # of the free memory that one cache may take
 
-def fingerprint(model: nn.Module) -> tuple[tuple[int, int], ...]:
-    """Changes whenever a parameter is replaced, or written to in place by anything but its `.data`."""
-    return tuple((p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters())
+decoders: weakref.WeakKeyDictionary[nn.Module, tuple[Any, Decoder]] = weakref.WeakKeyDictionary()
+lock = threading.Lock()
 
 
 def is_watched(model: nn.Module) -> bool:
+    """Does anyone listen to the model, or interfere with it?"""
     return any(module.listeners for module in model.modules() if isinstance(module, Tapped))
 
 
-def linear_maker(name: str, model: nn.Module) -> MakeLinear:
-    weight = next(model.parameters())
-    if weight.device.type != "cpu":
-        raise ConfigError(f'decode.engine="{name}" is for a CPU, and the model is on {weight.device.type}; use "plain"')
-    if name == "fast":
-        return transposed_linear
-    if weight.dtype != torch.float32:
-        raise ConfigError(f'decode.engine="{name}" starts from float32 weights, and this model has {weight.dtype}')
-    return int8_linear if name == "int8" else int4_linear
-
-
-ENGINES: weakref.WeakKeyDictionary[nn.Module, dict[str, tuple[Any, Engine | GraphEngine]]] = weakref.WeakKeyDictionary()
-
-
-def kept(model: Any, name: str, make: Callable[[], Engine | GraphEngine]) -> Any:
-    """The model's engine of this name: made once, and again when weights have changed."""
-    now = fingerprint(model)
-    made = ENGINES.setdefault(model, {})
-    if name not in made or made[name][0] != now:
-        made[name] = (now, make())
-    return made[name][1]
-
-
-def prepared(model: Any, name: str) -> Any:
-    """What stands for the model while a search asks it for scores: the model itself, or an engine for the CPU."""
+def uses_plain_model(model: Any, config: DecodeConfig) -> bool:
+    """Is it the model itself that runs?"""
+    is_ours = isinstance(getattr(model, "decoder", None), Stack)
     c = model.config
-    if name in ("auto", "plain", "graph") or is_watched(model) or (c.pruned_heads and c.kv_heads < c.n_head):
-        return model
-    kind = TransformerEngine if hasattr(model, "encode") else GPTEngine
-    return kept(model, name, lambda: kind(model, linear_maker(name, model)))
+    uneven = bool(is_ours and c.pruned_heads and c.kv_heads < c.n_head)
+    return config.engine == "plain" or not is_ours or uneven or is_watched(model)
 
 
-def graph_engine(model: Any, config: DecodeConfig) -> GraphEngine | None:
-    """The engine that decodes by itself, where the config asks for it or leaves the choice open on a CUDA device."""
-    wanted = config.engine == "graph" or (config.engine == "auto" and next(model.parameters()).is_cuda)
-    is_ours = isinstance(getattr(model, "decoder", None), Stack) and not model.config.pruned_heads
-    if not wanted or not is_ours or is_watched(model):
-        return None
-    return kept(model, f"graph {config.precision}", lambda: GraphEngine(model, config.precision))
+def kept_decoder(model: Any, config: DecodeConfig) -> Decoder:
+    """The model's decoder: made once, and again when a parameter has been replaced by another."""
+    parameters = tuple((id(p), p.data_ptr(), p.device, p.dtype) for p in model.parameters())
+    with lock:
+        known = decoders.get(model)
+        if known is None or known[0] != parameters:
+            ops = PackedOps() if next(model.parameters()).device.type == "cpu" else TorchOps()
+            known = decoders[model] = (parameters, Decoder(model, ops))
+    known[1].refresh()
+    return known[1]
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that can be had."""
+    if device.type == "cuda":
+        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0] + held)
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):  # not every system tells
+        return 2**32
+
+
+def slots_that_fit(model: Any, beams: int, columns: int, source: int) -> int:
+    """How many slots of so many columns and so wide a source are decoded at a time: by what brings something, and by memory."""
+    c, weight = model.config, next(model.parameters())
+    column = c.n_layer * c.kv_heads * (c.key_size + c.val_size) * weight.element_size()
+    needed = (columns + source) * column + beams * c.vocab_size * 16
+    rows = ROWS.get(weight.device.type, ROWS["cpu"])
+    return max(1, min(rows // beams, int(SHARE * free_memory(weight.device)) // max(1, needed)))

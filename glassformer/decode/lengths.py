@@ -13,14 +13,17 @@ limit ranks behind every one that ended by itself: it is no finished sentence.
 The stop rules. `first-k`: as soon as the beam's width of hypotheses has ended. `exact`: as soon as no hypothesis still
 being written can get among the n best, so running on would return nothing better. What one can still reach follows from
 its sum, which can only fall, and the lengths at which it may end; the divisor is monotone in the length, so only the
-shortest and the longest of them need to be looked at.
+shortest and the longest of them need to be looked at; where a stop string may end a text, its lengths count as well.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
 from glassformer.config import DecodeConfig
 
@@ -42,39 +45,42 @@ class LengthRule:
     def score(self, total: float, length: int, ended: bool) -> float:
         return total / self.divisor(length, ended)
 
-    def best_possible(self, total: float, shortest: int, longest: int) -> float:
-        """The best score that a sum can still lead to, if it ends with EOS after `shortest` to `longest` tokens."""
-        if shortest > longest:
-            return -math.inf
-        return max(self.score(total, shortest, True), self.score(total, longest, True))
-
 
 def length_rule(config: DecodeConfig) -> LengthRule:
     return LengthRule(config.length_rule, config.alpha)
 
 
-def is_settled(
+def settled(
     config: DecodeConfig,
-    ended: Sequence[float],
-    best_total: float,
+    divisors: Float[Tensor, "2 L"],
+    best: Float[Tensor, "n G"],
+    count: Int[Tensor, "n G"],
+    worst: Float[Tensor, "n G"],
     *,
-    wanted: int,
     width: int,
-    written: int,
-    minimum: int,
-    limit: int,
-) -> bool:
-    """May the search of one sentence stop? `ended` are the scores of what has ended, in any order; `best_total` the
-    highest sum of what is still being written, `written` its length in tokens. EOS may come after `minimum` tokens and
-    counts towards `limit`."""
-    if best_total == -math.inf:
-        return True
+    wanted: int,
+    written: Int[Tensor, "n 1"],
+    minimum: Int[Tensor, "n 1"],
+    limit: Int[Tensor, "n 1"],
+    has_stops: Bool[Tensor, "n 1"],
+) -> Bool[Tensor, "n G"]:
+    """May the search of a group stop? `best` is the highest sum of what it is still writing (`written` tokens), `count` says how
+    many have ended, `worst` the score of the last of the `wanted` best of them. EOS may come after `minimum` tokens and counts
+    towards `limit`. A text may also end with a stop string, which has no EOS and may come with the next token or any other up
+    to the limit."""
     if config.stop_rule == "first-k":
-        return len(ended) >= width
-    if len(ended) < wanted:
-        return False
-    worst_wanted = sorted(ended, reverse=True)[wanted - 1]
-    return length_rule(config).best_possible(best_total, max(written, minimum), limit - 1) <= worst_wanted
+        return count >= width
+    last = divisors.size(1) - 1
+
+    def reachable(ended: int, shortest: Tensor, longest: Tensor) -> Tensor:
+        """The best score that a sum can still lead to: its divisor is monotone, so one of the two ends has it."""
+        ends = (divisors[ended][length.clamp(0, last)] for length in (shortest, longest))
+        low, high = (best / divisor for divisor in ends)
+        return torch.maximum(low, high).masked_fill(shortest > longest, -math.inf)
+
+    reach = reachable(1, torch.maximum(written, minimum), limit - 1)
+    by_stop = reachable(0, written + 1, limit).masked_fill(~has_stops, -math.inf)
+    return (count >= wanted) & (torch.maximum(reach, by_stop) <= worst)
 
 
 def translation_limits(config: DecodeConfig, source: int) -> tuple[int, int]:

@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from glassformer.decode.steps import device_of
 from glassformer.errors import UserError
 from glassformer.nn.rows import Rows
 
@@ -39,7 +38,7 @@ def predict(
         order = sorted((i for i in range(len(sentences)) if sentences[i]), key=lambda i: -len(sentences[i]))
         for start in range(0, len(order), batch_size):
             numbers = order[start : start + batch_size]
-            rows = Rows.from_lists([sentences[i] for i in numbers]).to(device_of(model))
+            rows = Rows.from_lists([sentences[i] for i in numbers]).to(next(model.parameters()).device)
             for i, logits in zip(numbers, model(rows)):
                 yield i, logits[: len(sentences[i])].float().log_softmax(-1)
     finally:

@@ -1,193 +1,532 @@
-"""The loop in which every row writes for itself: greedy where nothing is drawn, sampling where something is.
+"""The one search, on tensors: what every slot has written, its sums, what has ended; and the step to one token more.
 
-    step      steps.scores(written)           what the model says of the next token
-    filter    Filters                         what is allowed of it
-    choose    the best token, or a draw
-    rank      by the length rule, as everywhere
+At every step each hypothesis is continued by every allowed token, and the 2k best of these candidates are looked at in
+order. One that is EOS and among the first k has ended; the first k others go on. (So it is done in tensor2tensor, fairseq
+and CTranslate2.) A beam of one looks at one candidate: it is greedy search. Sampling is another way to choose that one. How
+hypotheses of different lengths compare, and when the search of a sentence may stop, is said in lengths.py.
 
-A sentence leaves the batch when its last row has ended.
+Diverse n-best (Vijayakumar et al. 2018): the beam is parted into groups that search side by side; a group pays a price for
+every word that a group before it has just chosen. The price steers the choice and enters no score. A text that another group
+has ended with is not counted again, so the groups' answers differ.
+
+The sums are kept in float64, so that what is returned is what forced decoding of the same tokens gives. The module knows of the
+model only its scores.
+
+Slots are those of the cache: the first n are active, each with K rows in G groups of W; `written` counts its own tokens, so
+slots may have begun at different times. Every tensor begins with the slot and is only written in place. `step` is free of a
+look at the device, but for what a host has to do: glossary terms, stop strings and traces (`needs_host`). On a CPU, where
+looking costs nothing, it skips what has no effect. A kernel that does the whole step may stand in as `fused`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import choose, filters
-from glassformer.decode.constraints import Controls, Demands
-from glassformer.decode.lengths import length_rule
-from glassformer.decode.results import Ending, Hypothesis
-from glassformer.decode.steps import Steps
+from glassformer.decode.constraints import Terms, choose_with_terms
+from glassformer.decode.lengths import length_rule, settled
+from glassformer.decode.request import (
+    NO_CONSTRAINTS,
+    BeamTrace,
+    Candidate,
+    Ending,
+    Hypothesis,
+    SpecialTokens,
+    TokenConstraints,
+    ranked,
+)
 
-
-@dataclass(frozen=True)
-class Task:
-    """One sentence's part in a search."""
-
-    limit: int  # at most so many new tokens, EOS included
-    minimum: int = 0  # EOS not before so many
-    prompt: tuple[int, ...] = ()  # what came before, where repetition counts it
-    fingerprint: int = 0  # of the text that is answered: its draws are its own
-    demands: Demands = field(default_factory=Demands)
-    stopped: Callable[[Sequence[int]], bool] | None = None  # has a stop string just been written?
-
-
-class Filters:
-    """Everything that decides what may be written next, for the tasks of one batch with `rows` rows each."""
-
-    def __init__(self, tasks: Sequence[Task], config: DecodeConfig, controls: Controls, rows: int) -> None:
-        self.tasks, self.config, self.controls, self.rows = tasks, config, controls, rows
-        unknown = () if config.allow_unknown or controls.unknown is None else (controls.unknown,)
-        self.never = tuple(dict.fromkeys((*controls.never, *unknown)))
-        self.longest_prompt = max(len(task.prompt) for task in tasks)
-        self.remembers = (
-            config.repetition_penalty != 1 or config.no_repeat_ngram or any(t.demands.banned for t in tasks)
-        )
-
-    def __call__(
-        self, logprobs: Float[Tensor, "R V"], written: Int[Tensor, "R T"], active: Sequence[int]
-    ) -> Float[Tensor, "R V"]:
-        """`active` names the task of each block of rows."""
-        place = written.size(1)
-        tasks = [self.tasks[i] for i in active]
-        scores = logprobs
-        if self.remembers:
-            history = self.history(written, tasks)
-            scores = filters.repetition_penalty(scores, history, self.config.repetition_penalty)
-            scores = filters.no_repeat_ngram(scores, history, self.config.no_repeat_ngram)
-            if any(task.demands.banned for task in tasks):
-                parts = zip(scores.split(self.rows), history.split(self.rows), tasks)
-                scores = torch.cat([filters.ban_sequences(s, h, task.demands.banned) for s, h, task in parts])
-        scores = filters.ban(scores, self.never)
-        eos = self.controls.eos
-        if eos is not None and place < max(task.minimum for task in tasks):
-            early = torch.tensor([place < task.minimum for task in tasks], device=scores.device)
-            scores = filters.ban_in_rows(scores, eos, early.repeat_interleave(self.rows))
-        forced = [task.demands.token_at(place) for task in tasks]
-        if any(token is not None for token in forced):
-            # What is forced is forced even where another filter is against it, and counts as the model scores it.
-            tokens = torch.tensor([-1 if token is None else token for token in forced], device=scores.device)
-            tokens = tokens.repeat_interleave(self.rows)
-            scores = torch.where((tokens >= 0)[:, None], filters.force(logprobs, tokens), scores)
-        return scores
-
-    def history(self, written: Int[Tensor, "R T"], tasks: Sequence[Task]) -> Int[Tensor, "R all"]:
-        before = [[*[-1] * (self.longest_prompt - len(task.prompt)), *task.prompt] for task in tasks]
-        prompts = torch.tensor(before, dtype=written.dtype, device=written.device).view(len(tasks), self.longest_prompt)
-        return torch.cat([prompts.repeat_interleave(self.rows, 0), written], dim=1)
-
-
-def shape(scores: Float[Tensor, "R V"], config: DecodeConfig) -> Float[Tensor, "R V"]:
-    """The distribution that is drawn from."""
-    scores = filters.temperature(scores, config.temperature)
-    if config.top_k is not None:
-        scores = filters.top_k(scores, config.top_k)
-    if config.top_p is not None:
-        scores = filters.top_p(scores, config.top_p)
-    if config.min_p is not None:
-        scores = filters.min_p(scores, config.min_p)
-    return scores
+ENDINGS: tuple[Ending, ...] = ("length", "eos", "stop")
 
 
 @dataclass
-class Line:
-    """A text being written."""
+class Job:
+    """One slot's part in a search: a request, or one sample of it."""
 
-    ids: list[int] = field(default_factory=list)
-    token_logprobs: list[float] = field(default_factory=list)
-    total: float = 0.0
-    ended: Ending | None = None
+    limit: int  # at most so many new tokens, EOS included
+    minimum: int = 0  # EOS not before so many
+    number: int = -1  # of the request; -1: nobody's, to fill a batch
+    sample: int = 0
+    prompt: Sequence[int] = ()  # what came before, where repetition counts it
+    fingerprint: int = 0  # of the text that is answered: its draws are its own
+    constraints: TokenConstraints = NO_CONSTRAINTS
+    stopped: Callable[[Sequence[int]], bool] | None = None  # has a stop string been written?
+    trace: BeamTrace | None = field(default=None)
 
-    def hypothesis(self, config: DecodeConfig) -> Hypothesis:
-        ended = self.ended or "length"
-        score = length_rule(config).score(self.total, len(self.ids), ended == "eos")
-        return Hypothesis(self.ids, score, math.fsum(self.token_logprobs), self.token_logprobs, ended)
+
+@dataclass
+class Candidates:
+    """For each slot (in one group) its best continuations in order: sum, row of the group that is continued, token and the
+    model's own log-probability of it."""
+
+    total: Float[Tensor, "n C"]
+    parent: Int[Tensor, "n C"]
+    token: Int[Tensor, "n C"]
+    logprob: Float[Tensor, "n C"]
 
 
-def write_lines(
-    steps: Steps,
-    tasks: Sequence[Task],
-    config: DecodeConfig,
-    controls: Controls,
-    *,
-    device: torch.device,
-    may_leave: bool = True,
-    real: int | None = None,
-) -> Iterator[list[list[Line]]]:
-    """Yields after every step the lines of every task (`config.num_samples` of them each), the same objects each time.
-    `real`: only so many of the tasks are waited for; the others fill up the rows."""
-    rows = config.num_samples
-    allow = Filters(tasks, config, controls, rows)
-    lines = [[Line() for _ in range(rows)] for _ in tasks]
-    waiting = len(tasks) if real is None else real
-    active = list(range(len(tasks)))
-    written = torch.empty(len(tasks) * rows, 0, dtype=torch.long, device=device)
-    draws: Tensor | None = None
-    if config.temperature > 0:
-        texts = [task.fingerprint for task in tasks for _ in range(rows)]
-        samples = list(range(rows)) * len(tasks)
-        draws = choose.uniforms(config.seed, texts, samples, max(task.limit for task in tasks)).to(device)
-    while True:
-        logprobs = log_probabilities(steps.scores(written))
-        scores = allow(logprobs, written, active)
-        if draws is None:
-            tokens = choose.greedy(scores)
+class SearchState:
+    """What the search knows of `slots` slots whose texts have at most `longest` tokens."""
+
+    def __init__(
+        self,
+        slots: int,
+        longest: int,
+        config: DecodeConfig,
+        special: SpecialTokens,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        vocabulary: int,
+        static: bool = False,
+    ) -> None:
+        self.config, self.static, self.vocabulary = config, static, vocabulary
+        self.looks = device.type == "cpu" and not static  # may the host look at values?
+        self.dtype = torch.float64 if dtype == torch.float64 else torch.float32
+        self.draws_tokens = config.temperature > 0
+        self.beams, self.groups = config.beams, config.groups
+        self.width = self.beams // self.groups
+        self.wanted = min(config.n_best, self.width)  # of each group
+        self.looked_at = 2 * self.width if self.width > 1 else 1
+        self.eos = -1 if special.eos is None else special.eos
+        never = sorted(token for token in special.banned(config.allow_unknown) if token < vocabulary)
+        self.never = torch.tensor(never, dtype=torch.long, device=device)
+        self.jobs: list[Job] = []
+        self.note_jobs()
+        self.ages = np.zeros(slots, dtype=np.int64)  # the host's own count of `written`
+        self.best = choose.best
+        self.fused: Callable[..., None] | None = None
+
+        def numbers(*shape: int, value: float | int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+            return torch.full((slots, *shape), value, dtype=dtype, device=device)
+
+        whole, groups, wanted = torch.long, self.groups, self.wanted
+        self.written, self.minimum = numbers(dtype=whole), numbers(dtype=whole)
+        self.limit = numbers(value=1, dtype=whole)
+        self.has_stops, self.over = numbers(dtype=torch.bool), numbers(value=True, dtype=torch.bool)
+        self.group_over = numbers(groups, value=True, dtype=torch.bool)
+        self.totals = numbers(groups, self.width, value=-math.inf)
+        self.ids = numbers(self.beams, longest, dtype=torch.int32)
+        self.logprobs = numbers(self.beams, longest, dtype=self.dtype)
+        self.draws = numbers(longest if self.draws_tokens else 0)
+        # The best of what has ended in each group, best first: how many there were, score, way of ending, length, EOS's share.
+        self.count = numbers(groups, dtype=whole)
+        self.score = numbers(groups, wanted, value=-math.inf)
+        self.ending, self.length = numbers(groups, wanted, dtype=whole), numbers(groups, wanted, dtype=whole)
+        self.last = numbers(groups, wanted, dtype=self.dtype)
+        self.pool_ids = numbers(groups, wanted, longest, dtype=torch.int32)
+        self.pool_logprobs = numbers(groups, wanted, longest, dtype=self.dtype)
+        # What was still being written when a group was over: sums, and one length for all.
+        self.cut_totals = numbers(groups, self.width, value=-math.inf)
+        self.cut_length = numbers(groups, dtype=whole)
+        self.set_divisors(longest)
+
+    def set_divisors(self, longest: int) -> None:
+        """How the sum of so many tokens is divided: [0] where it was cut or stopped, [1] where it ends with EOS."""
+        rule = length_rule(self.config)
+        rows = [[rule.divisor(n, ended) for n in range(longest + 2)] for ended in (False, True)]
+        self.divisors = torch.tensor(rows, dtype=torch.float64, device=self.written.device)
+
+    @property
+    def longest(self) -> int:
+        return self.ids.size(2)
+
+    def tensors(self) -> list[Tensor]:
+        """Everything that begins with the slot."""
+        mine = [self.written, self.minimum, self.limit, self.has_stops, self.over, self.group_over, self.totals]
+        mine += [self.ids, self.logprobs, self.draws, self.count, self.score, self.ending, self.length, self.last]
+        return [*mine, self.pool_ids, self.pool_logprobs, self.cut_totals, self.cut_length]
+
+    def grow(self, longest: int) -> None:
+        """Room for longer texts."""
+        more = longest - self.longest
+        if more > 0:
+            for name in ("ids", "logprobs", "pool_ids", "pool_logprobs", *(["draws"] if self.draws_tokens else [])):
+                setattr(self, name, F.pad(getattr(self, name), (0, more)))
+            self.set_divisors(longest)
+
+    # ---- coming and going
+
+    def begin(self, start: int, jobs: Sequence[Job]) -> None:
+        """These jobs take the slots from `start` on. One that is nobody's is over before it begins."""
+        end, device = start + len(jobs), self.written.device
+        self.jobs[start:] = jobs
+        self.note_jobs()
+        self.grow(max(job.limit for job in jobs))
+        for tensor in (self.totals, self.score, self.cut_totals):
+            tensor[start:end] = -math.inf
+        for tensor in (self.written, self.count, self.cut_length):
+            tensor[start:end] = 0
+        columns = [[job.minimum, job.limit, bool(job.stopped), job.number < 0] for job in jobs]
+        minimum, limit, stops, over = torch.tensor(columns).to(device, non_blocking=True).unbind(1)
+        self.minimum[start:end], self.limit[start:end] = minimum, limit
+        self.has_stops[start:end], self.over[start:end] = stops.bool(), over.bool()
+        self.group_over[start:end] = over.bool()[:, None]
+        # Every hypothesis begins empty, so there is one of it.
+        self.totals[start:end, :, 0] = torch.where(over.bool(), -math.inf, 0.0)[:, None].double()
+        self.ages[start:end] = 0
+        if self.draws_tokens:
+            texts, samples = [job.fingerprint for job in jobs], [job.sample for job in jobs]
+            most = max(job.limit for job in jobs)
+            self.draws[start:end, :most] = choose.uniforms(self.config.seed, texts, samples, most).to(device)
+
+    def move(self, rows: Sequence[int], places: Sequence[int], n: int) -> None:
+        """These slots take the places of others; n are left."""
+        if rows:
+            both = torch.tensor([rows, places]).to(self.written.device, non_blocking=True)
+            for tensor in self.tensors():
+                tensor.index_copy_(0, both[1], tensor.index_select(0, both[0]))
+            self.ages[places] = self.ages[rows]
+            for row, place in zip(rows, places, strict=True):
+                self.jobs[place] = self.jobs[row]
+        self.jobs = self.jobs[:n]
+        self.note_jobs()
+
+    def note_jobs(self) -> None:
+        """What a step has to see to, for the jobs there are now."""
+        c, jobs = self.config, self.jobs
+        self.any_terms = any(job.constraints.terms for job in jobs)
+        self.any_stops = any(job.stopped for job in jobs)
+        self.any_traces = any(job.trace is not None for job in jobs)
+        # Does anything change with what has been written, beyond a minimum length?
+        self.filters = c.repetition_penalty != 1 or c.no_repeat_ngram > 0 or any(job.constraints for job in jobs)
+
+    @property
+    def needs_host(self) -> bool:
+        """Is there something that a step has to ask the host for, or that a captured step does not do?"""
+        return self.any_terms or self.any_stops or self.any_traces or self.filters
+
+    # ---- one step
+
+    def step(self, logits: Float[Tensor, "R V"], n: int) -> tuple[Int[Tensor, "n K"], Int[Tensor, "n K"]]:
+        """Every hypothesis of the first n slots a token longer. Returns the row that each continues, and its token."""
+        groups, width = self.groups, self.width
+        logprobs = logits.log_softmax(-1, dtype=self.dtype)
+        allowed = self.allowed(logprobs, n)
+        shape = (n, groups, width, logits.size(1))
+        scores, raw = allowed.view(shape), logprobs.view(shape)
+        price = None if groups == 1 else scores.new_zeros(n, logits.size(1))
+        parents, tokens, parts = [], [], []
+        for g in range(groups):
+            found = self.candidates(n, g, scores[:, g], raw[:, g], price)
+            if self.any_terms:
+                self.put_terms_in(found, scores[:, g], raw[:, g])
+            order, dead = self.sift(n, g, found)
+            nothing_left = dead.all(dim=1, keepdim=True)
+            same = torch.arange(width, device=order.device)
+            parents.append(torch.where(nothing_left, same, found.parent.gather(1, order)) + g * width)
+            tokens.append(found.token.gather(1, order).masked_fill(dead, 0))
+            parts.append(found.logprob.gather(1, order))
+            self.totals[:n, g] = found.total.gather(1, order).masked_fill(dead, -math.inf)
+            if price is not None:
+                price = price.scatter_add(1, tokens[g], self.config.diversity * (~dead).to(price.dtype))
+        chosen, rows = torch.cat(tokens, dim=1), torch.cat(parents, dim=1)
+        self.follow(n, rows, chosen, torch.cat(parts, dim=1))
+        if self.any_stops:
+            self.end_at_stops(n)
+        self.settle(n)
+        return rows, chosen
+
+    def allowed(self, logprobs: Float[Tensor, "R V"], n: int) -> Float[Tensor, "R V"]:
+        """The log-probabilities of what may be written now, -inf elsewhere; the same tensor where nobody needs the old one."""
+        config, jobs, beams = self.config, self.jobs[:n], self.beams
+        scores = logprobs
+        if self.filters:
+            history = self.history(n)
+            scores = filters.repetition_penalty(logprobs.clone(), history, config.repetition_penalty)
+            scores = filters.no_repeat_ngram(scores, history, config.no_repeat_ngram)
+            if any(job.constraints.banned for job in jobs):
+                parts = zip(scores.split(beams), history.split(beams), jobs)
+                scores = torch.cat([filters.ban_sequences(s, h, job.constraints.banned) for s, h, job in parts])
+        if self.never.numel():
+            scores.index_fill_(1, self.never, -math.inf)
+        if self.eos >= 0:
+            early = (self.written[:n] < self.minimum[:n])[:, None].expand(-1, beams).reshape(-1)
+            scores[:, self.eos].masked_fill_(early, -math.inf)
+        if not self.filters:
+            return scores
+        forced = [job.constraints.token_at(int(age)) for job, age in zip(jobs, self.ages)]
+        if any(token is not None for token in forced):
+            # What is forced is forced even where another filter is against it, and counts as the model scores it.
+            wanted = torch.tensor([-1 if token is None else token for token in forced]).to(scores.device)
+            wanted = wanted.repeat_interleave(beams)
+            scores = torch.where((wanted >= 0)[:, None], filters.force(logprobs, wanted), scores)
+        return scores
+
+    def history(self, n: int) -> Int[Tensor, "R all"]:
+        """What each row has read and written, padded on the left with -1."""
+        jobs, device = self.jobs[:n], self.written.device
+        before = max((len(job.prompt) for job in jobs), default=0)
+        prompts = torch.tensor([[*[-1] * (before - len(job.prompt)), *job.prompt] for job in jobs], dtype=torch.long)
+        length = self.upto(n)
+        own = torch.arange(before + length, device=device) - (length - self.written[:n])[:, None]
+        rows = torch.cat(
+            [prompts.view(n, -1).to(device)[:, None].expand(-1, self.beams, -1), self.ids[:n, :, :length]], 2
+        )
+        shifted = rows.gather(2, own.clamp(min=0)[:, None].expand(-1, self.beams, -1).long())
+        return shifted.masked_fill((own < 0)[:, None], -1).flatten(0, 1).long()
+
+    def upto(self, n: int) -> int:
+        """No active slot has written more tokens."""
+        return self.longest if self.static else int(self.ages[:n].max(initial=0))
+
+    def candidates(
+        self, n: int, g: int, scores: Float[Tensor, "n W V"], raw: Float[Tensor, "n W V"], price: Tensor | None
+    ) -> Candidates:
+        """The best of each row first, then the best of those: the same as the best of all, at a fraction of the sorting.
+        Where tokens are drawn, the one that is."""
+        before, words = self.totals[:n, g], scores.size(2)
+        if self.draws_tokens:
+            at = self.written[:n, None].clamp(max=self.longest - 1)
+            token = choose.sample(choose.shape(scores[:, 0], self.config), self.draws[:n].gather(1, at).squeeze(1))
+            token, parent = token[:, None], torch.zeros_like(token[:, None])
+            value = scores[:, 0].gather(1, token)
         else:
-            tokens = choose.sample(shape(scores, config), draws[:, written.size(1)])
-        written = torch.cat([written, tokens[:, None]], dim=1)
-        picked = torch.stack([logprobs.gather(1, tokens[:, None]), scores.gather(1, tokens[:, None])]).squeeze(-1)
-        record(lines, tasks, active, controls, tokens.tolist(), *picked.tolist())
-        yield lines
-        unfinished = [any(line.ended is None for line in lines[i]) for i in active]
-        if not any(is_open for i, is_open in zip(active, unfinished) if i < waiting):
+            steered = scores if price is None else scores - price[:, None]
+            value, token = (
+                t.view(n, self.width, -1) for t in self.best(steered.flatten(0, 1), min(self.looked_at, words))
+            )
+            per_row = value.size(2)
+            order = (
+                (before[:, :, None] + value.double()).flatten(1).topk(min(self.looked_at, self.width * per_row)).indices
+            )
+            parent, token = order // per_row, token.flatten(1).gather(1, order)
+            value = (
+                scores.flatten(1).gather(1, parent * words + token)
+                if price is not None
+                else value.flatten(1).gather(1, order)
+            )
+        logprob = raw.flatten(1).gather(1, parent * words + token) if self.filters else value
+        return Candidates(before.gather(1, parent) + value.double(), parent, token, logprob)
+
+    def put_terms_in(self, found: Candidates, scores: Float[Tensor, "n W V"], raw: Float[Tensor, "n W V"]) -> None:
+        """Slots with glossary terms get the candidates that the banks choose. A forced token leaves no choice."""
+        for n in range(found.total.size(0)):
+            job, age, width = self.jobs[n], int(self.ages[n]), found.total.size(1)
+            if not job.constraints.terms or job.constraints.token_at(age) is not None:
+                continue
+            chosen = choose_with_terms(
+                Terms.of(job.constraints.terms),
+                self.ids[n, :, :age].tolist(),
+                self.totals[n, 0].tolist(),
+                scores[n],
+                raw[n],
+                slots=job.limit - age,
+                width=width,
+                eos=self.eos,
+            )
+            chosen += [(-math.inf, 0, 0)] * (width - len(chosen))
+            total, parent, token = (torch.tensor(part, device=found.total.device) for part in zip(*chosen))
+            found.total[n], found.parent[n], found.token[n] = total, parent, token
+            found.logprob[n] = raw[n, parent, token]
+
+    def sift(self, n: int, g: int, found: Candidates) -> tuple[Int[Tensor, "n W"], Bool[Tensor, "n W"]]:
+        """Enter what has ended; say which candidates go on, as their places in the ranking, and which rows stay empty."""
+        impossible = found.total == -math.inf
+        is_eos = (found.token == self.eos) & ~impossible
+        first = min(self.width, found.total.size(1))
+        ends = is_eos[:, :first]
+        if not self.looks or bool(ends.any()):
+            self.enter(n, g, ends, found.total[:, :first], found.parent[:, :first], found.logprob[:, :first], 1)
+        out = is_eos | impossible
+        order = out.to(torch.uint8).sort(dim=1, stable=True).indices[:, : self.width]
+        dead = out.gather(1, order)
+        missing = self.width - order.size(1)
+        if missing:
+            order, dead = F.pad(order, (0, missing)), F.pad(dead, (0, missing), value=True)
+        if self.any_traces:
+            self.tell(n, g, found, order, dead)
+        # Where no token at all is allowed and nothing has ended, the hypotheses end where they are.
+        stuck = dead.all(dim=1) & ~self.group_over[:n, g] & (self.count[:n, g] == 0)
+        self.cut(n, g, stuck, self.written[:n])
+        return order, dead
+
+    def cut(self, n: int, g: int, where: Bool[Tensor, "n"], length: Int[Tensor, "n"]) -> None:
+        """In these slots, what is being written ends here, unfinished."""
+        self.cut_totals[:n, g] = torch.where(where[:, None], self.totals[:n, g], self.cut_totals[:n, g])
+        self.cut_length[:n, g] = torch.where(where, length, self.cut_length[:n, g])
+
+    def enter(
+        self,
+        n: int,
+        g: int,
+        ends: Bool[Tensor, "n M"],
+        total: Float[Tensor, "n M"],
+        row: Int[Tensor, "n M"],
+        logprob: Float[Tensor, "n M"],
+        ending: int,
+    ) -> None:
+        """What has just ended, into the group's pool of the best; of equals the one that was there before. `row`: which row of
+        the group it has written."""
+        upto = max(1, self.upto(n))
+        past = (row + g * self.width)[:, :, None].expand(-1, -1, upto)
+        ids, parts = self.ids[:n, :, :upto].gather(1, past), self.logprobs[:n, :, :upto].gather(1, past)
+        length = self.written[:n, None].expand_as(ends)
+        if self.groups > 1:
+            ends = ends & ~self.known(n, g, ids, length)
+        self.count[:n, g] += ends.sum(dim=1)
+        divisor = self.divisors[int(ending == 1)].gather(0, self.written[:n].clamp(max=self.longest))
+        score = torch.where(ends, total / divisor[:, None], -math.inf)
+        every = torch.cat([self.score[:n, g], score], dim=1)
+        best = every.sort(dim=1, descending=True, stable=True).indices[:, : self.wanted]
+        self.score[:n, g] = every.gather(1, best)
+        deep = best[:, :, None].expand(-1, -1, upto)
+        for old, new in (
+            (self.pool_ids[:n, g, :, :upto], ids),
+            (self.pool_logprobs[:n, g, :, :upto], parts),
+            (self.length[:n, g], length),
+            (self.last[:n, g], logprob),
+            (self.ending[:n, g], torch.full_like(length, ending)),
+        ):
+            both = torch.cat([old, new.to(old.dtype)], dim=1)
+            old.copy_(both.gather(1, deep if both.dim() == 3 else best))
+
+    def known(self, n: int, g: int, ids: Int[Tensor, "n M T"], length: Int[Tensor, "n M"]) -> Bool[Tensor, "n M"]:
+        """Has another group ended with this text already?"""
+        upto = ids.size(2)
+        others = [other for other in range(self.groups) if other != g]
+        pool, lengths = self.pool_ids[:n, others, :, :upto].flatten(1, 2), self.length[:n, others].flatten(1)
+        there = (self.score[:n, others] > -math.inf).flatten(1)
+        beyond = torch.arange(upto, device=ids.device) >= length[:, :, None]
+        same = ((pool[:, None] == ids[:, :, None]) | beyond[:, :, None]).all(-1)
+        return (same & (lengths[:, None] == length[:, :, None]) & there[:, None]).any(-1)
+
+    def follow(self, n: int, parents: Tensor, tokens: Tensor, logprob: Float[Tensor, "n K"]) -> None:
+        """Every hypothesis takes the place of the one it continues, with one token more."""
+        upto = self.upto(n)
+        at = self.written[:n, None, None].clamp(max=self.longest - 1).expand(-1, self.beams, 1)
+        for tensor, new in ((self.ids, tokens), (self.logprobs, logprob)):
+            if self.beams > 1:
+                past = parents[:, :, None].expand(-1, -1, upto)
+                tensor[:n, :, :upto] = tensor[:n, :, :upto].gather(1, past)
+            tensor[:n].scatter_(2, at, new[:, :, None].to(tensor.dtype))
+        self.written[:n] += 1
+        self.ages[:n] += 1
+
+    def end_at_stops(self, n: int) -> None:
+        """End what has just written a stop string."""
+        ends = torch.zeros(n, self.beams, dtype=torch.bool)
+        for slot, job in enumerate(self.jobs[:n]):
+            if job.stopped is not None:
+                alive = (self.totals[slot].flatten() > -math.inf).tolist()
+                texts = self.ids[slot, :, : self.ages[slot]].tolist()
+                ends[slot] = torch.tensor([ok and job.stopped(ids) for ok, ids in zip(alive, texts)])
+        if not bool(ends.any()):
             return
-        if may_leave and not all(unfinished):
-            stay = torch.tensor([n for n, is_open in enumerate(unfinished) if is_open], device=device)
-            kept = (stay[:, None] * rows + torch.arange(rows, device=device)).flatten()
-            active = [i for i, is_open in zip(active, unfinished) if is_open]
-            steps.reorder(kept)
-            written = written.index_select(0, kept)
-            draws = None if draws is None else draws.index_select(0, kept)
+        ends = ends.to(self.totals.device).view(n, self.groups, self.width)
+        rows = torch.arange(self.width, device=ends.device).expand(n, -1)
+        for g in range(self.groups):
+            totals = self.totals[:n, g]
+            self.enter(n, g, ends[:, g], totals, rows, torch.zeros_like(totals), 2)
+            totals.masked_fill_(ends[:, g], -math.inf)
 
+    def settle(self, n: int) -> None:
+        """End what has met its limit, and whole groups in which nothing better can come."""
+        at_limit = self.written[:n] >= self.limit[:n]
+        best = self.totals[:n].amax(dim=2)
+        alive = best > -math.inf
+        for g in range(self.groups):
+            self.cut(n, g, ~self.group_over[:n, g] & at_limit & alive[:, g], self.written[:n])
+        done = settled(
+            self.config,
+            self.divisors,
+            best,
+            self.count[:n],
+            self.score[:n, :, -1],
+            width=self.width,
+            wanted=self.wanted,
+            written=self.written[:n, None],
+            minimum=self.minimum[:n, None],
+            limit=self.limit[:n, None],
+            has_stops=self.has_stops[:n, None],
+        )
+        self.group_over[:n] |= at_limit[:, None] | ~alive | done
+        self.totals[:n].masked_fill_(self.group_over[:n, :, None], -math.inf)
+        self.over[:n] = self.group_over[:n].all(dim=1)
 
-def log_probabilities(logits: Float[Tensor, "R V"]) -> Float[Tensor, "R V"]:
-    return (logits if logits.dtype == torch.float64 else logits.float()).log_softmax(-1)
-
-
-def record(
-    lines: list[list[Line]],
-    tasks: Sequence[Task],
-    active: Sequence[int],
-    controls: Controls,
-    tokens: Sequence[int],
-    logprobs: Sequence[float],
-    scores: Sequence[float],
-) -> None:
-    """Enter one step's tokens in the lines that are still open."""
-    row = 0
-    for i in active:
-        for line in lines[i]:
-            token, logprob, score = tokens[row], logprobs[row], scores[row]
-            row += 1
-            if line.ended is not None:
+    def tell(self, n: int, g: int, found: Candidates, order: Int[Tensor, "n W"], dead: Bool[Tensor, "n W"]) -> None:
+        """Write a step into the traces."""
+        rule = length_rule(self.config)
+        for slot, job in enumerate(self.jobs[:n]):
+            if job.trace is None or bool(self.group_over[slot, g]):
                 continue
-            if score == -math.inf:  # no token is allowed
-                line.ended = "length"
-                continue
-            line.token_logprobs.append(logprob)
-            line.total += score
-            if token == controls.eos:
-                line.ended = "eos"
-                continue
-            line.ids.append(token)
-            stopped = tasks[i].stopped
-            if stopped is not None and stopped(line.ids):
-                line.ended = "stop"
-            elif len(line.ids) >= tasks[i].limit:
-                line.ended = "length"
+            steps, place = job.trace.steps, int(self.ages[slot])
+            while len(steps) <= place:
+                steps.append([])
+            kept = {w: g * self.width + s for s, w in enumerate(order[slot].tolist()) if not dead[slot, s]}
+            columns = (part[slot].tolist() for part in (found.total, found.parent, found.token, found.logprob))
+            for w, (total, parent, token, logprob) in enumerate(zip(*columns)):
+                if total == -math.inf:
+                    continue
+                is_eos = token == self.eos
+                score = rule.score(total, place + (not is_eos), is_eos)
+                fate = "kept" if w in kept else "ended" if is_eos and w < self.width else "dropped"
+                row = g * self.width + parent
+                steps[place].append(Candidate(row, token, logprob, total, score, fate, kept.get(w)))  # type: ignore[arg-type]
+
+    # ---- results
+
+    def collect(self, slots: Sequence[int]) -> list[list[Hypothesis]]:
+        """The answers of these slots: of each group its best, the unfinished behind what has ended."""
+        which = torch.tensor(list(slots)).to(self.written.device, non_blocking=True)
+        names = (
+            "score",
+            "ending",
+            "length",
+            "last",
+            "pool_ids",
+            "pool_logprobs",
+            "cut_totals",
+            "cut_length",
+            "ids",
+            "logprobs",
+        )
+        parts = [getattr(self, name).index_select(0, which).cpu().numpy() for name in names]
+        return [self.answer(self.jobs[slot], *own) for slot, *own in zip(slots, *parts, strict=True)]
+
+    def answer(self, job: Job, *parts: np.ndarray) -> list[Hypothesis]:
+        score, ending, length, last, pool_ids, pool_logprobs, cut_totals, cut_length, ids, logprobs = parts
+        rule, groups = length_rule(self.config), []
+        for g in range(self.groups):
+            found = []
+            for p in range(self.wanted):
+                if score[g, p] > -math.inf:
+                    own = pool_logprobs[g, p, : length[g, p]].tolist() + (
+                        [float(last[g, p])] if ending[g, p] == 1 else []
+                    )
+                    words = pool_ids[g, p, : length[g, p]].tolist()
+                    found.append(Hypothesis(words, float(score[g, p]), math.fsum(own), own, ENDINGS[ending[g, p]]))
+            # Those that were cut are equally long: their sums rank them.
+            best = np.argsort(-cut_totals[g], kind="stable")[: self.wanted - len(found)]
+            for w in best:
+                if cut_totals[g, w] > -math.inf:
+                    row, words = g * self.width + w, int(cut_length[g])
+                    own = logprobs[row, :words].tolist()
+                    value = rule.score(float(cut_totals[g, w]), words, False)
+                    found.append(Hypothesis(ids[row, :words].tolist(), value, math.fsum(own), own, "length"))
+            groups.append(found)
+        return n_best(groups, self.config.n_best, job.trace)
+
+
+def n_best(groups: Sequence[list[Hypothesis]], wanted: int, trace: BeamTrace | None) -> list[Hypothesis]:
+    """The best of every group before the second best of any; then all in the order of their scores."""
+    if len(groups) == 1:
+        chosen = groups[0]
+    else:
+        taken: dict[tuple[tuple[int, ...], bool], Hypothesis] = {}
+        for rank in range(max(map(len, groups))):
+            for hypothesis in ranked([group[rank] for group in groups if rank < len(group)]):
+                taken.setdefault((tuple(hypothesis.ids), hypothesis.complete), hypothesis)
+        chosen = ranked(list(taken.values())[:wanted])
+    for hypothesis in chosen:
+        hypothesis.trace = trace
+    return chosen

@@ -27,16 +27,11 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> str:
 
 
 def stop_watcher(decode: Decode, stops: Sequence[str]) -> Callable[[Sequence[int]], bool] | None:
-    """Says of the ids written so far whether a stop string is among them. Only their end is decoded: a stop string that
-    has just been completed lies within as many tokens as it has bytes, since every token but a control id has one."""
+    """Says of the ids written so far whether a stop string is among them. They are decoded whole: a tokenizer of words puts
+    spaces by what came before (a quote opens or closes), so the end alone may read otherwise."""
     if not stops:
         return None
-    longest = max(len(stop.encode("utf-8", "surrogatepass")) for stop in stops)
-
-    def has_stopped(ids: Sequence[int]) -> bool:
-        return find_stop(decode(ids[-(longest + 8) :]), stops) is not None
-
-    return has_stopped
+    return lambda ids: find_stop(decode(ids), stops) is not None
 
 
 def overlap(text: str, stop: str) -> int:

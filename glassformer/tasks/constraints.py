@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import Demands, spellings
-from glassformer.decode.generate import make_task
+from glassformer.decode import Request, TokenConstraints, check_request, spellings
 from glassformer.errors import ConfigError, UserError
 from glassformer.tasks.text_model import TextModel
 from glassformer.text.languages import is_unspaced
@@ -45,7 +44,7 @@ def wanted_terms(constraints: TextConstraints, text: str, *, first: bool) -> tup
 
 def token_constraints(
     model: TextModel, constraints: TextConstraints, terms: Sequence[str], *, first: bool = True
-) -> Demands:
+) -> TokenConstraints:
     """What the answer to one part of a text must be like, in tokens. A prefix belongs to the first part."""
     tokenizer = model.tokenizers.target
     prefix = tuple(tokenizer.encode(constraints.prefix)) if first else ()
@@ -57,7 +56,7 @@ def token_constraints(
         for ids in (tuple(tokenizer.encode(banned)), tuple(tokenizer.encode(" " + banned)))
         if ids and UNK not in ids
     )
-    return Demands(
+    return TokenConstraints(
         prefix=prefix,
         banned=tuple(banned),
         terms=tuple(spellings(tokenizer.encode, term, unknown=UNK) for term in terms),
@@ -76,4 +75,4 @@ def check_constraints(model: TextModel, constraints: TextConstraints, config: De
         )
     demands = token_constraints(model, constraints, constraints.terms)
     decode = model.tokenizers.target.decode
-    make_task(demands, (0, 1), None, model.model.config, config, model.special_tokens, decode, answers=[])
+    check_request(model.model, Request((), demands), config, model.special_tokens, decode)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from glassformer.decode import BeamTrace, Hypothesis
-from glassformer.decode.results import Ending
+from glassformer.decode import BeamTrace, Ending, Hypothesis
 
 
 @dataclass(frozen=True)

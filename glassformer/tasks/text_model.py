@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 
 from glassformer.config import Recipe
-from glassformer.decode import Controls
+from glassformer.decode import SpecialTokens
 from glassformer.errors import UserError
 from glassformer.models import BERT, GPT, Transformer
 from glassformer.text.tokenizers import Tokenizers
@@ -46,7 +46,7 @@ class TextModel:
 
     def __init__(self, model: Transformer | GPT | BERT, tokenizers: Tokenizers, recipe: Recipe) -> None:
         self.model, self.tokenizers, self.recipe = model, tokenizers, recipe
-        self.special_tokens = Controls()
+        self.special_tokens = SpecialTokens()
 
     @property
     def device(self) -> torch.device:

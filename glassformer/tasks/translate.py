@@ -13,9 +13,9 @@ from typing import Any
 from glassformer.config import DecodeConfig
 from glassformer.decode import (
     BeamTrace,
-    Demands,
     Hypothesis,
     Piece,
+    TokenConstraints,
     fits_within,
     generate_batch,
     join_pieces,
@@ -68,10 +68,10 @@ def source_ids(model: TextModel, ids: Sequence[int]) -> list[int]:
 
 def constraints_of_pieces(
     model: TextModel, flat: Sequence[tuple[Piece, bool]], constraints: TextConstraints
-) -> list[Demands]:
+) -> list[TokenConstraints]:
     """For each piece (and whether it is the first of its text) what its answer must be like."""
-    known: dict[tuple[tuple[str, ...], bool], Demands] = {}
-    found = [Demands(stops=constraints.stops)] * len(flat)
+    known: dict[tuple[tuple[str, ...], bool], TokenConstraints] = {}
+    found = [TokenConstraints(stops=constraints.stops)] * len(flat)
     for number, (piece, first) in enumerate(flat):
         if piece.text:
             key = wanted_terms(constraints, piece.text, first=first), first

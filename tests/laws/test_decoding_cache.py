@@ -9,7 +9,7 @@ import pytest
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import Hypothesis, generate_batch, translate_batch
-from glassformer.decode.steps import context_start
+from glassformer.decode.stepper import context_start
 from tests.laws.zoo import POSITIONS, SMALL, VOCABULARY, small
 
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -86,10 +86,17 @@ def test_neighbours_that_leave_do_not_matter() -> None:
     assert [len(hs[0].ids) for hs in together] == pytest.approx([1, 2, 3, 5, 8, 13], abs=1)
 
 
-def test_the_source_is_read_once_a_sentence_whatever_the_beam() -> None:
+@pytest.mark.parametrize("engine", ["plain", "fast"])
+def test_the_source_is_read_once_a_sentence_whatever_the_beam(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = small("transformer", **SMALL | {"n_layer": 1})
     seen: list[int] = []
-    encode = model.encode
-    model.encode = lambda rows: seen.append(rows.shape[0]) or encode(rows)
-    translate_batch(model, some_texts([3, 4, 5]), DecodeConfig(beam=5, max_new_tokens=6))
+    view = type(model).view
+
+    def seen_view(self: Any, rows: Any, *, causal: bool, **how: Any) -> Any:
+        if not causal:
+            seen.append(rows.shape[0])
+        return view(self, rows, causal=causal, **how)
+
+    monkeypatch.setattr(type(model), "view", seen_view)
+    translate_batch(model, some_texts([3, 4, 5]), DecodeConfig(beam=5, max_new_tokens=6, engine=engine))
     assert seen == [3]

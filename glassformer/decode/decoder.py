@@ -1,0 +1,339 @@
+"""The one decoder: a model's layers on the cache, written against the table of operations in ops/.
+
+    decoder = Decoder(model, TorchOps())
+    cache = decoder.make_cache(slots=8, beams=4, columns=256, source=32)
+    decoder.read_sources(cache, 0, rows)          # an encoder-decoder: the source's keys and values, once a sentence
+    decoder.read_prompts(cache, [0, 1], contexts) # a GPT: all of a prompt but its last token
+    logits = decoder.step(cache, n, n_keys, n_source)
+
+A step reads `cache.tokens[:n]` (the last token of a prompt, or BOS, at first), appends one column a beam, and gives the scores
+of what may follow each row, (n * K, V). It is tensor code without a look at a value: with a static cache the same work for the
+same (n, n_keys, n_source), so it can be captured. Reading sources and prompts is not part of what is captured.
+
+The decoder sees weights as they are when a driver begins (`refresh`). An optimizer may write to parameters without anything
+in torch telling so (a fused step raises no version), so where an op holds copies, the sums of the bits of every row of every
+parameter are compared: one look at each weight, where decoding a text looks at each for every token.
+
+It has no taps: while someone listens to the model, the model itself is run (driver.py).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from glassformer.config import ModelConfig
+from glassformer.decode.cache import Cache
+from glassformer.decode.ops.torch import Heads, StepInputs, TorchOps
+from glassformer.nn.block import Block
+from glassformer.nn.feedforward import GatedMLP
+from glassformer.nn.rows import Rows
+
+
+def parts_of(*linears: nn.Linear) -> list[tuple[Tensor, Tensor | None]]:
+    return [(linear.weight, linear.bias) for linear in linears]
+
+
+def fingerprint(model: Any) -> list[Tensor]:
+    """Changes whenever a weight does: the sums of the bits, a number for each row of each parameter."""
+    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    sums = []
+    for p in model.parameters():
+        bits = p.detach().contiguous().view(whole[p.element_size()])
+        bits = bits if bits.dim() > 1 else bits[:, None]
+        sums.append(bits.flatten(1).sum(1, dtype=bits.dtype if bits.element_size() >= 4 else torch.int32))
+    return sums
+
+
+@dataclass
+class Layer:
+    """The packed weights of one block."""
+
+    block: Block
+    heads: Heads
+    query_key_value: Any
+    out: Any
+    up: Any
+    down: Any
+    cross: Heads | None = None
+    cross_query: Any = None
+    cross_key_value: Any = None
+    cross_out: Any = None
+
+
+Attend = Callable[[int, Layer, Tensor], Tensor]
+"""From the number of a layer, the layer and what it projects to what its heads find, side by side."""
+
+
+class Decoder:
+    """The layers of a Transformer or a GPT on a cache."""
+
+    def __init__(self, model: Any, ops: TorchOps) -> None:
+        self.model = weakref.proxy(model)  # so that a decoder kept beside its model does not keep it alive
+        self.config: ModelConfig = model.config
+        self.ops = ops
+        self.has_source = hasattr(model, "encoder")
+        self.embedding = model.target_table if self.has_source else model.embedding
+        self.positions = model.target_positions if self.has_source else model.positions
+        self.embedding_norm = model.target_norm if self.has_source else model.embedding_norm
+        self.lock = threading.Lock()
+        self.seen: list[Tensor] | None = None
+        self.pack()
+
+    def pack(self) -> None:
+        """Lay the weights out as the ops want them."""
+        model, ops = self.model, self.ops
+        self.layers = [self.packed(block) for block in model.decoder.layers]
+        self.encoder = [self.packed(block) for block in model.encoder.layers] if self.has_source else []
+        self.output = ops.pack([(model.output_weight, None)])
+
+    def packed(self, block: Block) -> Layer:
+        pack, attention, mlp = self.ops.pack, block.attention, block.mlp
+        layer = Layer(
+            block,
+            Heads(attention),
+            pack(parts_of(attention.query, attention.key, attention.value)),
+            pack(parts_of(attention.out)),
+            pack(parts_of(mlp.gate, mlp.up) if isinstance(mlp, GatedMLP) else parts_of(mlp.up)),  # type: ignore[arg-type]
+            pack(parts_of(mlp.down)),  # type: ignore[arg-type]
+        )
+        if block.has_cross:
+            cross = block.cross
+            layer.cross = Heads(cross)
+            layer.cross_query = pack(parts_of(cross.query))
+            layer.cross_key_value = pack(parts_of(cross.key, cross.value))
+            layer.cross_out = pack(parts_of(cross.out))
+        return layer
+
+    def refresh(self) -> None:
+        """See to it that the weights are the model's own of now."""
+        if not self.ops.holds_copies:
+            return
+        with self.lock:
+            now = fingerprint(self.model)
+            if self.seen is not None and not all(map(torch.equal, now, self.seen)):
+                self.pack()
+            self.seen = now
+
+    def make_cache(self, slots: int, beams: int, columns: int, source: int = 0, *, static: bool = False) -> Cache:
+        c, like = self.config, self.model.output_weight.detach()
+        heads = [layer.heads.kv_heads for layer in self.layers]
+        source_heads = [layer.cross.kv_heads for layer in self.layers if layer.cross is not None]
+        sizes = c.key_size, c.val_size
+        return Cache(heads, source_heads, sizes, slots, beams, columns, source, like=like, static=static)
+
+    # ---- the layers
+
+    def mlp(self, layer: Layer, y: Float[Tensor, "R C"]) -> Any:
+        activate = layer.block.mlp.activate
+        if isinstance(layer.block.mlp, GatedMLP):
+            gate, up = self.ops.linear(y, layer.up).chunk(2, dim=-1)
+            hidden = activate(gate).mul_(up)  # type: ignore[operator]
+        else:
+            hidden = self.ops.linear(y, layer.up, activate)
+        return self.ops.linear(hidden, layer.down, into_sum=True)
+
+    def run(
+        self,
+        x: Float[Tensor, "R C"],
+        layers: Sequence[Layer],
+        last_norm: nn.Module | None,
+        attend: Attend,
+        recall: Attend | None = None,
+    ) -> Float[Tensor, "R C"]:
+        """Through a stack. `attend` and `recall` are its self- and cross-attention."""
+        ops, changes = self.ops, []
+        linear = ops.linear
+
+        def attention(i: int, layer: Layer) -> Callable[[Tensor], Any]:
+            return lambda y: linear(attend(i, layer, linear(y, layer.query_key_value)), layer.out, into_sum=True)
+
+        def cross(i: int, layer: Layer, recall: Attend) -> Callable[[Tensor], Any]:
+            return lambda y: linear(recall(i, layer, linear(y, layer.cross_query)), layer.cross_out, into_sum=True)
+
+        def feed_forward(layer: Layer) -> Callable[[Tensor], Any]:
+            return lambda y: self.mlp(layer, y)
+
+        for i, layer in enumerate(layers):
+            changes.append((layer.block.attention_norm, attention(i, layer)))
+            if recall is not None:
+                changes.append((layer.block.cross_norm, cross(i, layer, recall)))
+            changes.append((layer.block.mlp_norm, feed_forward(layer)))
+        if not changes:
+            return ops.norm(x, last_norm)
+        residual = layers[0].block.residual
+        if layers[0].block.pre_norm:
+            y = ops.norm(x, changes[0][0])
+            for n, (_, change) in enumerate(changes, 1):
+                norm = changes[n][0] if n < len(changes) else last_norm
+                x, y = ops.add_and_norm(x if residual else None, change(y), norm)
+            return y
+        for norm, change in changes:
+            x = ops.add_and_norm(x if residual else None, change(x), norm)[1]
+        return ops.norm(x, last_norm)
+
+    # ---- one token more in every row
+
+    def step(self, cache: Cache, n: int, n_keys: int, n_source: int = 0) -> Float[Tensor, "R V"]:
+        """What may follow each row of the first n slots. The tokens that are read now are `cache.tokens`; attention sees the
+        first n_keys columns, which must be enough for every slot's own."""
+        ops, step = self.ops, self.inputs(cache, n, n_keys, n_source)
+        positions = None
+        if self.positions is not None:
+            table = self.positions.weight if hasattr(self.positions, "weight") else self.positions.table
+            positions = table.index_select(0, cache.lengths[:n])
+        x = ops.embed(cache.tokens[:n].reshape(-1), self.embedding, positions)
+        x = ops.norm(x, self.embedding_norm)
+
+        def attend(i: int, layer: Layer, qkv: Tensor) -> Tensor:
+            return ops.self_attend(qkv, layer.heads, cache, i, step)
+
+        def recall(i: int, layer: Layer, q: Tensor) -> Tensor:
+            assert layer.cross is not None
+            return ops.cross_attend(q, layer.cross, cache, i, step)
+
+        x = self.run(x, self.layers, self.model.decoder.norm, attend, recall if self.has_source else None)
+        cache.advance(n)
+        return ops.linear(x, self.output)  # type: ignore[no-any-return]
+
+    def inputs(self, cache: Cache, n: int, n_keys: int, n_source: int) -> StepInputs:
+        """What the new tokens may see, themselves included; their columns are marked as theirs."""
+        c, columns, position = self.config, cache.mark(n), cache.lengths[:n]
+        rotation = None
+        if c.positions == "rotary":
+            rotation = self.model.rotary.rotation(position[:, None])
+        seen = cache.bias[:n, None, :, :n_keys]
+        bias: Tensor | None = seen
+        if c.window is not None or c.positions == "alibi":
+            cache.positions[:n].scatter_(1, columns, position[:, None].expand_as(columns))
+            distance = (position[:, None] - cache.positions[:n, :n_keys])[:, None, None]
+            if c.window is not None:
+                bias = seen = seen.masked_fill(distance >= c.window, -math.inf)
+            if c.positions == "alibi":
+                bias = seen - self.model.slopes.table[:, None, None] * distance
+        elif not (cache.masked or cache.static):
+            bias = None
+        source_bias = None
+        if self.has_source and (cache.source_masked or cache.static):
+            source_bias = cache.source_bias[:n, None, None, :n_source]
+        return StepInputs(n, n_keys, n_source, columns, bias, source_bias, rotation)
+
+    def grow_tables(self, length: int) -> None:
+        """Positions up to `length`; before a step, since a table may have to be made anew."""
+        if self.positions is not None:
+            self.positions.grow(length)
+        if self.model.rotary is not None:
+            self.model.rotary.grow(length)
+
+    # ---- reading sources and prompts
+
+    def read(
+        self,
+        x: Float[Tensor, "R C"],
+        rows: Rows,
+        real: Int[Tensor, "R"] | None,
+        layers: Sequence[Layer],
+        keep: Callable[[int, Tensor, Tensor], None] | None = None,
+    ) -> Float[Tensor, "R C"]:
+        """Rows of tokens through a stack, all at once; `real` names those that are no padding, where only they are computed.
+        A decoder (`keep` takes the keys and values of each layer) does not look ahead, an encoder does."""
+        ops, n, causal = self.ops, rows.shape[0], keep is not None
+        view = self.model.view(rows, causal=causal)
+        mask, bias = view.mask, view.mask.bias
+        allowed = mask.allowed
+        if causal and (bias is not None or mask.window is not None):
+            allowed, causal = mask.explicit(rows.shape[1], rows.shape[1], x.device), False
+        if allowed is not None:
+            hidden = torch.where(allowed, 0.0, -math.inf).to(x.dtype)
+            hidden = hidden if hidden.dim() == 4 else hidden[None, None]
+            bias = hidden if bias is None else bias + hidden
+
+        def attend(i: int, layer: Layer, qkv: Tensor) -> Tensor:
+            heads = layer.heads
+            q, k, v = spread_out(qkv, rows, real).split(heads.widths, dim=-1)
+            keys, values = heads.keys(k, n, view.rotation), heads.values(v, n)
+            if keep is not None:
+                keep(i, keys, values)
+            found = ops.attend(heads.queries(q, n, view.rotation), keys, values, bias, heads=heads, causal=causal)
+            return found if real is None else found.index_select(0, real)
+
+        norm = self.model.decoder.norm if keep is not None else self.model.encoder.norm
+        return self.run(x, layers, norm, attend)
+
+    def read_sources(self, cache: Cache, start: int, rows: Rows, *, copies: int = 1, whole_rows: bool = False) -> None:
+        """Encode sources (one a row) and keep every layer's keys and values of them, each for `copies` slots from `start` on.
+        `whole_rows`: padding is computed like everything else, so that shapes do not depend on the neighbours."""
+        model, (n, width) = self.model, rows.shape
+        real = None if rows.layout == "whole" or whole_rows else rows.real.flatten().nonzero().flatten()
+        x = model.embed(model.source_table, model.source_positions, rows.tokens, rows.places, width).flatten(0, 1)
+        x = self.ops.norm(x if real is None else x.index_select(0, real), model.source_norm)
+        x = self.read(x, rows, real, self.encoder)
+        here = slice(start, start + n * copies)
+        for i, layer in enumerate(self.layers):
+            heads = layer.cross
+            assert heads is not None
+            k, v = spread_out(self.ops.linear(x, layer.cross_key_value), rows, real).split(heads.widths[1:], dim=-1)
+            for block, new in zip(cache.source[i], (heads.keys(k, n), heads.values(v, n)), strict=True):
+                block[here, :, :width] = new if copies == 1 else new.repeat_interleave(copies, 0)
+        hidden = torch.where(rows.real, 0.0, -math.inf).repeat_interleave(copies, 0)
+        cache.source_bias[here, :width] = hidden.to(cache.source_bias.dtype)
+        cache.source_bias[here, width:] = -math.inf
+        cache.source_masked |= rows.layout != "whole" or width < cache.source_capacity
+
+    def read_prompts(
+        self,
+        cache: Cache,
+        slots: Sequence[int],
+        contexts: Sequence[Sequence[int]],
+        *,
+        copies: int = 1,
+        width: int | None = None,
+    ) -> None:
+        """Read contexts into the first columns of slots: one context for all beams of each slot (and of `copies` slots), or
+        one for each beam. Rows are `width` wide, or as wide as the longest."""
+        each = copies * len(contexts) // len(slots)  # contexts of a slot
+        lengths = [len(context) for context in contexts]
+        width = max(lengths) if width is None else width
+        where = torch.tensor(list(slots), device=cache.lengths.device)
+        cache.ends[list(slots)] = each * width
+        cache.lengths[where] = torch.tensor(lengths[::each]).repeat_interleave(copies).to(where.device)
+        cache.columns[where] = each * width
+        cache.bias[where] = -math.inf
+        if each > 1 or min(lengths) < width or min(slots) > 0:
+            cache.masked = True
+        if width == 0:
+            return
+        cache.grow(each * width)
+        tokens = torch.tensor([[*context, *[0] * (width - len(context))] for context in contexts]).to(where.device)
+        rows = Rows.padded(tokens, lengths)
+        self.grow_tables(width)
+
+        def keep(i: int, keys: Tensor, values: Tensor) -> None:
+            for block, new in zip(cache.past[i], (keys, values), strict=True):
+                new = new.unflatten(0, (-1, each)).transpose(1, 2).flatten(2, 3)
+                block[where, :, : each * width] = new.repeat_interleave(copies, 0).to(block.dtype)
+
+        model = self.model
+        x = model.embed(model.embedding, model.positions, tokens, rows.places, width).flatten(0, 1)
+        self.read(self.ops.norm(x, self.embedding_norm), rows, None, self.layers, keep)
+        hidden = torch.where(rows.real, 0.0, -math.inf).to(cache.bias.dtype)
+        hidden = hidden.unflatten(0, (-1, each)).repeat_interleave(copies, 0)
+        for k in range(cache.beams):
+            own = k if each > 1 else 0
+            cache.bias[where, k, own * width : (own + 1) * width] = hidden[:, own]
+        cache.positions[where, : each * width] = torch.arange(width, device=where.device).repeat(each)
+
+
+def spread_out(x: Float[Tensor, "n D"], rows: Rows, real: Int[Tensor, "n"] | None) -> Float[Tensor, "all D"]:
+    """What was computed for the real tokens, back in rows; zeros in the padding."""
+    if real is None:
+        return x
+    return x.new_zeros(rows.tokens.numel(), x.size(1)).index_copy_(0, real, x)

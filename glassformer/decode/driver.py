@@ -1,0 +1,412 @@
+"""The one driver: requests come at any time, and each leaves when it is done. A list, a file, a stream and a server are the same.
+
+    for number, hypotheses in answer(model, requests, config, special=special, text=tokenizer.decode):
+        ...
+
+`answer` reads any iterable as far as it needs to (bounded memory), and gives results in the order of the requests, or as they
+are finished. Below it is the Driver: `add` a request, `step` while `busy`; what is finished comes out of the step. `step` is
+one token more for everybody: requests waiting take free slots, the model scores (stepper.py), the search chooses
+(search.py), and slots that are over are handed out and taken by others.
+
+Strict mode is a policy of who is decoded with whom. The last digits of a matrix product depend on the shape of the matrix,
+so a sentence decoded among others may, once in a while, get another word than alone. In strict mode every shape depends on
+the sentence's own length alone: sentences of one length bucket are decoded together, always in the same number of rows
+(empty ones are filled up), and nobody joins or leaves. Each bucket is wider than its sentences, so that there always is padding
+and the same kernel is always taken.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.decode.align import alignments
+from glassformer.decode.choose import fingerprint
+from glassformer.decode.constraints import tokens_needed
+from glassformer.decode.engines import kept_decoder, slots_that_fit, uses_plain_model
+from glassformer.decode.lengths import generation_limits, translation_limits
+from glassformer.decode.request import BeamTrace, Hypothesis, Request, SpecialTokens
+from glassformer.decode.search import Job, SearchState
+from glassformer.decode.stepper import CachedSteps, PlainSteps, Steps, context_start, has_window
+from glassformer.decode.streaming import Decode, cut_at_stop, stop_watcher
+from glassformer.errors import ConfigError, UserError
+
+BUCKET = 8  # strict mode: widths are multiples of this
+STRICT_ROWS = 32  # strict mode: sentences at a time, where the settings do not say
+AHEAD = 8  # batches of requests that are looked at together, to be sorted by length
+
+Result = tuple[int, list[Hypothesis]]
+
+evaluating_lock = threading.Lock()
+evaluated: weakref.WeakKeyDictionary[nn.Module, list[int]] = weakref.WeakKeyDictionary()
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Dropout off, for as long as anyone (of any thread) decodes with the model; then as it was."""
+    with evaluating_lock:
+        state = evaluated.setdefault(model, [0, model.training])  # how many, and what to go back to
+        if state[0] == 0:
+            state[1] = model.training
+            if model.training:
+                model.eval()
+        state[0] += 1
+    try:
+        yield
+    finally:
+        with evaluating_lock:
+            state[0] -= 1
+            if state[0] == 0 and state[1]:
+                model.train()
+
+
+def nothing(trace: bool) -> list[Hypothesis]:
+    """The answer to an empty source."""
+    return [Hypothesis([], 0.0, 0.0, [], "eos", trace=BeamTrace() if trace else None)]
+
+
+def check_settings(config: DecodeConfig, request: Request, text: Decode | None, trace: bool) -> None:
+    """Refuse in a sentence what cannot go together."""
+    constraints = request.constraints
+    if constraints.terms and config.temperature > 0:
+        raise ConfigError("glossary terms need a search; set decode.temperature to 0")
+    if constraints.terms and config.groups > 1:
+        raise ConfigError("glossary terms and diverse n-best share out the beam in two ways; set decode.groups to 1")
+    if constraints.stops and text is None:
+        raise ValueError("stop strings need `text`, the function that turns ids into text")
+    if trace and config.temperature > 0:
+        raise ConfigError("a trace shows a search; set decode.temperature to 0")
+
+
+def bucket(length: int, longest: int | None) -> int:
+    """The width of the rows in which strict mode decodes a text of so many tokens. `longest` is as wide as rows may be."""
+    width = (length // BUCKET + 1) * BUCKET
+    if longest is None or width <= longest:
+        return width
+    return longest if length < longest else length
+
+
+class Driver:
+    """Decodes with one model under one set of settings. It is used by one thread; several drivers may share a model."""
+
+    def __init__(
+        self,
+        model: Any,
+        config: DecodeConfig | None = None,
+        special: SpecialTokens | None = None,
+        *,
+        text: Decode | None = None,
+        align: bool = False,
+        trace: bool = False,
+        cached: bool = True,
+    ) -> None:
+        self.model, self.config, self.special = model, config or DecodeConfig(), special or SpecialTokens()
+        self.text, self.align, self.trace, self.cached = text, align, trace, cached
+        self.shape: ModelConfig = model.config
+        self.has_source = self.shape.family == "transformer"
+        self.samples = self.config.num_samples if self.config.temperature > 0 else 1
+        self.pending: list[tuple[Request, Job]] = []
+        self.requests: dict[int, Request] = {}
+        self.found: dict[int, dict[int, list[Hypothesis]]] = {}  # of samples whose others are still being written
+        self.steps: Steps | None = None
+        self.state: SearchState | None = None
+        self.n = 0  # slots in use
+        self.said = False
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.pending or self.n)
+
+    def add(self, number: int, request: Request) -> list[Result]:
+        """Take a request in. What needs no decoding is answered at once."""
+        check_settings(self.config, request, self.text, self.trace)
+        ids = list(request.ids)
+        if not ids and self.has_source:
+            return [(number, self.finish(request, nothing(self.trace)))]
+        ids = ids or [self.special.bos]
+        self.check_ids(number, ids)
+        request = replace(request, ids=ids)
+        self.requests[number] = request
+        self.pending.append((request, self.make_job(number, request)))
+        return []
+
+    def check_ids(self, number: int, ids: Sequence[int]) -> None:
+        c = self.shape
+        words = (c.source_vocab_size or c.vocab_size) if self.has_source else c.vocab_size
+        wrong = next((i for i in ids if not 0 <= i < words), None) if self.steps is None or self.cached else None
+        if wrong is not None and isinstance(getattr(self.model, "decoder", None), nn.Module):
+            raise ValueError(
+                f"token id {wrong} is not in the vocabulary, whose ids run from 0 to {words - 1}; "
+                "was the text encoded with another tokenizer?"
+            )
+        if self.has_source and c.positions == "learned" and len(ids) > c.block_size:
+            raise UserError(
+                f"source {number + 1} has {len(ids)} tokens, and this model has learned positions for {c.block_size}; "
+                "split it into sentences"
+            )
+
+    def make_job(self, number: int, request: Request) -> Job:
+        config, c, constraints = self.config, self.shape, request.constraints
+        if constraints:
+            constraints.check(c.vocab_size, self.special)
+        own = (
+            translation_limits(config, len(request.ids)) if self.has_source else generation_limits(config, c.block_size)
+        )
+        minimum, most = request.limits or own
+        if constraints.prefix or constraints.forced or constraints.terms:
+            most = max(most, tokens_needed(constraints))
+        longest = c.block_size if self.has_source and c.positions == "learned" else None
+        if longest is not None and most > longest:
+            if constraints and tokens_needed(constraints) > longest:
+                raise UserError(
+                    f"what the answer must contain is longer than the {longest} tokens this model can write"
+                )
+            most = longest
+        if not self.has_source and has_window(c) and len(request.ids) > c.block_size and not self.said:
+            self.said = True
+            kept = len(request.ids) - context_start(len(request.ids), c)
+            warnings.warn(
+                f"a prompt has {len(request.ids):,} tokens, and this model reads {c.block_size} at once: "
+                f"only the last {kept} are read",
+                stacklevel=4,
+            )
+        return Job(
+            limit=most,
+            minimum=min(minimum, most),
+            number=number,
+            prompt=() if self.has_source else request.ids,
+            fingerprint=fingerprint(request.ids) if config.temperature > 0 else 0,
+            constraints=constraints,
+            stopped=None if self.text is None else stop_watcher(self.text, constraints.stops),
+            trace=BeamTrace() if self.trace else None,
+        )
+
+    # ---- who is decoded with whom
+
+    def batch_size(self) -> int:
+        """Requests at a time: as the settings say, or as many as bring something and fit."""
+        if self.config.batch_size is not None:
+            return self.config.batch_size
+        if self.config.strict:
+            return STRICT_ROWS
+        longest = max(len(request.ids) for request, _ in self.pending)
+        limit = max(job.limit for _, job in self.pending)
+        columns = limit * self.config.beams + (0 if self.has_source else longest)
+        slots = slots_that_fit(self.model, self.config.beams, columns, longest if self.has_source else 0)
+        return max(1, slots // self.samples)
+
+    def width_of(self, request: Request, job: Job) -> int | None:
+        """Strict mode: how wide a request's rows are. A text that will outgrow its positions is read in again when it does, and
+        so that its neighbours are then too, they have exactly its length."""
+        if not self.config.strict:
+            return None
+        c, length = self.shape, len(request.ids)
+        if self.has_source:
+            return bucket(length, c.block_size if c.positions == "learned" else None)
+        if not has_window(c):
+            return bucket(length, None)
+        length -= context_start(length, c)
+        outgrows = len(request.ids) + job.limit > c.block_size - BUCKET
+        return length if outgrows else bucket(length, c.block_size)
+
+    def start(self) -> tuple[Steps, SearchState]:
+        """The model and the search, for as many slots as there will be."""
+        config, beams, bos = self.config, self.config.beams, self.special.bos
+        self.size = self.batch_size()
+        slots = self.size * self.samples
+        if not config.strict and config.batch_size is not None:
+            slots = min(slots, len(self.pending) * self.samples) if not self.more_may_come else slots
+        weight = next(self.model.parameters())
+        steps: Steps
+        best = None
+        if not self.cached or uses_plain_model(self.model, config):
+            steps = PlainSteps(self.model, beams, bos, cached=self.cached)
+        else:
+            decoder = kept_decoder(self.model, config)
+            steps, best = CachedSteps(decoder, slots, beams, bos, strict=config.strict), decoder.ops.best
+        limit, c = max(job.limit for _, job in self.pending), self.shape
+        state = SearchState(
+            slots, limit, config, self.special, device=weight.device, dtype=weight.dtype, vocabulary=c.vocab_size
+        )
+        state.best = best or state.best
+        return steps, state
+
+    more_may_come = True
+
+    def admit(self) -> None:
+        """Requests that wait take free slots: all at once where nobody is being answered, else when a quarter is free."""
+        if not self.pending:
+            return
+        if self.steps is None or self.state is None:
+            self.steps, self.state = self.start()
+        free = self.size - self.n // self.samples
+        if self.n and (not self.steps.may_join or self.config.strict or free * 4 < self.size):
+            return
+        self.pending.sort(key=lambda one: -len(one[0].ids))
+        if not self.config.strict:
+            chosen, self.pending = self.pending[:free], self.pending[free:]
+            width = None
+        else:
+            width, own = self.width_of(*self.pending[0]), len(self.pending[0][0].ids)
+            # A text that fills its row whole is decoded among its like.
+            alike = [one for one in self.pending if self.key(one) == self.key(self.pending[0])][:free]
+            taken = {id(one) for one in alike}
+            self.pending = [one for one in self.pending if id(one) not in taken]
+            filler = Request([self.special.bos] * (own if own == width else 1)), Job(limit=1)
+            chosen = [*alike, *[filler] * (self.size - len(alike))]
+        jobs = [replace(job, sample=sample) for _, job in chosen for sample in range(self.samples)]
+        self.steps.enter(self.n, jobs, [request.ids for request, _ in chosen], self.samples, width)
+        self.state.begin(self.n, jobs)
+        self.n += len(jobs)
+
+    def key(self, one: tuple[Request, Job]) -> tuple[int | None, bool]:
+        width = self.width_of(*one)
+        length = len(one[0].ids)
+        return width, width == length - (0 if self.has_source else context_start(length, self.shape))
+
+    # ---- one token more
+
+    @torch.no_grad()
+    def step(self) -> list[Result]:
+        """One token more for everybody; what is finished by it."""
+        with evaluating(self.model):
+            self.admit()
+            if not self.n or self.steps is None or self.state is None:
+                return []
+            logits = self.steps.logits(self.state, self.n)
+            parents, tokens = self.state.step(logits, self.n)
+            over = self.state.over[: self.n].tolist()
+            done = [
+                slot for slot, (job, is_over) in enumerate(zip(self.state.jobs, over)) if is_over and job.number >= 0
+            ]
+            waiting = sum(job.number >= 0 for job in self.state.jobs) - len(done)
+            if self.config.strict and waiting:
+                self.steps.follow(parents, tokens)
+                return []
+            results = self.collect(done) if done else []
+            if waiting:
+                self.steps.follow(parents, tokens)
+                if done:
+                    self.leave(over)
+            else:
+                self.n = 0
+            return results
+
+    def written(self, results: Sequence[Result]) -> list[tuple[int, float]]:
+        """The tokens of a driver that writes one text, with their log-probabilities, after a step."""
+        assert self.state is not None
+        if results:
+            best = results[0][1][0]
+            return list(zip(best.ids, best.token_logprobs))
+        length = int(self.state.ages[0])
+        return list(zip(self.state.ids[0, 0, :length].tolist(), self.state.logprobs[0, 0, :length].tolist()))
+
+    def leave(self, over: Sequence[bool]) -> None:
+        """The last slots take the places of those that are over."""
+        assert self.steps is not None and self.state is not None
+        staying = [slot for slot, is_over in enumerate(over) if not is_over]
+        n = len(staying)
+        rows = [slot for slot in staying if slot >= n]
+        places = [slot for slot, is_over in enumerate(over[:n]) if is_over]
+        self.steps.move(rows, places, n)
+        self.state.move(rows, places, n)
+        self.n = n
+
+    def collect(self, slots: Sequence[int]) -> list[Result]:
+        """The requests that are finished with these slots."""
+        assert self.state is not None
+        results = []
+        for slot, hypotheses in zip(slots, self.state.collect(slots), strict=True):
+            job = self.state.jobs[slot]
+            found = self.found.setdefault(job.number, {})
+            found[job.sample] = hypotheses
+            if len(found) == self.samples:
+                everything = [h for sample in range(self.samples) for h in found[sample]]
+                request = self.requests.pop(job.number)
+                del self.found[job.number]
+                results.append((job.number, self.finish(request, everything)))
+        return results
+
+    def finish(self, request: Request, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+        """With text and alignment, where they are asked for."""
+        wanted = self.config.n_best
+        if self.config.groups > 1 and len(hypotheses) < wanted and request.ids:
+            warnings.warn(
+                f"the groups of the beam found {len(hypotheses)} different texts, and decode.n_best={wanted} were asked for; "
+                "raise decode.beam or decode.diversity",
+                stacklevel=5,
+            )
+        for h in hypotheses if self.text is not None else ():
+            assert self.text is not None
+            h.text = cut_at_stop(self.text(h.ids), request.constraints.stops)
+        if self.align:
+            if not request.ids:
+                return [replace(h, alignment=[]) for h in hypotheses]
+            ids, bos = [request.ids] * len(hypotheses), self.special.bos
+            found = alignments(self.model, ids, [h.ids for h in hypotheses], bos=bos)
+            for h, alignment in zip(hypotheses, found, strict=True):
+                h.alignment = alignment
+        return hypotheses
+
+
+def check_request(
+    model: Any, request: Request, config: DecodeConfig, special: SpecialTokens, text: Decode | None = None
+) -> None:
+    """Refuse at once what no text could be answered with."""
+    check_settings(config, request, text, trace=False)
+    if request.constraints:
+        request.constraints.check(model.config.vocab_size, special)
+
+
+def answer(
+    model: Any,
+    requests: Iterable[Request],
+    config: DecodeConfig | None = None,
+    *,
+    special: SpecialTokens | None = None,
+    text: Decode | None = None,
+    align: bool = False,
+    trace: bool = False,
+    cached: bool = True,
+    in_order: bool = True,
+) -> Iterator[Result]:
+    """(number, hypotheses) of every request: `n_best` of a beam, best first, or `num_samples` in the order they were drawn. An
+    empty source has an empty answer; an empty prompt is BOS.
+
+    The requests are taken as they are needed: at most some batches are held at a time, whatever the length of the input.
+    `text` turns ids into text, for answers and stop strings. `align` adds the attention to the source, `trace` the story
+    of the beam."""
+    driver = Driver(model, config, special, text=text, align=align, trace=trace, cached=cached)
+    source, taken, given = enumerate(requests), 0, 0
+    held: dict[int, list[Hypothesis]] = {}
+    exhausted = False
+    while True:
+        most = AHEAD * (driver.size if driver.steps is not None else driver.config.batch_size or 512)
+        while not exhausted and len(driver.pending) < most and taken - given < 4 * most:
+            number, request = next(source, (-1, None))
+            if request is None:
+                exhausted = True
+                driver.more_may_come = False
+                break
+            taken += 1
+            held.update(driver.add(number, request))
+        if driver.busy:
+            held.update(driver.step())
+        if not in_order:
+            yield from list(held.items())
+            given += len(held)
+            held.clear()
+        while given in held:
+            yield given, held.pop(given)
+            given += 1
+        if exhausted and not driver.busy and not held:
+            return

@@ -1,0 +1,57 @@
+"""The operations of decoding on a CPU: the reference, with the weights laid out as a product of a few rows wants them.
+
+A product of some rows with a matrix in rows of the input (in, out) takes between a half and four fifths of the time of one in
+rows of the output, and one product of several weights side by side less than several. A single row gains nothing: it is
+a look at every weight, in whatever order, so it reads the model's own. Packed weights are copies, made when they are first
+needed and again when the model's have changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from glassformer.decode import choose
+from glassformer.decode.ops.torch import Parts, TorchOps
+
+
+class Packed:
+    """Weights of products of one input, and the same side by side and transposed, once asked for."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = list(parts)
+        self.weight: Tensor | None = None
+        self.bias: Tensor | None = None
+
+    def pack(self) -> Tensor:
+        biases = [bias.detach() for _, bias in self.parts if bias is not None]
+        self.bias = torch.cat(biases) if biases else None
+        self.weight = torch.cat([weight.detach() for weight, _ in self.parts]).t().contiguous()
+        return self.weight
+
+
+class PackedOps(TorchOps):
+    """For a CPU."""
+
+    holds_copies = True
+
+    def pack(self, parts: Parts) -> Packed:
+        return Packed(parts)
+
+    def linear(
+        self, x: Float[Tensor, "R in"], weights: Packed, activation: Any = None, *, into_sum: bool = False
+    ) -> Float[Tensor, "R out"]:
+        if x.size(0) == 1:
+            return super().linear(x, weights.parts, activation)  # type: ignore[no-any-return]
+        weight = weights.weight if weights.weight is not None else weights.pack()
+        y = torch.mm(x, weight) if weights.bias is None else torch.addmm(weights.bias, x, weight)
+        if activation is F.relu:
+            return y.relu_()
+        return y if activation is None else activation(y)  # type: ignore[no-any-return]
+
+    def best(self, scores: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R k"], Int[Tensor, "R k"]]:
+        return choose.best(scores, k)

@@ -1,0 +1,151 @@
+"""What is asked of a model and what it answers: requests, constraints, hypotheses. Everything here is data.
+
+    Request            the source or the prompt as ids, with what its answer must be like
+    TokenConstraints   what an answer must and must not contain, in ids
+    SpecialTokens      the ids that steer a model
+    Hypothesis         one answer; several of them, best first, are the result of a request
+
+Every engine takes the same requests and gives the same results; one that cannot do what a request asks says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from glassformer.errors import UserError
+
+Spellings = tuple[tuple[int, ...], ...]
+"""The ways to write one glossary term, each as ids."""
+Ending = Literal["eos", "stop", "length"]
+"""eos: it ended by itself.  stop: a stop string was written.  length: it was cut at the limit."""
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """The ids that steer a model. `never` are those it must not write."""
+
+    bos: int = 1
+    eos: int | None = 2
+    unknown: int | None = 3
+    never: tuple[int, ...] = (0, 1, 4)
+
+    def banned(self, allow_unknown: bool) -> tuple[int, ...]:
+        """Every id that is never written."""
+        unknown = () if allow_unknown or self.unknown is None else (self.unknown,)
+        return tuple(dict.fromkeys((*self.never, *unknown)))
+
+
+@dataclass(frozen=True)
+class TokenConstraints:
+    """What one answer must be like. Everything is in ids, but for the stop strings."""
+
+    prefix: tuple[int, ...] = ()  # it begins so
+    forced: Mapping[int, int] = field(default_factory=dict)  # place (from 0) to token
+    banned: tuple[tuple[int, ...], ...] = ()  # sequences, of one token or several, that never occur
+    terms: tuple[Spellings, ...] = ()  # each occurs, in one of its spellings
+    stops: tuple[str, ...] = ()  # the text ends before the first of them
+
+    def __bool__(self) -> bool:
+        return bool(self.prefix or self.forced or self.banned or self.terms or self.stops)
+
+    def token_at(self, place: int) -> int | None:
+        """The token that must stand there, if any."""
+        if place < len(self.prefix):
+            return self.prefix[place]
+        return self.forced.get(place)
+
+    def check(self, vocab_size: int, special: SpecialTokens) -> None:
+        """Refuse in a sentence what no answer could meet."""
+        for name, sequences in (
+            ("prefix", [self.prefix]),
+            ("forced", [tuple(self.forced.values())]),
+            ("banned", self.banned),
+            ("terms", [spelling for term in self.terms for spelling in term]),
+        ):
+            for sequence in sequences:
+                for token in sequence:
+                    if not 0 <= token < vocab_size:
+                        raise UserError(f"{name}: token id {token} is not in the vocabulary of {vocab_size}")
+        if any(not sequence for sequence in self.banned):
+            raise UserError("banned: an empty sequence cannot be banned; leave it out")
+        for term in self.terms:
+            if not term or any(not spelling for spelling in term):
+                raise UserError("terms: a glossary term without any token cannot appear; leave it out")
+            for spelling in term:
+                self.refuse_forbidden(spelling, special, "a glossary term")
+        for place, token in self.forced.items():
+            if place < len(self.prefix) and self.prefix[place] != token:
+                raise UserError(f"the prefix and the forced tokens ask for two different tokens at place {place}")
+        self.refuse_forbidden(self.prefix, special, "the prefix")
+        if self.terms and (self.forced or self.stops):
+            raise UserError(
+                "glossary terms cannot be promised together with forced places or stop strings, which may cut one in two; "
+                "ask for one of them"
+            )
+        if any(not stop for stop in self.stops):
+            raise UserError("stops: an empty stop string would end every text at once; leave it out")
+
+    def refuse_forbidden(self, sequence: tuple[int, ...], special: SpecialTokens, name: str) -> None:
+        if any(token in special.never or token == special.eos for token in sequence):
+            raise UserError(f"{name} contains a control id, which stands for no text and cannot be asked for")
+        for banned in self.banned:
+            if any(sequence[i : i + len(banned)] == banned for i in range(len(sequence))):
+                raise UserError(f"{name} is asked for and contains a sequence that is banned; drop one of the two")
+
+
+NO_CONSTRAINTS = TokenConstraints()
+
+
+@dataclass(frozen=True)
+class Request:
+    """One text to be answered. `ids` are the source of an encoder-decoder or the prompt of a GPT, as the model was trained
+    to see them. `limits`: the fewest and most new tokens, in place of what the settings say of all."""
+
+    ids: Sequence[int]
+    constraints: TokenConstraints = NO_CONSTRAINTS
+    limits: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A token that a hypothesis of the beam might have gone on with."""
+
+    parent: int  # the beam's slot, after the step before, that it continues
+    token: int
+    logprob: float  # of this token
+    total: float  # what the search adds up, over the hypothesis so far
+    score: float  # the same under the length rule
+    fate: Literal["kept", "ended", "dropped"]
+    slot: int | None = None  # kept: its place in the beam
+
+
+@dataclass
+class BeamTrace:
+    """Step by step, the best candidates in order of their rank, and what became of each."""
+
+    steps: list[list[Candidate]] = field(default_factory=list)
+
+
+@dataclass(slots=True)  # not frozen: thousands are made while a device waits, and freezing triples what one costs
+class Hypothesis:
+    """One answer."""
+
+    ids: list[int]  # without BOS and EOS
+    score: float  # what it was ranked by
+    logprob: float  # the model's own, EOS included where it ended with one
+    token_logprobs: list[float]  # one for each id, then EOS's: they add up to logprob
+    ended: Ending
+    text: str | None = None
+    alignment: list[list[float]] | None = None  # for each id, how much each source token was looked at
+    trace: BeamTrace | None = None
+
+    @property
+    def complete(self) -> bool:
+        return self.ended != "length"
+
+
+def ranked(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+    """Best first; what was cut at the limit behind what ended; of equals, the one that was found first."""
+    return sorted(hypotheses, key=lambda h: (not h.complete, -h.score))

@@ -31,7 +31,9 @@ class GPT(Family):
     def output_weight(self) -> Tensor:
         return self.embedding.weight if self.output is None else self.output.weight
 
-    def read(self, tokens: Tensor, places: Tensor, length: int, real: Tensor | None = None) -> Float[Tensor, "B T C"]:
+    def read(
+        self, tokens: Tensor, places: Tensor, length: int | None, real: Tensor | None = None
+    ) -> Float[Tensor, "B T C"]:
         x = self.embed(self.embedding, self.positions, tokens, places, length)
         x = self.tap("embeddings", x if self.embedding_norm is None else self.embedding_norm(x, real))
         return self.drop(x)

@@ -1,7 +1,7 @@
 """From a config to parts: the one place that reads a ModelConfig and builds layers from its numbers.
 
-What the three families share also lives here: how rows become vectors with positions (`Reader`), what the layers are told
-of the rows (`view`), what is counted and how weights begin.
+What the three families share also lives here: how rows become vectors with positions (`Family.embed`), what the layers are
+told of the rows (`Family.view`), what is counted and how weights begin.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from glassformer.nn.feedforward import GATES, MLP, GatedMLP
 from glassformer.nn.loss import linear_cross_entropy
 from glassformer.nn.masks import AttentionMask, self_mask
 from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
-from glassformer.nn.positions import LearnedPositions, PositionalEncoding, Rotary, Table, alibi_bias, alibi_slopes
+from glassformer.nn.positions import LearnedPositions, PositionalEncoding, Rotary, Slopes, Table, alibi_bias
 from glassformer.nn.rows import Rows
 from glassformer.nn.taps import Tapped
 
@@ -97,6 +97,14 @@ def make_positions(config: ModelConfig) -> PositionalEncoding | LearnedPositions
             return None
 
 
+def materialise_tables(model: nn.Module, _: object) -> None:
+    """A model built on the meta device and then given its weights still needs its fixed tables."""
+    device = next(model.parameters()).device
+    for module in model.modules():
+        if isinstance(module, Table):
+            module.materialise(device)
+
+
 class Family(Tapped):
     """What the encoder-decoder, the GPT and the BERT have in common."""
 
@@ -105,15 +113,15 @@ class Family(Tapped):
         if config.vocab_size < 1:
             raise ValueError("model.vocab_size is not known yet; it is set by the tokenizer, or by hand")
         self.config = config
-        self.cross_entropy: Callable[..., Tensor] = (
-            linear_cross_entropy  # another of the same signature may be installed
-        )
+        # Another of the same signature may be installed.
+        self.cross_entropy: Callable[..., Tensor] = linear_cross_entropy
         self.drop = nn.Dropout(config.dropout)
         self.rotary = (
             Rotary(config.block_size, config.key_size, config.rotary_base) if config.positions == "rotary" else None
         )
         if config.positions == "alibi":
-            self.slopes = Table(config.n_head, lambda n: torch.tensor(alibi_slopes(n), dtype=torch.float64))
+            self.slopes = Slopes(config.n_head)
+        self.register_load_state_dict_post_hook(materialise_tables)
 
     def embed(
         self,
@@ -121,14 +129,14 @@ class Family(Tapped):
         positions: PositionalEncoding | LearnedPositions | None,
         tokens: Int[Tensor, "B T"],
         places: Int[Tensor, "P T"],
-        length: int,
+        length: int | None,
     ) -> Float[Tensor, "B T C"]:
-        """Embedding plus position, before dropout. `length` is no smaller than any place plus one. Under autocast on a GPU
-        the residual stream that begins here is of the smaller type, which halves the traffic of everything that is not
+        """Embedding plus position, before dropout. `length` is no smaller than any place plus one, where known. Under
+        autocast on a GPU the residual stream that begins here is of the smaller type, which halves the traffic of everything that is not
         a matrix product."""
         x = embedding(tokens)
         if positions is not None:
-            positions.grow(length)
+            positions.grow(length, tokens.size(1))
             x = x + positions(places)
         if x.is_cuda and torch.is_autocast_enabled("cuda"):
             x = x.to(torch.get_autocast_dtype("cuda"))
@@ -144,7 +152,7 @@ class Family(Tapped):
         mask = self_mask(rows, causal=causal, window=self.config.window)
         real = rows.real if self.config.norm == "batch" and rows.layout != "whole" else None
         return self.complete(
-            BlockInputs(mask, cross or AttentionMask(), None, real), rows.places, rows.places, rows.shape[1]
+            BlockInputs(mask, cross or AttentionMask(), None, real), rows.places, rows.places, rows.longest
         )
 
     def cached_view(self, cache: KVCache, new: int, cross: AttentionMask | None = None) -> BlockInputs:
@@ -155,12 +163,12 @@ class Family(Tapped):
         )
 
     def complete(
-        self, view: BlockInputs, queries: Int[Tensor, "P T"], keys: Int[Tensor, "P S"], length: int
+        self, view: BlockInputs, queries: Int[Tensor, "P T"], keys: Int[Tensor, "P S"], length: int | None
     ) -> BlockInputs:
         """Adds what positions say inside attention: rotary's angles, ALiBi's distances."""
         mask, rotation = view.mask, None
         if self.rotary is not None:
-            self.rotary.grow(length)
+            self.rotary.grow(length, queries.size(1))
             rotation = self.rotary.rotation(queries)
         if self.config.positions == "alibi":
             mask = replace(mask, bias=alibi_bias(self.slopes.table, queries, keys))

@@ -60,7 +60,9 @@ class Transformer(Family):
         x = self.tap("source_embeddings", x if self.source_norm is None else self.source_norm(x, view.real))
         return self.encoder(self.drop(x), view)
 
-    def write(self, tokens: Tensor, places: Tensor, length: int, real: Tensor | None = None) -> Float[Tensor, "B T C"]:
+    def write(
+        self, tokens: Tensor, places: Tensor, length: int | None, real: Tensor | None = None
+    ) -> Float[Tensor, "B T C"]:
         x = self.embed(self.target_table, self.target_positions, tokens, places, length)
         x = self.tap("target_embeddings", x if self.target_norm is None else self.target_norm(x, real))
         return self.drop(x)

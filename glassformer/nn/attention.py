@@ -86,9 +86,9 @@ def gradients_by_equation(
     given: Sequence[Tensor], wanted: Sequence[bool], mask: AttentionMask, scaled: bool, grad: Tensor
 ) -> list[Tensor | None]:
     """The gradients of attention's q, k and v, made so that they can be differentiated again."""
-    q, k, v = given
+    q, k, v = alone = [t.view_as(t) for t in given]  # one may be a function of another: here each is varied alone
     out = masked_attention(q, k, v, mask, scaled=scaled)
-    found = iter(torch.autograd.grad(out, [t for t, asked in zip(given, wanted) if asked], grad, create_graph=True))
+    found = iter(torch.autograd.grad(out, [t for t, asked in zip(alone, wanted) if asked], grad, create_graph=True))
     return [next(found) if asked else None for asked in wanted[:3]]
 
 

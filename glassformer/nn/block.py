@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -95,6 +96,18 @@ class DecoderLayer(Block):
     """A block of the paper's decoder: causal self-attention, cross-attention to the encoder's output, feed-forward."""
 
 
+def share_parameters(stack: Any, _: object) -> None:
+    """Where a stack shares its layers, every parameter of a later layer is the one of the same name in the first; the modules
+    (and their taps) stay several."""
+    if not stack.share_layers:
+        return
+    first, *others = stack.layers
+    for name, parameter in first.named_parameters():
+        path, _, last = name.rpartition(".")
+        for layer in others:
+            setattr(layer.get_submodule(path), last, parameter)
+
+
 class Stack(nn.Module):
     """Blocks one after the other, named 0, 1, 2 …, and a last norm where the blocks are pre-norm."""
 
@@ -105,9 +118,15 @@ class Stack(nn.Module):
         self.depth = len(layers)
         self.norm = norm
         self.checkpoint_activations = False
-        if share_layers:
-            for layer in layers[1:]:
-                use_parameters_of(layer, layers[0])
+        self.share_layers = share_layers
+        share_parameters(self, None)
+        self.register_load_state_dict_post_hook(share_parameters)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        # A move to other memory (to_empty) makes new parameters, a module at a time.
+        super()._apply(fn, recurse)
+        share_parameters(self, None)
+        return self
 
     @property
     def layers(self) -> list[Block]:
@@ -140,10 +159,3 @@ class Encoder(Stack):
 
 class Decoder(Stack):
     """The stack that writes: no token sees a later one."""
-
-
-def use_parameters_of(module: nn.Module, other: nn.Module) -> None:
-    """Every parameter of `module` becomes the one of the same name in `other`; the modules (and their taps) stay two."""
-    for name, parameter in other.named_parameters():
-        path, _, last = name.rpartition(".")
-        setattr(module.get_submodule(path), last, parameter)

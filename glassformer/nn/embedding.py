@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from glassformer.nn.modes import is_symbolic
+
 
 class Embedding(nn.Module):
     """A row a word. `scale` multiplies by sqrt(n_embd), as the paper does where the table also serves as output layer."""
@@ -21,7 +23,7 @@ class Embedding(nn.Module):
 
     def check(self, tokens: Int[Tensor, "B T"]) -> None:
         """An id outside the table is a clear error where looking costs nothing: eager, on a CPU."""
-        if torch.compiler.is_compiling() or tokens.device.type != "cpu" or tokens.numel() == 0:
+        if is_symbolic() or tokens.device.type != "cpu" or tokens.numel() == 0:
             return
         low, high = (int(v) for v in tokens.aminmax())
         if low < 0 or high >= self.weight.size(0):

@@ -90,7 +90,9 @@ class LinearCrossEntropy(torch.autograd.Function):
         x, weight, bias, labels, *made = ctx.saved_tensors
         if not torch.is_grad_enabled():
             return (*(None if g is None else g * grad_total.to(g.dtype) for g in made), None, None, None)
-        # The gradient itself is to be differentiated: by the equation, whose every step torch can follow.
+        # The gradient itself is to be differentiated: by the equation, whose every step torch can follow. Through aliases,
+        # since with a tied table x is itself a function of W, and here each is to be varied alone.
+        x, weight, bias = x.view_as(x), weight.view_as(weight), None if bias is None else bias.view_as(bias)
         loss = cross_entropy(x, weight, labels, bias=bias, smoothing=ctx.smoothing)
         asked = [t for t, wanted in zip((x, weight, bias), ctx.needs_input_grad) if wanted]
         found = iter(torch.autograd.grad(loss, asked, grad_total, create_graph=True))

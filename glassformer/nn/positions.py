@@ -36,27 +36,41 @@ def sinusoids(length: int, width: int, base: float = 10000.0) -> Float[Tensor, "
 
 
 class Table(nn.Module):
-    """A fixed table looked up by position; it grows when asked for a later position, so it has no last row."""
+    """A fixed table looked up by position; it grows when asked for a later position, so it has no last row.
+
+    A subclass says what stands in it (`make`). It is no parameter and in no checkpoint: a model whose weights arrive after it
+    was built without memory (on torch's meta device) makes it when it is first used."""
 
     table: Tensor
 
-    def __init__(self, length: int, make: Callable[[int], Tensor]) -> None:
+    def __init__(self, length: int) -> None:
         super().__init__()
-        self.make = make
-        self.register_buffer("table", make(length).to(torch.get_default_dtype()), persistent=False)
+        self.register_buffer("table", self.make(length).to(torch.get_default_dtype()), persistent=False)
+
+    def make(self, length: int) -> Float[Tensor, "length width"]:
+        """The first `length` rows, in float64."""
+        raise NotImplementedError
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         # A cast of the module must not inherit the rounding of the dtype it had before.
         super()._apply(fn, recurse)
-        if self.table.device.type != "meta":
+        if not self.table.is_meta:
             self.table = self.make(self.table.size(0)).to(self.table)
         return self
 
-    def grow(self, length: int) -> None:
-        if length > self.table.size(0):
-            self.table = self.make(max(length, 2 * self.table.size(0))).to(self.table)
+    def grow(self, length: int | None, width: int = 0) -> None:
+        """Makes room for positions below `length`; where that is not known, below the width of the rows."""
+        needed = width if length is None else length
+        if needed > self.table.size(0):
+            self.table = self.make(max(needed, 2 * self.table.size(0))).to(self.table)
+
+    def materialise(self, device: torch.device) -> None:
+        """Makes the table where it has none because the model was built on the meta device."""
+        if self.table.is_meta and device.type != "meta":
+            self.table = self.make(self.table.size(0)).to(device, self.table.dtype)
 
     def forward(self, positions: Int[Tensor, "P T"]) -> Float[Tensor, "P T width"]:
+        self.materialise(positions.device)
         return self.table[positions]
 
 
@@ -64,7 +78,11 @@ class PositionalEncoding(Table):
     """The sinusoidal encoding as a module."""
 
     def __init__(self, length: int, width: int, base: float = 10000.0) -> None:
-        super().__init__(length, lambda n: sinusoids(n, width, base))
+        self.width, self.base = width, base
+        super().__init__(length)
+
+    def make(self, length: int) -> Float[Tensor, "length width"]:
+        return sinusoids(length, self.width, self.base)
 
 
 class LearnedPositions(nn.Module):
@@ -73,8 +91,10 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(torch.empty(length, width))
         nn.init.normal_(self.weight, std=0.02)
 
-    def grow(self, length: int) -> None:
-        if length > self.weight.size(0):
+    def grow(self, length: int | None, width: int = 0) -> None:
+        """Nothing can be made: a position that was not learned is an error. (Of packed rows in a compiled step the largest
+        position is not known, and torch's own check of the index has to do.)"""
+        if length is not None and length > self.weight.size(0):
             raise ValueError(
                 f"a row of {length} tokens is longer than the {self.weight.size(0)} positions this model has learned; "
                 "shorten it, or train with a larger model.block_size or with positions that have no end (rotary, alibi)"
@@ -98,18 +118,18 @@ class Rotation:
 
 
 class Rotary(Table):
-    """Angles pos * base^(-2i/D) for the D/2 pairs of a head."""
+    """Angles pos * base^(-2i/D) for the D/2 pairs of a head: the table holds their cosines, then their sines."""
 
     def __init__(self, length: int, head_size: int, base: float = 10000.0) -> None:
         if head_size % 2:
             raise ValueError(f"rotary positions turn pairs of numbers, so the head size must be even, not {head_size}")
+        self.head_size, self.base = head_size, base
+        super().__init__(length)
 
-        def angles(n: int) -> Tensor:
-            frequencies = base ** (-torch.arange(0, head_size, 2, dtype=torch.float64) / head_size)
-            angle = torch.arange(n, dtype=torch.float64)[:, None] * frequencies
-            return torch.cat([angle.cos(), angle.sin()], dim=-1)
-
-        super().__init__(length, angles)
+    def make(self, length: int) -> Float[Tensor, "length width"]:
+        frequencies = self.base ** (-torch.arange(0, self.head_size, 2, dtype=torch.float64) / self.head_size)
+        angle = torch.arange(length, dtype=torch.float64)[:, None] * frequencies
+        return torch.cat([angle.cos(), angle.sin()], dim=-1)
 
     def rotation(self, positions: Int[Tensor, "P T"]) -> Rotation:
         cos, sin = self(positions)[:, None].chunk(2, dim=-1)
@@ -124,6 +144,13 @@ def alibi_slopes(n_head: int) -> list[float]:
 
     whole = 2 ** math.floor(math.log2(n_head))
     return powers(whole) + powers(2 * whole)[0::2][: n_head - whole]
+
+
+class Slopes(Table):
+    """ALiBi's slopes, one a head."""
+
+    def make(self, length: int) -> Float[Tensor, "length"]:
+        return torch.tensor(alibi_slopes(length), dtype=torch.float64)
 
 
 def alibi_bias(

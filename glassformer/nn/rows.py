@@ -24,6 +24,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from glassformer.nn.modes import is_symbolic
+
 Layout = Literal["whole", "padded", "packed"]
 """whole: each row is one sentence and full.  padded: one sentence from column 0, then padding.  packed: anything."""
 
@@ -95,11 +97,13 @@ class Rows:
         return self.positions if self.layout == "packed" else self.positions[:1]
 
     @property
-    def longest(self) -> int:
-        """No sentence has more tokens. Packed rows may be wider than that; on a device, which would have to be waited for,
-        their width has to do."""
-        if self.layout != "packed" or self.positions.is_cuda or torch.compiler.is_compiling():
+    def longest(self) -> int | None:
+        """No position is so large. Of packed rows it is looked up, or None where a look is not possible: compiled, traced or
+        captured, whoever made the rows answers for their positions."""
+        if self.layout != "packed":
             return self.tokens.size(1)
+        if is_symbolic() or (self.positions.is_cuda and torch.cuda.is_current_stream_capturing()):
+            return None
         return int(self.positions.max()) + 1 if self.positions.numel() else 0
 
     @property

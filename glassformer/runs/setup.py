@@ -120,13 +120,9 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
 
     workers = recipe.data.workers if recipe.data.workers is not None else (2 if device.type == "cuda" else 0)
 
-    # A learned position has an end, and on a device only the width of a row says that no sentence goes beyond it.
-    learned = recipe.model.positions == "learned"
-    row_width = min(recipe.data.row_width, recipe.model.block_size) if learned else recipe.data.row_width
-
     def batches(split: str, how: str) -> Batches:
         return make_batches(
-            replace(recipe.data, workers=workers, row_width=row_width),
+            replace(recipe.data, workers=workers),
             recipe.model.family,
             recipe.model.head,
             open_files(recipe.data, split, run.path / "data"),

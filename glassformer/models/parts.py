@@ -131,9 +131,10 @@ class Family(Tapped):
         places: Int[Tensor, "P T"],
         length: int | None,
     ) -> Float[Tensor, "B T C"]:
-        """Embedding plus position, before dropout. `length` is no smaller than any place plus one, where known. Under
-        autocast on a GPU the residual stream that begins here is of the smaller type, which halves the traffic of everything that is not
-        a matrix product."""
+        """Embedding plus position, before dropout. `length` is no smaller than any place plus one, where known.
+
+        Under autocast on a GPU the residual stream that begins here is of the smaller type, which halves the traffic of
+        everything that is not a matrix product."""
         x = embedding(tokens)
         if positions is not None:
             positions.grow(length, tokens.size(1))

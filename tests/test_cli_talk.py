@@ -3,15 +3,11 @@ own; the rest calls the verb."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +17,6 @@ from glassformer.api import load
 from glassformer.cli import classify, fill, generate, lines, tag, translate
 from glassformer.decode import driver
 from glassformer.errors import ConfigError, UserError
-from tests.counts import count
 from tests.talking import SENTENCES, make_run
 
 ROOT = Path(__file__).parents[1]
@@ -87,49 +82,6 @@ def quick_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("random") / "run")
 
 
-# ---- lines
-
-
-def blocks(data: bytes, sizes: Iterator[int]) -> Any:
-    stream = io.BytesIO(data)
-    return lambda size: stream.read(min(size, next(sizes)))
-
-
-@pytest.mark.parametrize("promptly", [True, False])
-def test_lines_do_not_depend_on_how_they_arrive(promptly: bool) -> None:
-    """Caught: a line lost or doubled where a read ends, a last line without an end, a character cut in two."""
-    draw = random.Random(2)
-    for _ in range(count(fast=10, soak=200)):
-        texts = ["".join(draw.choices("ab é猫\r", k=draw.randint(1, 6))).rstrip("\r") for _ in range(700)]
-        texts[draw.randrange(699)] = ""
-        texts[-1] = "last"
-        data = "\n".join(texts).encode() + draw.choice([b"", b"\n"])
-        groups = list(
-            lines.read_groups(blocks(data, iter(lambda: draw.choice([1, 3, 50, 5000]), 0)), promptly=promptly)
-        )
-        found = [line.text for group in groups for line in group]
-        assert found == data.decode().removesuffix("\n").split("\n")
-        assert [line.number for group in groups for line in group] == list(range(1, len(found) + 1))
-        assert promptly or all(len(group) == lines.GROUP for group in groups[:-1])
-        assert all(len(group) <= lines.GROUP for group in groups)
-
-
-def test_line_ends_and_a_byte_order_mark_are_no_text() -> None:
-    (group,) = lines.read_groups(io.BytesIO(b"\xef\xbb\xbfone\r\ntwo\n\nlast").read, promptly=False)
-    assert [line.text for line in group] == ["one", "two", "", "last"]
-
-
-def test_a_line_without_end_is_never_held_whole() -> None:
-    """10 MB of one line, in which only its beginning is kept; the next line is read as ever."""
-    data = b"a\n" + b"x" * 10_000_000 + b"\nb\n"
-    held = []
-    for group in lines.raw_lines(io.BytesIO(data).read):
-        held += group
-    assert [len(line) for line in held] == [1, lines.LONGEST_LINE + 1, 1]
-    problems = [line.problem for line in map(lines.read_line, held, range(1, 4))]
-    assert problems[0] is None and problems[2] is None and "bytes" in str(problems[1])
-
-
 # ---- translate
 
 
@@ -189,46 +141,6 @@ def test_a_reader_who_leaves_and_one_who_waits_for_each_line(run: Path) -> None:
     assert talking.wait(timeout=60) == 0
 
 
-@pytest.mark.slow
-def test_a_killed_job_goes_on_and_ends_as_if_it_had_not_been(run: Path, tmp_path: Path) -> None:
-    """Killed after the first lines are there; then with half a line at the end. Caught: lines done twice or left out, a
-    torn line kept, groups that begin elsewhere (which changes last digits, hence sometimes words)."""
-    draw = random.Random(3)
-    words = " ".join(SENTENCES).split()
-    texts = [" ".join(draw.choices(words, k=draw.randint(0, 4))) for _ in range(3 * lines.GROUP + 7)]
-    source, whole, out = tmp_path / "source.txt", tmp_path / "whole.txt", tmp_path / "out.txt"
-    source.write_text("\n".join(texts) + "\n", encoding="utf-8")
-    options = ["--file", source, "--n-best", "2", "--beam", "2", "--scores", "--max-new-tokens", "6"]
-    translate.translate(run, file=source, out=whole, n_best=2, beam=2, scores=True, max_new_tokens=6)
-    assert whole.read_bytes().count(b"\n") == 2 * len(texts)
-    job = subprocess.Popen(arguments("translate", run, *options, "--out", out), cwd=ROOT, env=environment())
-    while not (out.exists() and out.stat().st_size):
-        time.sleep(0.01)
-    job.send_signal(signal.SIGKILL)
-    job.wait()
-    done = out.read_bytes()
-    assert 0 < len(done) < len(whole.read_bytes()) and whole.read_bytes().startswith(done)
-    out.write_bytes(done + b"half a li")
-    resumed = call("translate", run, *options, "--out", out, "--resume")
-    assert resumed.returncode == 0 and out.read_bytes() == whole.read_bytes()
-
-
-def test_resuming_keeps_what_is_there(quick_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lines of whole groups are not answered again: they are marked here, and the marks stay."""
-    monkeypatch.setattr(lines, "GROUP", 2)
-    source, out = tmp_path / "source.txt", tmp_path / "out.txt"
-    source.write_text("\n".join(["the cat"] * 5) + "\n", encoding="utf-8")
-    out.write_text("marked\nmarked\nalso marked\nhal", encoding="utf-8")
-    translate.translate(quick_run, file=source, out=out, resume=True)
-    answer = load(quick_run).translate(["the cat"])[0]
-    assert out.read_text(encoding="utf-8").splitlines() == ["marked", "marked", *[answer] * 3]
-    translate.translate(quick_run, file=source, out=out, resume=True)
-    assert out.read_text(encoding="utf-8").splitlines() == ["marked", "marked", *[answer] * 3]
-    out.write_text("marked\n" * 8, encoding="utf-8")
-    with pytest.raises(UserError, match="another file"):
-        translate.translate(quick_run, file=source, out=out, resume=True)
-
-
 def said(capfd: pytest.CaptureFixture[str]) -> list[str]:
     return capfd.readouterr().out.split("\n")[:-1]
 
@@ -286,7 +198,7 @@ def test_json_has_everything_and_one_object_a_text(quick_run: Path, capfd: pytes
         {"term": ["丂"]},
         {"term": ["cat"], "ban": ["cat"]},
         {"file": Path("a"), "texts": ["b"]},
-        {"out": Path("a")},
+        {"out": Path("no such folder/a")},
         {"resume": True},
         {"file": Path("no such file"), "texts": None},
         {"glossary": Path("no such file")},
@@ -313,7 +225,7 @@ def test_every_engine_answers_and_the_same_but_for_rounding(
     monkeypatch.setattr(driver, "kept_decoder", lambda model, config: made.append(config.engine) or keep(model, config))
     for verb, given in (
         (translate.translate, (quick_run, ["the cat", "a dog ran"])),
-        (generate.generate, (gpt, "the ")),
+        (generate.generate, (gpt, ["the "])),
     ):
         said_by = {}
         for engine in ("plain", "fast"):
@@ -322,18 +234,6 @@ def test_every_engine_answers_and_the_same_but_for_rounding(
             said_by[engine] = capfd.readouterr().out
             assert made[:1] == ([] if engine == "plain" else [engine])
         assert said_by["fast"] == said_by["plain"] != ""
-
-
-def test_answers_are_never_written_over_something(quick_run: Path, tmp_path: Path) -> None:
-    source, out = tmp_path / "source.txt", tmp_path / "out.txt"
-    source.write_text("the cat\n", encoding="utf-8")
-    out.write_text("mine\n", encoding="utf-8")
-    for other in (out, source):
-        with pytest.raises(UserError):
-            translate.translate(quick_run, file=source, out=other)
-    with pytest.raises(ConfigError, match="of their own"):
-        translate.translate(quick_run, file=source, out=source, resume=True)
-    assert out.read_text(encoding="utf-8") == "mine\n" and source.read_text(encoding="utf-8") == "the cat\n"
 
 
 # ---- the others
@@ -349,12 +249,23 @@ def test_generate_and_its_stream(tmp_path: Path, capfd: pytest.CaptureFixture[st
     streamed = call("generate", gpt, "--prompt", "the ", "--seed", 3, "--stream")
     assert streamed.stdout.decode() == expected and streamed.returncode == 0
     generate.generate(gpt, prompt="the ", seed=3, num_samples=2, as_json=True)
-    both = list(map(json.loads, said(capfd)))
+    (facts,) = map(json.loads, said(capfd))
+    both = facts["answers"]
+    assert facts["prompt"] == "the "
     assert [found["text"] for found in both] == load(gpt).generate("the ", seed=3, num_samples=2).texts
     generate.generate(gpt, prompt="the ", seed=3, num_samples=2, only_new=True)
-    assert capfd.readouterr().out.split(generate.BETWEEN) == [both[0]["text"], both[1]["text"] + "\n"]
+    assert capfd.readouterr().out.split(f"\n{generate.BETWEEN}\n") == [both[0]["text"], both[1]["text"] + "\n"]
     generate.generate(gpt, prompt="the ", term=["cat"], only_new=True)
     assert "cat" in capfd.readouterr().out
+    by_line = call("generate", gpt, "--seed", 3, stdin=b"the \n\nthe cat\n")
+    assert by_line.stdout.decode().split("\n") == [
+        lines.escaped(expected[:-1]),
+        "",
+        by_line.stdout.decode().split("\n")[2],
+        "",
+    ]
+    nothing_given = call("generate", gpt, "--seed", 3)
+    assert nothing_given.stdout.decode().rstrip("\n") == lines.escaped(load(gpt).generate("", seed=3))
     for options in ({"stream": True, "as_json": True}, {"stream": True, "beam": 3}, {"stream": True, "term": ["a"]}):
         with pytest.raises(ConfigError):
             generate.generate(gpt, prompt="the ", **options)

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import lines
-from glassformer.errors import ConfigError
 
 
 def classify(
@@ -21,26 +20,39 @@ def classify(
     resume: lines.Resume = False,
     top: Annotated[int, typer.Option(help="So many labels, the likeliest first.")] = 1,
     as_json: lines.AsJson = False,
-    device: lines.Device = "cpu",
+    batch_size: lines.BatchSize = None,
+    device: lines.Device = "auto",
     step: lines.Step = None,
 ) -> None:
     """Classify texts, or each line of stdin or of a file: a label, a tab and its probability for each."""
-    from glassformer.api import load
-    from glassformer.tasks import classify as classify_texts
+    given = lines.Input(texts, file, out, resume)
+    given.check()
+    lines.check_counts(top=top, batch_size=batch_size)
 
-    if top < 1:
-        raise ConfigError(f"--top must be at least 1, not {top}")
+    from glassformer import tasks
+    from glassformer.api import load
+
     model = load(run, device=device, step=step)
     model.require("classify")
 
-    def answer(texts: Sequence[str]) -> list[list[str]]:
-        out = []
-        for text, labels in zip(texts, classify_texts(model, texts), strict=True):
+    def answer(texts: Sequence[str]) -> list[lines.Output]:
+        found = []
+        for text, labels in zip(texts, tasks.classify(model, texts), strict=True):
             best = labels[:top]
             if as_json:
-                out.append([lines.as_line({"source": text, "labels": [asdict(b) for b in best]})])
+                found.append(lines.Output([lines.as_line({"source": text, "labels": [asdict(b) for b in best]})]))
             else:
-                out.append(["\t".join(f"{b.label}\t{b.probability:.4f}" for b in best)])
-        return out
+                found.append(lines.Output(["\t".join(f"{b.label}\t{b.probability:.4f}" for b in best)]))
+        return found
 
-    lines.reply(texts, file, out, resume, lines.Replies(answer, as_json, {"labels": []}))
+    job = lines.Job(
+        "classify",
+        lines.run_fingerprint(run, step) if out is not None else "",
+        {"top": top, "json": as_json},
+        answer,
+        as_json,
+        {"labels": []},
+        batch=batch_size or lines.BATCH,
+        escape=lines.escaped,
+    )
+    lines.reply(given, job)

@@ -20,30 +20,45 @@ def fill(
     resume: lines.Resume = False,
     top: Annotated[int, typer.Option(help="So many words for each mask.")] = 1,
     as_json: lines.AsJson = False,
-    device: lines.Device = "cpu",
+    batch_size: lines.BatchSize = None,
+    device: lines.Device = "auto",
     step: lines.Step = None,
 ) -> None:
     """Fill in texts, or each line of stdin or of a file: \\[MASK] or ___ stands for a word.
 
     A line for each line: the text with the likeliest words; with --top above 1, then a tab and the likeliest words and
-    their probabilities for each mask.
+    their probabilities for each mask. A line break that was found behind a mask is written as \\n.
     """
+    given = lines.Input(texts, file, out, resume)
+    given.check()
+    lines.check_counts(top=top, batch_size=batch_size)
+
+    from glassformer import tasks
     from glassformer.api import load
-    from glassformer.tasks import fill as fill_texts
 
     model = load(run, device=device, step=step)
     model.require("fill")
 
-    def answer(texts: Sequence[str]) -> list[list[str]]:
-        out = []
-        for text, filled in zip(texts, fill_texts(model, texts, top=top), strict=True):
+    def answer(texts: Sequence[str]) -> list[lines.Output]:
+        found = []
+        for text, filled in zip(texts, tasks.fill(model, texts, top=top), strict=True):
             if as_json:
-                out.append([lines.as_line({"source": text, **asdict(filled)})])
+                found.append(lines.Output([lines.as_line({"source": text, **asdict(filled)})]))
                 continue
             columns = [
-                ", ".join(f"{word.label.strip()} {word.probability:.3f}" for word in mask) for mask in filled.masks
+                ", ".join(f"{word.label.strip(' ')} {word.probability:.3f}" for word in mask) for mask in filled.masks
             ]
-            out.append(["\t".join([filled.text, *(columns if top > 1 else [])])])
-        return out
+            found.append(lines.Output(["\t".join([filled.text, *(columns if top > 1 else [])])]))
+        return found
 
-    lines.reply(texts, file, out, resume, lines.Replies(answer, as_json, {"masks": []}))
+    job = lines.Job(
+        "fill",
+        lines.run_fingerprint(run, step) if out is not None else "",
+        {"top": top, "json": as_json},
+        answer,
+        as_json,
+        {"masks": []},
+        batch=batch_size or lines.BATCH,
+        escape=lines.escaped,
+    )
+    lines.reply(given, job)

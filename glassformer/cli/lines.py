@@ -1,177 +1,107 @@
-"""Lines in, lines out: what `translate`, `fill`, `classify` and `tag` have in common.
+"""Texts in, lines out: what `translate`, `generate`, `fill`, `classify` and `tag` have in common.
 
-Texts come as arguments, as lines of stdin or as lines of a file; for each line there is an answer of a fixed number of
-lines, in order. Lines are answered some at a time and written as soon as they are, so that memory stays bounded, a pipe
-flows, and a person who types gets an answer to each line. A line that cannot be answered (not UTF-8, a NUL, far too long)
-costs one sentence on stderr and an empty answer; the others are answered all the same, and the exit code is 1.
+Texts come as arguments, as lines of stdin or as lines of a file; for each there is an answer of a fixed number of lines, in
+order. Lines are answered some at a time and written as soon as they are, so that memory stays bounded, a pipe flows, and a
+person who types gets an answer to each line. A line that cannot be answered costs one sentence on stderr and an empty
+answer; the others are answered all the same, and the exit code is 1.
 
-A file's answers can go into a file. If the job is interrupted, `--resume` goes on after the last whole group of lines that
-is there; groups begin at fixed lines, so the answers are those of a job that was never interrupted.
+Answers can go into a file. A file's answers that were interrupted are gone on with by `--resume` (answer_file.py); groups
+begin at fixed lines, so the answers are those of a job that was never interrupted.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.answer_file import AnswerFile, refuse_same_file, sha256_of_input
+from glassformer.cli.line_input import Line, check_line, open_lines, read_groups
 from glassformer.errors import ConfigError, UserError
-from glassformer.tasks import check_text
-
-GROUP = 256  # lines answered together
-READ = 1 << 16
-LONGEST_LINE = 400_000  # bytes; no text that is short enough has more
+from glassformer.screen import Progress, say, warn
 
 Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; without any, lines of stdin.")]
 InputFile = Annotated[Path | None, typer.Option("--file", help="A file with a text a line.")]
-OutputFile = Annotated[Path | None, typer.Option("--out", help="With --file: where the answers go, line by line.")]
-Resume = Annotated[bool, typer.Option("--resume", help="With --out: go on with an interrupted job.")]
+OutputFile = Annotated[Path | None, typer.Option("--out", help="A new file for the answers, line by line.")]
+Resume = Annotated[bool, typer.Option("--resume", help="With --file and --out: go on with an interrupted job.")]
 AsJson = Annotated[bool, typer.Option("--json", help="A JSON object for each text.")]
-Device = Annotated[str, typer.Option(help="cpu or cuda.")]
+Device = Annotated[str, typer.Option(help="auto (CUDA where there is one), cpu or cuda.")]
 Step = Annotated[int | None, typer.Option(help="Use the checkpoint of this step.")]
+BatchSize = Annotated[int | None, typer.Option(help="Texts answered at a time.")]
+
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+BATCH = 32
+"""Texts at a time for a model that reads, where nobody says otherwise."""
 
 
 @dataclass(frozen=True)
-class Line:
-    number: int  # from 1
-    text: str
-    problem: str | None = None
+class Input:
+    """Where the texts come from and where the answers go, as a command line says it."""
 
-    @property
-    def blank(self) -> bool:
-        return self.problem is None and not self.text.strip()
+    texts: Sequence[str] | None = None
+    file: Path | None = None
+    out: Path | None = None
+    resume: bool = False
 
-
-def read_line(raw: bytes, number: int) -> Line:
-    """One line of a file, without its end."""
-    if len(raw) > LONGEST_LINE:
-        return Line(number, "", f"the line has more than {LONGEST_LINE:,} bytes; break it into lines")
-    if number == 1:
-        raw = raw.removeprefix(b"\xef\xbb\xbf")
-    try:
-        return check_line(raw.removesuffix(b"\r").decode("utf-8"), number)
-    except UnicodeDecodeError as error:
-        return Line(
-            number, "", f"byte {error.start + 1} (0x{raw[error.start]:02x}) is not UTF-8; convert the text to UTF-8"
-        )
-
-
-def check_line(text: str, number: int) -> Line:
-
-    try:
-        return Line(number, check_text(text))
-    except UserError as error:
-        return Line(number, "", str(error))
-
-
-def raw_lines(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
-    """Whole lines, as many at a time as one read brings. Of a line too long to be answered only the beginning is kept."""
-    start = b""
-    while block := read(READ):
-        first, *others = block.split(b"\n")
-        start = (start + first)[: LONGEST_LINE + 1]
-        if others:
-            yield [start, *others[:-1]]
-            start = others[-1]
-    if start:
-        yield [start]
-
-
-def read_groups(read: Callable[[int], bytes], *, promptly: bool) -> Iterator[list[Line]]:
-    """Groups of lines. Promptly: what has come is a group, so nobody waits for lines that are not there yet; a model that
-    is busy finds more lines waiting the next time. Else every group but the last is full."""
-    group: list[Line] = []
-    number = 0
-    for lines in raw_lines(read):
-        for raw in lines:
-            number += 1
-            group.append(read_line(raw, number))
-            if len(group) == GROUP:
-                yield group
-                group = []
-        if promptly and group:
-            yield group
-            group = []
-    if group:
-        yield group
-
-
-class Screen:
-    """Progress through a file, on stderr: a bar on a terminal, else a line now and then, and nothing for a short job."""
-
-    EVERY = 10.0
-
-    def __init__(self, size: int) -> None:
-        self.size, self.began = max(1, size), time.monotonic()
-        self.said = self.began
-        self.lines = 0
-        self.bar: object = None
-
-    def advance(self, lines: int, place: int) -> None:
-        self.lines += lines
-        now = time.monotonic()
-        if sys.stderr.isatty():
-            if now - self.began > 1:
-                self.draw(place)
-        elif now - self.said > self.EVERY:
-            self.said = now
-            print(f"{self.lines:,} lines, {100 * place // self.size}%, {self.speed()}", file=sys.stderr, flush=True)
-
-    def speed(self) -> str:
-        return f"{self.lines / (time.monotonic() - self.began):,.1f} lines/s"
-
-    def draw(self, place: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        if self.bar is None:
-            columns = (BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self.bar.add_task("", total=self.size)
-            self.bar.start()
-        assert isinstance(self.bar, Progress)
-        self.bar.update(self.bar.task_ids[0], completed=place, description=f"{self.lines:,} lines, {self.speed()}")
-
-    def close(self) -> None:
-        if self.bar is not None:
-            self.bar.stop()  # type: ignore[attr-defined]
-
-
-def as_line(facts: dict[str, Any]) -> str:
-    return json.dumps(facts, ensure_ascii=False)
+    def check(self) -> None:
+        """Refuse at once what contradicts itself."""
+        if self.texts and self.file is not None:
+            raise ConfigError("texts come as arguments or from --file, not both")
+        if self.resume and (self.file is None or self.out is None):
+            raise ConfigError("--resume goes on with the answers to a file; say which by --file and --out")
+        if self.out is not None and self.file is not None:
+            refuse_same_file(self.file, self.out)
 
 
 @dataclass(frozen=True)
-class Replies:
-    """How lines are answered. `answer` gives for each text its lines of output, `wide` of them; in JSON, the answer to a
-    blank line is its source and `nothing`, and the answer to one that cannot be answered is the reason."""
+class Output:
+    """The answer to one text: its lines, and how many tokens were written for it."""
 
-    answer: Callable[[Sequence[str]], list[list[str]]]
+    lines: list[str]
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Job:
+    """How texts are answered. `answer` gives for each text its lines of output, `wide` of them; in JSON, the answer to a
+    blank line is its source and `nothing`, and the answer to one that cannot be answered is the reason. `verb`, `run` (a
+    fingerprint) and `options` are all that an answer depends on, besides its text."""
+
+    verb: str
+    run: str
+    options: dict[str, Any]
+    answer: Callable[[Sequence[str]], Sequence[Output]]
     as_json: bool
     nothing: dict[str, Any]
     wide: int = 1
+    batch: int = BATCH
+    begins: bool = False  # without a text, one begins
+    escape: Callable[[str], str] = str  # of an argument's answer; lines of a file have no line breaks in them
 
-    def blank(self, text: str) -> list[str]:
-        return [as_line({"source": text, **self.nothing})] if self.as_json else [text] * self.wide
+    def blank(self, text: str) -> Output:
+        """The answer to a text in which there is nothing."""
+        return Output([as_line({"source": text, **self.nothing})] if self.as_json else [text] * self.wide)
 
-    def failed(self, problem: str) -> list[str]:
-        return [as_line({"error": problem})] if self.as_json else [""] * self.wide
+    def failed(self, problem: str) -> Output:
+        """What stands in the place of an answer that could not be given."""
+        return Output([as_line({"error": problem})] if self.as_json else [""] * self.wide)
 
-    def to(self, lines: Sequence[Line], called: str) -> tuple[list[list[str]], int]:
+    def reply(self, lines: Sequence[Line], called: str) -> tuple[list[Output], int]:
         """The output for each line, and how many failed."""
-        out: list[list[str]] = [[] for _ in lines]
+        out: list[Output] = [self.blank(line.text) for line in lines]
         problems = {i: line.problem for i, line in enumerate(lines) if line.problem is not None}
-        real = [i for i, line in enumerate(lines) if line.problem is None and not line.blank]
-        for i, line in enumerate(lines):
-            if line.blank:
-                out[i] = self.blank(line.text)
+        begins = self.begins and len(lines) == 1
+        real = [i for i, line in enumerate(lines) if line.problem is None and (begins or not line.blank)]
         try:
             for i, output in zip(real, self.answer([lines[i].text for i in real]) if real else [], strict=True):
                 out[i] = output
@@ -185,14 +115,47 @@ class Replies:
                 except UserError as one:
                     problems[i] = str(one) if len(real) > 1 else str(error)
         for i in sorted(problems):
-            print(f"glassformer: {called} {lines[i].number}: {problems[i]}", file=sys.stderr, flush=True)
+            warn(f"glassformer: {called} {lines[i].number}: {problems[i]}")
             out[i] = self.failed(str(problems[i]))
         return out, len(problems)
 
 
+def run_fingerprint(run: Path, step: int | None) -> str:
+    """Of all that a run's answers depend on: its weights (by their checksums), tokenizers and labels."""
+    from glassformer.run_folder import RunFolder
+
+    folder = RunFolder.open(run)
+    digest = hashlib.sha256()
+    for path in [folder.weights_folder(step) / "manifest.json", *sorted(folder.path.glob("tokenizer*.json"))]:
+        digest.update(hashlib.sha256(path.read_bytes()).digest() if path.exists() else b"-")
+    labels = folder.path / "labels.json"
+    digest.update(labels.read_bytes() if labels.exists() else b"")
+    return digest.hexdigest()
+
+
+def check_counts(**counts: int | None) -> None:
+    """Options that count something count at least one."""
+    for name, value in counts.items():
+        if value is not None and value < 1:
+            raise ConfigError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+
+
+def as_line(facts: dict[str, Any]) -> str:
+    """Facts as a line of JSON."""
+    return json.dumps(facts, ensure_ascii=False)
+
+
+def escaped(text: str) -> str:
+    """The text in one line: line breaks and other control characters are written as Python writes them, \\n and so on."""
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def stdout_write(text: str) -> None:
     """Straight to stdout, whatever the locale says. Whoever was reading may have had enough (`… | head`)."""
+    if sys.stdout is None:
+        raise UserError("there is no stdout to write the answers to; use --out")
     try:
+        sys.stdout.flush()
         sys.stdout.buffer.write(text.encode("utf-8"))
         sys.stdout.buffer.flush()
     except BrokenPipeError:
@@ -200,100 +163,143 @@ def stdout_write(text: str) -> None:
         raise SystemExit(0) from None
 
 
-def one_line(text: str) -> str:
-    return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
+class Speed:
+    """Lines and tokens a second, on the display."""
+
+    def __init__(self, verb: str, size: int) -> None:
+        self.display = Progress(verb, size)
+        self.began = time.monotonic()
+        self.lines = self.tokens = 0
+
+    def advance(self, outputs: Sequence[Output], place: int) -> None:
+        """So many answers more; `place` is how far the input has been read, in bytes."""
+        self.lines += len(outputs)
+        self.tokens += sum(output.tokens for output in outputs)
+        spent = max(1e-9, time.monotonic() - self.began)
+        facts = f"{self.lines:,} lines  {self.lines / spent:,.1f} lines/s"
+        facts += f"  {self.tokens / spent:,.0f} tokens/s" if self.tokens else ""
+        self.display.update(place, facts)
 
 
 def reply_to_groups(
-    groups: Iterable[list[Line]], replies: Replies, write: Callable[[str], None], after: Callable[[int], None]
+    groups: Iterable[list[Line]],
+    job: Job,
+    write: Callable[[str, int], None],
+    after: Callable[[list[Output]], None] = lambda outputs: None,
 ) -> int:
+    """Answers each group and writes it; how many lines could not be answered."""
     failures = 0
     for group in groups:
-        outputs, failed = replies.to(group, "line")
-        write("".join(one_line(text) + "\n" for output in outputs for text in output))
+        outputs, failed = job.reply(group, "line")
+        write("".join(escaped(text) + "\n" for output in outputs for text in output.lines), len(group))
         failures += failed
-        after(len(group))
+        after(outputs)
     return failures
 
 
-def done_already(out: Path, wide: int) -> int:
-    """Cut an interrupted job's answers back to whole groups; the number of lines that are answered."""
-    ends: list[int] = [0]
-    lines = 0
-    with out.open("rb+") as file:
+def job_facts(job: Job, file: Any) -> dict[str, Any]:
+    """What an answer file is the answer to. A pipe cannot be read twice, so nothing is known of it."""
+    facts = {"verb": job.verb, "run": job.run, "options": job.options | {"lines a text": job.wide}}
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        facts["input"] = {"sha256": sha256_of_input(file), "size": os.fstat(file.fileno()).st_size}
+    return facts
+
+
+def reply_to_file(given: Input, job: Job) -> int:
+    """A file's lines, to stdout or into a file."""
+    assert given.file is not None
+    with open_lines(given.file) as file:
+        regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        if given.resume and not regular:
+            raise ConfigError(f"--resume reads its input again from the start, and {given.file} is a pipe; use a file")
+        speed = Speed(job.verb, os.fstat(file.fileno()).st_size)
         place = 0
-        while block := file.read(1 << 20):
-            at = block.find(b"\n")
-            while at >= 0:
-                lines += 1
-                if lines % (GROUP * wide) == 0:
-                    ends.append(place + at + 1)
-                at = block.find(b"\n", at + 1)
+
+        def read(size: int) -> bytes:
+            nonlocal place
+            block = file.read(size)
             place += len(block)
-        file.truncate(ends[-1])
-    return (len(ends) - 1) * GROUP
+            return block
+
+        groups = read_groups(read, job.batch, promptly=False)
+        with speed.display:
+            if given.out is None:
+                return reply_to_groups(
+                    groups, job, lambda text, _: stdout_write(text), lambda o: speed.advance(o, place)
+                )
+            answers = AnswerFile(given.out, job_facts(job, file), resume=given.resume)
+            return reply_into(answers, groups, job, speed, lambda: place)
 
 
-def reply_to_file(source: Path, out: Path | None, resume: bool, replies: Replies) -> int:
-    if resume and out is None:
-        raise ConfigError("--resume goes on with the answers in a file; say which by --out")
-    if out is not None and out.exists() and source.exists() and out.samefile(source):
-        raise ConfigError(f"--file and --out are both {source}; the answers need a file of their own")
-    if out is not None and out.exists() and not resume:
-        raise UserError(f"{out} is there already; go on with it by --resume, or delete it, or choose another --out")
-    try:
-        with source.open("rb") as file:
-            skipped = done_already(out, replies.wide) // GROUP if out is not None and out.exists() else 0
-            groups = read_groups(file.read, promptly=False)
-            for number in range(skipped):
-                if next(groups, None) is None:
-                    raise UserError(
-                        f"{out} has answers to {skipped * GROUP:,} lines, and {source} has only "
-                        f"{number * GROUP:,}; it is the answer to another file"
-                    )
-            screen = Screen(os.fstat(file.fileno()).st_size)
-            try:
-                return reply_into(groups, out, replies, lambda lines: screen.advance(lines, file.tell()))
-            finally:
-                screen.close()
-    except OSError as error:
-        name = error.filename or out or source
-        raise UserError(f"{name} cannot be read or written: {error.strerror}") from None
+def reply_into(
+    answers: AnswerFile,
+    groups: Iterable[list[Line]],
+    job: Job,
+    speed: Speed | None = None,
+    place: Callable[[], int] = lambda: 0,
+) -> int:
+    """Answers into a file, after those that are there already."""
+    with answers:
+        if answers.done:
+            say(f"{answers.path} is complete: all {answers.lines:,} lines were answered already")
+            return 0
+        skipped = 0
+        groups = iter(groups)
+        while skipped < answers.lines:
+            skipped += len(next(groups))
+        if skipped:
+            say(f"going on after line {skipped:,}")
+        try:
+            return reply_to_groups(
+                groups, job, answers.write, lambda o: None if speed is None else speed.advance(o, place())
+            )
+        except OSError as error:
+            raise UserError(
+                f"{error.filename or answers.path} cannot be written: {error.strerror}; {answers.lines:,} answers are "
+                "there, and --resume goes on with them"
+            ) from None
 
 
-def reply_into(groups: Iterable[list[Line]], out: Path | None, replies: Replies, after: Callable[[int], None]) -> int:
-    if out is None:
-        return reply_to_groups(groups, replies, stdout_write, after)
-    with out.open("ab") as written:
-
-        def write(text: str) -> None:
-            written.write(text.encode("utf-8"))
-            written.flush()
-
-        return reply_to_groups(groups, replies, write, after)
+def reply_to_arguments(texts: Sequence[str], job: Job) -> tuple[str, int]:
+    """The answers to texts of the command line, as one text."""
+    outputs, failures = job.reply([check_line(text, number) for number, text in enumerate(texts, 1)], "text")
+    return "".join(job.escape(text) + "\n" for output in outputs for text in output.lines), failures
 
 
-def reply_to_arguments(texts: Sequence[str], replies: Replies) -> int:
-    outputs, failures = replies.to([check_line(text, number) for number, text in enumerate(texts, 1)], "text")
-    stdout_write("".join(text + "\n" for output in outputs for text in output))
-    return failures
-
-
-def reply(texts: Sequence[str] | None, file: Path | None, out: Path | None, resume: bool, replies: Replies) -> None:
-    """Answer what was asked, from wherever it comes."""
-    if texts and file is not None:
-        raise ConfigError("texts come as arguments or from --file, not both")
-    if file is None and (out is not None or resume):
-        raise ConfigError("--out and --resume go with --file; without it, answers go to stdout")
-    if texts:
-        failures = reply_to_arguments(texts, replies)
-    elif file is not None:
-        failures = reply_to_file(file, out, resume, replies)
+def or_a_beginning(groups: Iterator[list[Line]]) -> Iterator[list[Line]]:
+    """The groups, or a single empty text where there is not one line."""
+    first = next(groups, None)
+    if first is None:
+        yield [Line(1, "")]
     else:
+        yield first
+        yield from groups
+
+
+def reply(given: Input, job: Job) -> None:
+    """Answer what was asked, from wherever it comes."""
+    given.check()
+    if given.file is not None:
+        failures = reply_to_file(given, job)
+    elif given.texts:
+        if given.out is None:
+            text, failures = reply_to_arguments(given.texts, job)
+            stdout_write(text)
+        else:
+            group = [check_line(text, number) for number, text in enumerate(given.texts, 1)]
+            failures = reply_into(AnswerFile(given.out, {"verb": job.verb}, resume=False), [group], job)
+    else:
+        if sys.stdin is None:
+            raise UserError("there is no stdin to read texts from; give texts, or --file")
         if sys.stdin.isatty():
-            print("one text a line; end with Ctrl-D", file=sys.stderr)
-        stdin: BinaryIO = sys.stdin.buffer
-        groups = read_groups(lambda size: os.read(stdin.fileno(), size), promptly=True)
-        failures = reply_to_groups(groups, replies, stdout_write, lambda lines: None)
+            say("one text a line; end with Ctrl-D")
+        descriptor = sys.stdin.fileno()
+        groups = read_groups(lambda size: os.read(descriptor, size), job.batch, promptly=True)
+        if job.begins:
+            groups = or_a_beginning(groups)
+        if given.out is None:
+            failures = reply_to_groups(groups, job, lambda text, _: stdout_write(text))
+        else:
+            failures = reply_into(AnswerFile(given.out, {"verb": job.verb}, resume=False), groups, job)
     if failures:
         raise SystemExit(1)

@@ -19,26 +19,41 @@ def tag(
     out: lines.OutputFile = None,
     resume: lines.Resume = False,
     as_json: lines.AsJson = False,
-    device: lines.Device = "cpu",
+    batch_size: lines.BatchSize = None,
+    device: lines.Device = "auto",
     step: lines.Step = None,
 ) -> None:
     """Tag the words of texts, or of each line of stdin or of a file: word/LABEL word/LABEL for each.
 
     Words are cut at spaces; for a run on the built-in date-parts, as its training lines were.
     """
+    given = lines.Input(texts, file, out, resume)
+    given.check()
+    lines.check_counts(batch_size=batch_size)
+
+    from glassformer import tasks
     from glassformer.api import load
-    from glassformer.tasks import tag as tag_texts
 
     model = load(run, device=device, step=step)
     model.require("tag")
 
-    def answer(texts: Sequence[str]) -> list[list[str]]:
-        out = []
-        for text, words in zip(texts, tag_texts(model, list(texts)), strict=True):
+    def answer(texts: Sequence[str]) -> list[lines.Output]:
+        found = []
+        for text, words in zip(texts, tasks.tag(model, list(texts)), strict=True):
             if as_json:
-                out.append([lines.as_line({"source": text, "words": [asdict(w) for w in words]})])
+                found.append(lines.Output([lines.as_line({"source": text, "words": [asdict(w) for w in words]})]))
             else:
-                out.append([" ".join(f"{w.word}/{w.label}" for w in words)])
-        return out
+                found.append(lines.Output([" ".join(f"{w.word}/{w.label}" for w in words)]))
+        return found
 
-    lines.reply(texts, file, out, resume, lines.Replies(answer, as_json, {"words": []}))
+    job = lines.Job(
+        "tag",
+        lines.run_fingerprint(run, step) if out is not None else "",
+        {"json": as_json},
+        answer,
+        as_json,
+        {"words": []},
+        batch=batch_size or lines.BATCH,
+        escape=lines.escaped,
+    )
+    lines.reply(given, job)

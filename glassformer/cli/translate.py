@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from glassformer.cli import lines, writing
 from glassformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from glassformer.tasks import Answer
 
 
 def translate(
@@ -40,10 +44,10 @@ def translate(
     seed: writing.Seed = None,
     max_new_tokens: writing.MaxNewTokens = None,
     strict: writing.Strict = None,
-    batch_size: writing.BatchSize = None,
+    batch_size: lines.BatchSize = None,
     engine: writing.Engine = None,
     settings: writing.Settings = None,
-    device: lines.Device = "cpu",
+    device: lines.Device = "auto",
     step: lines.Step = None,
 ) -> None:
     """Translate texts, or each line of stdin or of a file.
@@ -52,10 +56,8 @@ def translate(
     codes: 0 all answered; 1 some lines could not be answered (stderr says which, and their answer is an empty line); 2
     something to put right.
     """
-    from glassformer.api import load
-    from glassformer.tasks import Answer, check_constraints, decode_settings
-    from glassformer.tasks import translate as translate_texts
-
+    given = lines.Input(texts, file, out, resume)
+    given.check()
     if trace and not as_json:
         raise ConfigError("--trace tells more than a line can hold; add --json")
     options = writing.decode_options(
@@ -74,25 +76,37 @@ def translate(
         engine=engine,
     )
     constraints = writing.make_constraints(term, glossary, prefix, ban, stop)
+
+    from glassformer import tasks
+    from glassformer.api import load
+
     model = load(run, device=device, step=step)
     model.require("translate")
-    config = decode_settings(model, **options)
-    check_constraints(model, constraints, config)
-    wide = 1 if as_json else config.num_samples if config.temperature > 0 else config.n_best
+    config = tasks.decode_settings(model, **options)
+    tasks.check_constraints(model, constraints, config)
+    wide = 1 if as_json else writing.answers_a_text(config)
 
-    def show(text: str, answers: list[Answer]) -> list[str]:
+    def show(text: str, answers: list[Answer]) -> lines.Output:
+        tokens = sum(len(answer.ids) for answer in answers)
         if as_json:
             facts = [writing.answer_facts(answer, align=align, trace=trace) for answer in answers]
-            return [lines.as_line({"source": text, "answers": facts})]
+            return lines.Output([lines.as_line({"source": text, "answers": facts})], tokens)
         shown = []
         for answer in answers:
             before = f"{answer.score:.4f}\t" if scores else ""
             after = "\t" + " ".join(f"{s}-{t}" for s, t in answer.links) if align else ""
             shown.append(before + answer.text + after)
-        return shown + [""] * (wide - len(shown))
+        return lines.Output(shown + [""] * (wide - len(shown)), tokens)
 
-    def answer(texts: Sequence[str]) -> list[list[str]]:
-        found = translate_texts(model, texts, config=config, constraints=constraints, align=align, trace=trace)
+    def answer(texts: Sequence[str]) -> list[lines.Output]:
+        found = tasks.translate(model, texts, config=config, constraints=constraints, align=align, trace=trace)
         return [show(text, answers) for text, answers in zip(texts, found, strict=True)]
 
-    lines.reply(texts, file, out, resume, lines.Replies(answer, as_json, {"answers": []}, wide))
+    depends_on = (
+        asdict(config) | asdict(constraints) | {"scores": scores, "align": align, "json": as_json, "trace": trace}
+    )
+    fingerprint = lines.run_fingerprint(run, step) if out is not None else ""
+    job = lines.Job(
+        "translate", fingerprint, depends_on, answer, as_json, {"answers": []}, wide, batch=config.batch_size
+    )
+    lines.reply(given, job)

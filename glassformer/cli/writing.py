@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer.config import DecodeConfig
 from glassformer.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ NumSamples = Annotated[int | None, typer.Option(help="So many draws.")]
 Seed = Annotated[int | None, typer.Option(help="The same seed draws the same text.")]
 MaxNewTokens = Annotated[int | None, typer.Option(help="At most so many tokens.")]
 Strict = Annotated[bool | None, typer.Option("--strict", help="An answer never depends on its neighbours.")]
-BatchSize = Annotated[int | None, typer.Option(help="Texts decoded at a time.")]
 Engine = Annotated[
     str | None,
     typer.Option(
@@ -93,6 +93,11 @@ def make_constraints(
     pairs = dict(term.split("=", 1) for term in terms or [] if "=" in term)
     known = read_glossary(glossary) if glossary is not None else {}
     return TextConstraints(everywhere, known | pairs, prefix, tuple(banned or ()), tuple(stops or ()))
+
+
+def answers_a_text(config: DecodeConfig) -> int:
+    """How many answers each text gets."""
+    return config.num_samples if config.temperature > 0 else config.n_best
 
 
 def answer_facts(answer: Answer, *, align: bool = False, trace: bool = False) -> dict[str, Any]:

@@ -1,0 +1,114 @@
+"""Texts as they come: lines of a file, of a pipe or of a person's keyboard, each with its number and what is wrong with it.
+
+A line that cannot be answered (not UTF-8, a NUL, far too long) keeps its place; nothing of it is ever held whole.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from glassformer.errors import ConfigError, UserError
+
+READ = 1 << 16
+LONGEST_LINE = 400_000  # bytes; no text that is short enough to be answered has more
+
+
+@dataclass(frozen=True)
+class Line:
+    """One text, by the number of its line; `problem` says why it cannot be answered."""
+
+    number: int  # from 1
+    text: str
+    problem: str | None = None
+
+    @property
+    def blank(self) -> bool:
+        """Nothing is asked, so nothing is answered."""
+        return self.problem is None and not self.text.strip()
+
+
+def check_line(text: str, number: int) -> Line:
+    """A text, and whether it is one."""
+    from glassformer.tasks import check_text
+
+    try:
+        return Line(number, check_text(text))
+    except UserError as error:
+        return Line(number, "", str(error))
+
+
+def read_line(raw: bytes, number: int) -> Line:
+    """One line of a file, without its end."""
+    if len(raw) > LONGEST_LINE:
+        return Line(number, "", f"the line has more than {LONGEST_LINE:,} bytes; break it into lines")
+    if number == 1:
+        raw = raw.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return check_line(raw.removesuffix(b"\r").decode("utf-8"), number)
+    except UnicodeDecodeError as error:
+        return Line(
+            number, "", f"byte {error.start + 1} (0x{raw[error.start]:02x}) is not UTF-8; convert the text to UTF-8"
+        )
+
+
+def raw_lines(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
+    """Whole lines, as many at a time as one read brings. Of a line too long to be answered only the beginning is kept."""
+    start = b""
+    while block := read(READ):
+        first, *others = block.split(b"\n")
+        start = (start + first)[: LONGEST_LINE + 1]
+        if others:
+            yield [start, *others[:-1]]
+            start = others[-1]
+    if start:
+        yield [start]
+
+
+def group_sizes(batch: int) -> Iterator[int]:
+    """How many lines are answered together: one batch at first, so that answers come soon, then more, so that lines of
+    like length can be put side by side. The sizes depend on nothing else, so groups always begin at the same lines."""
+    size = max(1, batch)
+    while True:
+        yield size
+        size = min(2 * size, 8 * max(1, batch))
+
+
+def read_groups(read: Callable[[int], bytes], batch: int, *, promptly: bool) -> Iterator[list[Line]]:
+    """Groups of lines. Promptly: what has come is a group, so nobody waits for lines that are not there yet; a model that
+    is busy finds more lines waiting the next time. Else every group but the last has the size `group_sizes` says."""
+    group: list[Line] = []
+    sizes = group_sizes(batch)
+    size = next(sizes)
+    number = 0
+    for lines in raw_lines(read):
+        for raw in lines:
+            number += 1
+            group.append(read_line(raw, number))
+            if len(group) == size:
+                yield group
+                group, size = [], next(sizes)
+        if promptly and group:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def open_lines(path: Path) -> BinaryIO:
+    """A file of lines, or a pipe such as the shell's <(command); nothing else has an end."""
+    try:
+        file = path.open("rb", buffering=0)
+    except IsADirectoryError:
+        raise ConfigError(f"--file takes a file with a text a line, and {path} is a folder") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    kind = os.fstat(file.fileno()).st_mode
+    if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
+        file.close()
+        raise ConfigError(f"--file takes a file with a text a line, and {path} is a device")
+    return file  # type: ignore[return-value]

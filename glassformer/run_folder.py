@@ -2,7 +2,7 @@
 
 run.json            the recipe with everything resolved, the version that wrote it, SHA-256 of the prepared files, a seal
 tokenizer.json      (or tokenizer.source.json and tokenizer.target.json), labels.json
-data/               token files
+data/               the examples as text and as token files, and a report of where they are from
 checkpoints/        the latest few and the best; see checkpoint.py
 snapshots/          weights alone, for averaging
 history/            weights alone at steps 0, 10, 30, 100, 300 …: a small model's beginnings, to look at
@@ -124,8 +124,9 @@ class RunFolder:
         return "files" in self.facts
 
     def prepared_files(self) -> dict[str, dict[str, Any]]:
-        """Tokenizers, labels and token files as they are now, for run.json."""
-        found = [*self.path.glob("tokenizer*.json"), *self.path.glob("labels.json"), *self.path.glob("data/*.tokens")]
+        """Tokenizers, labels, examples and token files as they are now, for run.json."""
+        names = ("tokenizer*.json", "labels.json", "data/*.tokens", "data/*.examples.gz", "data/report.json")
+        found = [path for name in names for path in self.path.glob(name)]
         return {
             path.relative_to(self.path).as_posix(): {"size": path.stat().st_size, "sha256": sha256(path)}
             for path in sorted(found)

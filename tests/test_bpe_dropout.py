@@ -11,6 +11,7 @@ import pytest
 
 from glassformer.config import DataConfig, Recipe
 from glassformer.data.prepare import encode_split, prepare
+from glassformer.data.sources import open_split
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError, UserError
 from glassformer.text.tokenizer import CONTROL, Tokenizer
@@ -153,7 +154,7 @@ def test_a_split_that_is_only_measured_has_every_pair_once(tmp_path: Path) -> No
         segmentations=4,
         both_ways=True,
     )
-    files = encode_split(data, "train", Tokenizers.load(tmp_path), tmp_path / "measured")
+    files = encode_split(data, "train", open_split(data, "train"), Tokenizers.load(tmp_path), tmp_path / "measured")
     assert len(files["source"]) == len(files["target"]) == len(ENGLISH)
     assert files["source"][1].tolist() == Tokenizer.load(tmp_path / "tokenizer.json").encode(ENGLISH[1])
 

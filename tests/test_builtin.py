@@ -18,7 +18,15 @@ from typing import Any
 import pytest
 
 from glassformer.config import DataConfig
-from glassformer.data.builtin import LANGUAGES, TASKS, DataSet, examples_in_ten_languages, languages, open_builtin
+from glassformer.data.builtin import (
+    LANGUAGES,
+    TASKS,
+    DataSet,
+    examples_in_ten_languages,
+    languages,
+    open_builtin,
+    stdlib,
+)
 from glassformer.data.builtin.dates import (
     FORMATS,
     LOCALES,

@@ -191,7 +191,7 @@ def test_two_runs_side_by_side(kind: str, runs_of: dict[str, tuple[RunFolder, Ru
     assert set(found["scores"]) == expected[kind]
     for side, path in zip(("first", "second"), paths, strict=True):
         talk = load(path)
-        held = held_out(talk, "val", 20)
+        held = held_out(talk, "val", 20, path / "data")
         values = teacher_forced(talk.model, held.batches).values
         assert found["scores"]["loss"][side]["value"] == pytest.approx(values["loss"], rel=1e-4)
         if kind == "pairs":
@@ -263,10 +263,13 @@ def test_other_tokens_same_examples(runs_of: dict[str, tuple[RunFolder, RunFolde
     recipe = replace(first.recipe, data=replace(first.recipe.data, tokenizer="char", path=str(data)))
     recipe = recipe.with_model(vocab_size=0, block_size=48)
     second = runs.train(recipe, tmp_path / "letters")
-    found = study.compare((load(first.path), load(second.path)), ("a", "b"), "val", 6)
+    folders = first.path / "data", second.path / "data"
+    found = study.compare((load(first.path), load(second.path)), ("a", "b"), "val", 6, folders)
     assert set(found.scores) == {"exact_match", "bleu"}
     assert found.no_attention == "the two models read the text in different tokens"
-    assert [s.source for s in found.sentences] == [a for a, _ in held_out(load(first.path), "val", 6).examples]
+    assert [s.source for s in found.sentences] == [
+        a for a, _ in held_out(load(first.path), "val", 6, first.path / "data").examples
+    ]
 
 
 def test_what_cannot_be_compared(runs_of: dict[str, tuple[RunFolder, RunFolder]], tmp_path: Path) -> None:

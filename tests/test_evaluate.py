@@ -44,7 +44,7 @@ def test_loss_and_accuracy_are_over_every_real_position_and_no_other() -> None:
     model.eval()
     total, right, count = 0.0, 0, 0
     for i in range(30):
-        batch = batches.lay(torch.tensor([i]).numpy(), None)
+        batch = batches.batch_of(torch.tensor([i]).numpy(), None)
         log_p = model(batch.source, batch.rows)[0].log_softmax(-1)
         for place, label in enumerate(batch.labels[0].tolist()):
             if label != IGNORE:

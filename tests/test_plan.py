@@ -11,7 +11,7 @@ import torch
 from glassformer.config import Recipe
 from glassformer.models import build_model
 from glassformer.studies import plan as plans
-from glassformer.studies.plan import fixed_memory, has_more, make_plan
+from glassformer.studies.plan import fixed_memory, make_plan
 from glassformer.train import memory
 from glassformer.train.optim import make_optimizers, optimizer_tensors
 from tests.commands import call
@@ -150,7 +150,6 @@ def test_memory_in_use_is_seen() -> None:
 
 def test_of_a_large_corpus_only_the_beginning_is_read(data: Path, tmp_path: Path) -> None:
     settings = recipe(data)
-    assert has_more(settings.data, 1000) and not has_more(settings.data, 10**6)
     plan = make_plan(settings, seconds=0.0, characters=2000)
     assert plan.cut_short and plan.examples is not None and plan.examples < 100
     assert dict(plan.rows())["data"].startswith(f"at least {plan.examples} examples; an epoch is at least ")

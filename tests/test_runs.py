@@ -18,7 +18,9 @@ from glassformer import runs
 from glassformer.api import load
 from glassformer.checkpoint import read_checkpoint
 from glassformer.config import Recipe
-from glassformer.data.prepare import chunks, complete_model, encode_split, open_files, prepare
+from glassformer.data.prepare import chunks, complete_model, open_files, prepare
+from glassformer.data.report import DataReport
+from glassformer.data.store import run_examples
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError, UserError
 from glassformer.nn.loss import IGNORE
@@ -84,7 +86,7 @@ def test_a_run_is_a_folder(trained: RunFolder) -> None:
     for name in ("run.json", "tokenizer.json", "metrics.jsonl", "samples.jsonl", "final/model.safetensors"):
         assert name in names, name
     assert {"checkpoints/step-00000003/model.safetensors", "checkpoints/step-00000006/training.safetensors"} <= names
-    known = (".json", ".jsonl", ".safetensors", ".tokens", "SEAL", ".lock", ".sha256")
+    known = (".json", ".jsonl", ".safetensors", ".tokens", ".examples.gz", "SEAL", ".lock", ".sha256")
     assert all(n.endswith(known) or n.startswith("tensorboard/") for n in names), names
     facts = json.loads((trained.path / "run.json").read_text(encoding="utf-8"))
     assert facts["recipe"]["model"]["vocab_size"] == Tokenizer.load(trained.path / "tokenizer.json").vocab_size == 25
@@ -415,11 +417,15 @@ def test_chunks_keep_everything_in_order_and_within_bounds() -> None:
 
 
 def test_only_the_beginning_is_read_where_asked(tsv: Path, tmp_path: Path) -> None:
-    texts = prepare(recipe(tsv), tmp_path)
-    files = encode_split(recipe(tsv).data, "train", texts, tmp_path / "some", 300)
-    assert 3 < len(files["source"]) < 30 and len(files["source"]) == len(files["target"])
-    whole = TokenFile.open(tmp_path / "data" / "train.source")
-    assert all(np.array_equal(files["source"][i], whole[i]) for i in range(len(files["source"])))
+    """Broken variant: a look that reads all of a large corpus, or other examples than the first."""
+    for folder, characters in (("whole", None), ("some", 300)):
+        prepare(recipe(tsv), tmp_path / folder, characters)
+    some, whole = (
+        list(run_examples(recipe(tsv).data, "train", tmp_path / name / "data")) for name in ("some", "whole")
+    )
+    assert 3 < len(some) < 30 and whole[: len(some)] == some
+    reports = [DataReport.read(tmp_path / name / "data") for name in ("some", "whole")]
+    assert [report is not None and report.cut_short for report in reports] == [True, False]
 
 
 MEASURE = """

@@ -157,8 +157,8 @@ def test_accumulation_is_the_full_batch(task: str, smoothing: float) -> None:
     batches = batches_of(task)
     ids = np.arange(40)
     cuts = [0, 1, 4, 23, 23, 40]
-    whole = batches.lay(ids, None)
-    parts = [batches.lay(ids[a:b], None) for a, b in itertools.pairwise(cuts)]
+    whole = batches.batch_of(ids, None)
+    parts = [batches.batch_of(ids[a:b], None) for a, b in itertools.pairwise(cuts)]
     assert parts[3].target_tokens == 0
     trainer = make_trainer(TASKS[task][0], batches, label_smoothing=smoothing)
     loss, full = gradient(trainer, [whole])
@@ -174,9 +174,9 @@ def test_steps_of_parts_are_steps_of_the_whole(optimizer: str) -> None:
     """The same through clipping, optimizer and schedule, for several steps. Muon iterates in float32, hence its bound."""
     batches = batches_of("transformer")
     ids = np.arange(40)
-    thirds = [batches.lay(part, None) for part in (ids[:5], ids[5:11], ids[11:40])]
+    thirds = [batches.batch_of(part, None) for part in (ids[:5], ids[5:11], ids[11:40])]
     runs = []
-    for given, accumulate in (([batches.lay(ids, None)], 1), (thirds, 3)):
+    for given, accumulate in (([batches.batch_of(ids, None)], 1), (thirds, 3)):
         trainer = make_trainer(SMALL, Given(given), accumulate=accumulate, clip=0.5, optimizer=optimizer, ema=0.9)
         for _ in range(5):
             trainer.step()
@@ -226,7 +226,7 @@ def test_ignored_positions_contribute_exactly_zero(loss: str) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_what_stands_in_the_padding_changes_no_bit(task: str) -> None:
     """Of loss and gradients. Broken variants: padding told by the token; a norm or a mean over padded positions."""
-    batch = batches_of(task).lay(np.arange(40), None)
+    batch = batches_of(task).batch_of(np.arange(40), None)
     trainer = make_trainer(TASKS[task][0], Given([batch]))
 
     def scribbled(rows: Any) -> Any:
@@ -244,7 +244,7 @@ def test_what_stands_in_the_padding_changes_no_bit(task: str) -> None:
 def test_a_batch_without_labels_adds_nothing() -> None:
     """Neither to the gradient nor to the count of tokens: the step is the same, bit for bit."""
     batches = batches_of("transformer")
-    batch = batches.lay(np.arange(20), None)
+    batch = batches.batch_of(np.arange(20), None)
     blank = replace(batch, labels=torch.full_like(batch.labels, IGNORE), target_tokens=0)
     runs = []
     for given in ([batch], [batch, blank]):
@@ -262,7 +262,7 @@ def test_a_batch_without_labels_adds_nothing() -> None:
 def test_label_smoothing_is_the_closed_form(smoothing: float) -> None:
     """Of a whole batch, from the model's own scores. Broken variants: smoothing shared among the other words only;
     s / (V - 1); the summed loss divided too early."""
-    batch = batches_of("transformer").lay(np.arange(30), None)
+    batch = batches_of("transformer").batch_of(np.arange(30), None)
     trainer = make_trainer(SMALL, Given([batch]), label_smoothing=smoothing)
     with torch.no_grad():
         scores = trainer.model(batch.source, batch.rows).numpy()
@@ -307,7 +307,7 @@ def test_packed_training_is_unpacked_training(task: str) -> None:
     plan = packed.planned(0)
     laid = [plan.build(k) for k in range(len(plan))]
     assert all(b.rows.layout == "packed" and b.rows.segments.max() > 1 for b in laid) and len(laid) > 2
-    unpacked = [padded.lay(np.array(b.examples), None) for b in laid]
+    unpacked = [padded.batch_of(np.array(b.examples), None) for b in laid]
     assert all(b.rows.layout in ("padded", "whole") for b in unpacked)
     runs = []
     for given in (laid, unpacked):
@@ -372,7 +372,7 @@ def test_the_moving_average_is_its_closed_form() -> None:
 @pytest.mark.parametrize("clip", [0.01, 1e6, None])
 def test_clipping_scales_the_whole_gradient(clip: float | None) -> None:
     """To the norm asked for, and only where it is longer. Broken variant: each parameter clipped by itself."""
-    batch = batches_of("transformer").lay(np.arange(40), None)
+    batch = batches_of("transformer").batch_of(np.arange(40), None)
     trainer = make_trainer(SMALL, Given([batch]), clip=clip)
     _, plain = gradient(trainer, [batch])
     trainer.model.zero_grad()
@@ -408,7 +408,7 @@ def test_the_rate_of_each_step_reaches_each_optimizer(name: str) -> None:
 def test_the_log_is_the_mean_over_the_tokens_since_the_last_line() -> None:
     """Broken variant: the mean of the steps' losses, which counts a short batch as much as a long one."""
     batches = batches_of("transformer")
-    given = [batches.lay(ids, None) for ids in (np.arange(3), np.arange(3, 30), np.arange(30, 40))]
+    given = [batches.batch_of(ids, None) for ids in (np.arange(3), np.arange(3, 30), np.arange(30, 40))]
     each = make_trainer(SMALL, Given(given))
     some = make_trainer(SMALL, Given(given), log_every=3)
     for _ in range(6):
@@ -451,7 +451,7 @@ def test_a_step_that_is_not_finite_changes_no_bit(optimizer: str) -> None:
 
 def test_the_autocast_of_the_settings_is_the_autocast_of_the_loss() -> None:
     """bfloat16 is built for CUDA; here one tiny step shows that the path stands and keeps its weights in float32."""
-    batch = batches_of("transformer", 4).lay(np.arange(4), None)
+    batch = batches_of("transformer", 4).batch_of(np.arange(4), None)
     trainer = make_trainer(replace(SMALL, n_layer=1, n_embd=8, n_hidden=8), Given([batch]), dtype=torch.float32)
     trainer.autocast = torch.bfloat16
     seen = []

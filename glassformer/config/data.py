@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from glassformer.config.fields import check_choices
 from glassformer.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFile:
+    """One of several files that a split is made of."""
+
+    example: ClassVar[str] = '{path = "b.tsv", weight = 2, tag = "<bt>"}'
+
+    path: str
+    target: str | None = None  # the second of two line-aligned files
+    weight: float = 1.0  # how often an example of it is learned in an epoch; 0.5: every other one
+    tag: str = ""  # put before each source, so that the model can tell where an example is from
+
+    def __post_init__(self) -> None:
+        if not 0 < self.weight <= 1000:
+            raise ConfigError(f"the weight of {self.path} must be above 0 and at most 1000, not {self.weight}")
+        if self.tag != " ".join(self.tag.split()):
+            raise ConfigError(f"the tag of {self.path} must not begin, end or double its blanks: {self.tag!r}")
+
+
+Files = str | tuple[DataFile, ...] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,14 +37,17 @@ class DataConfig:
     builtin: str | None = None  # dates, phrases, stdlib, languages, date-parts, copy, reverse, sort
     direction: str | None = None  # phrases: "zh-en" and its sisters
     path: str | None = None  # where relative file names start
-    train: str | None = None  # a file or folder; its format follows from its name, or from `format`
-    val: str | None = None
-    test: str | None = None
+    # a file or folder, or a list of them: ["a.tsv", {path = "b.tsv", weight = 2, tag = "<bt>"}]; its format follows from
+    # its name, or from `format`
+    train: Files = None
+    val: Files = None
+    test: Files = None
     train_target: str | None = None  # the second of two line-aligned files
     val_target: str | None = None
     test_target: str | None = None
-    format: Literal["auto", "tsv", "lines", "jsonl", "text", "parquet", "datasets"] = "auto"
-    source_field: str = "source"  # JSONL, Parquet, datasets: the names of the fields
+    format: Literal["auto", "tsv", "lines", "csv", "json", "jsonl", "text", "parquet", "datasets"] = "auto"
+    on_error: Literal["stop", "skip"] = "stop"  # at a line that cannot be used: end there, or leave it out and count it
+    source_field: str = "source"  # CSV, JSON, JSONL, Parquet, datasets: the names of the fields
     target_field: str = "target"
     text_field: str = "text"
     label_field: str = "label"
@@ -51,10 +75,35 @@ class DataConfig:
     @property
     def multiplied(self) -> bool:
         """Are there more examples to learn from than pairs?"""
-        return self.bpe_dropout > 0 or self.both_ways
+        weighted = isinstance(self.train, tuple) and any(file.weight != 1 for file in self.train)
+        return self.bpe_dropout > 0 or self.both_ways or weighted
+
+    def files(self, split: str) -> tuple[DataFile, ...]:
+        """What the configuration names for a split; nothing where it names nothing."""
+        named, target = getattr(self, split), getattr(self, f"{split}_target")
+        if isinstance(named, str):
+            return (DataFile(path=named, target=target),)
+        if target is not None:
+            what = "is a list" if named else "is not set"
+            raise ConfigError(
+                f"data.{split}_target is set but data.{split} {what}; two aligned files need both, and in a list each entry "
+                'has its own: {path = "a.en", target = "a.de"}'
+            )
+        return named or ()
 
     def __post_init__(self) -> None:
         check_choices(self)
+        for split in ("train", "val", "test"):
+            if getattr(self, split) == ():
+                raise ConfigError(f"data.{split} is an empty list; name a file in it, or leave it out")
+        files = {split: self.files(split) for split in ("train", "val", "test")}
+        if any(file.weight != 1 for split in ("val", "test") for file in files[split]):
+            raise ConfigError("a weight is for the files of data.train; what is measured on counts once")
+        tagged = any(file.tag for split in files.values() for file in split)
+        if tagged and (self.task not in ("pairs", "classify") or self.both_ways):
+            raise ConfigError(
+                "a tag is put before the source of pairs or before the text of a class; leave it out here"
+            )
         if self.builtin is not None and self.train is not None:
             raise ConfigError("data.builtin and data.train are both set; a run learns from one of them")
         if not 0 < self.mask_fraction < 1:

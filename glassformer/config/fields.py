@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
+import tomllib
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any, Literal
 
 from glassformer.errors import ConfigError
@@ -17,12 +20,81 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
+def listed(value: Any, name: str) -> Any:
+    """A list that was written on a command line as TOML writes it; anything else as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith("["):
+        return value
+    try:
+        return tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name} is not a list as TOML writes it: {error}") from None
+
+
+def number(value: Any, name: str) -> float:
+    """A finite number, or the text of one."""
+    try:
+        found = None if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = None
+    if found is None or not math.isfinite(found):
+        raise ConfigError(f"{name} must be a number, not {shortened(value)}")
+    return found
+
+
+def whole_number(value: Any, name: str) -> int:
+    """A whole number of at most 64 bits, to its last digit (as a float, 9007199254740993 would lose one)."""
+    found = value
+    if isinstance(value, str):
+        try:
+            found = int(value)
+        except ValueError:  # "1e5" is a whole number, too
+            with contextlib.suppress(ValueError):
+                found = float(value)
+    if isinstance(found, float) and math.isfinite(found) and found == int(found):
+        found = int(found)
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise ConfigError(f"{name} must be a whole number, not {shortened(value)}")
+    if not -(2**63) <= found < 2**63:
+        raise ConfigError(f"{name} must be a whole number of at most 64 bits; this one has {found.bit_length()}")
+    return found
+
+
+def shortened(value: Any) -> str:
+    """As Python writes it; a number or a text of a thousand letters not whole."""
+    if isinstance(value, int) and value.bit_length() > 400:
+        return f"a number of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def table(value: Any, kind: Any, name: str) -> Any:
+    """A table with the fields of a dataclass; its first field alone may be given by itself."""
+    known = typing.get_type_hints(kind)
+    hints = {field.name: known[field.name] for field in fields(kind)}
+    if isinstance(value, str):
+        value = {next(iter(hints)): value}
+    if isinstance(value, kind):
+        return value
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{name} must hold texts and tables such as {kind.example}, not {shortened(value)}")
+    for key in value:
+        if key not in hints:
+            raise ConfigError(f"there is no {key!r} in an entry of {name}{did_you_mean(str(key), list(hints))}")
+    if (first := next(iter(hints))) not in value:
+        raise ConfigError(f"an entry of {name} has no {first!r}; write it as {kind.example}")
+    return kind(**{key: coerce(item, hints[key], f"{name}.{key}") for key, item in value.items() if item is not None})
+
+
 def coerce(value: Any, hint: Any, name: str) -> Any:
     """A TOML value or the text of an override, as the type the field declares; anything else is a clear error."""
     options = typing.get_args(hint)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         if value is None or (isinstance(value, str) and value.lower() in ("none", "null")):
             return None
+        several = next((o for o in options if typing.get_origin(o) is tuple), None)
+        if several is not None and str in options:  # one name, or a list of them
+            value = listed(value, name)
+            return value if isinstance(value, str) else coerce(value, several, name)
         return coerce(value, next(o for o in options if o is not type(None)), name)
     if typing.get_origin(hint) is Literal:
         if value not in options:
@@ -45,18 +117,16 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
         if isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"
         raise ConfigError(f"{name} must be true or false, not {value!r}")
-    if hint in (int, float):
-        try:
-            number = float(value) if not isinstance(value, bool) else None
-        except (TypeError, ValueError):
-            number = None
-        if number is None or not math.isfinite(number) or (hint is int and number != int(number)):
-            raise ConfigError(f"{name} must be {'a whole number' if hint is int else 'a number'}, not {value!r}")
-        return hint(number)
+    if hint is int:
+        return whole_number(value, name)
+    if hint is float:
+        return number(value, name)
     if hint is str:
         if not isinstance(value, str):
             raise ConfigError(f"{name} must be text, not {value!r}")
         return value
+    if is_dataclass(hint):
+        return table(value, hint, name)
     raise TypeError(f"{name}: no rule for {hint}")
 
 

@@ -18,6 +18,7 @@ This file knows nothing of tensors. Which presets exist is told to `Recipe.from_
 from __future__ import annotations
 
 import dataclasses
+import os
 import tomllib
 import typing
 from collections.abc import Mapping, Sequence
@@ -80,7 +81,7 @@ class Recipe:
         out: dict[str, Any] = {"name": self.name, "about": self.about}
         for part in PARTS:
             values = dataclasses.asdict(getattr(self, part))
-            out[part] = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items() if v is not None}
+            out[part] = {k: plain(v) for k, v in values.items() if v is not None}
             # A None that is not the default must be said, or it would come back as the default.
             for f in dataclasses.fields(PARTS[part]):
                 if getattr(getattr(self, part), f.name) is None and f.default is not None:
@@ -89,6 +90,15 @@ class Recipe:
 
     def with_model(self, **changes: Any) -> Recipe:
         return dataclasses.replace(self, model=dataclasses.replace(self.model, **changes))
+
+
+def plain(value: Any) -> Any:
+    """As JSON and TOML know it: lists, and tables without what is not set."""
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items() if item is not None}
+    return value
 
 
 PARTS: dict[str, type] = {"model": ModelConfig, "data": DataConfig, "train": TrainConfig, "decode": DecodeConfig}
@@ -122,9 +132,36 @@ def read_recipe(
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    if path.parent != RECIPE_FOLDER:
+        place_in(values, path.parent)
     for override in overrides:
         apply_override(values, override)
     return Recipe.from_dict(values, presets=presets, name=path.stem)
+
+
+FILE_KEYS = ("train", "val", "test", "train_target", "val_target", "test_target")
+
+
+def place_in(values: dict[str, Any], folder: Path) -> None:
+    """Paths in a recipe belong to the recipe's folder, wherever the command is given. Anything that is no path is left as it
+    is, to be refused with its own sentence; so is the name of a data set that is no folder here."""
+    data = values.get("data")
+    if not isinstance(data, dict):
+        return
+
+    def placed(name: Any) -> Any:
+        if isinstance(name, list):
+            return [placed(item) for item in name]
+        if isinstance(name, dict):
+            return {key: placed(item) if key in ("path", "target") else item for key, item in name.items()}
+        if not isinstance(name, str) or "\0" in name:
+            return name
+        path = folder / Path(name).expanduser()
+        return name if data.get("format") == "datasets" and not path.exists() else os.path.abspath(path)
+
+    for key in ("path", "tokenizer_file") if "path" in data else ("tokenizer_file", *FILE_KEYS):
+        if key in data:
+            data[key] = placed(data[key])
 
 
 def apply_override(values: dict[str, Any], override: str) -> None:

@@ -1,25 +1,26 @@
-"""Files as lines and as documents, read once through and never held whole.
+"""Files as lines and as documents, each opened once, read once through and never held whole.
 
 Lines end at a newline and nowhere else (not at the other separators of Unicode), or two aligned files would come apart. A
 long document comes in pieces. Any file may be gzipped. What is wrong with a line is said with its file and number, through
-`complain`: `refuse` ends the reading there; whoever hands in something else reads on.
+the `Reading`: normally that ends it; with data.on_error="skip" the line is left out and counted, and whoever hands in
+something else reads on.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
 import itertools
 import os
-import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from glassformer.errors import UserError
+from glassformer.files.user_data import FileFacts, UserFile
 
 PIECE_BYTES = 1 << 20  # of a long document, at a time
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+SHOWN_LINES = 5  # of those that are skipped
 
 
 @dataclass(frozen=True)
@@ -43,87 +44,141 @@ Complain = Callable[[BadLine], None]
 
 
 def refuse(problem: BadLine) -> None:
+    """Ends the reading at the first line that cannot be used."""
     raise problem
 
 
-def open_bytes(path: Path) -> io.BufferedIOBase:
-    try:
-        if path.suffix == ".gz":
-            return gzip.GzipFile(path, "rb")
-        return open(path, "rb")
-    except FileNotFoundError:
-        raise UserError(f"there is no file {path}") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+@dataclass
+class Reading:
+    """One reading of some files: what is done about a bad line, and what is remembered of each file that was read whole."""
+
+    complain: Complain = refuse
+    files: list[FileFacts] = field(default_factory=list)
+    keep_facts: bool = False
+
+    @contextmanager
+    def opened(self, path: Path) -> Iterator[UserFile]:
+        """The file, open for this reading; when it has been read its size and checksum are kept."""
+        with UserFile(path) as file:
+            yield file
+            if self.keep_facts:
+                self.files.append(file.facts())
 
 
-def read_bytes(path: Path, read: Callable[[int], bytes], size: int = -1) -> bytes:
-    try:
-        return read(size)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path} is not a whole gzip file ({error}); fetch or pack it again") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+@dataclass
+class Skipped:
+    """A way to complain: the line is left out and counted, and the first few are kept to be shown. What is wrong with a file
+    as a whole still ends the reading."""
+
+    count: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def __call__(self, problem: BadLine) -> None:
+        if problem.line is None:
+            raise problem
+        self.count += 1
+        if len(self.first) < SHOWN_LINES:
+            self.first.append(str(problem))
 
 
-def decode(raw: bytes, path: Path, line: int, complain: Complain) -> str:
-    """UTF-8, or a complaint that names the line on which the first bad byte stands."""
+def decode(raw: bytes, path: Path, line: int, complain: Complain) -> str | None:
+    """UTF-8; or None, after a complaint that names the line on which the first bad byte stands."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line += raw[: error.start].count(b"\n")
-        problem = f"not valid UTF-8 (byte 0x{raw[error.start]:02x}); save the file as UTF-8"
+        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+            problem = "UTF-16, as some programs export it; save the file as UTF-8"
+        else:
+            problem = f"not valid UTF-8 (byte 0x{raw[error.start]:02x}); save the file as UTF-8"
         complain(BadLine("encoding", path, line, problem))
-        return raw.decode("utf-8", errors="replace")
+        return None
 
 
-def numbered_lines(path: Path, complain: Complain = refuse) -> Iterator[tuple[int, str]]:
-    with open_bytes(path) as handle:
+def all_lines(path: Path, reading: Reading) -> Iterator[tuple[int, str | None]]:
+    """Every line with its number; None for one that is not UTF-8 and was complained of."""
+    with reading.opened(path) as file:
         for number in itertools.count(1):
-            raw = read_bytes(path, handle.readline)
+            raw = file.readline()
             if not raw:
                 return
             if number == 1:
                 raw = raw.removeprefix(BYTE_ORDER_MARK)
             raw = raw.removesuffix(b"\n").removesuffix(b"\r")
-            yield number, decode(raw, path, number, complain)
+            yield number, decode(raw, path, number, reading.complain)
 
 
-def document_pieces(
-    path: Path, complain: Complain = refuse, begin: int = 0, end: int | None = None
-) -> Iterator[Document]:
-    """The bytes from `begin` to `end` of a file, in pieces that end at a line's end, or, in an endless line, anywhere
-    between two characters. Both borders must stand between two characters."""
+def numbered_lines(path: Path, reading: Reading | None = None) -> Iterator[tuple[int, str]]:
+    """The lines that can be used, each with its number in the file."""
+    for number, line in all_lines(path, reading or Reading()):
+        if line is not None:
+            yield number, line
+
+
+def good_text(raw: bytes, path: Path, line: int, complain: Complain) -> str:
+    """Several lines; those that are not UTF-8 are complained of one by one and left out."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        found = (decode(part, path, line + i, complain) for i, part in enumerate(raw.splitlines(keepends=True)))
+        return "".join(part for part in found if part is not None)
+
+
+def raw_pieces(file: UserFile) -> Iterator[bytes]:
+    """The bytes of a file in pieces that end at a line's end, or, in an endless line, anywhere between two characters."""
+    held = b""
+    while block := file.read(PIECE_BYTES):
+        if file.position == len(block):
+            block = block.removeprefix(BYTE_ORDER_MARK)
+        # What is held so far is followed by more: give away its whole lines, keep the rest.
+        cut = last_border(held)
+        if cut:
+            yield held[:cut]
+        held = held[cut:] + block
+    if held:
+        yield held
+
+
+def parted(pieces: Iterable[bytes], border: int | None, size: int) -> Iterator[tuple[int, bytes]]:
+    """The pieces with 0 before the border and 1 after it. The border moves to the start of the next line, if there is one in
+    its piece, and at least to the start of a character."""
+    place = part = 0
+    for raw in pieces:
+        end = place + len(raw)
+        if border is not None and part == 0 and border < end:
+            offset = max(0, border - place)
+            cut = raw.find(b"\n", offset) + 1
+            if cut == 0 or (cut == len(raw) and end >= size):
+                inside = (i for i in range(offset, len(raw)) if raw[i] & 0b1100_0000 != 0b1000_0000)
+                cut = next(inside, len(raw))
+            if cut:
+                yield 0, raw[:cut]
+            part, raw = 1, raw[cut:]
+        if raw:
+            yield part, raw
+        place = end
+
+
+def document_pieces(file: UserFile, reading: Reading, border: int | None = None) -> Generator[tuple[int, Document]]:
+    """An open file as a document in pieces, each with the number of its part: all 0; or, with a border (a number of bytes), 0
+    for what stands before it and 1 for what stands after it, each of which ends as a document does."""
+    size = file.content_size() if border is not None else 0
     line = 1
-    with open_bytes(path) as handle:
-        place, held = 0, b""
-        # What comes before is read, not jumped over, since a complaint names the line in the whole file.
-        while before := read_bytes(path, handle.read, min(PIECE_BYTES, begin - place)):
-            place, line = place + len(before), line + before.count(b"\n")
-        while True:
-            size = PIECE_BYTES if end is None else min(PIECE_BYTES, end - place)
-            block = read_bytes(path, handle.read, size)
-            if place == 0:
-                block = block.removeprefix(BYTE_ORDER_MARK)
-            place += size
-            if not block:
-                if held:
-                    yield Document(decode(held, path, line, complain), ends=True)
-                return
-            if held:
-                # All that is held so far is followed by more: give away its whole lines, keep the rest.
-                cut = last_border(held)
-                if cut:
-                    yield Document(decode(held[:cut], path, line, complain), ends=False)
-                    line += held[:cut].count(b"\n")
-                held = held[cut:]
-            held += block
+    waiting: tuple[int, Document] | None = None
+    for part, raw in parted(raw_pieces(file), border, size):
+        text = good_text(raw, file.path, line, reading.complain)
+        line += raw.count(b"\n")
+        if waiting is not None:
+            yield waiting[0], replace(waiting[1], ends=waiting[0] != part)
+        waiting = part, Document(text, ends=True)
+    if waiting is not None:
+        yield waiting
 
 
 def last_border(raw: bytes) -> int:
     """The last place to cut: after a newline; where there is none, before the last character, which may be incomplete."""
     newline = raw.rfind(b"\n")
-    if newline >= 0:
+    if newline >= 0 or not raw:
         return newline + 1
     for back in range(1, min(4, len(raw)) + 1):
         if raw[-back] & 0b1100_0000 != 0b1000_0000:  # not a continuation byte: a character starts here

@@ -2,44 +2,67 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from glassformer.config import DataConfig, did_you_mean
+from glassformer.config.data import DataFile
 from glassformer.data.records import dataset_part
 from glassformer.errors import UserError
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
+RECORDS = ("csv", "json", "jsonl", "parquet", "datasets")  # formats whose fields have names
+SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".parquet": "parquet"}
+COLLECTIONS = {  # what `glassformer data get` fetches, by the folder it goes to
+    "tatoeba-en-de": "tatoeba:en-de",
+    "tatoeba-en-zh": "tatoeba:en-zh",
+    "multi30k-en-de": "multi30k:en-de",
+    "shakespeare": "shakespeare",
+}
 
 
 @dataclass(frozen=True)
 class Origin:
+    """A file, a folder or a data set, and how it is read. `weight` and `tag` are those of `DataFile`."""
+
     path: Path
     format: str
     target: Path | None = None  # the second of two aligned files
     part: str | None = None  # datasets: the name of the split inside
+    weight: float = 1.0
+    tag: str = ""
 
 
 def located(config: DataConfig, name: str) -> Path:
+    """The path of a name in a configuration."""
     path = Path(name).expanduser()
     return path if path.is_absolute() or config.path is None else Path(config.path).expanduser() / path
 
 
+def shown(path: Path) -> str:
+    """As a person standing here would write it."""
+    try:
+        near = path.relative_to(Path.cwd()) if path.is_absolute() else path
+    except (ValueError, OSError):
+        near = path
+    return str(near)
+
+
 def is_saved_dataset(path: Path) -> bool:
+    """Whether `save_to_disk` of Hugging Face's datasets wrote this folder."""
     return any((path / name).exists() for name in ("dataset_dict.json", "state.json"))
 
 
 def format_of(config: DataConfig, path: Path, has_target: bool) -> str:
+    """The format asked for, or else the one that the name tells."""
     if config.format != "auto":
         return config.format
-    name = path.name.removesuffix(".gz")
-    suffix = Path(name).suffix.lower()
-    if suffix in (".jsonl", ".ndjson"):
-        return "jsonl"
-    if suffix == ".parquet":
-        return "parquet"
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if suffix in SUFFIXES and not has_target:
+        return SUFFIXES[suffix]
     if path.is_dir() and is_saved_dataset(path):
         return "datasets"
     if config.task == "text":
@@ -47,46 +70,75 @@ def format_of(config: DataConfig, path: Path, has_target: bool) -> str:
     return "lines" if has_target else "tsv"
 
 
-def given_origin(config: DataConfig, split: Split) -> Origin | None:
-    """What the config names for a split; None where it names nothing."""
-    name = getattr(config, split)
-    second = getattr(config, f"{split}_target")
-    if name is None:
-        if second is not None:
-            raise UserError(f"data.{split}_target is set but data.{split} is not; two aligned files need both")
-        if split != "train" and config.train is not None:
-            train = cast(Origin, given_origin(config, "train"))
+def origins_of(config: DataConfig, split: Split) -> tuple[Origin, ...]:
+    """What the configuration names for a split, checked to be there; nothing where it names nothing."""
+    files = config.files(split)
+    if not files and split != "train":
+        for train in origins_of(config, "train"):
             if train.format == "datasets" and (part := dataset_part(train.path, split)) is not None:
-                return Origin(train.path, "datasets", part=part)
-        return None
-    path = located(config, name)
-    target = None if second is None else located(config, second)
+                return (Origin(train.path, "datasets", part=part),)
+    return tuple(origin_of(config, split, file) for file in files)
+
+
+def origin_of(config: DataConfig, split: Split, file: DataFile) -> Origin:
+    """One file of a split: that it is there, and that its format fits the task."""
+    path = located(config, file.path)
+    target = None if file.target is None else located(config, file.target)
     kind = format_of(config, path, target is not None)
     if kind == "datasets":
-        where = path if path.exists() else Path(name)  # a folder, or a name others know it by
-        return Origin(where, kind, part=dataset_part(where, split))
-    for file in (path, target):
-        if file is not None and not file.exists():
-            raise UserError(f"there is no file {file}{suggestion(file)}")
+        where = path if path.exists() else Path(file.path)  # a folder, or a name others know it by
+        return Origin(where, kind, part=dataset_part(where, split), weight=file.weight, tag=file.tag)
+    for one in (path, target):
+        if one is not None and not there(one):
+            raise UserError(f"there is no file {shown(one)}{suggestion(one)}{where_to_get(one)}")
     if target is not None and (config.task != "pairs" or kind != "lines"):
         raise UserError(
             f"data.{split}_target is for pairs in two line-aligned files; {path.name} is read as {config.task} in {kind}"
         )
     if config.task == "pairs" and kind == "lines" and target is None:
-        raise UserError(f"{path}: pairs in line-aligned files need the second file; set data.{split}_target")
+        raise UserError(f"{shown(path)}: pairs in line-aligned files need the second file; set data.{split}_target")
     if config.task == "pairs" and kind == "text":
         raise UserError(
-            f'{path}: pairs cannot be read from plain text; set data.format="tsv" or give data.{split}_target'
+            f'{shown(path)}: pairs cannot be read from plain text; set data.format="tsv" or give data.{split}_target'
         )
     if config.task in ("classify", "tag") and kind == "text":
-        raise UserError(f'{path}: labels cannot be read from plain text; set data.format="lines" for label TAB text')
+        raise UserError(
+            f'{shown(path)}: labels cannot be read from plain text; set data.format="lines" for label TAB text'
+        )
     if path.is_dir() and kind != "text":
-        raise UserError(f"{path} is a folder; a folder can hold text or a saved dataset, not {kind}")
-    return Origin(path, kind, target)
+        raise UserError(f"{shown(path)} is a folder; a folder can hold text or a saved dataset, not {kind}")
+    return Origin(path, kind, target, weight=file.weight, tag=file.tag)
+
+
+def there(path: Path) -> bool:
+    """Whether something has this name; a name that no file can have is no file."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def suggestion(path: Path) -> str:
+    """The name in the same folder that was probably meant."""
     try:
         return did_you_mean(path.name, sorted(p.name for p in path.parent.iterdir()))
-    except OSError:
+    except (OSError, ValueError):
         return ""
+
+
+def where_to_get(path: Path) -> str:
+    """The command that fetches a file of a known collection."""
+    for folder in path.parts[:-1]:
+        if folder in COLLECTIONS:
+            return f"; get it with: glassformer data get {COLLECTIONS[folder]}"
+    return ""
+
+
+def given_origin(config: DataConfig, split: Split) -> Origin | None:
+    """The first file that the configuration names for a split; None where it names nothing."""
+    return next(iter(origins_of(config, split)), None)
+
+
+def absolute(path: Path) -> str:
+    """The same path from anywhere."""
+    return os.path.abspath(path)

@@ -1,22 +1,29 @@
-"""From the text a recipe names to token files a trainer reads: tokenizers learned on the training split alone, every
-split encoded once, all of it kept in the run's own folder.
+"""From the data a recipe names to what a run needs of it: every file is read once, streaming, and left in the run's own folder
+as text; tokenizers are learned on the training split alone; train and val are encoded to token files.
 
-Training reads those files and nothing else, so a run that is stopped and continued sees the same data, whatever has
-happened to the original text since. Nothing here holds a corpus in memory.
+Training, validation, evaluation and the studies read those files and nothing else, so a run can be moved, and goes on
+whatever has happened to the original files since. Nothing here holds a corpus in memory.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glassformer.config import DataConfig, Recipe
-from glassformer.data.sources import Document, open_split
+from glassformer.data.files import Document, Reading
+from glassformer.data.report import DataReport, in_words
+from glassformer.data.sources import DataReader, why_empty
+from glassformer.data.splits import hash_of
+from glassformer.data.splits import plain as plain_form
+from glassformer.data.store import StoreWriter, run_examples
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
 from glassformer.nn.loss import IGNORE
@@ -55,29 +62,6 @@ def texts_in(config: DataConfig, example: Any) -> tuple[str, ...]:
             return (" ".join(example[0]),)
 
 
-@dataclass(frozen=True)
-class Beginning:
-    """The first examples of a split, as long as they have no more than so many characters (but at least one)."""
-
-    config: DataConfig
-    split: Any
-    characters: int
-
-    def __iter__(self) -> Iterator[Any]:
-        left = self.characters
-        for example in self.split:
-            yield example
-            left -= sum(len(text) for text in texts_in(self.config, example))
-            if left <= 0:
-                return
-
-
-def examples_of(config: DataConfig, split_name: str, characters: int | None) -> Any:
-    """A split to be read again and again, or only the beginning of it."""
-    split = open_split(config, split_name)  # type: ignore[arg-type]
-    return split if characters is None else Beginning(config, split, characters)
-
-
 def limited(texts: Iterable[str], characters: int) -> Iterator[str]:
     for text in texts:
         yield text
@@ -92,9 +76,8 @@ def texts_of(config: DataConfig, split: Any, side: str) -> Iterator[str]:
         yield texts_in(config, example)[1 if side == "target" and config.task == "pairs" else 0]
 
 
-def learn_tokenizers(config: DataConfig, characters: int | None = None) -> Tokenizers:
+def learn_tokenizers(config: DataConfig, train: Any) -> Tokenizers:
     """The tokenizers, from the training split alone, and the labels that occur in it."""
-    train = examples_of(config, "train", characters)
 
     def learn(sides: tuple[str, ...]) -> Tokenizer:
         if config.tokenizer_file is not None:
@@ -105,9 +88,9 @@ def learn_tokenizers(config: DataConfig, characters: int | None = None) -> Token
 
     labels: list[str] = []
     if config.task == "classify":
-        labels = sorted({label for _, label in open_split(config, "train")})
+        labels = sorted({label for _, label in train})
     elif config.task == "tag":
-        labels = sorted({tag for _, tags in open_split(config, "train") for tag in tags})
+        labels = sorted({tag for _, tags in train for tag in tags})
     if config.task in ("classify", "tag") and len(labels) < 2:
         raise UserError(
             f"the training data has {len(labels)} different labels; to learn to tell them apart takes at least 2"
@@ -152,23 +135,24 @@ def known_label(label: str, label_ids: dict[str, int], where: str) -> int:
 def encode_split(
     config: DataConfig,
     split_name: str,
-    texts: Tokenizers,
+    examples: Iterable[Any],
+    tokenizers: Tokenizers,
     folder: Path,
-    characters: int | None = None,
     *,
     to_learn: bool = False,
+    seed: int = 0,
 ) -> dict[str, TokenFile]:
-    """Writes one split's token files. Names: source and target, or text, and labels. `to_learn`: as training wants it, with
-    pairs cut in several ways or both directions where the config asks for that; else an example is an example."""
-    split = examples_of(config, split_name, characters)
-    label_ids = {label: i for i, label in enumerate(texts.labels)}
+    """Writes one split's token files from its examples, which can be read again and again. Names: source and target, or text,
+    and labels. `to_learn`: as training wants it, with pairs cut in several ways (which follow from `seed`) or both directions
+    where the config asks for that; else an example is an example."""
+    label_ids = {label: i for i, label in enumerate(tokenizers.labels)}
     prefix = folder / split_name
 
     def write(name: str, sequences: Iterable[list[int]], vocab_size: int | None) -> TokenFile:
         return TokenFile.write(f"{prefix}.{name}", sequences, vocab_size)
 
     def plain(tokenizer: Tokenizer, side: str) -> Iterator[list[int]]:
-        for group in chunks(texts_of(config, split, side)):
+        for group in chunks(texts_of(config, examples, side)):
             yield from tokenizer.encode_batch(group)
 
     def of_pairs(tokenizer: Tokenizer, side: str, other: str) -> Iterator[list[int]]:
@@ -177,31 +161,32 @@ def encode_split(
             if not (to_learn and config.bpe_dropout):
                 yield from plain(tokenizer, here)
                 continue
-            sampler = tokenizer.bpe_dropout(config.bpe_dropout, seed=here)
-            for text in encodable(texts_of(config, split, here)):
+            sampler = tokenizer.bpe_dropout(config.bpe_dropout, seed=f"{seed} {here}")
+            for text in encodable(texts_of(config, examples, here)):
                 yield from sampler.encode(text, config.segmentations)
 
     match config.task:
         case "pairs":
+            source, target = tokenizers.source, tokenizers.target
             return {
-                "source": write("source", of_pairs(texts.source, "source", "target"), texts.source.vocab_size),
-                "target": write("target", of_pairs(texts.target, "target", "source"), texts.target.vocab_size),
+                "source": write("source", of_pairs(source, "source", "target"), source.vocab_size),
+                "target": write("target", of_pairs(target, "target", "source"), target.vocab_size),
             }
         case "text":
-            return {"text": write("text", encode_text(texts.target, split), texts.target.vocab_size)}
+            return {"text": write("text", encode_text(tokenizers.target, examples), tokenizers.target.vocab_size)}
         case "classify":
-            labels = ([known_label(label, label_ids, split_name)] for _, label in split)
+            labels = ([known_label(label, label_ids, split_name)] for _, label in examples)
             return {
-                "text": write("text", plain(texts.target, "text"), texts.target.vocab_size),
+                "text": write("text", plain(tokenizers.target, "text"), tokenizers.target.vocab_size),
                 "labels": write("labels", labels, None),
             }
         case "tag":
 
             def tagged() -> Iterator[tuple[list[int], list[int]]]:
-                return encode_tagged(texts.target, split, label_ids, split_name)
+                return encode_tagged(tokenizers.target, examples, label_ids, split_name)
 
             return {
-                "text": write("text", (ids for ids, _ in tagged()), texts.target.vocab_size),
+                "text": write("text", (ids for ids, _ in tagged()), tokenizers.target.vocab_size),
                 "labels": write("labels", (labels for _, labels in tagged()), None),
             }
 
@@ -214,14 +199,75 @@ def open_files(config: DataConfig, split_name: str, folder: Path) -> dict[str, A
     return files
 
 
-def prepare(recipe: Recipe, folder: Path, characters: int | None = None) -> Tokenizers:
-    """Leaves tokenizers in `folder` and token files of train and val in `folder/data`. With `characters` only so much of
-    each split is read, for a look at what training would be like."""
-    texts = learn_tokenizers(recipe.data, characters)
-    texts.save(folder)
+def read_once(
+    config: DataConfig, folder: Path, given: Any = None, characters: int | None = None
+) -> tuple[DataReport, set[int]]:
+    """The data, read once from its files (or from `given`, in memory) and left in `folder` as text, split by split. Beside the
+    report: hashes of the held-out targets, where both sides are learned from."""
+    reading = Reading(keep_facts=True)
+    reader = DataReader(config, given, reading=reading)
+    if config.on_error == "skip":
+        reading.complain = reader.skipped
+    cut_short = False
+    with StoreWriter(folder) as store, closing(reader.__iter__()) as found:
+        for split, example, times in found:
+            if characters is not None and store.splits[split].characters >= characters:
+                cut_short = cut_short or split == "train"
+                if cut_short and store.splits["val"].examples:
+                    break
+                continue
+            store.write(split, example, times)
+    splits = store.splits
     for split in ("train", "val"):
-        encode_split(recipe.data, split, texts, folder / "data", characters, to_learn=split == "train")
-    return texts
+        if not splits[split].examples:
+            raise UserError(why_empty(config, split))  # type: ignore[arg-type]
+    report = DataReport(
+        examples={split: writer.examples for split, writer in splits.items() if writer.examples},
+        learned=splits["train"].learned,
+        empty=dict(reader.empty),
+        skipped=reader.skipped.count,
+        first_skipped=reader.skipped.first,
+        left_out=reader.left_out,
+        in_train=dict(reader.in_train),
+        splits=in_words(reader.carved, config.val_fraction, config.task, config.builtin),
+        cut_short=cut_short,
+        files=[replace(file, path=os.path.abspath(file.path)) for file in reading.files],
+    )
+    return report, reader.held_targets
+
+
+@dataclass(frozen=True)
+class Unleaked:
+    """Training pairs whose targets are not held out: what both directions may be learned from."""
+
+    pairs: Any
+    held_targets: set[int]
+
+    def __iter__(self) -> Iterator[Any]:
+        for pair in self.pairs:
+            if hash_of(plain_form(pair[1])) not in self.held_targets:
+                yield pair
+
+
+def prepare(recipe: Recipe, folder: Path, characters: int | None = None, *, given: Any = None) -> Tokenizers:
+    """Leaves in `folder` the tokenizers, and in `folder/data` the examples of every split as text, token files of train and
+    val, and a report. `given`: data in memory instead of the files the recipe names. With `characters` only so much of each
+    split is kept, for a look at what training would be like."""
+    config, data = recipe.data, folder / "data"
+    report, held_targets = read_once(config, data, given, characters)
+    train = run_examples(config, "train", data, repeated=True)
+    if held_targets:
+        train = Unleaked(train, held_targets)
+        left = sum(1 for _ in train)
+        report = replace(report, left_out=report.left_out + report.learned - left, learned=left)
+        if not left:
+            raise UserError("nothing is left to learn both ways once all pairs with a held-out side are left out")
+    report.write(data)
+    tokenizers = learn_tokenizers(config, train)
+    tokenizers.save(folder)
+    encode_split(config, "train", train, tokenizers, data, to_learn=True, seed=recipe.train.seed)
+    encode_split(config, "val", run_examples(config, "val", data), tokenizers, data)
+    return tokenizers
 
 
 def complete_model(recipe: Recipe, texts: Tokenizers) -> Recipe:

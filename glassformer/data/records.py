@@ -1,10 +1,11 @@
-"""Records with named fields: JSONL, Parquet, and Hugging Face data sets, one record at a time.
+"""Records with named fields: CSV, JSON, JSONL, Parquet, and Hugging Face data sets, one record at a time.
 
 Parquet and datasets are extras; their libraries are imported when a file of theirs is opened, and not before.
 """
 
 from __future__ import annotations
 
+import csv
 import functools
 import importlib
 import json
@@ -12,50 +13,166 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from glassformer.data.files import BadLine, Complain, numbered_lines
+from glassformer.data.files import BYTE_ORDER_MARK, BadLine, Complain, Reading, decode, numbered_lines
 from glassformer.errors import UserError
+
+Record = dict[str, Any]
+LARGEST_JSON = 256 << 20  # bytes of a .json file, which is read whole; JSONL has no such limit
+LARGEST_CELL = 16 << 20  # characters of a field of a CSV file
 
 
 def import_extra(module: str, extra: str, path: Path) -> Any:
+    """A library of an extra, or a sentence that says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError:
         raise UserError(f"{path} needs {module}: install the extra with pip install 'glassformer[{extra}]'") from None
 
 
-def json_records(path: Path, complain: Complain) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in numbered_lines(path, complain):
+def parsed(text: str, path: Path, number: int | None, complain: Complain) -> Any:
+    """A JSON value; None after a complaint. Nesting without end and numbers of thousands of digits are no data."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        complain(BadLine("json", path, number, f"not valid JSON ({error.msg} at column {error.colno})"))
+    except RecursionError:
+        complain(BadLine("json", path, number, "not valid JSON (it is nested too deeply)"))
+    except ValueError:
+        complain(BadLine("json", path, number, "not valid JSON (a number has thousands of digits)"))
+    else:
+        return value
+    return None
+
+
+def has_half_characters(record: Any) -> bool:
+    """Whether an escape such as \\ud800 spells half a character, which no UTF-8 file can hold."""
+    try:
+        json.dumps(record, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def as_record(value: Any, path: Path, number: int, complain: Complain) -> Record | None:
+    """A JSON value that is an object and holds whole characters; else None after a complaint."""
+    if not isinstance(value, dict):
+        complain(BadLine("json", path, number, 'not a JSON object such as {"source": "...", "target": "..."}'))
+        return None
+    if has_half_characters(value):
+        complain(BadLine("encoding", path, number, "an escape stands for a lone surrogate, half a character"))
+        return None
+    return value
+
+
+def jsonl_records(path: Path, reading: Reading) -> Iterator[tuple[int, Record]]:
+    """One JSON object a line."""
+    for number, line in numbered_lines(path, reading):
         if not line.strip():
             continue
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            complain(BadLine("json", path, number, f"not valid JSON ({error.msg} at column {error.colno})"))
-            continue
-        if not isinstance(record, dict):
-            complain(BadLine("json", path, number, 'not a JSON object such as {"source": "...", "target": "..."}'))
-            continue
-        if "\\u" in line:  # an escape may spell half a character
-            try:
-                json.dumps(record, ensure_ascii=False).encode("utf-8")
-            except UnicodeEncodeError:
-                complain(BadLine("encoding", path, number, "an escape stands for a lone surrogate, half a character"))
+        value = parsed(line, path, number, reading.complain)
+        if value is None and line.strip() != "null":
+            continue  # complained of already
+        record = as_record(value, path, number, reading.complain)
+        if record is not None:
+            yield number, record
+
+
+def json_records(path: Path, reading: Reading) -> Iterator[tuple[int, Record]]:
+    """A .json file: a list of objects; an object that holds one such list; an object of equally long columns; or, as many are
+    named so, one object a line. The number of a record is its place in the list."""
+    with reading.opened(path) as file:
+        raw = file.read(LARGEST_JSON + 1)
+        if len(raw) > LARGEST_JSON:
+            raise UserError(
+                f"{path} has more than {LARGEST_JSON >> 20} MiB, and a .json file is read whole; save it as .jsonl, one "
+                "object a line"
+            )
+    text = decode(raw.removeprefix(BYTE_ORDER_MARK), path, 1, reading.complain)
+    if text is None:
+        return
+    lines = [line for line in text.split("\n") if line.strip()]
+    if len(lines) > 1 and lines[0].strip().startswith("{") and lines[0].strip().endswith("}"):
+        values = [
+            (n, parsed(line, path, n, reading.complain)) for n, line in enumerate(text.split("\n"), 1) if line.strip()
+        ]
+        found = [(number, value) for number, value in values if value is not None]
+    else:
+        found = list(enumerate(rows_of(parsed(text, path, None, reading.complain), path), 1))
+    for number, value in found:
+        record = as_record(value, path, number, reading.complain)
+        if record is not None:
+            yield number, record
+
+
+def rows_of(value: Any, path: Path) -> list[Any]:
+    """The list of records that a JSON value is or holds."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, dict):
+        lists = [v for v in value.values() if isinstance(v, list)]
+        if len(lists) == 1 and all(isinstance(row, dict) for row in lists[0]):
+            return lists[0]
+        columns = [list(v.values()) if isinstance(v, dict) else v for v in value.values()]
+        if columns and all(isinstance(c, list) and len(c) == len(columns[0]) for c in columns):
+            return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
+    raise UserError(f'{path} is no list of records such as [{{"source": "...", "target": "..."}}]')
+
+
+def csv_records(path: Path, reading: Reading) -> Iterator[tuple[int, Record]]:
+    """A table whose first line names its columns; between them commas, semicolons or tabs, whichever the first line has."""
+    csv.field_size_limit(LARGEST_CELL)
+    place = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal place
+        for place, line in numbered_lines(path, reading):
+            if "\0" in line:
+                reading.complain(BadLine("csv", path, place, "it holds a NUL character"))
                 continue
-        yield number, record
+            yield line + "\n"
+
+    source = lines()
+    first = next(source, None)
+    if first is None:
+        return
+    delimiter = max(",;\t", key=first.count)
+    names = next(csv.reader([first], delimiter=delimiter))
+    rows = csv.reader(source, delimiter=delimiter, strict=True)
+    while True:
+        begins = place + 1
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            reading.complain(BadLine("csv", path, begins, f"not valid CSV ({error})"))
+            rows = csv.reader(source, delimiter=delimiter, strict=True)
+            continue
+        if row is None:
+            return
+        if not row:
+            continue
+        if len(row) != len(names):
+            problem = f"{len(row)} columns, but the first line names {len(names)}: {', '.join(names)}"
+            reading.complain(BadLine("columns", path, begins, problem))
+            continue
+        yield begins, dict(zip(names, row, strict=True))
 
 
-def parquet_records(path: Path, complain: Complain) -> Iterator[tuple[int, dict[str, Any]]]:
+def parquet_records(path: Path, reading: Reading) -> Iterator[tuple[int, Record]]:
+    """The rows of a Parquet file, a thousand at a time."""
     parquet = import_extra("pyarrow.parquet", "parquet", path)
-    try:
-        file = parquet.ParquetFile(path)
-    except Exception as error:  # pyarrow has a family of errors of its own
-        raise UserError(f"{path} is not a readable Parquet file: {str(error).splitlines()[0]}") from None
     number = 0
-    with file:
-        for batch in file.iter_batches(batch_size=1024):
-            for record in batch.to_pylist():
-                number += 1
-                yield number, record
+    with reading.opened(path) as file:
+        try:
+            table = parquet.ParquetFile(file.random_access())
+            for batch in table.iter_batches(batch_size=1024):
+                for record in batch.to_pylist():
+                    number += 1
+                    yield number, record
+        except (UserError, GeneratorExit):
+            raise
+        except Exception as error:  # pyarrow has a family of errors of its own, and plain ones for what is damaged
+            why = (str(error).splitlines() or [type(error).__name__])[0]
+            raise UserError(f"{path} is not a readable Parquet file: {why}") from None
 
 
 @functools.lru_cache(maxsize=4)
@@ -80,18 +197,24 @@ def dataset_part(path: Path, split: str) -> str | None:
     return next((name for name in PART_NAMES[split] if isinstance(content, dict) and name in content), None)
 
 
-def dataset_records(path: Path, part: str | None) -> Iterator[tuple[int, dict[str, Any]]]:
+def dataset_records(path: Path, part: str | None) -> Iterator[tuple[int, Record]]:
+    """The rows of a data set, or of one split of it."""
     content = open_datasets(path)
     if isinstance(content, dict):
         if part is None:
             raise UserError(f"the data set {path} has no such split; it has {', '.join(content)}")
         content = content[part]
+    yield from enumerate(labelled_rows(content), 1)
+
+
+def labelled_rows(content: Any) -> Iterator[Record]:
+    """The rows of a Hugging Face data set with the words of its class labels in place of their numbers."""
     names = {field: found for field, feature in content.features.items() if (found := class_names(feature))}
-    for number, record in enumerate(content, 1):
+    for record in content:
         for field, classes in names.items():
             value = record[field]
             record[field] = [classes[v] for v in value] if isinstance(value, list) else classes[value]
-        yield number, record
+        yield record
 
 
 def class_names(feature: Any) -> list[str] | None:
@@ -100,14 +223,13 @@ def class_names(feature: Any) -> list[str] | None:
     return names if names is not None else getattr(getattr(feature, "feature", None), "names", None)
 
 
-def field_of(record: dict[str, Any], name: str, path: Path, number: int, complain: Complain) -> Any:
+def field_of(record: Record, name: str, path: Path | str, number: int, complain: Complain) -> Any:
     """The value, or None after a complaint. `translation.en` reaches into a field that is itself a record."""
     value: Any = record
     for step in [name] if name in record else name.split("."):
         if not isinstance(value, dict) or step not in value:
-            complain(
-                BadLine("field", path, number, f"there is no field {name!r}; there are {', '.join(map(str, record))}")
-            )
+            known = ", ".join(map(str, record))
+            complain(BadLine("field", path, number, f"there is no field {name!r}; there are {known}"))
             return None
         value = value[step]
     if value is None:
@@ -115,16 +237,22 @@ def field_of(record: dict[str, Any], name: str, path: Path, number: int, complai
     return value
 
 
-def text_of(value: Any, name: str, path: Path, number: int, complain: Complain) -> str | None:
+def text_of(value: Any, name: str, path: Path | str, number: int, complain: Complain) -> str | None:
+    """Text, or a number as text; else None after a complaint."""
     if isinstance(value, bool | int):
-        value = str(value)
+        try:
+            value = str(value)
+        except ValueError:  # thousands of digits
+            complain(BadLine("field", path, number, f"the field {name!r} is a number of thousands of digits"))
+            return None
     if not isinstance(value, str):
         complain(BadLine("field", path, number, f"the field {name!r} must hold text, not {type(value).__name__}"))
         return None
     return value
 
 
-def words_of(value: Any, name: str, path: Path, number: int, complain: Complain) -> list[str] | None:
+def words_of(value: Any, name: str, path: Path | str, number: int, complain: Complain) -> list[str] | None:
+    """A list of words; else None after a complaint."""
     if not isinstance(value, list):
         complain(
             BadLine("field", path, number, f"the field {name!r} must hold a list of words, not {type(value).__name__}")

@@ -1,134 +1,69 @@
-"""Text on disk, as examples: whatever the format, a split is something one can iterate over, again and again.
+"""Text on disk, as examples: whatever the format, all splits in one reading that opens every file once.
 
-    pairs      (source, target)     TSV, two line-aligned files, JSONL, Parquet, Hugging Face datasets
-    text       Document             a file, a folder of files, a line each, JSONL, Parquet, datasets
-    classify   (text, label)        label TAB text, JSONL, Parquet, datasets
-    tag        (tokens, tags)       token TAB tag with a blank line between sentences, JSONL, Parquet, datasets
+    pairs      (source, target)     TSV, two line-aligned files, CSV, JSON, JSONL, Parquet, Hugging Face datasets
+    text       Document             a file, a folder of files, a line each, CSV, JSON, JSONL, Parquet, datasets
+    classify   (text, label)        label TAB text, CSV, JSON, JSONL, Parquet, datasets
+    tag        (tokens, tags)       token TAB tag with a blank line between sentences, JSON, JSONL, Parquet, datasets
 
 Any text format may be gzipped. Everything streams: what is in memory is one line, or one piece of a long document, so a
-corpus may be larger than the machine. A pair with an empty side teaches nothing and is passed over.
+corpus may be larger than the machine. A pair with an empty side teaches nothing and is passed over, and counted.
 
-Splits that are not given are taken out of the training data, `val_fraction` each, always the same ones:
-- pairs, classify, tag: by a hash of the source side, so that equal sentences never stand on both sides of a border, and
-  the same lines are held out in both directions;
-- text: val is the last part of a single file, or whole documents of many, by a hash; test has to be given.
+Splits that are not given are taken out of the training data, `val_fraction` each (see splits.py); of a text only val, its
+test has to be given. Where a corpus is made of several files of which some have a tag (synthetic ones, say), what is held
+out is taken from those without; and whatever of the others would give away a held-out source is left out. With `both_ways`
+the targets are read, too, so a training pair whose target is a held-out one is left out.
 
-What is wrong with a line is said with its file and number. Normally that ends the reading; the data doctor hands in a
-`complain` of its own, reads on, and so sees with the very eyes of training. This module knows nothing of tokens.
+What is wrong with a line is said with its file and number. Normally that ends the reading; data.on_error="skip" leaves the
+line out; the data doctor reads on with a `Reading` of its own, and so sees with the very eyes of training. This module knows
+nothing of tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from glassformer.config import DataConfig
-from glassformer.data.files import Complain, Document, document_pieces, files_below, numbered_lines, refuse
-from glassformer.data.origins import SPLITS, Origin, Split, given_origin
-from glassformer.data.readers import READERS, Row
-from glassformer.data.splits import end_part, held_out_files, split_of
+from glassformer.data.files import Document, Reading, Skipped, document_pieces, files_below
+from glassformer.data.memory import given_splits, memory_rows
+from glassformer.data.origins import SPLITS, Origin, Split, origins_of, shown
+from glassformer.data.readers import Row, read_rows
+from glassformer.data.splits import hash_of, held_out_files, plain, source_of, split_of, times_of
 from glassformer.errors import UserError
 from glassformer.text.languages import lowercase
 
 
-def read_text(config: DataConfig, origin: Origin, split: Split, carved: bool, complain: Complain) -> Iterator[Document]:
-    """Files as documents; `carved` where train and val share them."""
-    if origin.path.is_file():
-        begin, end = 0, None
-        if carved and config.val_fraction > 0:
-            border = end_part(origin.path, config.val_fraction)
-            begin, end = (0, border) if split == "train" else (border, None)
-        if end != 0 and (split == "train" or not carved or config.val_fraction > 0):
-            yield from document_pieces(origin.path, complain, begin, end)
-        return
-    files = files_below(origin.path)
-    held_out = held_out_files(files, origin.path, config.val_fraction) if carved else set()
-    for file in files:
-        if not carved or (file in held_out) == (split == "val"):
-            yield from document_pieces(file, complain)
+class Found(NamedTuple):
+    """An example, the split it belongs to, and how often it is learned in an epoch."""
 
-
-def all_rows(config: DataConfig, split: Split, complain: Complain) -> Iterator[Row]:
-    """Every row of the file a split is given by, for one who wants to see them as they are: no swap, nothing left out."""
-    origin = given_origin(config, split)
-    if origin is None:
-        raise UserError(f"data.{split} is not set")
-    if origin.format != "text":
-        yield from READERS[config.task](config, origin, complain)
-        return
-    for file in [origin.path] if origin.path.is_file() else files_below(origin.path):
-        for number, piece in enumerate(document_pieces(file, complain), 1):
-            yield Row(piece, piece.text, file, number)
-
-
-def has_empty_side(config: DataConfig, example: Any) -> bool:
-    if config.task == "text":
-        return False
-    return not example[0] or not example[1]
-
-
-@dataclass(frozen=True)
-class Examples:
-    """One split of the data; every `iter()` starts again at the first example."""
-
-    config: DataConfig
     split: Split
+    example: Any
+    times: int = 1
 
-    def __iter__(self) -> Iterator[Any]:
-        config = self.config
-        found = False
-        for example in self.selected():
-            if has_empty_side(config, example):
-                continue
-            found = True
-            if config.lowercase:
-                example = lowered(config.task, example)
-            yield (example[1], example[0]) if config.swap and config.task == "pairs" else example
-        if not found:
-            raise UserError(self.why_empty())
 
-    def selected(self) -> Iterator[Any]:
-        """The examples of this split as they stand in the file."""
-        config, split = self.config, self.split
-        if config.builtin is not None:
-            from glassformer.data.builtin import open_builtin
+def text_files(origins: tuple[Origin, ...]) -> list[tuple[str, Path, int]]:
+    """The name, path and size of every file of plain text; a folder's in the order of their names."""
+    found = []
+    for origin in origins:
+        if origin.path.is_dir():
+            below = files_below(origin.path)
+            found += [(path.relative_to(origin.path).as_posix(), path, path.stat().st_size) for path in below]
+        else:
+            found.append((origin.path.name, origin.path, origin.path.stat().st_size))
+    return found
 
-            yield from open_builtin(config, split)
-            return
-        missing = [name for name in SPLITS if given_origin(config, name) is None]
-        origin = given_origin(config, split) or given_origin(config, "train")
-        assert origin is not None  # open_split has seen to it
-        if origin.format == "text":
-            carved = "val" in missing and split in ("train", "val")
-            yield from read_text(config, origin, split, carved, refuse)
-            return
-        carve = [name for name in missing if name != "test" or config.task != "text"]
-        for row in READERS[config.task](config, origin, refuse):
-            if split not in missing and split != "train":
-                yield row.example
-                continue
-            fallen = split_of(row.key, config.val_fraction) if carve else "train"
-            if (fallen if fallen in carve else "train") == split:
-                yield row.example
 
-    def why_empty(self) -> str:
-        config, split = self.config, self.split
-        if config.builtin is not None:
-            return f"the built-in data {config.builtin!r} has nothing in its split {split}"
-        origin = given_origin(config, split)
-        if origin is None:
-            return (
-                f"data.{split} is not set, and nothing of the training data falls to it with "
-                f"data.val_fraction={config.val_fraction}; set data.{split}, or raise data.val_fraction"
-            )
-        if origin.path.is_file() and next(numbered_lines(origin.path, lambda _: None), None) is None:
-            return f"{origin.path} is empty"
-        held_out = "" if split != "train" else " once validation and test are taken out"
-        return f"{origin.path} holds no example to learn from{held_out}"
+def has_empty_side(task: str, example: Any) -> bool:
+    """Whether there is nothing to read, or nothing to learn."""
+    return task != "text" and (not example[0] or not example[1])
 
 
 def lowered(task: str, example: Any) -> Any:
+    """The example in small letters; labels stay as they are."""
     if task == "pairs":
         return lowercase(example[0]), lowercase(example[1])
     if task == "classify":
@@ -138,21 +73,229 @@ def lowered(task: str, example: Any) -> Any:
     return Document(lowercase(example.text), example.ends)
 
 
-def open_split(config: DataConfig, split: Split) -> Any:
-    """One split as a re-iterable of examples. Files that are missing are named at once; bad lines when they are met."""
-    if config.builtin is not None:
-        if config.swap or config.lowercase:
-            return Examples(config, split)
+@dataclass
+class DataReader:
+    """One reading of all that a configuration names (or of `given`, in memory), example by example, split by split.
+
+    `wanted`: only these splits; files that hold none of them stay closed. `by_raw_source`: carve splits as runs did whose
+    folder has no examples yet, by the source as it stands in the file.
+    """
+
+    config: DataConfig
+    given: Any = None
+    wanted: frozenset[str] = frozenset(SPLITS)
+    reading: Reading | None = None
+    by_raw_source: bool = False
+
+    skipped: Skipped = field(default_factory=Skipped)
+    empty: Counter[str] = field(default_factory=Counter)  # examples with an empty side, by split
+    in_train: Counter[str] = field(default_factory=Counter)  # training examples that val or test hold as well
+    left_out: int = 0  # training examples that would have given a held-out one away
+    carved: tuple[Split, ...] = ()
+    held_targets: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        skips = self.config.on_error == "skip"
+        self.reading = self.reading or (Reading(self.skipped) if skips else Reading())
+        self.held_sources: set[int] = set()
+        self.known: dict[int, Split] = {}
+
+    def __iter__(self) -> Generator[Found]:
+        config = self.config
+        if config.builtin is not None:
+            yield from self.built_in()
+            return
+        given = self.named()
+        missing = [split for split in SPLITS if split not in given]
+        self.carved = tuple(s for s in missing if (s != "test" or config.task != "text") and config.val_fraction > 0)
+        for split in ("val", "test"):
+            if split in given and split in self.wanted:
+                for found in self.of_split(split, given[split]):
+                    if "train" in self.wanted:
+                        self.known[self.identity(found.example)] = split
+                    yield found
+        if "train" in self.wanted or any(split in self.wanted for split in self.carved):
+            for found in self.of_split("train", given["train"]):
+                if found.split == "train" and (held := self.known.get(self.identity(found.example))) is not None:
+                    self.in_train[held] += 1
+                if found.split in self.wanted:
+                    yield found
+
+    def named(self) -> dict[Split, Any]:
+        """Origins by split, or what is in memory; those of train are always there."""
+        if self.given is not None:
+            return given_splits(self.given)
+        found: dict[Split, Any] = {split: origins for split in SPLITS if (origins := origins_of(self.config, split))}
+        if "train" not in found and not (self.wanted <= set(found)):
+            raise UserError("there is no data: set data.train to a file or folder, or data.builtin to a built-in set")
+        return found
+
+    def built_in(self) -> Iterator[Found]:
+        """A built-in set has its own splits."""
         from glassformer.data.builtin import open_builtin
 
-        return open_builtin(config, split)
-    origin = given_origin(config, split)
-    if origin is None:
-        if given_origin(config, "train") is None:
+        for split in SPLITS:
+            if split in self.wanted:
+                for example in open_builtin(self.config, split):
+                    yield Found(split, self.learned(example))
+
+    def learned(self, example: Any, tag: str = "") -> Any:
+        """The example as the model will see it."""
+        config = self.config
+        if config.lowercase:
+            example = lowered(config.task, example)
+        if config.swap and config.task == "pairs":
+            example = example[1], example[0]
+        return (f"{tag} {example[0]}", example[1]) if tag else example
+
+    def identity(self, example: Any) -> int:
+        """A hash of all that is learned from an example, case and spacing aside."""
+        if self.config.task == "text":
+            return hash_of(plain(example.text))
+        return hash_of(plain(source_of(self.config.task, example)), plain(str(example[1])))
+
+    def of_split(self, split: Split, origins: Any) -> Iterator[Found]:
+        """What the files of a split hold; those of train hold what is carved out of it, too."""
+        assert self.reading is not None
+        if self.given is not None:
+            yield from self.placed(
+                split, memory_rows(self.config, origins, self.reading), Origin(Path(), "memory"), True
+            )
+            return
+        texts = tuple(origin for origin in origins if origin.format == "text")
+        if texts:
+            yield from self.of_texts(split, texts)
+        plain_files = [origin for origin in origins if not origin.tag and origin.format != "text"]
+        tagged = [origin for origin in origins if origin.tag]
+        for origin in (*plain_files, *tagged):
+            rows = read_rows(self.config, origin, self.reading)
+            yield from self.placed(split, rows, origin, may_hold_out=not origin.tag or not plain_files)
+
+    def placed(self, split: Split, rows: Iterator[Row], origin: Origin, may_hold_out: bool) -> Iterator[Found]:
+        """Rows, each in its split. Rows of which nothing may be held out lose what would give a held-out one away."""
+        config = self.config
+        for row in rows:
+            if has_empty_side(config.task, row.example):
+                self.empty[split] += 1
+                continue
+            example = self.learned(row.example)
+            raw = source_of(config.task, row.example if self.by_raw_source else example)
+            key = raw if self.by_raw_source else plain(raw)
+            fallen: Split = split
+            if split == "train" and self.carved and may_hold_out:
+                fallen = split_of(key, config.val_fraction)
+                fallen = fallen if fallen in self.carved else "train"
+            if fallen != "train" and split == "train":
+                self.held_sources.add(hash_of(key))
+                if config.both_ways:
+                    self.held_targets.add(hash_of(plain(example[1])))
+            elif split == "train" and not may_hold_out and hash_of(key) in self.held_sources:
+                self.left_out += 1
+                continue
+            times = times_of(origin.weight, key) if fallen == "train" else 1
+            if times:
+                yield Found(fallen, self.learned(row.example, origin.tag) if origin.tag else example, times)
+
+    def of_texts(self, split: Split, origins: tuple[Origin, ...]) -> Iterator[Found]:
+        """Files as documents; where val is carved, whole files of many, or the end of one."""
+        assert self.reading is not None
+        config = self.config
+        files = text_files(origins)
+        carve = split == "train" and "val" in self.carved
+        whole, cut = held_out_files(files, config.val_fraction) if carve else (set(), None)
+        times = {path: int(origin.weight) for origin in origins for _, path, _ in text_files((origin,))}
+        if any(origin.weight != int(origin.weight) for origin in origins):
+            raise UserError("the weight of a text must be a whole number: a part of a document is no document")
+        for _, path, _ in files:
+            mine: Split = "val" if path in whole else split
+            if path != cut and mine not in self.wanted:
+                continue
+            with self.reading.opened(path) as file:
+                border = int(file.content_size() * (1 - config.val_fraction)) if path == cut else None
+                for turn in range(times[path] if mine == "train" else 1):  # a text of weight 2 is read twice
+                    if turn:
+                        file.rewind()
+                    with closing(document_pieces(file, self.reading, border)) as pieces:
+                        for part, document in pieces:
+                            if not (part and turn):
+                                yield Found("val" if part else mine, self.learned(document))
+
+
+@dataclass(frozen=True)
+class SplitExamples:
+    """One split of the data as it is in its files; every `iter()` reads them again from the first example."""
+
+    config: DataConfig
+    split: Split
+    by_raw_source: bool = False
+
+    def __iter__(self) -> Iterator[Any]:
+        reader = DataReader(self.config, wanted=frozenset({self.split}), by_raw_source=self.by_raw_source)
+        count = 0
+        for found in reader:
+            if found.split == self.split:
+                count += 1
+                for _ in range(found.times):
+                    yield found.example
+        if not count:
+            raise UserError(why_empty(self.config, self.split))
+
+
+def why_empty(config: DataConfig, split: Split) -> str:
+    """Why a split has not a single example, and what to do about it."""
+    if config.builtin is not None:
+        return f"the built-in data {config.builtin!r} has nothing in its split {split}"
+    origins = origins_of(config, split)
+    if not origins:
+        return (
+            f"data.{split} is not set, and nothing of the training data falls to it with "
+            f"data.val_fraction={config.val_fraction}; set data.{split}, or raise data.val_fraction"
+        )
+    names = ", ".join(shown(origin.path) for origin in origins)
+    if all(origin.path.is_file() and origin.path.stat().st_size == 0 for origin in origins):
+        return f"{names} is empty"
+    held_out = "" if split != "train" else " once validation and test are taken out"
+    return f"{names} holds no example to learn from{held_out}"
+
+
+def open_split(config: DataConfig, split: Split, *, by_raw_source: bool = False) -> SplitExamples:
+    """One split as a re-iterable of examples. Files that are missing are named at once; bad lines when they are met."""
+    if config.builtin is not None:
+        from glassformer.data.builtin import check_builtin
+
+        check_builtin(config)
+    elif not origins_of(config, split):
+        if not origins_of(config, "train"):
             raise UserError("there is no data: set data.train to a file or folder, or data.builtin to a built-in set")
         if split == "test" and config.task == "text":
             raise UserError("there is no test text: set data.test to a file or folder, or use the split val")
-    return Examples(config, split)
+    return SplitExamples(config, split, by_raw_source)
 
 
-__all__ = ["SPLITS", "Document", "Examples", "Origin", "Row", "Split", "all_rows", "given_origin", "open_split"]
+def all_rows(config: DataConfig, split: Split, reading: Reading) -> Iterator[Row]:
+    """Every row of the files a split is given by, for one who wants to see them as they are: no swap, nothing left out."""
+    origins = origins_of(config, split)
+    if not origins:
+        raise UserError(f"data.{split} is not set")
+    for origin in origins:
+        if origin.format != "text":
+            yield from read_rows(config, origin, reading)
+            continue
+        for _, path, _ in text_files((origin,)):
+            with reading.opened(path) as file:
+                for number, (_, piece) in enumerate(document_pieces(file, reading), 1):
+                    yield Row(piece, path, number)
+
+
+__all__ = [
+    "SPLITS",
+    "DataReader",
+    "Document",
+    "Found",
+    "Origin",
+    "Row",
+    "Split",
+    "all_rows",
+    "open_split",
+    "why_empty",
+]

@@ -1,18 +1,53 @@
-"""Which split an example belongs to where splits are carved out of the training data: always the same ones, by hashes."""
+"""Which split an example belongs to where splits are carved out of the training data: always the same ones, by hashes.
+
+Pairs, classes and tags go by a hash of what the model reads, the source as it will be learned. Two examples that differ only
+in case, in spacing or in how Unicode writes a letter have the same hash whatever the settings, so that no setting can make
+one sentence stand on both sides of a border. (To hash too many alike is harmless: they only stay together.)
+
+A text has no lines to hash: a single file gives its last part; of many, whole files are held out, by a hash of their names,
+until they make up the share that was asked for; and where no choice of whole files comes near it, the end of the largest is.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from glassformer.data.files import PIECE_BYTES, open_bytes, read_bytes
 from glassformer.data.origins import Split
+
+NEAR = 2.0  # held-out files must make up at least the share asked for, divided by this
 
 
 def fraction_of(key: str) -> float:
     """A number in [0, 1) that belongs to a text for ever, on every machine."""
-    digest = hashlib.blake2b(key.encode("utf-8", errors="surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
+    return hash_of(key) / 2**64
+
+
+def hash_of(*texts: str) -> int:
+    """64 bits of a hash of some texts."""
+    digest = hashlib.blake2b("\0".join(texts).encode("utf-8", errors="surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
+def plain(text: str) -> str:
+    """A text without case and without blanks, letters in one form: what two spellings of one sentence share."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return "".join(text.casefold().split())
+
+
+def source_of(task: str, example: Any) -> str:
+    """What a model reads of an example."""
+    match task:
+        case "tag":
+            return " ".join(example[0])
+        case "text":
+            return str(example.text)
+        case _:
+            return str(example[0])
 
 
 def split_of(key: str, fraction: float) -> Split:
@@ -21,28 +56,25 @@ def split_of(key: str, fraction: float) -> Split:
     return "val" if place < fraction else "test" if place < 2 * fraction else "train"
 
 
-def held_out_files(files: list[Path], folder: Path, fraction: float) -> set[Path]:
-    """A fraction of the files, by a hash of their names; at least one, so that there is something to validate on."""
-    if len(files) < 2 or fraction == 0:
-        return set()
-    ranked = sorted(files, key=lambda path: (fraction_of(path.relative_to(folder).as_posix()), path))
-    return set(ranked[: max(1, round(fraction * len(files)))])
+def times_of(weight: float, key: str) -> int:
+    """How often an example is learned in an epoch: the weight, and where it is no whole number the hash decides."""
+    whole = int(weight)
+    return whole + (weight > whole and fraction_of(f"weight {key}") < weight - whole)
 
 
-def end_part(path: Path, fraction: float) -> int:
-    """The byte at which the last `fraction` of a file begins: at a line's start, or at least at a character's."""
-    with open_bytes(path) as handle:
-        if path.suffix == ".gz":
-            size = 0
-            while block := read_bytes(path, handle.read, PIECE_BYTES):
-                size += len(block)
-        else:
-            size = path.stat().st_size
-        place = int(size * (1 - fraction))
-        handle.seek(place)
-        block = read_bytes(path, handle.read, PIECE_BYTES)
-    newline = block.find(b"\n")
-    if 0 <= newline < len(block) - 1:
-        return place + newline + 1
-    inside = next((i for i, byte in enumerate(block) if byte & 0b1100_0000 != 0b1000_0000), len(block))
-    return place + inside  # past what is left of a character
+def held_out_files(files: Sequence[tuple[str, Path, int]], fraction: float) -> tuple[set[Path], Path | None]:
+    """Of files with a name and a size each: those to hold out whole; or, where that cannot come near the fraction, none, and
+    the one whose end is held out."""
+    if fraction == 0 or not files:
+        return set(), None
+    if len(files) == 1:
+        return set(), files[0][1]
+    wanted = fraction * sum(size for _, _, size in files)
+    chosen: dict[Path, int] = {}
+    for _, path, size in sorted(files, key=lambda file: (fraction_of(file[0]), file[0])):
+        missing = wanted - sum(chosen.values())
+        if len(chosen) < len(files) - 1 and abs(missing - size) < missing:  # nearer with it than without it
+            chosen[path] = size
+    if sum(chosen.values()) * NEAR >= wanted:
+        return set(chosen), None
+    return set(), max(files, key=lambda file: (file[2], file[0]))[1]

@@ -20,6 +20,7 @@ from glassformer.data.prepare import complete_model, prepare
 from glassformer.errors import UserError
 from glassformer.files import durable
 from glassformer.run_folder import RunFolder
+from glassformer.runs.data_notes import changed_sources, data_notes
 from glassformer.runs.metrics_log import truncate_log
 from glassformer.runs.session import Session
 from glassformer.runs.setup import make_session
@@ -62,13 +63,13 @@ def friendly_errors(path: Path, recipe: Recipe) -> Iterator[None]:
         raise out_of_memory(path, recipe) from error
 
 
-def prepared(run: RunFolder, recipe: Recipe) -> RunFolder:
-    """Tokenizers and token files, and at the very end the line in run.json that says they are there: a run that was stopped
-    before it is prepared again from the start."""
+def prepared(run: RunFolder, recipe: Recipe, given: Any = None) -> RunFolder:
+    """Tokenizers, examples and token files (of the files the recipe names, or of `given`, data in memory), and at the very end
+    the line in run.json that says they are there: a run that was stopped before it is prepared again from the start."""
     durable.fault_point("preparing")
     for left in [*(run.path / "data").glob("*"), *run.path.glob("tokenizer*.json*"), *run.path.glob("labels.json")]:
         left.unlink()
-    texts = prepare(recipe, run.path)
+    texts = prepare(recipe, run.path, given=given)
     durable.fault_point("before-prepared")
     run.write_recipe(complete_model(recipe, texts), VERSION, run.prepared_files())
     return RunFolder(run.path)
@@ -96,8 +97,10 @@ def run_session(session: Session, watchers: Sequence[Watcher]) -> RunFolder:
     return session.run
 
 
-def train(recipe: Recipe, out: Path, *, overwrite: bool = False, watchers: Sequence[Watcher] = ()) -> RunFolder:
-    """Trains from nothing into a new folder."""
+def train(
+    recipe: Recipe, out: Path, *, overwrite: bool = False, watchers: Sequence[Watcher] = (), given: Any = None
+) -> RunFolder:
+    """Trains from nothing into a new folder. `given`: data in memory (see data/memory.py) instead of the recipe's files."""
     if overwrite and RunFolder.is_run(out):
         with RunFolder(out).exclusive_lock():
             shutil.rmtree(out)
@@ -107,7 +110,7 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, watchers: Seque
     with friendly_errors(out, recipe), stop.listening(), run.exclusive_lock():
         with stop.may_drop():
             try:
-                run = prepared(run, recipe)
+                run = prepared(run, recipe, given)
                 session = make_session(run, run.recipe, run.tokenizers, stop)
             except UserError:
                 # Settings or data that cannot be: a folder that looks like a run would only be in the way.
@@ -116,6 +119,8 @@ def train(recipe: Recipe, out: Path, *, overwrite: bool = False, watchers: Seque
                     if ours:
                         shutil.rmtree(run.path, ignore_errors=True)
                 raise
+        for note in data_notes(run.path, run.recipe, session.trainer.batches, session.val_batches):
+            log(note)
         return run_session(session, watchers)
 
 
@@ -157,6 +162,8 @@ def resume(
             if found or not run.sealed:
                 run.write_recipe(wanted, VERSION, run.facts["files"])
                 run = RunFolder(out)
+            for note in changed_sources(run.path):
+                log(note)
             for path in run.checkpoints.set_aside_after(step or 0):
                 log(f"{path} is kept for you to look at, and not used")
             for kept in (run.snapshots, run.history):

@@ -15,6 +15,7 @@ from glassformer import checkpoint
 from glassformer.checkpoint import read_checkpoint, write_checkpoint
 from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batches
+from glassformer.data.store import run_examples
 from glassformer.evaluate import Scores, is_better, teacher_forced
 from glassformer.files import durable
 from glassformer.run_folder import RunFolder, served_weights
@@ -95,8 +96,9 @@ class Session:
                 budget = max(256, 2**25 // max(1, self.model.config.vocab_size))
                 examples = self.val_batches.in_order(budget, limit=20_000)
                 scores = teacher_forced(self.model, examples, self.trainer.device)
+                stored = run_examples(self.recipe.data, "val", self.run.path / "data")
                 return scores | task_scores(
-                    self.model, self.tokenizers, self.recipe, "val", self.config.validate_examples
+                    self.model, self.tokenizers, self.recipe, stored, self.config.validate_examples
                 )
         finally:
             self.model.train(was_training)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from glassformer.config import DecodeConfig, Recipe
-from glassformer.data.sources import open_split
 from glassformer.errors import ConfigError
 from glassformer.evaluate import Scores, label_scores, written_scores
 from glassformer.tasks import TextModel, classify, tag, translations
@@ -63,14 +64,11 @@ def example_scores(model: Any, tokenizers: Tokenizers, recipe: Recipe, examples:
     return Scores({})
 
 
-def task_scores(model: Any, tokenizers: Tokenizers, recipe: Recipe, split: str, limit: int | None) -> Scores:
-    """What the model does by itself on a split: translations scored as text, labels as labels."""
-    examples: list[Any] = []
-    if limit == 0:
+def task_scores(
+    model: Any, tokenizers: Tokenizers, recipe: Recipe, examples: Iterable[Any], limit: int | None
+) -> Scores:
+    """What the model does by itself on the first examples of a split: translations scored as text, labels as labels."""
+    if limit == 0 or recipe.data.task == "text":
         return Scores({})
-    if recipe.data.task != "text":
-        for example in open_split(recipe.data, split):  # type: ignore[arg-type]
-            examples.append(example)
-            if limit is not None and len(examples) >= limit:
-                break
+    examples = list(itertools.islice(examples, limit))
     return example_scores(model, tokenizers, replace(recipe, decode=greedy(recipe.decode)), examples)

@@ -8,6 +8,7 @@ studies ask how an answer changes and not how good it could get (`glassformer ev
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +19,7 @@ import torch.nn.functional as F
 
 from glassformer.data.batches import Batch, make_batches
 from glassformer.data.prepare import encode_split, open_files
-from glassformer.data.sources import open_split
+from glassformer.data.store import run_examples
 from glassformer.errors import UserError
 from glassformer.evaluate import model_inputs
 from glassformer.nn.loss import IGNORE
@@ -37,11 +38,28 @@ class HeldOut:
     count: int
 
 
+@dataclass(frozen=True)
+class FirstOf:
+    """The first few of some examples, to be read again and again."""
+
+    examples: Any
+    limit: int | None
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.islice(self.examples, self.limit)
+
+
 def held_out(
-    model: TextModel, split: str, limit: int, folder: Path | None = None, *, block_size: int | None = None
+    model: TextModel,
+    split: str,
+    limit: int,
+    folder: Path | None = None,
+    *,
+    block_size: int | None = None,
+    examples: Sequence[Any] | None = None,
 ) -> HeldOut:
-    """The first `limit` examples of a split. `folder`: where its token files may lie already. `block_size`: no longer than
-    this, where the model could read more."""
+    """The first `limit` examples of a split. `folder`: the data folder of the run, where they and their token files lie.
+    `block_size`: no longer than this, where the model could read more. `examples`: these instead of the run's own."""
     if split not in SPLITS:
         raise UserError(f"--split is train, val or test, not {split!r}")
     if limit < 1:
@@ -49,11 +67,12 @@ def held_out(
     recipe = model.recipe
     data = recipe.data
     budget = max(256, min(8192, 2**23 // max(1, recipe.model.vocab_size)))
+    stored = run_examples(data, split, folder or Path()) if examples is None else examples  # type: ignore[arg-type]
     with TemporaryDirectory() as temporary:
         multiplied = split == "train" and data.multiplied  # what was learned from is not one example a pair
-        there = folder is not None and not multiplied and any(folder.glob(f"{split}.*.tokens"))
+        there = folder is not None and not multiplied and any(folder.glob(f"{split}.*.tokens")) and examples is None
         if not there:
-            encode_split(data, split, model.tokenizers, Path(temporary))
+            encode_split(data, split, FirstOf(stored, limit), model.tokenizers, Path(temporary))
         made = make_batches(
             data,
             recipe.model.family,
@@ -67,8 +86,8 @@ def held_out(
         batches = [batch.to(model.device) for batch in made.in_order(budget, limit=limit)]
     if not batches:
         raise UserError(f"the {split} split of this run has nothing to measure on; choose another with --split")
-    examples = [] if data.task == "text" else list(itertools.islice(open_split(data, split), limit))  # type: ignore[arg-type]
-    return HeldOut(batches, examples, len(examples) or sum(len(b.examples) for b in batches))
+    texts = [] if data.task == "text" else list(itertools.islice(stored, limit))
+    return HeldOut(batches, texts, len(texts) or sum(len(b.examples) for b in batches))
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from glassformer.config import VERSION, DataConfig, Recipe
+from glassformer.config import VERSION, Recipe
 from glassformer.data.batches import Batches, SentenceBatches
-from glassformer.data.prepare import complete_model, prepare, texts_in
-from glassformer.data.sources import open_split
+from glassformer.data.prepare import complete_model, prepare
+from glassformer.data.report import DataReport
 from glassformer.models import build_model
 from glassformer.run_folder import RunFolder
 from glassformer.runs import make_session, pick_device
@@ -151,16 +151,6 @@ def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -
         session.log.close()
 
 
-def has_more(config: DataConfig, characters: int) -> bool:
-    """Is there more training data than so many characters?"""
-    examples = iter(open_split(config, "train"))
-    for example in examples:
-        characters -= sum(map(len, texts_in(config, example)))
-        if characters <= 0:
-            return next(examples, None) is not None
-    return False
-
-
 def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS) -> Plan:
     device = pick_device(recipe.train)
     with TemporaryDirectory() as folder:
@@ -169,7 +159,8 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
         once = replace(recipe, data=replace(recipe.data, segmentations=1))
         texts = prepare(once, run.path, characters)
         recipe = complete_model(recipe, texts)
-        more = has_more(recipe.data, characters)
+        report = DataReport.read(run.path / "data")
+        more = report is not None and report.cut_short
         parameters, non_embedding, fixed = fixed_memory(recipe)
         room = memory.available(device)
         limit = math.inf if room is None else SAFE * room

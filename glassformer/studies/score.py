@@ -7,12 +7,14 @@ import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from glassformer.api import load
 from glassformer.config import DataConfig
 from glassformer.data.batches import Batch, make_batches
 from glassformer.data.prepare import encode_split, open_files
 from glassformer.data.sources import open_split
+from glassformer.data.store import run_examples
 from glassformer.errors import UserError
 from glassformer.evaluate import Scores, teacher_forced
 from glassformer.run_folder import RunFolder
@@ -21,7 +23,14 @@ from glassformer.tasks.settings import changed
 
 
 def score(
-    path: Path, data: DataConfig, split: str, *, device: str, limit: int | None, engine: str | None = None
+    path: Path,
+    data: DataConfig,
+    split: str,
+    all_examples: Iterable[Any],
+    *,
+    device: str,
+    limit: int | None,
+    engine: str | None = None,
 ) -> tuple[Scores, int]:
     """The scores, and on how many examples (of a text: blocks). `limit`: at most so many, from the first on. Examples that
     are longer than the model's block have no loss; how many they are is said. `engine` writes in place of the recipe's; the
@@ -40,7 +49,7 @@ def score(
             yield batch
 
     with TemporaryDirectory() as folder:
-        encode_split(data, split, talk.tokenizers, Path(folder))
+        encode_split(data, split, all_examples, talk.tokenizers, Path(folder))
         batches = make_batches(
             data,
             recipe.model.family,
@@ -55,7 +64,7 @@ def score(
     if batches.dropped:
         scores = scores | Scores({"too_long_for_a_loss": float(batches.dropped)})
     if data.task != "text":
-        examples = list(itertools.islice(open_split(data, split), limit))  # type: ignore[arg-type]
+        examples = list(itertools.islice(all_examples, limit))
         scores = scores | example_scores(talk.model, talk.tokenizers, recipe, examples)
         count = len(examples)
     return scores, count
@@ -64,7 +73,9 @@ def score(
 def score_split(
     path: Path, split: str, *, device: str = "cpu", limit: int | None = None, engine: str | None = None
 ) -> tuple[Scores, int]:
-    return score(path, RunFolder.open(path).recipe.data, split, device=device, limit=limit, engine=engine)
+    run = RunFolder.open(path)
+    examples = run_examples(run.recipe.data, split, run.path / "data")  # type: ignore[arg-type]
+    return score(path, run.recipe.data, split, examples, device=device, limit=limit, engine=engine)
 
 
 def score_files(
@@ -92,4 +103,4 @@ def score_files(
         format="lines",
         swap=False,
     )
-    return score(path, data, "test", device=device, limit=limit, engine=engine)
+    return score(path, data, "test", open_split(data, "test"), device=device, limit=limit, engine=engine)

@@ -10,6 +10,7 @@ This file compares recipes; it knows nothing of files and tensors.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from pathlib import PurePath
 from typing import Any
 
 from glassformer.config import PARTS, Recipe
@@ -22,6 +23,7 @@ FREE = {
     "train": {f.name for f in fields(PARTS["train"])} - {"seed", "optimizer"},
     "decode": {f.name for f in fields(PARTS["decode"])},
 }
+FILES = ("path", "train", "val", "test", "train_target", "val_target", "test_target", "tokenizer_file")
 FILLED_IN = ("vocab_size", "source_vocab_size", "n_label", "share_source_target")  # by the preparation, from the data
 
 
@@ -48,9 +50,25 @@ def shown(value: Any) -> str:
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def file_names(named: Any) -> Any:
+    """The last parts of paths, and what else a list of files says of each."""
+    if isinstance(named, tuple):
+        return [(file_names(f.path), file_names(f.target), f.weight, f.tag) for f in named]
+    return None if named is None else PurePath(named).name
+
+
 def as_prepared(recipe: Recipe, run: Recipe) -> Recipe:
-    """A recipe fresh from its file, with what the preparation of the run filled in."""
-    return replace(recipe, model=replace(recipe.model, **{name: getattr(run.model, name) for name in FILLED_IN}))
+    """A recipe fresh from its file, with what the preparation of the run filled in. Where its files lie is no setting of a
+    run, which has what it needs of them: a project may be moved, and only other names are another thing."""
+    moved = {key: getattr(run.data, key) for key in FILES if same_files(recipe, run, key)}
+    filled_in = {name: getattr(run.model, name) for name in FILLED_IN}
+    return replace(recipe, model=replace(recipe.model, **filled_in), data=replace(recipe.data, **moved))
+
+
+def same_files(recipe: Recipe, run: Recipe, key: str) -> bool:
+    if key == "path":
+        return True
+    return bool(file_names(getattr(recipe.data, key)) == file_names(getattr(run.data, key)))
 
 
 def changes(old: Recipe, new: Recipe) -> list[Change]:

@@ -55,8 +55,8 @@ DEFAULT_SIZES = {"dates": 100_000, "copy": 50_000, "reverse": 50_000, "sort": 50
 DEFAULT_SIZES |= {"languages": 48_000, "date-parts": 50_000}  # stdlib and phrases give all they have
 
 
-def open_builtin(config: DataConfig, split: Split) -> DataSet:
-    """The examples of one split: (source, target), Document, (line, label) or (tokens, tags), as the task has it."""
+def check_builtin(config: DataConfig) -> str:
+    """The name of the built-in set, once it is known to be one and to fit the settings around it."""
     name = config.builtin
     if name not in TASKS:
         raise ConfigError(
@@ -68,6 +68,12 @@ def open_builtin(config: DataConfig, split: Split) -> DataSet:
         raise ConfigError(f"data.direction belongs to the built-in phrases; {name!r} has only one")
     if config.size is not None and config.size < 1:
         raise ConfigError(f"data.size must be at least 1, not {config.size}")
+    return name
+
+
+def open_builtin(config: DataConfig, split: Split) -> DataSet:
+    """The examples of one split: (source, target), Document, (line, label) or (tokens, tags), as the task has it."""
+    name = check_builtin(config)
     limit = config.size if split == "train" else None  # None: as many as the data set gives by itself
     size = limit or (DEFAULT_SIZES.get(name, 0) if split == "train" else HELD_OUT_SIZE)
     match name:
@@ -90,4 +96,4 @@ def open_builtin(config: DataConfig, split: Split) -> DataSet:
             return list(open_phrases(config.direction or "zh-en", split, limit, seed=PHRASES_SEED))
 
 
-__all__ = ["LANGUAGES", "TASKS", "DataSet", "examples_in_ten_languages", "open_builtin"]
+__all__ = ["LANGUAGES", "TASKS", "DataSet", "check_builtin", "examples_in_ten_languages", "open_builtin"]

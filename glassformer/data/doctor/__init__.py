@@ -26,7 +26,7 @@ from glassformer.data.doctor.drawing import picture, show
 from glassformer.data.doctor.facts import Finding, Report, SplitFacts, examine
 from glassformer.data.doctor.findings import across, inside, measure_unknown
 from glassformer.data.doctor.roles import arrange
-from glassformer.data.origins import SPLITS, given_origin
+from glassformer.data.origins import SPLITS, origins_of
 
 
 def check(files: Sequence[str | Path], task: str | None = None, **fields: str) -> Report:
@@ -41,7 +41,7 @@ def check(files: Sequence[str | Path], task: str | None = None, **fields: str) -
 def check_config(config: DataConfig) -> Report:
     report = Report(config.task, {}, [], {}, "word")
     for split in SPLITS:
-        if given_origin(config, split) is not None:
+        if origins_of(config, split):
             report.splits[split] = examine(config, split, report.findings)
     for facts in report.splits.values():
         report.findings += inside(config, facts)

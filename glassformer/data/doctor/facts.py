@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from glassformer.config import DataConfig
-from glassformer.data.files import BadLine
+from glassformer.data.files import BadLine, Reading
 from glassformer.data.origins import Split
 from glassformer.data.readers import Row
 from glassformer.data.sources import all_rows
@@ -111,7 +111,7 @@ def examine(config: DataConfig, split: Split, findings: list[Finding]) -> SplitF
             problems.setdefault(problem.kind, []).append(problem)
 
     try:
-        rows = all_rows(config, split, complain)
+        rows = all_rows(config, split, Reading(complain))
         for row in whole_documents(rows, facts.source_lengths) if config.task == "text" else rows:
             remember(config.task, facts, row)
     except UserError as error:  # the file as a whole cannot be read on
@@ -131,7 +131,7 @@ def whole_documents(rows: Iterable[Row], line_lengths: array[int]) -> Iterator[R
         line_lengths.extend(map(len, row.example.text.splitlines()))
         if row.example.ends:
             documents += 1
-            yield Row(int.from_bytes(digest.digest(), "big"), "", row.path, documents)
+            yield Row(int.from_bytes(digest.digest(), "big"), row.path, documents)
             digest = hashlib.blake2b(digest_size=8)
 
 

@@ -11,8 +11,10 @@ import numpy as np
 
 from glassformer.config import DataConfig
 from glassformer.data.doctor.facts import SHOWN_LINES, Finding, Report, SplitFacts
+from glassformer.data.files import Reading
 from glassformer.data.origins import Split
 from glassformer.data.sources import all_rows
+from glassformer.data.splits import source_of
 from glassformer.errors import UserError
 from glassformer.text.tokenizer import UNK, Tokenizer
 
@@ -96,13 +98,13 @@ def lines_at(facts: SplitFacts, places: np.ndarray) -> tuple[int, ...]:
 
 
 def texts_of(config: DataConfig, split: Split) -> Iterator[str]:
-    for row in itertools.islice(all_rows(config, split, lambda _: None), WORDS_FROM):
+    for row in itertools.islice(all_rows(config, split, Reading(lambda _: None)), WORDS_FROM):
         if config.task == "text":
             yield row.example.text
         elif config.task == "pairs":
             yield from row.example
         else:
-            yield row.key
+            yield source_of(config.task, row.example)
 
 
 def unknown_shares(config: DataConfig, kind: str, names: Iterable[str]) -> dict[str, float]:

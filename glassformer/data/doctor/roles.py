@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import DataConfig
-from glassformer.data.files import numbered_lines
+from glassformer.data.files import Reading, numbered_lines
 from glassformer.data.origins import SPLITS
 from glassformer.errors import UserError
 
@@ -58,7 +58,7 @@ def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> 
 
 
 def first_line(path: Path) -> str:
-    lines = (line for _, line in numbered_lines(path, lambda _: None) if line.strip())
+    lines = (line for _, line in numbered_lines(path, Reading(lambda _: None)) if line.strip())
     return next(lines, "")
 
 

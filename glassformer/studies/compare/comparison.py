@@ -162,7 +162,7 @@ def compare(
         held = held_out(models[0], split, limit, folders[0], block_size=block)
     else:
         held = held_out(models[0], split, limit, folders[0])
-    other = held if same_reading(*models) else same_examples(models[0], models[1], split, limit)
+    other = held if same_reading(*models) else same_examples(models[0], models[1], split, held)
     count = held.count
     tables = losses(models[0], held, count), losses(models[1], other, count)
     tell("what they say")

@@ -104,7 +104,7 @@ def same_reading(first: TextModel, second: TextModel) -> bool:
     return alike and tokenizers_agree(first, second)
 
 
-def same_examples(first: TextModel, second: TextModel, split: str, limit: int) -> HeldOut:
+def same_examples(first: TextModel, second: TextModel, split: str, held: HeldOut) -> HeldOut:
     """The first run's examples as the second run reads them."""
     data = dataclasses.replace(
         first.recipe.data,
@@ -114,4 +114,4 @@ def same_examples(first: TextModel, second: TextModel, split: str, limit: int) -
         lowercase=second.recipe.data.lowercase,
     )
     reading = TextModel(second.model, second.tokenizers, dataclasses.replace(second.recipe, data=data))
-    return held_out(reading, split, limit)
+    return held_out(reading, split, len(held.examples), examples=held.examples)

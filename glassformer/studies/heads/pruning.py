@@ -64,12 +64,14 @@ def measure_footprints(
 
 def write_pruned(run: RunFolder, model: TextModel, heads: Sequence[Part], out: Path) -> RunFolder:
     """A run of its own with the heads taken out: every verb accepts it. It has its tokenizers and its final weights, and
-    what it was made from; it holds no training data and cannot be trained further."""
+    what it was made from; it holds what to measure it on, and no training data: it cannot be trained further."""
     smaller = probe.pruned(model.model, heads)
     recipe = replace(model.recipe, model=smaller.config)
     folder = RunFolder.create(out, recipe, VERSION)
-    for path in [*run.path.glob("tokenizer*.json"), *run.path.glob("labels.json"), *run.path.glob("metrics.jsonl")]:
-        shutil.copyfile(path, out / path.name)
+    (out / "data").mkdir()
+    wanted = ("tokenizer*.json", "labels.json", "metrics.jsonl", "data/val.examples.gz", "data/test.examples.gz")
+    for path in (path for name in wanted for path in run.path.glob(name)):
+        shutil.copyfile(path, out / path.relative_to(run.path))
     state = {"step": step_of(run), "weights": {"pruned": [str(part) for part in heads], "from": run.path.name}}
     write_checkpoint(folder.final, {"model": model_tensors(smaller)}, state)
     folder.write_recipe(recipe, VERSION, folder.prepared_files())

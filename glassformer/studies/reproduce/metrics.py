@@ -21,7 +21,7 @@ from torch import Tensor
 from glassformer import runs
 from glassformer.api import load
 from glassformer.config import Recipe
-from glassformer.data.sources import open_split
+from glassformer.data.store import run_examples
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
 from glassformer.evaluate import text_scores
@@ -58,7 +58,7 @@ def write_lines(path: Path, lines: Sequence[str]) -> None:
 def text_score(run: RunFolder, metric: Metric) -> Score:
     """Every sentence of the test split, written as the recipe's [decode] says."""
     model = load(run.path, device=device_of(run.recipe).type)
-    pairs = list(open_split(run.recipe.data, "test"))
+    pairs = list(run_examples(run.recipe.data, "test", run.path / "data"))
     wanted = [target for _, target in pairs]
     written = translations(model, [source for source, _ in pairs])
     write_lines(run.path / "test.written.txt", written)

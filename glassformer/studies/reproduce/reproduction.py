@@ -17,7 +17,7 @@ import torch
 from glassformer import runs
 from glassformer.config import VERSION, Recipe, read_recipe
 from glassformer.data.download import cut_shakespeare
-from glassformer.data.sources import SPLITS, given_origin
+from glassformer.data.origins import SPLITS, origins_of
 from glassformer.errors import UserError
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.models import PRESETS
@@ -53,7 +53,7 @@ def recipe_of(name: str, what: Reproduction, settings: Sequence[str], overrides:
     recipe = read_recipe(name, [*settings, *overrides], presets=PRESETS)
     try:
         for split in SPLITS:
-            given_origin(recipe.data, split)
+            origins_of(recipe.data, split)
     except UserError as error:
         if what.collection is None:
             raise

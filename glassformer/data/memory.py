@@ -1,0 +1,85 @@
+"""Data that is in memory already: lists of pairs, Hugging Face data sets, pandas and polars tables, as examples.
+
+[("Guten Tag", "good day"), …]          pairs, classes or tags, as tuples
+[{"source": "…", "target": "…"}, …]     records, by the names of fields that the configuration gives
+["a text", …]                           documents
+a datasets.Dataset, a pandas or a polars DataFrame
+{"train": …, "val": …, "test": …}       any of these for each split, such as a DatasetDict
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from glassformer.config import DataConfig
+from glassformer.data.files import BadLine, Document, Reading
+from glassformer.data.origins import Split
+from glassformer.data.readers import Row, record_row, tagged_row
+from glassformer.data.records import PART_NAMES, labelled_rows
+from glassformer.errors import UserError
+
+WHERE = "the data in memory"
+
+
+def given_splits(data: Any) -> dict[Split, Any]:
+    """What was handed in, by split: one collection is all training data."""
+    if isinstance(data, Mapping):
+        found: dict[Split, Any] = {}
+        for split, names in PART_NAMES.items():
+            name = next((name for name in names if name in data), None)
+            if name is not None:
+                found[split] = data[name]  # type: ignore[index]
+        if "train" not in found:
+            raise UserError(f"data in memory needs a 'train'; it has {', '.join(map(str, data)) or 'nothing'}")
+        return found
+    return {"train": data}
+
+
+def records_in(data: Any) -> Iterator[Any]:
+    """The rows of a table as records; the items of anything else."""
+    if hasattr(data, "features"):  # datasets.Dataset
+        yield from labelled_rows(data)
+    elif hasattr(data, "iter_rows"):  # polars
+        yield from data.iter_rows(named=True)
+    elif hasattr(data, "itertuples"):  # pandas
+        names = list(map(str, data.columns))
+        for values in data.itertuples(index=False, name=None):
+            yield dict(zip(names, values, strict=True))
+    elif isinstance(data, Iterable) and not isinstance(data, str | bytes):
+        yield from data
+    else:
+        raise UserError(f"data in memory must be a list of examples or a table, not {type(data).__name__}")
+
+
+def memory_rows(config: DataConfig, data: Any, reading: Reading) -> Iterator[Row]:
+    """The examples of one split, each with its number."""
+    for number, item in enumerate(records_in(data), 1):
+        row: Row | None
+        if isinstance(item, Mapping):
+            row = record_row(config, number, dict(item), WHERE, reading.complain)
+        elif config.task == "text" and isinstance(item, str):
+            row = Row(Document(item, ends=True), WHERE, number) if item.strip() else None
+        elif config.task == "tag" and is_pair_of(item, list | tuple):
+            row = tagged_row(list(map(str, item[0])), list(map(str, item[1])), WHERE, number, reading.complain)
+        elif config.task in ("pairs", "classify") and is_pair_of(item, str):
+            row = Row((item[0].strip(), item[1].strip()), WHERE, number)
+        else:
+            wanted = {
+                "pairs": "(source, target)",
+                "classify": "(text, label)",
+                "tag": "(words, tags)",
+                "text": "a text",
+            }
+            shown = repr(item)[:60]
+            reading.complain(
+                BadLine("field", WHERE, number, f"an example must be {wanted[config.task]} or a record, not {shown}")
+            )
+            continue
+        if row is not None:
+            yield row
+
+
+def is_pair_of(item: Any, kind: Any) -> bool:
+    """Two things of a kind."""
+    return isinstance(item, list | tuple) and len(item) == 2 and all(isinstance(part, kind) for part in item)

@@ -1,0 +1,97 @@
+"""What a preparation read and what it left: kept in the run as data/report.json, for whoever asks what a model learned from.
+
+The files it was made from are listed with size and checksum, so that a run can say later whether one has changed since. They
+are not needed any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from glassformer.data.origins import shown
+from glassformer.errors import UserError
+from glassformer.files.durable import to_json, write_atomically
+from glassformer.files.user_data import FileFacts, UserFile
+
+NAME = "report.json"
+FORMAT = 1
+LISTED_FILES = 1000  # of a folder with more the first so many are watched for changes
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """Examples by split; what was left out and why; the files; how the splits came about, in words."""
+
+    examples: dict[str, int]
+    learned: int = 0  # training examples an epoch, each as often as its weight says
+    empty: dict[str, int] = field(default_factory=dict)
+    skipped: int = 0
+    first_skipped: list[str] = field(default_factory=list)
+    left_out: int = 0
+    in_train: dict[str, int] = field(default_factory=dict)
+    splits: str = ""
+    cut_short: bool = False
+    files: list[FileFacts] = field(default_factory=list)
+
+    def write(self, folder: Path) -> None:
+        """Into a run's data folder."""
+        write_atomically(folder / NAME, to_json({"format": FORMAT, **asdict(self)}))
+
+    @staticmethod
+    def read(folder: Path) -> DataReport | None:
+        """Of a run's data folder; None where it was made before reports were."""
+        path = folder / NAME
+        if not path.exists():
+            return None
+        try:
+            values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            values.pop("format")
+            return DataReport(**{**values, "files": [FileFacts(**file) for file in values["files"]]})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise UserError(f"{path} cannot be read; see `glassformer doctor`, and bring it back from a copy") from None
+
+    def notes(self) -> Iterator[str]:
+        """What a person should know before training on this, a sentence each."""
+        for split, count in self.empty.items():
+            yield f"{count:,} of the {split} examples have an empty side and are passed over"
+        if self.skipped:
+            shown_lines = "".join(f"\n    {line}" for line in self.first_skipped)
+            more = "\n    …" if self.skipped > len(self.first_skipped) else ""
+            yield f"{self.skipped:,} lines cannot be used and are skipped (data.on_error=skip):{shown_lines}{more}"
+        if self.left_out:
+            yield f"{self.left_out:,} training examples are left out, since they would give away held-out ones"
+        for split, count in self.in_train.items():
+            yield (
+                f"{count:,} training examples stand in {split} as well ({self.examples.get(split, 0):,} examples): its score "
+                "will be of memory; see `glassformer data check`"
+            )
+
+    def changed_files(self) -> Iterator[str]:
+        """A sentence for each file that is still there and no longer what it was. One that is gone is none of our business."""
+        for known in self.files[:LISTED_FILES]:
+            path = Path(known.path)
+            try:
+                status = path.stat()
+                if status.st_size == known.size and status.st_mtime_ns == known.modified:
+                    continue
+                if status.st_size == known.size:
+                    with UserFile(path) as file:
+                        if file.facts().sha256 == known.sha256:
+                            continue
+            except (OSError, UserError):
+                continue
+            yield f"{shown(path)} has changed since this run was prepared; it goes on with what it read then"
+
+
+def in_words(carved: tuple[str, ...], fraction: float, task: str, builtin: str | None) -> str:
+    """How the splits came about."""
+    if builtin is not None:
+        return f"the splits of the built-in {builtin}"
+    if not carved:
+        return "as given"
+    by = "the end of a file or whole files" if task == "text" else "a hash of the source"
+    return f"{' and '.join(carved)} taken out of train, {fraction:.0%} each, by {by}"

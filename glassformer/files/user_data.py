@@ -1,0 +1,206 @@
+"""The one place that opens a person's data: each file once, read from its first byte to its last, hashed on the way.
+
+What is opened is a regular file, or a pipe that the shell has opened for this process (`<(command)` arrives as /dev/fd/63).
+A device, a socket or a named pipe nobody may ever write to is refused before it is opened. A line has an end, and what is
+packed may not unpack to absurd sizes: a few kilobytes that become gigabytes are no text. Whatever goes wrong is one sentence
+that names the file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import stat
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, cast
+
+from glassformer.errors import UserError
+
+LONGEST_LINE = 64 << 20
+EXPANSION_WATCHED_FROM = 256 << 20  # bytes of unpacked text, and from there on:
+MOST_EXPANSION = 300  # times the packed size; prose packs to a third, tables of numbers to a twentieth
+BLOCK = 1 << 20
+PACKED = {
+    b"PK\x03\x04": "a zip archive (or a spreadsheet); unpack it (or save it as CSV) and give the file inside",
+    b"BZh": "packed by bzip2; unpack it first",
+    b"\xfd7zXZ": "packed by xz; unpack it first",
+    b"\x28\xb5\x2f\xfd": "packed by zstd; unpack it first",
+    b"\x1f\x8b": "packed by gzip but not called so; let its name end in .gz",
+}
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What is remembered of a file that was read whole: by this it is known again. `modified` is in nanoseconds."""
+
+    path: str
+    size: int
+    sha256: str
+    modified: int
+
+
+class HashedReader(io.RawIOBase):
+    """A file's raw bytes, each hashed the first time it is read; one that cannot go back (a pipe) still reads on."""
+
+    def __init__(self, raw: io.FileIO) -> None:
+        self.raw = raw
+        self.digest = hashlib.sha256()
+        self.hashed = self.position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self.raw.seekable()
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        count = self.raw.readinto(buffer) or 0
+        new = self.position + count - self.hashed
+        if new > 0:
+            self.digest.update(memoryview(buffer)[count - new : count])
+            self.hashed += new
+        self.position += count
+        return count
+
+    def rewind(self) -> None:
+        self.raw.seek(0)
+        self.position = 0
+
+    def close(self) -> None:
+        self.raw.close()
+        super().close()
+
+
+def why_not_readable(path: Path, found: os.stat_result) -> str | None:
+    """What it is, if it is nothing to read data from."""
+    mode = found.st_mode
+    if stat.S_ISREG(mode):
+        return None
+    if stat.S_ISDIR(mode):
+        return "is a folder, not a file"
+    if stat.S_ISFIFO(mode):
+        given_by_shell = path.as_posix().startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
+        return None if given_by_shell else "is a named pipe, which may never end; write its content to a file first"
+    return "is a device or a socket, not a file"
+
+
+class UserFile:
+    """A file of a person's, open for one reading. `position` counts bytes of content, unpacked where it is gzipped."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.gzipped = self.path.suffix == ".gz"
+        try:
+            found = os.stat(self.path)
+            if (why := why_not_readable(self.path, found)) is not None:
+                raise UserError(f"{self.path} {why}")
+            self.reader = HashedReader(io.FileIO(self.path, "rb"))
+        except FileNotFoundError:
+            raise UserError(f"there is no file {self.path}") from None
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be read: {error.strerror}") from None
+        except ValueError:  # a NUL in the name
+            raise UserError(f"{str(self.path)!r} is not the name of a file") from None
+        self.status = os.fstat(self.reader.raw.fileno())
+        self.position = 0
+        self.unpacked_size = None if self.gzipped else self.status.st_size
+        self.handle = self._unpacked()
+        if not self.gzipped and (packed := next((p for p in PACKED if self.peek(6).startswith(p)), None)) is not None:
+            self.close()
+            raise UserError(f"{self.path} is {PACKED[packed]}")
+
+    def _unpacked(self) -> io.BufferedIOBase:
+        self.buffered = io.BufferedReader(self.reader, BLOCK)
+        return gzip.GzipFile(fileobj=self.buffered, mode="rb") if self.gzipped else self.buffered
+
+    def __enter__(self) -> UserFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the reading; reading on is an error."""
+        self.reader.close()
+
+    @property
+    def seekable(self) -> bool:
+        """Whether it can be read a second time from the start."""
+        return self.reader.seekable()
+
+    def peek(self, size: int) -> bytes:
+        """The next few bytes, which stay to be read. Only of a file that is not gzipped."""
+        try:
+            return cast(io.BufferedReader, self.handle).peek(size)[:size]
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be read: {error.strerror}") from None
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes of content; none at the end."""
+        return self._checked(self.handle.read, size)
+
+    def readline(self) -> bytes:
+        """The next line with its newline; nothing at the end."""
+        line = self._checked(self.handle.readline, LONGEST_LINE + 1)
+        if len(line) > LONGEST_LINE:
+            raise UserError(
+                f"{self.path} has a line of more than {LONGEST_LINE >> 20} MiB; this is no file of lines, or its line breaks "
+                "are lost"
+            )
+        return line
+
+    def _checked(self, read: object, size: int) -> bytes:
+        try:
+            found: bytes = read(size)  # type: ignore[operator]
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise UserError(f"{self.path} is not a whole gzip file ({error}); fetch or pack it again") from None
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be read: {error.strerror}") from None
+        self.position += len(found)
+        packed = max(1, self.reader.position)
+        if self.gzipped and self.position > max(EXPANSION_WATCHED_FROM, MOST_EXPANSION * packed):
+            raise UserError(
+                f"{self.path} unpacks to more than {MOST_EXPANSION} times its size, which no text does; unpack it yourself if "
+                "you trust it"
+            )
+        return found
+
+    def rewind(self) -> None:
+        """Back to the first byte, on the same open file."""
+        self.buffered.detach()  # or it would close the file on its way out
+        self.reader.rewind()
+        self.position = 0
+        self.handle = self._unpacked()
+
+    def content_size(self) -> int:
+        """Bytes of content. Of a gzipped file it is not known beforehand, so that is read through, and rewound."""
+        if self.unpacked_size is None:
+            while self.read(BLOCK):
+                pass
+            self.unpacked_size = self.position
+            self.rewind()
+        return self.unpacked_size
+
+    def random_access(self) -> IO[bytes]:
+        """The open file for a reader that jumps about in it (Parquet); its bytes are hashed first."""
+        while self.reader.read(BLOCK):
+            pass
+        self.reader.raw.seek(0)
+        return self.reader.raw
+
+    def facts(self) -> FileFacts:
+        """By what the file is known again; what was not read yet is read for it."""
+        try:
+            if self.seekable and self.reader.position < self.reader.hashed:
+                self.reader.raw.seek(self.reader.hashed)
+                self.reader.position = self.reader.hashed
+            while self.reader.read(BLOCK):
+                pass
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be read: {error.strerror}") from None
+        return FileFacts(str(self.path), self.reader.hashed, self.reader.digest.hexdigest(), self.status.st_mtime_ns)

@@ -1,0 +1,44 @@
+"""What a person should be told about the data of a run before its first step: nothing is left out without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from glassformer.config import Recipe
+from glassformer.data.batches import Batches, SentenceBatches
+from glassformer.data.report import DataReport
+
+
+def too_long(batches: Batches, split: str, recipe: Recipe) -> Iterator[str]:
+    """How many examples are longer than what a model can read or was told to learn, and what would keep them."""
+    if not isinstance(batches, SentenceBatches) or not batches.dropped:
+        return
+    count, total = batches.dropped, batches.dropped + len(batches.kept)
+    lengths = np.maximum(batches.examples.source_lengths, batches.examples.row_lengths)
+    most = int(np.quantile(lengths, 0.99, method="higher"))
+    given = recipe.data.max_length
+    asked = given is not None and given < recipe.model.block_size and split == "train"
+    setting, limit = ("data.max_length", given) if asked else ("model.block_size", recipe.model.block_size)
+    yield (
+        f"{count:,} of {total:,} {split} examples ({count / total:.1%}) have more than {setting}={limit} tokens and are left "
+        f"out; 99% have at most {most}"
+    )
+
+
+def data_notes(folder: Path, recipe: Recipe, train: Batches, val: Batches) -> Iterator[str]:
+    """A sentence for each thing that was left out, and for each source that is no longer what it was. `folder` is the run's."""
+    report = DataReport.read(folder / "data")
+    if report is not None:
+        yield from report.notes()
+    yield from too_long(train, "train", recipe)
+    yield from too_long(val, "val", recipe)
+
+
+def changed_sources(folder: Path) -> Iterator[str]:
+    """Of a run that goes on: a sentence for each file it was made from that has changed since."""
+    report = DataReport.read(folder / "data")
+    if report is not None:
+        yield from report.changed_files()

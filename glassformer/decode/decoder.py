@@ -49,7 +49,7 @@ def fingerprint(model: Any) -> list[Tensor]:
     for p in model.parameters():
         bits = p.detach().contiguous().view(whole[p.element_size()])
         bits = bits if bits.dim() > 1 else bits[:, None]
-        sums.append(bits.flatten(1).sum(1, dtype=bits.dtype if bits.element_size() >= 4 else torch.int32))
+        sums.append(bits.flatten(1).sum(1, dtype=torch.int64))  # 32 bits would lose 32 signs that change at once
     return sums
 
 

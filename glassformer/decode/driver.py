@@ -32,6 +32,7 @@ from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.decode.align import alignments
 from glassformer.decode.choose import fingerprint
 from glassformer.decode.constraints import tokens_needed
+from glassformer.decode.ctranslate2 import answer_by_ctranslate2
 from glassformer.decode.engines import kept_decoder, slots_that_fit, uses_plain_model
 from glassformer.decode.lengths import generation_limits, translation_limits
 from glassformer.decode.request import BeamTrace, Hypothesis, Request, SpecialTokens
@@ -277,8 +278,10 @@ class Driver:
 
     @torch.no_grad()
     def step(self) -> list[Result]:
-        """One token more for everybody; what is finished by it."""
+        """One token more for everybody; what is finished by it. CTranslate2 answers everything that waits, at once."""
         with evaluating(self.model):
+            if self.config.engine == "int8" and not uses_plain_model(self.model, self.config):
+                return self.hand_over()
             self.admit()
             if not self.n or self.steps is None or self.state is None:
                 return []
@@ -301,12 +304,18 @@ class Driver:
                 self.n = 0
             return results
 
+    def hand_over(self) -> list[Result]:
+        """What waits, answered by CTranslate2."""
+        asked, self.pending = self.pending, []
+        found = answer_by_ctranslate2(self.model, asked, self.config, self.special, trace=self.trace)
+        return [(job.number, self.finish(request, own)) for (request, job), own in zip(asked, found, strict=True)]
+
     def written(self, results: Sequence[Result]) -> list[tuple[int, float]]:
         """The tokens of a driver that writes one text, with their log-probabilities, after a step."""
-        assert self.state is not None
         if results:
             best = results[0][1][0]
             return list(zip(best.ids, best.token_logprobs))
+        assert self.state is not None
         length = int(self.state.ages[0])
         return list(zip(self.state.ids[0, 0, :length].tolist(), self.state.logprobs[0, 0, :length].tolist()))
 

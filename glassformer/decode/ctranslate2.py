@@ -1,0 +1,276 @@
+"""The engine `int8`: requests answered by CTranslate2, weights and products in 8 bits, on a CPU.
+
+It takes the same requests as our own decoding and gives the same results. The model is converted when it is first asked
+(accel/ctranslate2.py) and kept as long as its weights stay as they are. Its search is the beam of CTranslate2, which is
+ours under `stop_rule=first-k`; every length rule ranks what it finds. Three things are its own: what may not be written is
+taken out before the softmax, so `score` adds up what is left (`logprob` and `token_logprobs` are the model's own, and are asked
+for when somebody looks); of a sentence whose beam reaches the limit, hypotheses that were cut may push out some that ended; and
+prompts of different lengths are not decoded together.
+
+What it cannot do (`refuse`): draws that can be repeated, traces, glossary terms, forced places, diverse groups, strict mode,
+repetition penalties, a stop that is exact, stop strings with a beam, texts that outgrow learned positions.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from glassformer.accel import ctranslate2 as conversion
+from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.decode.decoder import fingerprint
+from glassformer.decode.lengths import length_rule
+from glassformer.decode.request import Hypothesis, Request, SpecialTokens, ranked
+from glassformer.decode.search import Job
+from glassformer.errors import ConfigError
+
+NO_PENALTY = 1e-30  # not 0, with which CTranslate2 may stop at its first answer
+POSITIONS = 512  # rows of a table of positions that has no end, at first
+BATCH = 32  # texts at a time, where the settings leave it open
+
+
+Asked = tuple[Request, Job]
+"""A request, and what was settled of it: limits, stop strings."""
+
+
+class ScoredLater(Hypothesis):
+    """An answer whose log-probabilities are asked for when somebody looks at them."""
+
+    __slots__ = ("known", "scorer")
+
+    def __init__(self, ids: list[int], score: float, ended: Any, scorer: Scorer) -> None:
+        self.ids, self.score, self.ended = ids, score, ended
+        self.text = self.alignment = self.trace = None
+        self.known: list[float] | None = None
+        self.scorer = scorer
+
+    @property
+    def token_logprobs(self) -> list[float]:  # type: ignore[override]
+        """One for each id, then EOS's, as the model has them."""
+        if self.known is None:
+            self.scorer.score()
+        assert self.known is not None
+        return self.known
+
+    @property
+    def logprob(self) -> float:  # type: ignore[override]
+        """Their sum."""
+        return math.fsum(self.token_logprobs)
+
+
+class Scorer:
+    """The log-probabilities of all answers of one call, at once."""
+
+    def __init__(self, engine: CTranslate2Engine, batch_size: int) -> None:
+        self.engine, self.batch_size = engine, batch_size
+        self.asked: list[tuple[Sequence[int], ScoredLater]] = []
+
+    def score(self) -> None:
+        sources = [source for source, _ in self.asked]
+        found = self.engine.token_logprobs(sources, [h.ids for _, h in self.asked], self.batch_size)
+        for (_, hypothesis), values in zip(self.asked, found, strict=True):
+            hypothesis.known = values if hypothesis.ended == "eos" else values[: len(hypothesis.ids)]
+        self.asked.clear()
+
+
+def refuse(model: ModelConfig, asked: Sequence[Asked], config: DecodeConfig, *, trace: bool = False) -> str | None:
+    """What of this CTranslate2 cannot do, as the end of a sentence; None where it can do everything."""
+    lacking, gpt = conversion.lacks(model), model.family == "gpt"
+    constraints = [request.constraints for request, _ in asked]
+    positions = max((positions_needed(model, one) for one in asked), default=0)
+    cases = {
+        f"it has nothing for {lacking}": lacking is not None,
+        "it cannot trace its beam": trace,
+        "its draws cannot be repeated (decode.temperature above 0)": config.temperature > 0,
+        "it has no diverse groups (decode.groups)": config.groups > 1,
+        "it counts repetition otherwise (decode.repetition_penalty)": config.repetition_penalty != 1,
+        "it does not look for repetition in prompts (decode.no_repeat_ngram)": config.no_repeat_ngram > 0 and gpt,
+        "it stops by first-k (decode.stop_rule=exact)": config.stop_rule == "exact" and config.beams > 1,
+        "it knows no glossary": any(c.terms for c in constraints),
+        "it knows no forced places": any(c.forced for c in constraints),
+        "its beam knows no stop strings": config.beams > 1 and any(c.stops for c in constraints),
+        "it looks for banned sequences in answers alone": gpt
+        and any(len(b) > 1 for c in constraints for b in c.banned),
+        "it cannot write past the positions the model has learned": model.positions == "learned"
+        and positions > model.block_size,
+        "a GPT's context is cut otherwise past the length it was trained on": gpt
+        and model.positions == "sinusoidal"
+        and positions > model.block_size,
+    }
+    return next((said for said, holds in cases.items() if holds), None)
+
+
+def positions_needed(model: ModelConfig, asked: Asked) -> int:
+    """How many positions source and answer take at most."""
+    request, job = asked
+    return len(request.ids) + job.limit if model.family == "gpt" else max(len(request.ids), job.limit)
+
+
+class CTranslate2Engine:
+    """A model in CTranslate2's hands. `compute`: its arithmetic; by default the 8 bits this processor has."""
+
+    def __init__(self, model: Any, special: SpecialTokens, compute: str | None = None) -> None:
+        if special.eos is None:
+            raise ConfigError("engine=int8 needs a token that ends a text; use engine=auto")
+        self.config: ModelConfig = model.config
+        self.special, self.eos = special, special.eos
+        self.compute = compute or conversion.compute_type()
+        self.pairs = self.config.family == "transformer"
+        self.positions = 0
+        self.runner: Any = None
+
+    def prepare(self, model: Any, positions: int) -> None:
+        """Convert the model, where that has not been done for as many positions."""
+        if self.runner is not None and positions <= self.positions:
+            return
+        self.positions = max(POSITIONS, 1 << (positions - 1).bit_length())
+        if self.config.positions == "learned":
+            self.positions = self.config.block_size
+        unknown = self.special.never[0] if self.special.unknown is None else self.special.unknown
+        words = conversion.Words(self.special.bos, self.eos, unknown)
+        self.runner = conversion.load(
+            model, words, positions=self.positions, compute=self.compute, threads=torch.get_num_threads()
+        )
+
+    def answer(self, model: Any, asked: Sequence[Asked], config: DecodeConfig) -> list[list[Hypothesis]]:
+        """The hypotheses for every request, best first, in their order."""
+        nothing = {self.special.bos, self.eos}  # what CTranslate2 takes for an empty text
+        real = [i for i, (request, _) in enumerate(asked) if not self.pairs or not nothing.issuperset(request.ids)]
+        results: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0, [], "eos")] for _ in asked]
+        if not real:
+            return results
+        self.prepare(model, max(positions_needed(self.config, asked[i]) for i in real))
+        scorer = Scorer(self, config.batch_size or BATCH)
+        for numbers in self.alike(asked, real):
+            found = self.search([asked[i] for i in numbers], config)
+            # Whoever was let run past its own limit is asked again, with those of the same limit.
+            again: dict[int, list[int]] = {}
+            for i, own in zip(numbers, found, strict=True):
+                if all(len(ids) <= asked[i][1].limit for ids, _ in own):
+                    results[i] = self.hypotheses(asked[i], own, config, scorer)
+                else:
+                    again.setdefault(asked[i][1].limit, []).append(i)
+            for same in again.values():
+                for i, own in zip(same, self.search([asked[i] for i in same], config), strict=True):
+                    results[i] = self.hypotheses(asked[i], own, config, scorer)
+        return results
+
+    def alike(self, asked: Sequence[Asked], real: Sequence[int]) -> Iterator[list[int]]:
+        """Requests that one call can answer: the same minimum and bans; prompts of the same length."""
+        groups: dict[Any, list[int]] = {}
+        for i in real:
+            request, job = asked[i]
+            length = 0 if self.pairs else len(request.ids) + len(request.constraints.prefix)
+            groups.setdefault((job.minimum, request.constraints.banned, length), []).append(i)
+        yield from groups.values()
+
+    def search(self, asked: Sequence[Asked], config: DecodeConfig) -> list[list[tuple[list[int], float]]]:
+        """For each request what CTranslate2 finds: ids, with EOS where there is one, and the sum of their log-probabilities."""
+        requests = [request for request, _ in asked]
+        banned = [*((token,) for token in self.special.never), *requests[0].constraints.banned]
+        alpha = config.alpha if config.alpha else NO_PENALTY
+        options: dict[str, Any] = {
+            "beam_size": config.beams,
+            "num_hypotheses": config.beams,
+            "length_penalty": alpha,
+            "no_repeat_ngram_size": config.no_repeat_ngram,
+            "disable_unk": not config.allow_unknown and self.special.unknown is not None,
+            "suppress_sequences": conversion.as_words(banned) or None,
+            "max_batch_size": config.batch_size or BATCH,
+            "return_scores": True,
+            "return_end_token": True,
+        }
+        most, fewest = max(job.limit for _, job in asked), asked[0][1].minimum
+        prefixes = [list(request.constraints.prefix) for request in requests]
+        if self.pairs:
+            options |= {"max_decoding_length": most, "min_decoding_length": fewest, "max_input_length": 0}
+            prefix = conversion.as_words(prefixes) if any(prefixes) else None
+            sources = conversion.as_words(request.ids for request in requests)
+            found = self.runner.translate_batch(sources, prefix, **options)
+            written = [one.hypotheses for one in found]
+        else:
+            longest = max(map(len, prefixes))
+            options |= {"max_length": most - longest, "min_length": max(0, fewest - longest)}
+            prompts = conversion.as_words([*r.ids, *prefix] for r, prefix in zip(requests, prefixes, strict=True))
+            found = self.runner.generate_batch(prompts, include_prompt_in_result=False, **options)
+            written = [
+                [[*map(str, prefix), *map(str, ids)] for ids in one.sequences_ids]
+                for prefix, one in zip(prefixes, found, strict=True)
+            ]
+        return [
+            [
+                (list(map(int, ids)), score * max(1, len(ids)) ** alpha)
+                for ids, score in zip(own, one.scores, strict=True)
+            ]
+            for own, one in zip(written, found, strict=True)
+        ]
+
+    def hypotheses(
+        self, asked: Asked, found: Sequence[tuple[list[int], float]], config: DecodeConfig, scorer: Scorer
+    ) -> list[Hypothesis]:
+        """As our own search would give them."""
+        (request, job), rule = asked, length_rule(config)
+        made: list[Hypothesis] = []
+        for ids, total in found:
+            ended: Any = "eos" if ids and ids[-1] == self.eos else "length"
+            ids = ids[:-1] if ended == "eos" else ids
+            if job.stopped is not None:
+                end = next((n for n in range(1, len(ids) + 1) if job.stopped(ids[:n])), None)
+                ids, ended = (ids, ended) if end is None else (ids[:end], "stop")
+            one = ScoredLater(ids, rule.score(total, len(ids), ended == "eos"), ended, scorer)
+            if request.constraints.prefix:  # CTranslate2 does not count what was given
+                values = self.token_logprobs([request.ids], [ids], 1)[0]
+                one.known = values if ended == "eos" else values[: len(ids)]
+                one.score = rule.score(one.logprob, len(ids), ended == "eos")
+            else:
+                scorer.asked.append((request.ids, one))
+            made.append(one)
+        return ranked(made)[: config.n_best]
+
+    def token_logprobs(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_size: int
+    ) -> list[list[float]]:
+        """What the model gives to each token of each target, and to EOS after it."""
+        if self.pairs:
+            found = self.runner.score_batch(
+                conversion.as_words(sources),
+                conversion.as_words(targets),
+                max_batch_size=batch_size,
+                max_input_length=0,
+            )
+            return [list(one.log_probs) for one in found]
+        whole = [[*source, *target, self.eos] for source, target in zip(sources, targets, strict=True)]
+        found = self.runner.score_batch(conversion.as_words(whole), max_batch_size=batch_size, max_input_length=0)
+        return [list(one.log_probs[len(source) - 1 :]) for source, one in zip(sources, found, strict=True)]
+
+
+engines: weakref.WeakKeyDictionary[nn.Module, tuple[Any, CTranslate2Engine]] = weakref.WeakKeyDictionary()
+lock = threading.Lock()
+
+
+def kept_engine(model: Any, special: SpecialTokens) -> CTranslate2Engine:
+    """The model's engine: made once, and again when a weight has changed."""
+    if next(model.parameters()).device.type != "cpu":
+        raise ConfigError("engine=int8 is for a CPU, and the model is on a GPU; use engine=auto")
+    now = fingerprint(model)
+    with lock:
+        known = engines.get(model)
+        if known is None or known[1].special != special or not all(map(torch.equal, known[0], now)):
+            known = engines[model] = (now, CTranslate2Engine(model, special))
+    return known[1]
+
+
+def answer_by_ctranslate2(
+    model: Any, asked: Sequence[Asked], config: DecodeConfig, special: SpecialTokens, *, trace: bool = False
+) -> list[list[Hypothesis]]:
+    """What engine=int8 answers; a sentence where it cannot."""
+    said = refuse(model.config, asked, config, trace=trace)
+    if said is not None:
+        raise ConfigError(f"engine=int8 is CTranslate2, and {said}; use engine=auto")
+    return kept_engine(model, special).answer(model, asked, config)

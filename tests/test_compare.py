@@ -32,7 +32,7 @@ from glassformer.studies.compare import (
     percent,
     perplexity,
 )
-from glassformer.studies.held_out import held_out
+from glassformer.studies.held_out import held_out, written
 from tests.commands import call
 from tests.counts import count
 from tests.small_runs import small_run

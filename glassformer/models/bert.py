@@ -10,6 +10,8 @@ position and every other position has no label.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -19,7 +21,7 @@ from glassformer.errors import ConfigError
 from glassformer.models.parts import Family, initialise, make_encoder, make_norm, make_positions
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.feedforward import ACTIVATIONS
-from glassformer.nn.rows import Rows
+from glassformer.nn.rows import Lengths, Rows, as_rows
 
 
 def sentence_means(x: Float[Tensor, "B T C"], rows: Rows) -> Float[Tensor, "B T C"]:
@@ -56,9 +58,25 @@ class LabelHead(nn.Module):
 
 
 class BERT(Family):
-    tap_names = ("embeddings", "logits")
+    """An encoder alone: every token sees every other.
 
-    def __init__(self, config: ModelConfig) -> None:
+    >>> import torch
+    >>> bert = BERT(n_layer=1, n_head=2, n_embd=16, vocab_size=50, block_size=16)
+    >>> bert(torch.randint(50, (2, 7))).shape                 # at each place, a score for each word
+    torch.Size([2, 7, 50])
+    >>> bert = BERT(n_layer=1, n_head=2, n_embd=16, vocab_size=50, head="classify", n_label=3)
+    >>> bert(torch.randint(50, (2, 7)), lengths=[7, 2])[:, 0].shape   # the class is read off the first token
+    torch.Size([2, 3])
+
+    `config` is a ModelConfig; its settings can also be given by name, alone or on top of it.
+    `BERT.from_preset("bert-base")` is the paper's.
+    """
+
+    tap_names = ("embeddings", "logits")
+    family = "bert"
+
+    def __init__(self, config: ModelConfig | None = None, **settings: Any) -> None:
+        config = self.resolve(config, settings)
         super().__init__(config)
         if config.head != "mlm" and config.n_label < 2:
             raise ConfigError(
@@ -83,8 +101,11 @@ class BERT(Family):
             return self.head.label.weight, self.head.label.bias
         return (self.embedding.weight if self.output is None else self.output.weight), self.head.bias
 
-    def hidden(self, rows: Rows, types: Int[Tensor, "B T"] | None = None) -> Float[Tensor, "B T C"]:
+    def hidden(
+        self, rows: Rows | Int[Tensor, "B T"], types: Int[Tensor, "B T"] | None = None, *, lengths: Lengths = None
+    ) -> Float[Tensor, "B T C"]:
         """The encoder's output, or its mean over each sentence. `types` tells sentence A from sentence B; without it all is A."""
+        rows = as_rows(rows, lengths)
         view = self.view(rows, causal=False)
         x = self.embed(self.embedding, self.positions, rows.tokens, rows.places, rows.longest)
         if self.type_embedding is not None:
@@ -93,7 +114,12 @@ class BERT(Family):
         x = self.encoder(self.drop(x), view)
         return sentence_means(x, rows) if self.pools else x
 
-    def forward(self, rows: Rows, types: Int[Tensor, "B T"] | None = None) -> Float[Tensor, "B T V"]:
+    def forward(
+        self, rows: Rows | Int[Tensor, "B T"], types: Int[Tensor, "B T"] | None = None, *, lengths: Lengths = None
+    ) -> Float[Tensor, "B T V"]:
+        """At each place the scores of its labels. Plain ids are whole rows; `lengths` says how many of each row's tokens
+        are real."""
+        rows = as_rows(rows, lengths)
         return self.logits(self.hidden(rows, types), rows.real)
 
     def logits(self, x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T V"]:
@@ -102,13 +128,15 @@ class BERT(Family):
 
     def loss(
         self,
-        rows: Rows,
+        rows: Rows | Int[Tensor, "B T"],
         labels: Int[Tensor, "B T"],
         *,
+        lengths: Lengths = None,
         types: Int[Tensor, "B T"] | None = None,
         smoothing: float = 0.0,
     ) -> Float[Tensor, ""]:
-        """Summed over the positions that have a label."""
+        """Summed over the positions that have a label (any other label is -100)."""
+        rows = as_rows(rows, lengths)
         weight, bias = self.output_layer()
         x = self.head(self.hidden(rows, types), rows.real)
         return self.cross_entropy(x, weight, labels, bias=bias, smoothing=smoothing)

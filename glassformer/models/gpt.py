@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -12,13 +13,31 @@ from glassformer.config import ModelConfig
 from glassformer.models.parts import Family, initialise, make_decoder, make_norm, make_positions
 from glassformer.models.state import State
 from glassformer.nn.embedding import Embedding
-from glassformer.nn.rows import Rows
+from glassformer.nn.loss import IGNORE
+from glassformer.nn.rows import Lengths, Rows, as_rows, next_tokens
 
 
 class GPT(Family):
-    tap_names = ("embeddings", "logits")
+    """A decoder alone, which says what may follow each token.
 
-    def __init__(self, config: ModelConfig) -> None:
+    >>> import torch
+    >>> gpt = GPT(n_layer=2, n_head=4, n_embd=32, vocab_size=100, block_size=16)
+    >>> ids = torch.randint(100, (2, 7))
+    >>> gpt(ids).shape                          # a score for each word, after each token
+    torch.Size([2, 7, 100])
+    >>> gpt(ids, lengths=[7, 3]).shape          # the second row is three tokens and padding
+    torch.Size([2, 7, 100])
+    >>> gpt.loss(ids).backward()                # mean over the tokens that follow another
+
+    `config` is a ModelConfig; its settings can also be given by name, alone or on top of it. `GPT.from_preset("gpt2",
+    dropout=0.0)` builds a model of the literature, with fresh weights.
+    """
+
+    tap_names = ("embeddings", "logits")
+    family = "gpt"
+
+    def __init__(self, config: ModelConfig | None = None, **settings: Any) -> None:
+        config = self.resolve(config, settings)
         super().__init__(config)
         self.embedding = Embedding(config.vocab_size, config.n_embd, scale=config.scale_embeddings)
         self.positions = make_positions(config)
@@ -38,19 +57,34 @@ class GPT(Family):
         x = self.tap("embeddings", x if self.embedding_norm is None else self.embedding_norm(x, real))
         return self.drop(x)
 
-    def hidden(self, rows: Rows) -> Float[Tensor, "B T C"]:
+    def hidden(self, rows: Rows | Int[Tensor, "B T"], lengths: Lengths = None) -> Float[Tensor, "B T C"]:
+        """The last layer's output, before the scores."""
+        rows = as_rows(rows, lengths)
         view = self.view(rows, causal=True)
         return self.decoder(self.read(rows.tokens, rows.places, rows.longest, view.real), view)
 
-    def forward(self, rows: Rows) -> Float[Tensor, "B T V"]:
-        return self.logits(self.hidden(rows))
+    def forward(self, rows: Rows | Int[Tensor, "B T"], lengths: Lengths = None) -> Float[Tensor, "B T V"]:
+        """The scores of what may follow each token. Plain ids are whole rows; `lengths` says how many of each row's
+        tokens are real."""
+        return self.logits(self.hidden(rows, lengths))
 
     def logits(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
         return self.tap("logits", nn.functional.linear(x, self.output_weight))
 
-    def loss(self, rows: Rows, labels: Int[Tensor, "B T"], *, smoothing: float = 0.0) -> Float[Tensor, ""]:
-        """Summed over the positions that have a label."""
-        return self.cross_entropy(self.hidden(rows), self.output_weight, labels, smoothing=smoothing)
+    def loss(
+        self,
+        rows: Rows | Int[Tensor, "B T"],
+        labels: Int[Tensor, "B T"] | None = None,
+        *,
+        lengths: Lengths = None,
+        smoothing: float = 0.0,
+    ) -> Float[Tensor, ""]:
+        """With labels: summed over the positions that have one (a trainer divides by their number). Without: the mean, in
+        nats, over every token that follows another."""
+        rows = as_rows(rows, lengths)
+        wanted = next_tokens(rows) if labels is None else labels
+        total = self.cross_entropy(self.hidden(rows), self.output_weight, wanted, smoothing=smoothing)
+        return total if labels is not None else total / (wanted != IGNORE).sum().clamp(min=1)
 
     def start(self, rows: int, capacity: int) -> State:
         """Room for `rows` texts of at most `capacity` tokens, nothing read yet."""

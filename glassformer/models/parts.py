@@ -6,16 +6,21 @@ told of the rows (`Family.view`), what is counted and how weights begin.
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
+from glassformer.config.presets import preset
+from glassformer.config.recipe import refuse_unknown
+from glassformer.errors import ConfigError
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.block import Block, BlockInputs, Decoder, DecoderLayer, Encoder, EncoderLayer
 from glassformer.nn.cache import KVCache
@@ -27,6 +32,8 @@ from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
 from glassformer.nn.positions import LearnedPositions, PositionalEncoding, Rotary, Slopes, Table, alibi_bias
 from glassformer.nn.rows import Rows
 from glassformer.nn.taps import Tapped
+
+F = TypeVar("F", bound="Family")
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
@@ -107,6 +114,32 @@ def materialise_tables(model: nn.Module, _: object) -> None:
 
 class Family(Tapped):
     """What the encoder-decoder, the GPT and the BERT have in common."""
+
+    family: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """`help()` and completion show each setting of ModelConfig as a keyword of the constructor."""
+        super().__init_subclass__(**kwargs)
+        config = inspect.Parameter("config", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+        own = inspect.signature(ModelConfig).parameters.values()
+        cls.__signature__ = inspect.Signature([config, *(p for p in own if p.name != "family")])  # type: ignore[attr-defined]
+
+    @classmethod
+    def resolve(cls, config: ModelConfig | None, settings: Mapping[str, Any]) -> ModelConfig:
+        """The config of this family: `config`, or the defaults, with the settings on top."""
+        refuse_unknown(settings, [f.name for f in fields(ModelConfig) if f.name != "family"], "model")
+        config = ModelConfig(family=cls.family, **settings) if config is None else replace(config, **settings)  # type: ignore[arg-type]
+        if config.family != cls.family:
+            raise ConfigError(
+                f"{cls.__name__} is built from a config of family {cls.family}, and this one describes a {config.family}; "
+                "build_model(config) builds what a config describes"
+            )
+        return config
+
+    @classmethod
+    def from_preset(cls: type[F], name: str, **settings: Any) -> F:
+        """The model of a preset (`glassformer.PRESETS` lists them) with fresh weights and, where given, other settings."""
+        return cls(preset(name), **settings)  # type: ignore[call-arg, arg-type]
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

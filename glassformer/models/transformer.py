@@ -7,6 +7,7 @@ the decoder writes the target, each token seeing the tokens before it and, throu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -15,14 +16,32 @@ from glassformer.config import ModelConfig
 from glassformer.models.parts import Family, initialise, make_decoder, make_encoder, make_norm, make_positions
 from glassformer.models.state import State
 from glassformer.nn.embedding import Embedding
+from glassformer.nn.loss import IGNORE
 from glassformer.nn.masks import AttentionMask, cross_mask
-from glassformer.nn.rows import Rows
+from glassformer.nn.rows import Lengths, Rows, as_rows, next_tokens
 
 
 class Transformer(Family):
-    tap_names = ("source_embeddings", "target_embeddings", "logits")
+    """The encoder-decoder: a source is read, a target is written.
 
-    def __init__(self, config: ModelConfig) -> None:
+    >>> import torch
+    >>> model = Transformer(n_layer=1, n_head=2, n_embd=16, vocab_size=50, block_size=16)
+    >>> source, target = torch.randint(50, (2, 7)), torch.randint(50, (2, 5))
+    >>> model(source, target).shape                           # a score for each word, after each target token
+    torch.Size([2, 5, 50])
+    >>> model(source, target, [7, 4], [5, 2]).shape           # how many tokens of each row are real
+    torch.Size([2, 5, 50])
+    >>> model.loss(source, target).backward()                 # mean over the target tokens that follow another
+
+    `config` is a ModelConfig; its settings can also be given by name, alone or on top of it.
+    `Transformer.from_preset("transformer-base")` is the paper's.
+    """
+
+    tap_names = ("source_embeddings", "target_embeddings", "logits")
+    family = "transformer"
+
+    def __init__(self, config: ModelConfig | None = None, **settings: Any) -> None:
+        config = self.resolve(config, settings)
         super().__init__(config)
         if config.source_vocab_size is None and config.share_source_target:
             self.embedding: Embedding | None = Embedding(
@@ -54,7 +73,9 @@ class Transformer(Family):
     def output_weight(self) -> Tensor:
         return self.target_table.weight if self.output is None else self.output.weight
 
-    def encode(self, source: Rows) -> Float[Tensor, "B S C"]:
+    def encode(self, source: Rows | Int[Tensor, "B S"], lengths: Lengths = None) -> Float[Tensor, "B S C"]:
+        """What the encoder makes of a source."""
+        source = as_rows(source, lengths)
         view = self.view(source, causal=False)
         x = self.embed(self.source_table, self.source_positions, source.tokens, source.places, source.longest)
         x = self.tap("source_embeddings", x if self.source_norm is None else self.source_norm(x, view.real))
@@ -67,23 +88,50 @@ class Transformer(Family):
         x = self.tap("target_embeddings", x if self.target_norm is None else self.target_norm(x, real))
         return self.drop(x)
 
-    def hidden(self, source: Rows, target: Rows) -> Float[Tensor, "B T C"]:
+    def hidden(
+        self,
+        source: Rows | Int[Tensor, "B S"],
+        target: Rows | Int[Tensor, "B T"],
+        source_lengths: Lengths = None,
+        target_lengths: Lengths = None,
+    ) -> Float[Tensor, "B T C"]:
+        """The last layer's output, before the scores."""
+        source, target = as_rows(source, source_lengths), as_rows(target, target_lengths)
         memories = self.decoder.remember(self.encode(source))
         view = self.view(target, causal=True, cross=cross_mask(target, source))
         x = self.write(target.tokens, target.places, target.longest, view.real)
         return self.decoder(x, view, memories)
 
-    def forward(self, source: Rows, target: Rows) -> Float[Tensor, "B T V"]:
-        return self.logits(self.hidden(source, target))
+    def forward(
+        self,
+        source: Rows | Int[Tensor, "B S"],
+        target: Rows | Int[Tensor, "B T"],
+        source_lengths: Lengths = None,
+        target_lengths: Lengths = None,
+    ) -> Float[Tensor, "B T V"]:
+        """The scores of what may follow each target token. Plain ids are whole rows; lengths say how many of each row's
+        tokens are real."""
+        return self.logits(self.hidden(source, target, source_lengths, target_lengths))
 
     def logits(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
         return self.tap("logits", nn.functional.linear(x, self.output_weight))
 
     def loss(
-        self, source: Rows, target: Rows, labels: Int[Tensor, "B T"], *, smoothing: float = 0.0
+        self,
+        source: Rows | Int[Tensor, "B S"],
+        target: Rows | Int[Tensor, "B T"],
+        labels: Int[Tensor, "B T"] | None = None,
+        *,
+        source_lengths: Lengths = None,
+        target_lengths: Lengths = None,
+        smoothing: float = 0.0,
     ) -> Float[Tensor, ""]:
-        """Summed over the positions that have a label."""
-        return self.cross_entropy(self.hidden(source, target), self.output_weight, labels, smoothing=smoothing)
+        """With labels: summed over the positions that have one (a trainer divides by their number). Without: the mean, in
+        nats, over every target token that follows another."""
+        source, target = as_rows(source, source_lengths), as_rows(target, target_lengths)
+        wanted = next_tokens(target) if labels is None else labels
+        total = self.cross_entropy(self.hidden(source, target), self.output_weight, wanted, smoothing=smoothing)
+        return total if labels is not None else total / (wanted != IGNORE).sum().clamp(min=1)
 
     def start(self, source: Rows, capacity: int, *, beams: int = 1) -> State:
         """Read the source (one sentence a row) and make room for `beams` targets of at most `capacity` tokens each."""

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from glassformer.nn.cache import KVCache
-from glassformer.nn.masks import AttentionMask
+from glassformer.nn.masks import AttentionMask, as_mask
 from glassformer.nn.modes import is_symbolic, keeps_tensors
 from glassformer.nn.norms import RMSNorm
 from glassformer.nn.positions import Rotation
@@ -220,6 +220,17 @@ AttentionKernel = Callable[..., Tensor]
 class MultiHeadAttention(Tapped):
     """Several attentions side by side, each on its own projection of the input, joined by one more projection.
 
+    >>> import torch
+    >>> mha = MultiHeadAttention(n_embd=32, n_head=4)
+    >>> x = torch.randn(2, 5, 32)
+    >>> mha(x).shape                                        # everyone looks at everyone
+    torch.Size([2, 5, 32])
+    >>> causal = torch.ones(5, 5, dtype=torch.bool).tril()  # True where attention is allowed
+    >>> mha(x, mask=causal).shape
+    torch.Size([2, 5, 32])
+    >>> mha(x, memory=torch.randn(2, 9, 32)).shape          # cross-attention: x asks, another text answers
+    torch.Size([2, 5, 32])
+
     Self-attention: `mha(x, mask)`. Cross-attention: `mha(x, mask, mha.keys_values(source))`. The mask says who may
     look at whom: causal, padding, segments and windows are all one mask (see rows.py). `n_kv_head` below `n_head` gives
     grouped heads (Ainslie et al. 2023), 1 gives multi-query (Shazeer 2019). `qk_norm` is an RMSNorm on each query and
@@ -230,8 +241,8 @@ class MultiHeadAttention(Tapped):
 
     def __init__(
         self,
-        n_embd: int,
-        n_head: int,
+        n_embd: int = 512,
+        n_head: int = 8,
         *,
         n_kv_head: int | None = None,
         head_size: int | None = None,
@@ -292,13 +303,17 @@ class MultiHeadAttention(Tapped):
     def forward(
         self,
         x: Float[Tensor, "B T C"],
-        mask: AttentionMask,
-        memory: Memory | None = None,
+        mask: AttentionMask | Bool[Tensor, "..."] | None = None,
+        memory: Memory | Float[Tensor, "B S C"] | None = None,
         *,
         rotation: Rotation | None = None,
         cache: KVCache | None = None,
         layer: int = 0,
     ) -> Float[Tensor, "B T C"]:
+        if not isinstance(mask, AttentionMask):
+            mask = as_mask(mask)
+        if isinstance(memory, Tensor):
+            memory = self.keys_values(memory)
         if not self.n_head and not self.listeners:
             return self.out(x.new_zeros(*x.shape[:2], 0))  # all its heads were pruned: only the bias is left
         if memory is None:

@@ -60,3 +60,16 @@ def cross_mask(queries: Rows, keys: Rows, *, window: int | None = None) -> Atten
         return AttentionMask()
     mask = (queries.segments[:, :, None] == keys.segments[:, None, :]) | (queries.segments == 0)[:, :, None]
     return AttentionMask(mask[:, None])
+
+
+def as_mask(allowed: Bool[Tensor, "..."] | None) -> AttentionMask:
+    """A boolean tensor, True where attention is allowed, as a mask: (T, S), (B, T, S) or (B, 1, T, S); (B, S) would be
+    ambiguous and is to be written (B, 1, S). None: all see all."""
+    if allowed is None:
+        return AttentionMask()
+    if allowed.dtype != torch.bool:
+        raise TypeError(f"a mask is boolean, True where attention is allowed, not {allowed.dtype}; write mask.bool()")
+    shaped = {2: lambda m: m[None, None], 3: lambda m: m[:, None], 4: lambda m: m}
+    if allowed.dim() not in shaped:
+        raise ValueError(f"a mask is (T, S), (B, T, S) or (B, 1, T, S), not {tuple(allowed.shape)}")
+    return AttentionMask(shaped[allowed.dim()](allowed))

@@ -116,3 +116,41 @@ class Rows:
 
     def with_tokens(self, tokens: Int[Tensor, "B T"]) -> Rows:
         return replace(self, tokens=tokens)
+
+
+Lengths = Sequence[int] | Tensor | None
+"""How many tokens of each row are real; None: all of them."""
+
+
+def as_rows(tokens: Rows | Int[Tensor, "B T"], lengths: Lengths = None) -> Rows:
+    """Plain ids as rows: each row is one whole sentence, or its first `lengths[row]` tokens. Rows stay what they are.
+
+    >>> import torch
+    >>> as_rows(torch.tensor([[5, 6, 7]])).layout
+    'whole'
+    >>> as_rows(torch.tensor([[5, 6, 7], [8, 0, 0]]), lengths=[3, 1]).real.tolist()
+    [[True, True, True], [True, False, False]]
+    """
+    if isinstance(tokens, Rows):
+        if lengths is not None:
+            raise ValueError("Rows know their lengths already; give `lengths` beside plain ids alone")
+        return tokens
+    if tokens.dim() != 2 or tokens.is_floating_point():
+        raise ValueError(f"ids are whole numbers in rows, (B, T), not {tokens.dtype} of shape {tuple(tokens.shape)}")
+    if lengths is None:
+        return Rows.whole(tokens)
+    if not isinstance(lengths, Tensor):
+        return Rows.padded(tokens, lengths)
+    columns = torch.arange(tokens.size(1), device=tokens.device).expand_as(tokens)
+    return Rows(tokens, (columns < lengths.to(tokens.device)[:, None]).to(tokens.dtype), columns, "padded")
+
+
+def next_tokens(rows: Rows, ignore: int = -100) -> Int[Tensor, "B T"]:
+    """The label of a language model at each place: the token that follows in the same sentence, else `ignore`.
+
+    >>> next_tokens(Rows.from_lists([[5, 6, 7], [8, 9]])).tolist()
+    [[6, 7, -100], [9, -100, -100]]
+    """
+    following, same = rows.tokens.roll(-1, 1), rows.segments.roll(-1, 1) == rows.segments
+    last = torch.arange(rows.tokens.size(1), device=rows.tokens.device) == rows.tokens.size(1) - 1
+    return following.masked_fill(~(same & rows.real) | last, ignore)

@@ -131,7 +131,7 @@ def generate(
                 as_json,
                 {"answers": []},
                 wide,
-                batch=config.batch_size,
+                batch=config.batch_size or lines.BATCH,
                 begins=True,
             ),
         )

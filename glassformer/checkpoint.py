@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
+import itertools
 import os
 import re
-import shutil
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,11 +29,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from glassformer.errors import UserError
-from glassformer.files import durable
+from glassformer.files import durable, structured
 from glassformer.files.durable import fsync, sha256, temporary_name, to_json, write_bytes
+from glassformer.files.owned import own_folder, refuse_link
+from glassformer.files.structured import read_regular
 
 FORMAT = 1
 MANIFEST, SEAL, STATE = "manifest.json", "SEAL", "state.json"
+SMALL = 1 << 20  # bytes a manifest may have
 
 
 class Damaged(UserError):
@@ -66,34 +69,46 @@ def load_model_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def trash_name(path: Path) -> Path:
-    return path.with_name(f".trash-{path.name}")
+    """A name that nobody looks under; a number is added where somebody's files keep it taken."""
+    name = path.with_name(f".trash-{path.name}")
+    for number in itertools.count(1):
+        if not name.exists():
+            return name
+        name = path.with_name(f".trash-{path.name}-{number}")
+    raise AssertionError
+
+
+def is_own_file(name: str) -> bool:
+    """Whether a checkpoint's folder may hold a file of this name."""
+    return re.fullmatch(r"[a-z]+\.safetensors|state\.json|manifest\.json|SEAL", name) is not None
 
 
 def empty_out(folder: Path) -> None:
-    """Removes a folder of files that nobody looks for any more; what cannot be removed now is left for `recover`."""
+    """Removes a checkpoint that nobody looks for any more, file by file; what is not of a checkpoint stays, and what cannot
+    be removed now is left for `recover`."""
     with contextlib.suppress(OSError):
         for path in sorted(folder.iterdir()):
             durable.fault_point("during-prune")
-            path.unlink()
+            if is_own_file(path.name) and not path.is_dir():
+                path.unlink()
         folder.rmdir()
 
 
 def remove(folder: Path) -> None:
     """In one instant it is gone under its name; then its files are removed."""
-    if trash_name(folder).exists():
-        shutil.rmtree(trash_name(folder), ignore_errors=True)
+    empty_out(folder.with_name(f".trash-{folder.name}"))
+    trash = trash_name(folder)
     durable.fault_point("before-prune")
-    os.replace(folder, trash_name(folder))
-    empty_out(trash_name(folder))
+    os.replace(folder, trash)
+    empty_out(trash)
 
 
 def put_in_place(temporary: Path, folder: Path) -> None:
     """A finished folder takes its name; one that had the name before goes only once the new one is there."""
+    empty_out(folder.with_name(f".trash-{folder.name}"))
     trash = trash_name(folder)
     durable.fault_point("before-rename")
     if folder.exists():
-        if trash.exists():
-            shutil.rmtree(trash)
         os.replace(folder, trash)
         durable.fault_point("between-renames")
     try:
@@ -118,10 +133,10 @@ def write_checkpoint(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], 
     temporary = temporary_name(folder)
     try:
         if not folder.parent.is_dir():
-            os.mkdir(folder.parent)
+            own_folder(folder.parent)
             fsync(folder.parent.parent)
-        if temporary.exists():
-            shutil.rmtree(temporary)
+        refuse_link(folder.parent)
+        empty_out(temporary)
         os.mkdir(temporary)
         listing: dict[str, dict[str, Any]] = {}
 
@@ -139,107 +154,203 @@ def write_checkpoint(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], 
         fsync(temporary)
         put_in_place(temporary, folder)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            shutil.rmtree(temporary, ignore_errors=True)
+        empty_out(temporary)
         raise UserError(
             f"{folder} could not be written: {error.strerror or error}; what was saved before is untouched. "
             "Put that right (room on the disk, permissions, the folder itself), then go on with --resume"
         ) from error
 
 
-def problem(folder: Path, names: Collection[str] | None = None) -> str | None:
+@dataclass(frozen=True)
+class ListedFile:
+    """What a manifest says of one file."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The files of a checkpoint."""
+
+    format: int
+    files: dict[str, ListedFile]
+
+
+VERIFIED: dict[tuple[str, str], tuple[int, int, int, int]] = {}
+"""Files whose bytes were found to be right, with what the system said of them then: each is read once a process."""
+
+
+SETTLED = 2_000_000_000  # ns; of a file that changed just now, the next change may have the same time
+
+
+def signature(path: Path) -> tuple[int, int, int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def file_problem(path: Path, expected: ListedFile, *, again: bool = False) -> str | None:
+    """What is wrong with a file, in words; None if every byte is as it was written. A file that was found right is believed
+    until it changes, or `again` asks for another look."""
+    try:
+        if not path.is_file() or path.is_symlink():
+            return "is missing" if not path.exists() else "is not a regular file"
+        size = path.stat().st_size
+        if size != expected.size:
+            return f"has {size:,} bytes and should have {expected.size:,}"
+        key, now = (str(path.absolute()), expected.sha256), signature(path)
+        if not again and VERIFIED.get(key) == now:
+            return None
+        if sha256(path) != expected.sha256:
+            return "has changed since it was written"
+        if time.time_ns() - now[-1] > SETTLED:
+            VERIFIED[key] = now
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return None
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The list of a checkpoint's files, if it is the one that was sealed; Damaged in a sentence, if not."""
+    try:
+        manifest = read_regular(folder / MANIFEST, SMALL)
+        seal = read_regular(folder / SEAL, SMALL)
+        if seal != (hashlib.sha256(manifest).hexdigest() + "\n").encode():
+            raise Damaged(f"{MANIFEST} or its seal has been changed")
+        version = structured.decode(manifest, dict[str, Any], MANIFEST).get("format")
+        if isinstance(version, int) and version != FORMAT:
+            age = "newer" if version > FORMAT else "older"
+            raise Damaged(f"it was written in format {version}, {age} than the format {FORMAT} this version reads")
+        listing: Manifest = structured.decode(manifest, Manifest, MANIFEST)
+    except FileNotFoundError as error:
+        raise Damaged(f"{Path(error.filename).name} is missing") from None
+    except OSError as error:
+        raise Damaged(f"it cannot be read: {error.strerror}") from None
+    except structured.Unreadable as error:
+        raise Damaged(str(error)) from None
+    if strange := [name for name in listing.files if not is_own_file(name)]:
+        raise Damaged(f"{MANIFEST} lists {strange[0][:80]!r}, which is no file of a checkpoint")
+    return listing
+
+
+def problem(folder: Path, names: Collection[str] | None = None, *, again: bool = False) -> str | None:
     """What is wrong with a checkpoint, in words; None if every byte is as it was written.
 
     `names`: look at these files alone (the manifest and its seal are always looked at)."""
     try:
-        manifest = (folder / MANIFEST).read_bytes()
-        seal = (folder / SEAL).read_bytes()
-        if seal != (hashlib.sha256(manifest).hexdigest() + "\n").encode():
-            return f"{MANIFEST} or its seal has been changed"
-        listing = json.loads(manifest)
-        if listing["format"] != FORMAT:
-            age = "newer" if listing["format"] > FORMAT else "older"
-            return f"it was written in format {listing['format']}, {age} than the format {FORMAT} this version reads"
-        for name, expected in listing["files"].items():
-            if names is not None and name not in names:
-                continue
-            path = folder / name
-            if not path.exists():
-                return f"{name} is missing"
-            if path.stat().st_size != expected["size"]:
-                return f"{name} has {path.stat().st_size:,} bytes and should have {expected['size']:,}"
-            if sha256(path) != expected["sha256"]:
-                return f"the content of {name} has changed since it was written"
-    except FileNotFoundError as error:
-        return f"{Path(error.filename).name} is missing"
-    except OSError as error:
-        return f"it cannot be read: {error.strerror}"
+        listing = read_manifest(folder)
+    except Damaged as error:
+        return str(error)
+    for name, expected in listing.files.items():
+        if (names is None or name in names) and (wrong := file_problem(folder / name, expected, again=again)):
+            return f"{name} {wrong}"
     return None
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """The state as it lies there; Damaged in a sentence where it cannot be read."""
+    try:
+        found: dict[str, Any] = structured.read(folder / STATE, dict[str, Any])
+    except OSError as error:
+        raise Damaged(f"{folder / STATE} cannot be read: {error.strerror}") from None
+    except structured.Unreadable as error:
+        raise Damaged(str(error)) from None
+    return found
 
 
 def read_checkpoint(
     folder: Path, groups: list[str] | None = None
 ) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
-    """Verifies every byte of the asked groups of tensors (all by default) and of the state, then reads them."""
+    """Verifies every byte of the asked groups of tensors (all by default) and of the state, then reads them. What the
+    manifest does not list is not read."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     names = None if groups is None else [STATE, *(f"{group}.safetensors" for group in groups)]
     wrong = problem(folder, names)
     if wrong is not None:
         raise Damaged(f"{folder} cannot be used: {wrong}")
-    groups = [p.stem for p in sorted(folder.glob("*.safetensors"))] if groups is None else groups
-    tensors = {group: load_file(folder / f"{group}.safetensors") for group in groups}
-    return tensors, json.loads((folder / STATE).read_bytes())
+    listed = [Path(name).stem for name in sorted(read_manifest(folder).files) if name.endswith(".safetensors")]
+    missing = [group for group in groups or () if group not in listed]
+    if missing or not listed:
+        raise Damaged(f"{folder} cannot be used: {MANIFEST} lists no {(missing or ['model'])[0]}.safetensors")
+    try:
+        tensors = {group: load_file(folder / f"{group}.safetensors") for group in groups or listed}
+    except (SafetensorError, ValueError, KeyError, OSError, OverflowError) as error:
+        raise Damaged(f"{folder} cannot be used: its tensors cannot be read: {error}") from None
+    return tensors, read_state(folder)
+
+
+HALF_DONE = re.compile(r"\.(tmp|trash)-(step-\d{8,}|final)(-\d+)?")
+
+
+def half_done(folder: Path) -> list[Path]:
+    """Checkpoints that a crash left half written or half removed."""
+    if not folder.is_dir() or folder.is_symlink():
+        return []
+    return sorted(p for p in folder.iterdir() if HALF_DONE.fullmatch(p.name) and p.is_dir() and not p.is_symlink())
 
 
 def recover(folder: Path) -> None:
     """After a crash, in a folder of checkpoints: finish what was being removed, drop what was half written, and put back
     what a crash between two renames left without a name. May itself be killed anywhere and run again."""
-    if not folder.is_dir():
-        return
-    for path in sorted(folder.glob(".trash-*")):
-        original = path.with_name(path.name.removeprefix(".trash-"))
+    found = half_done(folder)
+    for path in (p for p in found if p.name.startswith(".trash-")):
+        original = path.with_name(HALF_DONE.fullmatch(path.name)[2])  # type: ignore[index]
         if not original.exists() and temporary_name(original).exists():
             os.replace(path, original)
         else:
-            shutil.rmtree(path)
-    for path in sorted(folder.glob(".tmp-*")):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+            empty_out(path)
+    for path in (p for p in found if p.name.startswith(".tmp-")):
+        empty_out(path)
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of a run, by step."""
+    """The checkpoints of a run, by step. `run`: the id of the run they must be of, where the run has one."""
 
     folder: Path
+    run: str | None = None
 
     def path(self, step: int) -> Path:
         return self.folder / f"step-{step:08d}"
 
     def steps(self) -> list[int]:
-        if not self.folder.is_dir():
+        if not self.folder.is_dir() or self.folder.is_symlink():
             return []
         found = (re.fullmatch(r"step-(\d{8,})", p.name) for p in self.folder.iterdir())
         return sorted(int(m[1]) for m in found if m)
 
+    def problem(self, step: int, *, again: bool = False) -> str | None:
+        """What is wrong with the checkpoint of a step: damaged, another run's, or another step's under this name."""
+        folder = self.path(step)
+        if (wrong := problem(folder, again=again)) is not None:
+            return wrong
+        try:
+            state = read_state(folder)
+        except Damaged as error:
+            return str(error)
+        if state.get("step", step) != step:
+            return f"it is the checkpoint of step {state['step']} under another name"
+        if self.run is not None and state.get("run") != self.run:
+            return "it is a checkpoint of another run"
+        return None
+
     def problems(self) -> dict[int, str | None]:
-        return {step: problem(self.path(step)) for step in self.steps()}
+        """Every byte is looked at again, whatever this process has found before."""
+        return {step: self.problem(step, again=True) for step in self.steps()}
 
     def state(self, step: int) -> dict[str, Any]:
         """As it lies there, not verified: good enough to decide what to keep, not to go on from."""
         try:
-            state = json.loads((self.path(step) / STATE).read_bytes())
-        except (OSError, ValueError):
+            return read_state(self.path(step))
+        except Damaged:
             return {}
-        return state if isinstance(state, dict) else {}
 
     def latest_good(self, report: Callable[[str], None] = lambda _: None) -> int | None:
         """The newest checkpoint that is whole; each one on the way that is not is named to `report`."""
         for step in reversed(self.steps()):
-            wrong = problem(self.path(step))
+            wrong = self.problem(step)
             if wrong is None:
                 return step
             report(f"{self.path(step)} cannot be used: {wrong}; trying the one before it")
@@ -251,8 +362,11 @@ class Checkpoints:
         for later in self.steps():
             if later > step:
                 name = self.folder / f"damaged-{self.path(later).name}"
-                if name.exists():
-                    shutil.rmtree(name)
+                empty_out(name)  # of an earlier time
+                number = 1
+                while name.exists():
+                    number += 1
+                    name = self.folder / f"damaged-{self.path(later).name}-{number}"
                 os.replace(self.path(later), name)
                 aside.append(name)
         return aside

@@ -1,6 +1,7 @@
 """A run is a folder, and every verb accepts it.
 
-run.json            the recipe with everything resolved, the version that wrote it, SHA-256 of the prepared files, a seal
+run.json            the recipe with everything resolved, the version that wrote it, the run's id, the files of the
+                    preparation with their SHA-256, and a seal
 tokenizer.json      (or tokenizer.source.json and tokenizer.target.json), labels.json
 data/               the examples as text and as token files, and a report of where they are from
 checkpoints/        the latest few and the best; see checkpoint.py
@@ -8,15 +9,23 @@ snapshots/          weights alone, for averaging
 history/            weights alone at steps 0, 10, 30, 100, 300 …: a small model's beginnings, to look at
 final/              the weights one uses, once training has ended
 metrics.jsonl       a line for each log interval and each validation
+train.log           what was said on the screen
 samples.jsonl, curves.png, curves.svg
+
+The folder is made by the run, and the names above are all it ever writes, replaces or removes: whatever else lies there is
+somebody's. What is used is checked first, each file once a process.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
+import time
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,14 +34,38 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.checkpoint import STATE, Checkpoints, load_model_tensors, problem, read_checkpoint, recover
+from glassformer import checkpoint
+from glassformer.checkpoint import Checkpoints, ListedFile, load_model_tensors, problem, read_checkpoint, recover
 from glassformer.config import VERSION, Recipe
 from glassformer.errors import UserError
+from glassformer.files import owned, structured
 from glassformer.files.durable import sha256, to_json, write_atomically
 from glassformer.models import BERT, GPT, Transformer, build_model
+from glassformer.screen import warn
 from glassformer.text.tokenizers import Tokenizers
 
 RUN_FORMAT = 1
+OWN = re.compile(
+    r"(\.tmp-)?(run\.json|labels\.json|tokenizer(\.source|\.target)?\.json(\.tmp)?)"
+    r"|\.lock|metrics\.jsonl|samples\.jsonl|train\.log|curves\.(png|svg)"
+    r"|data/(train|val|test)\.[\w.-]+|data/(\.tmp-)?report\.json"
+    r"|((checkpoints|snapshots|history)/(damaged-|\.tmp-|\.trash-)?step-\d{8,}(-\d+)?|(\.tmp-|\.trash-)?final(-\d+)?)"
+    r"/([a-z]+\.safetensors|state\.json|manifest\.json|SEAL)"
+    r"|tensorboard/events\.out\.[^/]+"
+)
+"""The names that a run writes, and so may remove."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What run.json must hold; what else it holds is kept."""
+
+    recipe: dict[str, Any]
+    format: int
+    glassformer: str = "unknown"
+    files: dict[str, ListedFile] | None = None
+    seal: str | None = None
+    id: str | None = None
 
 
 def migrated(facts: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -43,8 +76,9 @@ def migrated(facts: dict[str, Any], path: Path) -> dict[str, Any]:
         return facts
     age = "newer" if isinstance(version, int) and version > RUN_FORMAT else "unknown"
     raise UserError(
-        f"{path} is a run in the {age} format {version}, written by glassformer {facts.get('glassformer')}; this is "
-        f"glassformer {VERSION}, which reads format {RUN_FORMAT}: install the version that wrote it, or a newer one"
+        f"{path} is a run in the {age} format {str(version)[:40]}, written by glassformer "
+        f"{str(facts.get('glassformer'))[:40]}; this is glassformer {VERSION}, which reads format {RUN_FORMAT}: install "
+        "the version that wrote it, or a newer one"
     )
 
 
@@ -54,6 +88,8 @@ def seal_of(facts: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class RunFolder:
+    """One run, by the folder it is."""
+
     path: Path
 
     @staticmethod
@@ -62,12 +98,13 @@ class RunFolder:
 
     @staticmethod
     def create(path: Path, recipe: Recipe, version: str) -> RunFolder:
-        """A new run; a folder that holds one already is never touched."""
+        """A new run in a new or an empty folder; nothing else is ever touched."""
         if RunFolder.is_run(path):
             raise UserError(
                 f"{path} holds a run already; go on with it by --resume, or choose another folder with --out, "
                 "or replace it by --overwrite"
             )
+        owned.require_new_or_empty(path, "a run")
         folder = RunFolder(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -85,24 +122,43 @@ class RunFolder:
             raise UserError(f"{path} is not a run: it has no run.json")
         return RunFolder(path)
 
+    def discard(self) -> list[str]:
+        """Removes what the run wrote, file by file, and the folder if nothing else is in it; what is left, by name."""
+        listed = self.facts.get("files", {}) if readable(self) else {}
+        return owned.remove_own(self.path, lambda name: name in listed or OWN.fullmatch(name) is not None)
+
     # ---- run.json
 
     def write_recipe(self, recipe: Recipe, version: str, files: dict[str, Any] | None = None) -> None:
         """`files`: what the preparation left, with sizes and SHA-256; without it the run is not prepared yet."""
         facts: dict[str, Any] = {"format": RUN_FORMAT, "glassformer": version, "recipe": recipe.to_dict()}
+        known = self.facts.get("id") if self.is_run(self.path) else uuid.uuid4().hex
+        if known is not None:
+            facts["id"] = known
         if files is not None:
             facts["files"] = files
         write_atomically(self.path / "run.json", to_json(facts | {"seal": seal_of(facts)}))
 
     @cached_property
     def facts(self) -> dict[str, Any]:
+        """run.json, held against its schema."""
+        path = self.path / "run.json"
         try:
-            facts = json.loads((self.path / "run.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(f"{self.path / 'run.json'} cannot be read: {error}") from None
-        if not isinstance(facts, dict) or "recipe" not in facts:
-            raise UserError(f"{self.path / 'run.json'} cannot be read: it has no recipe")
-        return migrated(facts, self.path)
+            facts = structured.read(path, dict[str, Any])
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}") from None
+        if "recipe" not in facts:
+            raise UserError(f"{path} cannot be read: it has no recipe")
+        facts = migrated(facts, self.path)
+        known = structured.convert(facts, RunFacts, str(path))
+        if strange := [n for n in known.files or {} if Path(n).is_absolute() or ".." in Path(n).parts]:
+            raise UserError(f"{path} cannot be read: it lists {strange[0][:80]!r}, which lies outside the run")
+        return facts  # type: ignore[no-any-return]
+
+    @property
+    def id(self) -> str | None:
+        """What tells this run from every other; runs of earlier versions have none."""
+        return self.facts.get("id")
 
     @property
     def sealed(self) -> bool:
@@ -117,7 +173,30 @@ class RunFolder:
 
     @cached_property
     def tokenizers(self) -> Tokenizers:
-        return Tokenizers.load(self.path)
+        """The tokenizers and labels, checked against their SHA-256 and against the sizes of the model."""
+        for name in self.facts.get("files", {}):
+            if not name.startswith("data/") and (wrong := self.file_problem(name)) is not None:
+                raise UserError(f"{self.path / name} cannot be used: it {wrong}; see `glassformer doctor {self.path}`")
+        found = Tokenizers.load(self.path, self.facts.get("files"))
+        if self.prepared:
+            self.check_sizes(found)
+        return found
+
+    def check_sizes(self, found: Tokenizers) -> None:
+        """A tokenizer or labels of another model would give answers, and wrong ones."""
+        model = self.recipe.model
+        sizes = {
+            "target words": (found.target.vocab_size, model.vocab_size),
+            "source words": (found.source.vocab_size, model.source_vocab_size or model.vocab_size),
+        }
+        if model.family == "bert" and model.head != "mlm":
+            sizes["labels"] = (len(found.labels), model.n_label)
+        for what, (have, expected) in sizes.items():
+            if have != expected:
+                raise UserError(
+                    f"{self.path} cannot be used: it has {have:,} {what} and its model {expected:,}; "
+                    f"see `glassformer doctor {self.path}`"
+                )
 
     @property
     def prepared(self) -> bool:
@@ -130,49 +209,48 @@ class RunFolder:
         return {
             path.relative_to(self.path).as_posix(): {"size": path.stat().st_size, "sha256": sha256(path)}
             for path in sorted(found)
+            if path.is_file() and not path.name.endswith(".part")
         }
 
     def file_problems(self) -> dict[str, str | None]:
-        """Each file of the preparation, and what is wrong with it."""
-        return {name: self.file_problem(name, expected) for name, expected in self.facts.get("files", {}).items()}
+        """Each file of the preparation, and what is wrong with it; every byte is read."""
+        return {name: self.file_problem(name, again=True) for name in self.facts.get("files", {})}
 
-    def file_problem(self, name: str, expected: dict[str, Any]) -> str | None:
-        path = self.path / name
-        try:
-            if path.stat().st_size != expected["size"]:
-                return f"it has {path.stat().st_size:,} bytes and should have {expected['size']:,}"
-            return None if sha256(path) == expected["sha256"] else "its content has changed since it was written"
-        except FileNotFoundError:
-            return "it is missing"
-        except OSError as error:
-            return f"it cannot be read: {error.strerror}"
+    def file_problem(self, name: str, *, again: bool = False) -> str | None:
+        """What is wrong with a file of the preparation, in words; None if it is as it was written."""
+        return checkpoint.file_problem(self.path / name, ListedFile(**self.facts["files"][name]), again=again)
 
     # ---- weights
 
     @property
     def checkpoints(self) -> Checkpoints:
-        return Checkpoints(self.path / "checkpoints")
+        return Checkpoints(self.path / "checkpoints", self.id if readable(self) else None)
 
     @property
     def snapshots(self) -> Checkpoints:
-        return Checkpoints(self.path / "snapshots")
+        return Checkpoints(self.path / "snapshots", self.id if readable(self) else None)
 
     @property
     def history(self) -> Checkpoints:
         """Weights at logarithmic steps, so that one can see heads being born (`look --across`)."""
-        return Checkpoints(self.path / "history")
+        return Checkpoints(self.path / "history", self.id if readable(self) else None)
 
     @property
     def final(self) -> Path:
         return self.path / "final"
 
     def finished(self) -> int | None:
-        """The step at which training ended and left the final weights, whole; None while there is more to do."""
-        if not self.final.is_dir() or problem(self.final) is not None:
+        """The step at which training ended and left the final weights, whole; None while there is more to do: none were
+        left, or training went on after them, or the run has since been given more steps."""
+        if not self.final.is_dir() or self.final_problem() is not None:
             return None
-        step = json.loads((self.final / STATE).read_bytes()).get("step")
+        step = checkpoint.read_state(self.final).get("step")
         steps = self.checkpoints.steps()
-        return step if not steps or steps[-1] <= step else None
+        if not isinstance(step, int) or (steps and steps[-1] > step):
+            return None
+        train, waiting = self.recipe.train, self.checkpoints.state(steps[-1]).get("waiting", 0) if steps else None
+        out_of_patience = waiting is None or (train.patience is not None and waiting >= train.patience)
+        return step if step >= train.steps or out_of_patience else None
 
     def recover(self) -> None:
         """Puts in order what a crash left behind: see `checkpoint.recover`."""
@@ -182,7 +260,7 @@ class RunFolder:
     def leftovers(self) -> list[Path]:
         """What a crash left half written or half removed; `recover` deals with it."""
         folders = [self.path, self.checkpoints.folder, self.snapshots.folder, self.history.folder]
-        found = [p for folder in folders for pattern in (".tmp-*", ".trash-*") for p in folder.glob(pattern)]
+        found = [p for folder in folders for p in checkpoint.half_done(folder)]
         return sorted(found + list((self.path / "data").glob("*.part")))
 
     def latest_checkpoint(self, report: Callable[[str], None] = lambda _: None) -> int | None:
@@ -201,14 +279,23 @@ class RunFolder:
         """Two processes that train in one folder would ruin it; the second is refused. A kill frees the place."""
         import fcntl
 
-        with (self.path / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(f"another process is training in {self.path}; let it end, or stop it first") from None
-            except OSError:
-                pass  # a file system without locks
+        descriptor = owned.open_own(self.path / ".lock", os.O_RDWR)
+        try:
+            for patience in (0.1, 0.2, 0.4, None):  # somebody who only looks is gone in an instant
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if patience is None:
+                        raise UserError(
+                            f"another process is training in {self.path}; let it end, or stop it first"
+                        ) from None
+                    time.sleep(patience)
+                except OSError:
+                    break  # a file system without locks
             yield
+        finally:
+            os.close(descriptor)
 
     # ---- what was written along the way
 
@@ -221,33 +308,116 @@ class RunFolder:
         return self.path / "samples.jsonl"
 
     def metrics(self) -> list[dict[str, Any]]:
-        if not self.metrics_file.exists():
+        """The lines of metrics.jsonl that can be read: a torn one is no reason to do without the others."""
+        try:
+            lines = structured.read_regular(self.metrics_file, 1 << 30).split(b"\n")
+        except (OSError, UserError):
             return []
-        return [json.loads(line) for line in self.metrics_file.read_text(encoding="utf-8").splitlines() if line]
+        found = []
+        for line in lines:
+            with suppress(ValueError, RecursionError):
+                value = json.loads(line)
+                if isinstance(value, dict) and isinstance(value.get("step"), int):
+                    found.append(value)
+        return found
 
     # ---- the model
 
-    def weights_folder(self, step: int | None = None) -> Path:
-        """Where the weights to use lie: the final ones; before the run has ended, the best or the latest checkpoint's."""
+    def final_problem(self) -> str | None:
+        """What is wrong with the final weights; they may be damaged, or another run's."""
+        wrong = problem(self.final)
+        if wrong is None:
+            try:
+                state = checkpoint.read_state(self.final)
+            except checkpoint.Damaged as error:
+                return str(error)
+            if self.id is not None and state.get("run", self.id) != self.id:
+                return "they are the final weights of another run"
+        return wrong
+
+    def weights_folder(self, step: int | None = None, report: Callable[[str], None] = warn) -> Path:
+        """Where the weights to use lie: the final ones; before the run has ended, the best or the latest checkpoint's, and
+        then `report` is told so. Final weights that are damaged are not replaced by others in silence: they are refused."""
+        advice = f"see `glassformer doctor {self.path}`"
         if step is not None:
+            if step not in self.checkpoints.steps():
+                there = ", ".join(map(str, self.checkpoints.steps())) or "none"
+                raise UserError(f"{self.path} has no checkpoint of step {step}; there are: {there}")
+            if (wrong := self.checkpoints.problem(step)) is not None:
+                raise UserError(f"{self.checkpoints.path(step)} cannot be used: {wrong}; {advice}")
             return self.checkpoints.path(step)
-        if self.final.is_dir() and problem(self.final) is None:
+        if self.final.exists() or self.final.is_symlink():
+            if (wrong := self.final_problem()) is not None:
+                raise UserError(f"{self.final} cannot be used: {wrong}; {advice}, or choose a checkpoint by --step")
             return self.final
-        latest = self.checkpoints.latest_good()
+        latest = self.latest_checkpoint(report)
         if latest is None:
             raise UserError(f"{self.path} has no weights yet: not one checkpoint has been written")
         best = self.checkpoints.state(latest).get("best_step")
-        if best is not None and best in self.checkpoints.steps() and problem(self.checkpoints.path(best)) is None:
-            return self.checkpoints.path(best)
+        if isinstance(best, int) and best in self.checkpoints.steps() and self.checkpoints.problem(best) is None:
+            latest, kind = best, "best"
+        else:
+            kind = "latest"
+        report(
+            f"{self.path} has no final weights (training has not ended); using its {kind} checkpoint, of step {latest}"
+        )
         return self.checkpoints.path(latest)
 
-    def load_model(self, *, step: int | None = None, device: str | torch.device = "cpu") -> Transformer | GPT | BERT:
+    def check_recipe(self, state: dict[str, Any]) -> None:
+        """A run.json that somebody changed may describe another model than the weights are of, and nothing would show it
+        but the answers: it must be the one that was sealed."""
+        if self.sealed:
+            return
+        raise UserError(
+            f"{self.path / 'run.json'} has been changed since it was written, so its answers could be another model's; bring "
+            f"it back from a copy (see `glassformer doctor {self.path}`)"
+        )
+
+    def load_model(
+        self,
+        *,
+        step: int | None = None,
+        device: str | torch.device = "cpu",
+        report: Callable[[str], None] = warn,
+    ) -> Transformer | GPT | BERT:
         """The trained model, ready to use."""
-        folder = self.weights_folder(step)
-        weights = served_weights(read_checkpoint(folder)[0])
+        folder = self.weights_folder(step, report)
+        tensors, state = read_checkpoint(folder)
+        self.check_recipe(state)
+        if "model" not in tensors:
+            raise UserError(f"{folder} cannot be used: it holds no model; see `glassformer doctor {self.path}`")
+        weights = served_weights(tensors)
+        check_finite(weights, folder)
+        check_fits(self.recipe, weights, folder)
         model = build_model(self.recipe.model)
         load_model_tensors(model, weights)
         return model.to(device).eval()
+
+
+def readable(run: RunFolder) -> bool:
+    try:
+        return bool(run.facts)
+    except UserError:
+        return False
+
+
+def check_finite(weights: dict[str, Tensor], folder: Path) -> None:
+    for name, tensor in weights.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise UserError(
+                f"{folder} cannot be used: {name} has numbers that are not finite; choose an earlier --step"
+            )
+
+
+def check_fits(recipe: Recipe, weights: dict[str, Tensor], folder: Path) -> None:
+    """A run.json may ask for a model of any size; one that is far larger than its weights is not even built."""
+    from glassformer.models.costs import count_parameters
+
+    have, asked = sum(t.numel() for t in weights.values()), count_parameters(recipe.model)
+    if asked > 2 * have + 1_000_000:
+        raise UserError(
+            f"{folder} holds {have:,} numbers, and run.json describes a model with {asked:,}: they do not belong together"
+        )
 
 
 def served_weights(tensors: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:

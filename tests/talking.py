@@ -49,6 +49,8 @@ def make_run(
     recipe = complete_model(recipe, texts)
     run = RunFolder.create(folder, recipe, VERSION)
     texts.save(folder)
+    run.write_recipe(recipe, VERSION, run.prepared_files())
+    run = RunFolder(folder)
     torch.manual_seed(seed)
     net = build_model(recipe.model)
     with torch.no_grad():

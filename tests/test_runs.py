@@ -86,7 +86,7 @@ def test_a_run_is_a_folder(trained: RunFolder) -> None:
     for name in ("run.json", "tokenizer.json", "metrics.jsonl", "samples.jsonl", "final/model.safetensors"):
         assert name in names, name
     assert {"checkpoints/step-00000003/model.safetensors", "checkpoints/step-00000006/training.safetensors"} <= names
-    known = (".json", ".jsonl", ".safetensors", ".tokens", ".examples.gz", "SEAL", ".lock", ".sha256")
+    known = (".json", ".jsonl", ".safetensors", ".tokens", ".examples.gz", "SEAL", ".lock", ".sha256", ".log")
     assert all(n.endswith(known) or n.startswith("tensorboard/") for n in names), names
     facts = json.loads((trained.path / "run.json").read_text(encoding="utf-8"))
     assert facts["recipe"]["model"]["vocab_size"] == Tokenizer.load(trained.path / "tokenizer.json").vocab_size == 25
@@ -220,7 +220,9 @@ def test_early_stopping(tsv: Path, tmp_path: Path) -> None:
     settings = {"steps": 40, "validate_every": 2, "patience": 2, "learning_rate": 1e-12, "metric": "exact_match"}
     run = runs.train(recipe(tsv, **settings), tmp_path / "run")
     assert [r["step"] for r in run.metrics() if "val_loss" in r] == [2, 4, 6]
-    assert read_checkpoint(run.final)[1] == {"step": 6, "weights": {"step": 2}}
+    final = read_checkpoint(run.final)[1]
+    assert (final["step"], final["weights"]) == (6, {"step": 2})
+    assert runs.resume(run.path) is None, "it is at its end, though not at its last step"
     patient = runs.train(recipe(tsv, **settings | {"steps": 8, "patience": None}), tmp_path / "patient")
     assert patient.metrics()[-1]["step"] == 8
 

@@ -1,4 +1,5 @@
-"""The door of the command line: what a person can put right becomes one line on stderr and exit code 2."""
+"""The door of the command line. What a person can put right becomes one line on stderr and exit code 2; whatever else slips
+through is a defect of this package, and says so in one line: its trace is in a file, and the exit code is 70."""
 
 from __future__ import annotations
 
@@ -8,8 +9,12 @@ import os
 import sys
 
 from glassformer.cli.verbs import run_command
+from glassformer.config import VERSION
 from glassformer.errors import UserError
+from glassformer.files.streams import open_standard_streams
 from glassformer.screen import warn
+
+DEFECT = 70  # EX_SOFTWARE
 
 
 def use_any_encoding() -> None:
@@ -25,26 +30,67 @@ def give_up_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def keep_trace(error: BaseException) -> str | None:
+    """The trace of a defect in a file of its own, by its name; None where no file can be made."""
+    import platform
+    import tempfile
+    import traceback
+
+    with contextlib.suppress(OSError, ValueError):
+        handle, name = tempfile.mkstemp(prefix="glassformer-defect-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"glassformer {VERSION}, Python {platform.python_version()}, {platform.platform()}\n")
+            file.write(f"{sys.argv!r}\n\n")
+            file.write("".join(traceback.format_exception(error)))
+        return name
+    return None
+
+
+def tell(error: BaseException) -> int:
+    """One sentence for whatever ended a command, and its exit code."""
+    if isinstance(error, UserError):
+        warn(f"glassformer: {error}")
+        return 2
+    if isinstance(error, OSError) and error.errno is not None:
+        where = error.filename if error.filename is not None else "stdout"
+        doing = "cannot be written" if error.filename is None else "cannot be used"
+        if error.filename is None:
+            give_up_stdout()
+        if isinstance(where, bytes):
+            where = os.fsdecode(where)
+        if error.filename is not None or error.errno in (
+            errno.ENOSPC,
+            errno.EDQUOT,
+            errno.EIO,
+            errno.EBADF,
+            errno.EFBIG,
+        ):
+            warn(f"glassformer: {where} {doing}: {error.strerror}")
+            return 2
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error) or "out of memory" in str(error):
+        warn("glassformer: out of memory; ask for less at a time (a smaller model, batch, beam or text)")
+        return 2
+    kept = keep_trace(error)
+    where = f"; what happened is written in {kept}" if kept else ""
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    warn(f"glassformer: this is a defect of glassformer, not of yours ({what}){where}")
+    return DEFECT
+
+
 def main() -> None:
-    """`glassformer …`, as the shell calls it."""
+    """`glassformer …`, as the shell calls it. Whatever happens is an exit code and at most one sentence."""
+    open_standard_streams()
     use_any_encoding()
     try:
         code = run_command()
         if sys.stdout is not None:
             sys.stdout.flush()
         sys.exit(code)
-    except UserError as error:
-        warn(f"glassformer: {error}")
-        sys.exit(2)
     except BrokenPipeError:
         # Whoever was reading has had enough (`… | head`); that is no error.
         give_up_stdout()
         sys.exit(0)
-    except OSError as error:
-        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF):
-            raise
-        give_up_stdout()
-        warn(f"glassformer: stdout cannot be written: {error.strerror}")
-        sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        sys.exit(tell(error))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +13,8 @@ import typer
 from glassformer.config import PRESETS, RECIPE_FOLDER, Recipe, read_recipe
 from glassformer.config.recipe import apply_override
 from glassformer.errors import ConfigError
+from glassformer.files.streams import unbreakable_screen
+from glassformer.screen import warn
 
 if TYPE_CHECKING:
     from glassformer.run_folder import RunFolder
@@ -38,8 +40,11 @@ def train(
     """
     from glassformer import runs
     from glassformer.run_folder import RunFolder
+    from glassformer.runs import making
 
     changes = overrides or []
+    if resume:
+        making.adopt_draft(Path(recipe))
     if RunFolder.is_run(Path(recipe)):
         if not resume:
             raise ConfigError(f"{recipe} is a run, not a recipe; go on with it by: glassformer train {recipe} --resume")
@@ -73,15 +78,16 @@ def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
     try:
         run = work()
     except runs.Stopped:
-        print(f"stopped; go on with: glassformer train {folder} --resume", file=sys.stderr)
+        warn(f"stopped; go on with: glassformer train {shlex.quote(str(folder))} --resume")
         raise SystemExit(runs.STOPPED) from None
     if run is None:
         return
-    pictures = draw_curves(run)
-    minutes, seconds = divmod(int(time.perf_counter() - began), 60)
-    print(f"\ntrained in {minutes} min {seconds:02d} s; the run is in {folder}")
-    print(f"curves: {', '.join(map(str, pictures))}")
-    print_next(run.recipe, folder)
+    with unbreakable_screen():
+        minutes, seconds = divmod(int(time.perf_counter() - began), 60)
+        print(f"\ntrained in {minutes} min {seconds:02d} s; the run is in {run.path}")
+        if pictures := draw_curves(run):
+            print(f"curves: {', '.join(map(str, pictures))}")
+        print_next(run.recipe, run.path)
 
 
 def print_next(recipe: Recipe, folder: Path) -> None:

@@ -31,7 +31,7 @@ def verify_resume(
     resolved = read_recipe(recipe, overrides or [], presets=PRESETS)
     device = pick_device(resolved.train).type
     errors = Console(stderr=True)
-    with TemporaryDirectory() as folder:
+    with study.ending_in_order(), TemporaryDirectory() as folder:
         parts = study.verify_resume(
             resolved, steps, Path(folder), lambda text: errors.print(text, style="dim", highlight=False)
         )

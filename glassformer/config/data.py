@@ -5,8 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from glassformer.config.fields import check_choices
+from glassformer.config.fields import check_at_most, check_choices
 from glassformer.errors import ConfigError
+
+# Beyond these nothing sensible is meant, and some of it would bring the machine down.
+MOST = {
+    "workers": 1024,
+    "batch_tokens": 10**9,
+    "row_width": 10**7,
+    "vocab_size": 10**7,
+    "segmentations": 10**4,
+    "size": 10**9,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +128,10 @@ class DataConfig:
             )
         if self.both_ways and (self.task != "pairs" or self.separate_vocabularies):
             raise ConfigError("data.both_ways is for pairs whose two sides share one vocabulary")
-        for name in ("batch_tokens", "row_width", "vocab_size", "segmentations"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"data.{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("batch_tokens", "row_width", "vocab_size", "segmentations", "max_length", "size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"data.{name} must be at least 1, not {value}")
+        if self.workers is not None and self.workers < 0:
+            raise ConfigError(f"data.workers cannot be negative, and is {self.workers}")
+        check_at_most(self, "data", MOST)

@@ -5,8 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from glassformer.config.fields import check_choices
+from glassformer.config.fields import check_at_most, check_choices
 from glassformer.errors import ConfigError
+
+# Beyond these nothing sensible is meant: every hypothesis costs its own memory and time.
+MOST = {
+    "beam": 1_000,
+    "num_samples": 100_000,
+    "batch_size": 100_000,
+    "max_new_tokens": 1_000_000,
+    "max_extra": 1_000_000,
+    "max_ratio": 1_000.0,
+    "min_ratio": 1_000.0,
+    "temperature": 1e6,
+    "no_repeat_ngram": 1_000_000,
+    "repetition_penalty": 1e6,
+    "diversity": 1e6,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +72,7 @@ class DecodeConfig:
         for name in ("diversity", "max_ratio", "max_extra", "min_ratio", "min_new_tokens", "temperature", "seed"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"decode.{name} cannot be negative or infinite, and is {getattr(self, name)}")
+        check_at_most(self, "decode", MOST)
         if self.no_repeat_ngram < 0:
             raise ConfigError(f"decode.no_repeat_ngram cannot be negative, and is {self.no_repeat_ngram}")
         if not abs(self.alpha) <= 10:

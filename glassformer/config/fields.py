@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import math
+import re
 import tomllib
 import types
 import typing
@@ -85,6 +86,15 @@ def table(value: Any, kind: Any, name: str) -> Any:
     return kind(**{key: coerce(item, hints[key], f"{name}.{key}") for key, item in value.items() if item is not None})
 
 
+def check_name(name: str, what: str) -> None:
+    """A name is a name and never a path: what it names stays in the folder it belongs to."""
+    if not name or len(name) > 100 or re.search(r"[/\\\x00-\x1f\x7f]", name) or name.strip(". ") == "":
+        raise ConfigError(
+            f"{what} is a name of at most 100 characters, without slashes and control characters, and no path, "
+            f"not {shortened(name)}"
+        )
+
+
 def coerce(value: Any, hint: Any, name: str) -> Any:
     """A TOML value or the text of an override, as the type the field declares; anything else is a clear error."""
     options = typing.get_args(hint)
@@ -99,17 +109,17 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
     if typing.get_origin(hint) is Literal:
         if value not in options:
             raise ConfigError(
-                f"{name} must be one of {', '.join(map(str, options))}, not {value!r}{did_you_mean(str(value), options)}"
+                f"{name} must be one of {', '.join(map(str, options))}, not {shortened(value)}{did_you_mean(shortened(value), options)}"
             )
         return value
     if typing.get_origin(hint) is tuple:
         parts = [p for p in value.strip("[]() ").split(",") if p.strip()] if isinstance(value, str) else value
         if options[-1] is Ellipsis:
             if not isinstance(parts, list | tuple):
-                raise ConfigError(f"{name} must be a list, not {value!r}")
+                raise ConfigError(f"{name} must be a list, not {shortened(value)}")
             return tuple(coerce(p.strip() if isinstance(p, str) else p, options[0], name) for p in parts)
         if not isinstance(parts, list | tuple) or len(parts) != len(options):
-            raise ConfigError(f"{name} must be {len(options)} numbers, not {value!r}")
+            raise ConfigError(f"{name} must be {len(options)} numbers, not {shortened(value)}")
         return tuple(coerce(p, o, name) for p, o in zip(parts, options, strict=True))
     if hint is bool:
         if isinstance(value, bool):
@@ -123,11 +133,19 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
         return number(value, name)
     if hint is str:
         if not isinstance(value, str):
-            raise ConfigError(f"{name} must be text, not {value!r}")
+            raise ConfigError(f"{name} must be text, not {shortened(value)}")
         return value
     if is_dataclass(hint):
         return table(value, hint, name)
     raise TypeError(f"{name}: no rule for {hint}")
+
+
+def check_at_most(config: Any, part: str, most: Mapping[str, int | float]) -> None:
+    """What is far beyond anything that could be meant is refused before it is computed with."""
+    for name, limit in most.items():
+        value = getattr(config, name)
+        if value is not None and value > limit:
+            raise ConfigError(f"{part}.{name} must be at most {limit:,}, not {shortened(value)}")
 
 
 def check_choices(config: Any) -> None:

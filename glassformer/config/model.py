@@ -6,8 +6,26 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from glassformer.config.fields import check_choices
+from glassformer.config.fields import check_at_most, check_choices
 from glassformer.errors import ConfigError
+
+# Far beyond what anybody builds, and small enough that what a model would cost can be computed in no time.
+MOST = {
+    "n_layer": 10_000,
+    "n_encoder_layer": 10_000,
+    "n_head": 10_000,
+    "n_embd": 1_000_000,
+    "n_hidden": 10_000_000,
+    "head_size": 1_000_000,
+    "value_size": 1_000_000,
+    "block_size": 1_000_000_000,
+    "window": 1_000_000_000,
+    "vocab_size": 100_000_000,
+    "source_vocab_size": 100_000_000,
+    "n_label": 10_000_000,
+    "n_token_type": 10_000,
+    "rotary_base": 1e30,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +103,7 @@ class ModelConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"model.{name} must be at least 1, not {value}")
+        check_at_most(self, "model", MOST)
         for name in ("dropout", "attention_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"model.{name} must be at least 0 and below 1, not {getattr(self, name)}")
@@ -116,6 +135,10 @@ class ModelConfig:
             raise ConfigError("model.head, model.n_label and model.n_token_type belong to family bert")
         if self.norm == "none" and self.embedding_norm:
             raise ConfigError('model.embedding_norm asks for a norm that model.norm="none" rules out')
+        if not 0 <= self.norm_eps < 1:
+            raise ConfigError(f"model.norm_eps must be at least 0 and below 1, not {self.norm_eps}")
+        if not self.rotary_base > 0:
+            raise ConfigError(f"model.rotary_base must be above 0, not {self.rotary_base}")
         if self.pruned_heads:
             self.check_pruned()
 

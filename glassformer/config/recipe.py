@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 from glassformer.config.data import DataConfig
 from glassformer.config.decode import DecodeConfig
-from glassformer.config.fields import coerce, did_you_mean
+from glassformer.config.fields import check_name, coerce, did_you_mean, shortened
 from glassformer.config.model import ModelConfig
 from glassformer.config.train import TrainConfig
 from glassformer.errors import ConfigError
@@ -44,6 +44,7 @@ class Recipe:
     decode: DecodeConfig = field(default_factory=DecodeConfig)
 
     def __post_init__(self) -> None:
+        check_name(self.name, "a recipe's name")
         if self.train.r_drop and self.model.family == "bert":
             raise ConfigError(
                 "train.r_drop compares the next words that two passes expect, and a BERT expects none; leave it out"
@@ -63,16 +64,20 @@ class Recipe:
         if isinstance(model, dict) and "preset" in model:
             preset = model.pop("preset")
             known = presets or {}
-            if preset not in known:
+            if not isinstance(preset, str) or preset not in known:
                 raise ConfigError(
-                    f"there is no preset {preset!r}{did_you_mean(str(preset), list(known))}; there are {', '.join(known)}"
+                    f"there is no preset {shortened(preset)}{did_you_mean(shortened(preset), list(known))}; "
+                    f"there are {', '.join(known)}"
                 )
             values["model"] = {**known[preset], **model}
-        parts: dict[str, Any] = {"name": str(values.get("name", name)), "about": str(values.get("about", ""))}
+        parts: dict[str, Any] = {
+            "name": coerce(values.get("name", name), str, "name"),
+            "about": coerce(values.get("about", ""), str, "about"),
+        }
         for part, kind in PARTS.items():
             section = values.get(part, {})
             if not isinstance(section, dict):
-                raise ConfigError(f"[{part}] must be a table of settings, not {section!r}")
+                raise ConfigError(f"[{part}] must be a table of settings, not {shortened(section)}")
             parts[part] = build(kind, section, part)
         return Recipe(**parts)
 
@@ -102,6 +107,7 @@ def plain(value: Any) -> Any:
 
 
 PARTS: dict[str, type] = {"model": ModelConfig, "data": DataConfig, "train": TrainConfig, "decode": DecodeConfig}
+LARGEST = 1 << 20  # bytes of a recipe
 RECIPE_FOLDER = Path(__file__).parents[1] / "recipes"
 
 T = TypeVar("T")
@@ -126,9 +132,11 @@ def read_recipe(
                 "give a recipe's name or the path of a .toml file"
             )
         path = built_in
+    if not path.is_file() or path.stat().st_size > LARGEST:
+        raise ConfigError(f"{path} is no recipe: it is not a file of at most {LARGEST:,} bytes")
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        values = tomllib.loads(path.read_bytes().decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of a number with thousands of digits
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
@@ -174,7 +182,7 @@ def apply_override(values: dict[str, Any], override: str) -> None:
         raise ConfigError(f"{key!r}: there is no part {part!r}{did_you_mean(part, list(PARTS))}")
     section = values.setdefault(part, {})
     if not isinstance(section, dict):
-        raise ConfigError(f"[{part}] must be a table of settings, not {section!r}")
+        raise ConfigError(f"[{part}] must be a table of settings, not {shortened(section)}")
     section[name] = text.strip()
 
 

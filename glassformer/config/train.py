@@ -6,8 +6,27 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from glassformer.config.fields import check_choices
+from glassformer.config.fields import check_at_most, check_choices
 from glassformer.errors import ConfigError
+
+# Beyond these nothing sensible is meant, and some of it would bring the machine down.
+MOST = {
+    "threads": 1024,
+    "steps": 10**12,
+    "accumulate": 10**6,
+    "average_last": 10**4,
+    "keep_last": 10**6,
+    "warmup": 10**12,
+    "learning_rate": 1e6,
+    "muon_learning_rate": 1e6,
+    "eps": 1.0,
+    "min_rate": 1.0,
+    "decay_fraction": 1.0,
+    "noam_factor": 1e9,
+    "weight_decay": 1e6,
+    "clip": 1e30,
+    "r_drop": 1e9,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +93,19 @@ class TrainConfig:
         for name in ("steps", "accumulate", "validate_every", "save_every", "keep_last", "log_every", "bad_steps"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"train.{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("threads", "snapshot_every", "patience"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"train.{name} must be at least 1, not {value}")
+        for name in ("average_last", "validate_examples", "weight_decay", "min_rate", "decay_fraction"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"train.{name} cannot be negative, and is {getattr(self, name)}")
+        for name in ("learning_rate", "muon_learning_rate", "eps", "noam_factor"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"train.{name} must be above 0, not {getattr(self, name)}")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ConfigError(f"train.betas must both be at least 0 and below 1, not {self.betas[0]}, {self.betas[1]}")
+        check_at_most(self, "train", MOST)
         if not 0 <= self.label_smoothing < 1:
             raise ConfigError(f"train.label_smoothing must be at least 0 and below 1, not {self.label_smoothing}")
         if not 0 <= self.r_drop < math.inf:

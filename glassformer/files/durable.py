@@ -41,7 +41,8 @@ def fsync(path: Path) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    """A file with this content, on the disk when the call comes back. A link in its place is not written through."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         rest = memoryview(content)
         while rest:

@@ -3,6 +3,7 @@
 from glassformer.config import ModelConfig
 from glassformer.config.presets import PRESETS, preset
 from glassformer.models.bert import BERT
+from glassformer.models.costs import refuse_what_cannot_fit
 from glassformer.models.gpt import GPT
 from glassformer.models.parts import Family
 from glassformer.models.state import State
@@ -11,6 +12,7 @@ from glassformer.models.transformer import Transformer
 
 def build_model(config: ModelConfig) -> Transformer | GPT | BERT:
     """The model a config describes, with fresh weights (from torch's global random state)."""
+    refuse_what_cannot_fit(config)
     match config.family:
         case "transformer":
             return Transformer(config)

@@ -13,11 +13,15 @@ on either side.
 from __future__ import annotations
 
 import math
+import os
 import re
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
+
 from glassformer.config import ModelConfig
+from glassformer.errors import ConfigError
 from glassformer.nn.feedforward import GATES
 
 BYTES = {"fp32": 4, "bf16": 2}
@@ -74,10 +78,11 @@ def norm_parts(config: ModelConfig, name: str, layers: int = 1, copies: int = 1)
 
 def attention_parts(config: ModelConfig, name: str, layers: int, copies: int) -> list[Part]:
     """One entry for all layers, or one a layer where they have lost different heads."""
-    names = [name.replace("*", str(i)) for i in range(layers)]
-    if any(len(config.kept_heads(one)) < config.n_head for one in names):
-        return [part for one in names for part in parts_of_heads(config, one, one, 1, 1)]
-    return parts_of_heads(config, names[0], name, layers, copies)
+    if config.pruned_heads:
+        names = [name.replace("*", str(i)) for i in range(layers)]
+        if any(len(config.kept_heads(one)) < config.n_head for one in names):
+            return [part for one in names for part in parts_of_heads(config, one, one, 1, 1)]
+    return parts_of_heads(config, name.replace("*", "0"), name, layers, copies)
 
 
 def parts_of_heads(config: ModelConfig, attention: str, name: str, layers: int, copies: int) -> list[Part]:
@@ -144,6 +149,35 @@ def parts(config: ModelConfig) -> list[Part]:
     return found + output_parts(c)
 
 
+def count_parameters(config: ModelConfig) -> int:
+    """How many numbers the model learns."""
+    return sum(part.parameters for part in parts(config))
+
+
+def memory_needed(config: ModelConfig) -> int:
+    """Bytes of the bare model in fp32, its tables of positions included. What decoding and training add comes on top."""
+    table = {"sinusoidal": config.n_embd, "rotary": 2 * config.key_size}.get(config.positions, 0)
+    return 4 * (count_parameters(config) + config.block_size * table)
+
+
+def refuse_what_cannot_fit(config: ModelConfig) -> None:
+    """A model larger than the machine's memory is refused before a byte of it is asked for. (On torch's meta device a model
+    has no numbers, and any size is well.)"""
+    if torch.get_default_device().type == "meta":
+        return
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):
+        return  # a system that does not say
+    needed = memory_needed(config)
+    if needed > memory:
+        raise ConfigError(
+            f"a model with {count_parameters(config):,} parameters and rows of {config.block_size:,} tokens needs "
+            f"{needed / 2**30:,.0f} GB, and this machine has {memory / 2**30:,.0f} GB; make model.n_layer, model.n_embd, "
+            "model.block_size or the vocabulary smaller"
+        )
+
+
 def output_parts(config: ModelConfig) -> list[Part]:
     width, words = config.n_embd, config.vocab_size
     found = []
@@ -161,7 +195,7 @@ def output_parts(config: ModelConfig) -> list[Part]:
 def keys_seen(context: int, *, causal: bool, window: int | None) -> float:
     """How many keys a query sees, on average over a row of `context` tokens."""
     reach = context if window is None else min(window, context)
-    before = sum(min(i, reach) for i in range(1, context + 1)) / context  # oneself included
+    before = (reach * (reach + 1) // 2 + (context - reach) * reach) / context  # oneself included
     return before if causal else 2 * before - 1
 
 

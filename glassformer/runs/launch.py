@@ -4,13 +4,12 @@ before the first step."""
 from __future__ import annotations
 
 import errno
-import shutil
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from glassformer import checkpoint
@@ -19,20 +18,19 @@ from glassformer.config import VERSION, Recipe
 from glassformer.data.prepare import complete_model, prepare
 from glassformer.errors import UserError
 from glassformer.files import durable
+from glassformer.files.streams import unbreakable_screen
 from glassformer.run_folder import RunFolder
+from glassformer.runs import making
 from glassformer.runs.data_notes import changed_sources, data_notes
 from glassformer.runs.metrics_log import truncate_log
-from glassformer.runs.session import Session
+from glassformer.runs.session import Session, check_state
 from glassformer.runs.setup import make_session
 from glassformer.runs.stop import StopRequest
 from glassformer.runs.validation import metric_of
+from glassformer.screen import warn
 from glassformer.train.changes import as_prepared, changes, check_changes
 from glassformer.train.memory import is_out_of_memory, less_memory
 from glassformer.train.trainer import Watcher
-
-
-def log(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def out_of_memory(path: Path, recipe: Recipe) -> UserError:
@@ -67,8 +65,6 @@ def prepared(run: RunFolder, recipe: Recipe, given: Any = None) -> RunFolder:
     """Tokenizers, examples and token files (of the files the recipe names, or of `given`, data in memory), and at the very end
     the line in run.json that says they are there: a run that was stopped before it is prepared again from the start."""
     durable.fault_point("preparing")
-    for left in [*(run.path / "data").glob("*"), *run.path.glob("tokenizer*.json*"), *run.path.glob("labels.json")]:
-        left.unlink()
     texts = prepare(recipe, run.path, given=given)
     durable.fault_point("before-prepared")
     run.write_recipe(complete_model(recipe, texts), VERSION, run.prepared_files())
@@ -80,9 +76,9 @@ def reset_stale_best(session: Session, trained_with: Recipe) -> None:
     progress, best = session.trainer.progress, session.trainer.progress.best_step
     if best is None:
         return
-    wrong = checkpoint.problem(session.run.checkpoints.path(best)) if best != progress.step else None
+    wrong = session.run.checkpoints.problem(best) if best != progress.step else None
     if wrong is not None:
-        log(f"the best checkpoint, of step {best}, cannot be used: {wrong}; the best is looked for again from here on")
+        warn(f"the best checkpoint, of step {best}, cannot be used: {wrong}; the best is looked for again from here on")
     if wrong is not None or metric_of(trained_with) != metric_of(session.recipe):
         progress.best_step = progress.best_score = None
         progress.waiting = 0
@@ -97,31 +93,95 @@ def run_session(session: Session, watchers: Sequence[Watcher]) -> RunFolder:
     return session.run
 
 
+def make_run(recipe: Recipe, out: Path, stop: StopRequest, held: ExitStack, given: Any) -> Session:
+    """A prepared run in its place, locked, and a session that is ready for its first step."""
+    old = RunFolder(out) if RunFolder.is_run(out) else None
+    if old is not None:
+        held.enter_context(old.exclusive_lock())
+    draft = making.begin(out, recipe)
+    held.enter_context(draft.exclusive_lock())
+    try:
+        with stop.may_drop():
+            draft = prepared(draft, recipe, given)
+    except BaseException as error:
+        # Settings or data that cannot be: a folder that looks like a run would only be in the way. What a stop or a full
+        # disk broke off can be gone on with.
+        if (isinstance(error, UserError) and not stop.asked) or (old is not None and not old.prepared):
+            making.give_up(draft, out, None)
+        else:
+            making.put_in_place(draft, out)
+        raise
+    run, aside = making.put_in_place(draft, out)
+    try:
+        with stop.may_drop():
+            return make_session(run, run.recipe, run.tokenizers, stop)
+    except UserError:
+        making.give_up(run, out, aside)
+        raise
+
+
 def train(
     recipe: Recipe, out: Path, *, overwrite: bool = False, watchers: Sequence[Watcher] = (), given: Any = None
 ) -> RunFolder:
-    """Trains from nothing into a new folder. `given`: data in memory (see data/memory.py) instead of the recipe's files."""
-    if overwrite and RunFolder.is_run(out):
-        with RunFolder(out).exclusive_lock():
-            shutil.rmtree(out)
-    ours = not out.is_dir() or not any(out.iterdir())
-    run = RunFolder.create(out, recipe, VERSION)
+    """Trains from nothing into a new or an empty folder. `overwrite`: a run that is there is replaced, and dropped when the
+    new one has its first checkpoint. `given`: data in memory (see data/memory.py) instead of the recipe's files."""
     stop = StopRequest()
-    with friendly_errors(out, recipe), stop.listening(), run.exclusive_lock():
-        with stop.may_drop():
-            try:
-                run = prepared(run, recipe, given)
-                session = make_session(run, run.recipe, run.tokenizers, stop)
-            except UserError:
-                # Settings or data that cannot be: a folder that looks like a run would only be in the way.
-                if not stop.asked:
-                    (run.path / "run.json").unlink(missing_ok=True)
-                    if ours:
-                        shutil.rmtree(run.path, ignore_errors=True)
-                raise
-        for note in data_notes(run.path, run.recipe, session.trainer.batches, session.val_batches):
-            log(note)
+    with unbreakable_screen(), friendly_errors(out, recipe), stop.listening(), ExitStack() as held:
+        if RunFolder.is_run(out) and not overwrite:
+            raise UserError(
+                f"{out} holds a run already; go on with it by --resume, or choose another folder with --out, "
+                "or replace it by --overwrite"
+            )
+        session = make_run(recipe, out, stop, held, given)
+        for note in data_notes(session.run.path, session.recipe, session.trainer.batches, session.val_batches):
+            session.log.on_message(note)
+            warn(note)
         return run_session(session, watchers)
+
+
+def check_files(run: RunFolder) -> None:
+    """What the preparation left must be what it left."""
+    for name, wrong in run.file_problems().items():
+        if wrong is not None:
+            raise UserError(
+                f"{run.path / name} cannot be used: it {wrong}; bring it back from a copy, or train anew "
+                f"(see `glassformer doctor {run.path}`)"
+            )
+
+
+def restored(run: RunFolder, step: int | None, trained_with: Recipe, stop: StopRequest) -> Session:
+    """A session at the checkpoint of `step`, with everything that came after it out of the way."""
+    tensors: dict[str, dict[str, Tensor]] = {}
+    state: dict[str, Any] = {}
+    if step is not None:
+        tensors, state = read_checkpoint(run.checkpoints.path(step))
+        check_state(state, run.checkpoints.path(step))
+    for path in run.checkpoints.set_aside_after(step or 0):
+        warn(f"{path} is kept for you to look at, and not used")
+    for kept in (run.snapshots, run.history):
+        for later in (s for s in kept.steps() if s > (step or 0)):
+            checkpoint.remove(kept.path(later))
+    truncate_log(run.metrics_file, state.get("metrics_bytes", 0))
+    truncate_log(run.samples_file, state.get("samples_bytes", 0))
+    session = make_session(run, run.recipe, run.tokenizers, stop)
+    if step is not None:
+        try:
+            session.trainer.restore(tensors, state)
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+            if isinstance(error, UserError) or is_out_of_memory(error):
+                raise
+            raise checkpoint.Damaged(
+                f"{run.checkpoints.path(step)} cannot be used: what it holds is not what this run saves ({error})"
+            ) from error
+        session.saved = session.screen.first = step
+        reset_stale_best(session, trained_with)
+        threads = state.get("threads", torch.get_num_threads())
+        if threads != torch.get_num_threads() and session.trainer.device.type == "cpu":
+            warn(
+                f"trained with {threads} threads so far and with {torch.get_num_threads()} from here on: sums are made in "
+                f"another order, so the last digits will differ (train.threads={threads} keeps them)"
+            )
+    return session
 
 
 def resume(
@@ -129,51 +189,45 @@ def resume(
 ) -> RunFolder | None:
     """Goes on from the newest whole checkpoint, exactly as if the run had never stopped; None where it had ended already.
     `wanted`: with these settings, if they are not the run's own; a difference must be accepted."""
+    making.adopt_draft(out)
     run = RunFolder.open(out)
+    if not run.prepared:
+        return prepare_again(run, wanted, accept_changes, watchers)
     stop = StopRequest()
-    with friendly_errors(out, wanted or run.recipe), stop.listening(), run.exclusive_lock():
+    with unbreakable_screen(), friendly_errors(out, wanted or run.recipe), stop.listening(), run.exclusive_lock():
         with stop.may_drop():
             run.recover()
             wanted = run.recipe if wanted is None else as_prepared(wanted, run.recipe)
-            if not run.prepared:
-                if wanted != run.recipe and not accept_changes:
-                    check_changes(changes(run.recipe, wanted), accepted=False)
-                run = prepared(run, wanted)
-                wanted = run.recipe
-            for name, wrong in run.file_problems().items():
-                if wrong is not None:
-                    raise UserError(
-                        f"{run.path / name} cannot be used: {wrong}; bring it back from a copy, or train anew"
-                    )
-            step = run.latest_checkpoint(log)
-            state: dict[str, Any] = {"metrics_bytes": 0, "samples_bytes": 0}
-            tensors: dict[str, dict[str, Tensor]] = {}
-            if step is not None:
-                tensors, state = read_checkpoint(run.checkpoints.path(step))
+            check_files(run)
+            step = run.latest_checkpoint(warn)
+            state = run.checkpoints.state(step) if step is not None else {}
             trained_with = Recipe.from_dict(state["recipe"]) if "recipe" in state else run.recipe
             # What was confirmed once is in run.json, under its seal; what came into run.json in another way is not.
             found = changes(run.recipe if run.sealed else trained_with, wanted)
             check_changes(found, accepted=accept_changes)
             if not found and (ended := run.finished()) is not None:
-                log(f"{out} has been trained to its end, step {ended}; there is nothing to go on with")
+                warn(f"{out} has been trained to its end, step {ended}; there is nothing to go on with")
                 return None
             for change in found:
-                log(f"from here on with {change}")
+                warn(f"from here on with {change}")
             if found or not run.sealed:
                 run.write_recipe(wanted, VERSION, run.facts["files"])
                 run = RunFolder(out)
             for note in changed_sources(run.path):
-                log(note)
-            for path in run.checkpoints.set_aside_after(step or 0):
-                log(f"{path} is kept for you to look at, and not used")
-            for kept in (run.snapshots, run.history):
-                for later in (s for s in kept.steps() if s > (step or 0)):
-                    checkpoint.remove(kept.path(later))
-            truncate_log(run.metrics_file, state["metrics_bytes"])
-            truncate_log(run.samples_file, state["samples_bytes"])
-            session = make_session(run, run.recipe, run.tokenizers, stop)
-            if step is not None:
-                session.trainer.restore(tensors, state)
-                session.saved = session.screen.first = step
-                reset_stale_best(session, trained_with)
+                warn(note)
+            session = restored(run, step, trained_with, stop)
         return run_session(session, watchers)
+
+
+def prepare_again(
+    run: RunFolder, wanted: Recipe | None, accept_changes: bool, watchers: Sequence[Watcher]
+) -> RunFolder:
+    """A run that was stopped before it was prepared begins again, in a folder made anew."""
+    if run.checkpoints.steps() or run.final.exists():
+        raise UserError(
+            f"{run.path} has weights, and its run.json does not list what they were trained on; bring run.json back from "
+            "a copy, or train anew"
+        )
+    if wanted is not None and wanted != run.recipe and not accept_changes:
+        check_changes(changes(run.recipe, wanted), accepted=False)
+    return train(wanted or run.recipe, run.path, overwrite=True, watchers=watchers)

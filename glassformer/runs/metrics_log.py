@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from glassformer.errors import UserError
-from glassformer.files import durable
+from glassformer.files.owned import open_own
+from glassformer.screen import warn
 from glassformer.train.trainer import StepReport
 
 
@@ -24,25 +26,77 @@ def needed_for(setting: str, extra: str) -> Iterator[None]:
         raise UserError(f"{setting} needs {extra}; install it with: pip install 'glassformer[{extra}]'") from None
 
 
-def size_on_disk(path: Path) -> int:
-    if not path.exists():
-        return 0
-    durable.fsync(path)
-    return path.stat().st_size
+class LogFile:
+    """A file that grows by whole lines. It is opened once, so it is followed wherever its folder is moved to; and it is never
+    a reason to stop: what cannot be written is lost, and that is said once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.descriptor: int | None = None
+        self.told = False
+        try:
+            self.descriptor = open_own(path, os.O_RDWR | os.O_APPEND)
+        except (OSError, UserError) as error:
+            self.lost(error)
+
+    def lost(self, error: Exception) -> None:
+        if not self.told:
+            self.told = True
+            warn(
+                f"{self.path} cannot be written ({getattr(error, 'strerror', None) or error}); training goes on without it"
+            )
+
+    def append(self, text: str) -> None:
+        """These lines, or none of them."""
+        if self.descriptor is None:
+            return
+        before = 0
+        try:
+            before = os.fstat(self.descriptor).st_size
+            rest = memoryview(text.encode("utf-8", "replace"))
+            while rest:
+                rest = rest[os.write(self.descriptor, rest) :]
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self.descriptor, before)
+            self.lost(error)
+
+    def size(self) -> int:
+        """How many bytes are there, on the disk for good."""
+        if self.descriptor is None:
+            return 0
+        with contextlib.suppress(OSError):
+            os.fsync(self.descriptor)
+        return os.fstat(self.descriptor).st_size
+
+    def close(self) -> None:
+        if self.descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.close(self.descriptor)
+            self.descriptor = None
 
 
 def truncate_log(path: Path, size: int) -> None:
     """Lines written after the checkpoint will be written again."""
-    if path.exists():
-        os.truncate(path, min(size, path.stat().st_size))
+    try:
+        if path.exists() or path.is_symlink():
+            descriptor = open_own(path, os.O_RDWR)
+            try:
+                os.ftruncate(descriptor, min(size, os.fstat(descriptor).st_size))
+            finally:
+                os.close(descriptor)
+    except (OSError, UserError) as error:
+        warn(f"{path} could not be cut back ({getattr(error, 'strerror', None) or error}); training goes on without it")
 
 
 class MetricsLog:
-    """metrics.jsonl: a line for each log interval and each validation. Times are apart, under "clock"."""
+    """metrics.jsonl: a line for each log interval and each validation. Times are apart, under "clock". What is said on the
+    screen goes to train.log beside it, and what was written at validations to samples.jsonl."""
 
     def __init__(self, path: Path, tensorboard: Path | None = None, wandb_name: str | None = None) -> None:
-        self.path = path
-        self.file = path.open("a", encoding="utf-8")
+        self.metrics = LogFile(path)
+        self.said = LogFile(path.with_name("train.log"))
+        self.samples = LogFile(path.with_name("samples.jsonl"))
         self.began = time.perf_counter()
         self.tensorboard: Any = None
         self.wandb: Any = None
@@ -57,25 +111,29 @@ class MetricsLog:
 
     def write(self, values: dict[str, Any]) -> None:
         line = {**values, "clock": round(time.perf_counter() - self.began, 3)}
-        self.file.write(json.dumps(line) + "\n")
-        self.file.flush()
+        self.metrics.append(json.dumps(line) + "\n")
         numbers = {k: v for k, v in values.items() if isinstance(v, int | float) and k != "step"}
-        if self.tensorboard is not None:
-            for name, value in numbers.items():
-                self.tensorboard.add_scalar(name, value, values["step"])
-        if self.wandb is not None:
-            self.wandb.log(numbers, step=values["step"])
+        with contextlib.suppress(OSError):
+            if self.tensorboard is not None:
+                for name, value in numbers.items():
+                    self.tensorboard.add_scalar(name, value, values["step"])
+            if self.wandb is not None:
+                self.wandb.warn(numbers, step=values["step"])
 
-    def size(self) -> int:
-        self.file.flush()
-        return size_on_disk(self.path)
+    def write_samples(self, lines: Iterable[dict[str, Any]]) -> None:
+        self.samples.append("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
 
     def close(self) -> None:
-        self.file.close()
-        if self.tensorboard is not None:
-            self.tensorboard.close()
-        if self.wandb is not None:
-            self.wandb.finish()
+        for file in (self.metrics, self.said, self.samples):
+            file.close()
+        with contextlib.suppress(OSError):
+            if self.tensorboard is not None:
+                self.tensorboard.close()
+            if self.wandb is not None:
+                self.wandb.finish()
+
+    def on_message(self, text: str) -> None:
+        self.said.append(text + "\n")
 
     def on_log(self, report: StepReport) -> None:
         self.write(
@@ -88,6 +146,3 @@ class MetricsLog:
                 "epoch": report.epoch,
             }
         )
-
-    def on_message(self, text: str) -> None:
-        pass

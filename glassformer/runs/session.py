@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,9 +17,11 @@ from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batches
 from glassformer.data.store import run_examples
 from glassformer.evaluate import Scores, is_better, teacher_forced
-from glassformer.files import durable
+from glassformer.files import durable, structured
+from glassformer.files.owned import HeldFolder
 from glassformer.run_folder import RunFolder, served_weights
-from glassformer.runs.metrics_log import MetricsLog, size_on_disk
+from glassformer.runs.making import drop_replaced, replaced
+from glassformer.runs.metrics_log import MetricsLog
 from glassformer.runs.stop import Stopped, StopRequest
 from glassformer.runs.validation import metric_of, task_scores
 from glassformer.text.tokenizers import Tokenizers
@@ -50,6 +52,37 @@ def is_historic(step: int) -> bool:
     return step == 0 or (step >= 10 and step in (10 ** (len(str(step)) - 1), 3 * 10 ** (len(str(step)) - 1)))
 
 
+@dataclass(frozen=True)
+class SavedState:
+    """What the state of a checkpoint must hold for training to go on from it; see `Progress` for what it means."""
+
+    step: int
+    tokens: int
+    epoch: int
+    index: int
+    best_step: int | None
+    best_score: float | None
+    waiting: int
+    bad_steps: int
+    loss_sum: float
+    loss_tokens: int
+    validated: int
+    metrics_bytes: int
+    samples_bytes: int
+    recipe: dict[str, Any]
+    usual_loss: float | None = None
+    usual_spread: float = 0.0
+    epoch_batches: int | None = None
+    threads: int = 1
+
+
+def check_state(state: dict[str, Any], folder: Path) -> None:
+    """Damaged in a sentence where a state has another shape."""
+    found = structured.convert(state, SavedState, str(folder / checkpoint.STATE))
+    if min(found.step, found.tokens, found.epoch, found.index, found.metrics_bytes, found.samples_bytes) < 0:
+        raise checkpoint.Damaged(f"{folder} cannot be used: its state has negative counts")
+
+
 @dataclass
 class Session:
     """One stretch of training: from a start or a resume to an end or a stop."""
@@ -65,9 +98,25 @@ class Session:
     stop: StopRequest = field(default_factory=StopRequest)
     saved: int | None = None  # the step of the last checkpoint, if nothing has moved since
 
+    def __post_init__(self) -> None:
+        self.held = HeldFolder(self.run.path)
+        self.replaces_a_run = bool(replaced(self.run.path))
+
     @property
     def config(self) -> TrainConfig:
         return self.recipe.train
+
+    def tell(self, text: str) -> None:
+        """On the screen, and in the run's own log."""
+        self.screen.on_message(text)
+        self.log.on_message(text)
+
+    def follow(self) -> None:
+        """The run's folder may have been moved while it trains, and another may stand in its place: write into one's own."""
+        path = self.held.find(self.run.path)
+        if path != self.run.path:
+            self.tell(f"{self.run.path} is in {path} now; training goes on there")
+            self.run = RunFolder(path)
 
     # ---- validation
 
@@ -120,17 +169,17 @@ class Session:
             progress.waiting += 1
         shown = "  ".join(f"{k} {v:.4g}" for k, v in scores.values.items())
         self.screen.score = f"val {metric} {value:.4g}"
-        self.screen.on_message(f"step {progress.step}: validation  {shown}{'  (best so far)' if better else ''}")
+        self.tell(f"step {progress.step}: validation  {shown}{'  (best so far)' if better else ''}")
         for name, signature in scores.signatures.items() if first else ():
-            self.screen.on_message(f"    {name} is sacrebleu's {signature}")
+            self.tell(f"    {name} is sacrebleu's {signature}")
         for source, wanted, written in scores.samples[:3]:
             mark = "=" if wanted.strip() == written.strip() else "≠"
-            self.screen.on_message(f"    {shorten(source)} → {shorten(written)}  {mark}  {shorten(wanted)}")
+            self.tell(f"    {shorten(source)} → {shorten(written)}  {mark}  {shorten(wanted)}")
         if scores.samples:
-            with self.run.samples_file.open("a", encoding="utf-8") as file:
-                for source, wanted, written in scores.samples:
-                    line = {"step": progress.step, "source": source, "wanted": wanted, "written": written}
-                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            self.log.write_samples(
+                {"step": progress.step, "source": source, "wanted": wanted, "written": written}
+                for source, wanted, written in scores.samples
+            )
 
     # ---- saving
 
@@ -142,22 +191,29 @@ class Session:
                 f"at step {progress.step} {name} is not finite, so nothing is saved; the last checkpoint is good. Go on from "
                 "it with a lower train.learning_rate, a longer train.warmup or a lower train.clip"
             )
-        state["metrics_bytes"] = self.log.size()
-        state["samples_bytes"] = size_on_disk(self.run.samples_file)
+        self.follow()
+        state["run"] = self.run.id
+        state["threads"] = torch.get_num_threads()
+        state["metrics_bytes"] = self.log.metrics.size()
+        state["samples_bytes"] = self.log.samples.size()
         state["recipe"] = self.recipe.to_dict()
         checkpoints = self.run.checkpoints
         write_checkpoint(checkpoints.path(progress.step), self.trainer.tensors(), state)
         self.saved = progress.step
+        if self.replaces_a_run:
+            self.replaces_a_run = False
+            drop_replaced(self.run.path)
         # Should the newest turn out damaged, the one before it must find what it calls the best.
         named = (checkpoints.state(step).get("best_step") for step in checkpoints.steps()[-self.config.keep_last :])
         checkpoints.prune(self.config.keep_last, {best for best in named if best is not None})
 
     def snapshot(self) -> None:
         """Weights alone, for averaging; older than the last few are dropped."""
+        self.follow()
         step = self.trainer.progress.step
         path = self.run.snapshots.path(step)
-        if not path.exists() or checkpoint.problem(path) is not None:
-            write_checkpoint(path, {"model": self.trainer.served_tensors()}, {"step": step})
+        if not path.exists() or self.run.snapshots.problem(step) is not None:
+            write_checkpoint(path, {"model": self.trainer.served_tensors()}, {"step": step, "run": self.run.id})
         self.run.snapshots.prune(self.config.average_last)
 
     def keep_history(self) -> None:
@@ -167,26 +223,29 @@ class Session:
             return
         if wanted is None and sum(p.numel() * p.element_size() for p in self.model.parameters()) > SMALL_MODEL:
             return
+        self.follow()
         path = self.run.history.path(step)
-        if not path.exists() or checkpoint.problem(path) is not None:
-            write_checkpoint(path, {"model": self.trainer.served_tensors()}, {"step": step})
+        if not path.exists() or self.run.history.problem(step) is not None:
+            write_checkpoint(path, {"model": self.trainer.served_tensors()}, {"step": step, "run": self.run.id})
 
     def finish(self) -> None:
         """The weights one will use: the mean of the last snapshots, or the best checkpoint's."""
         durable.fault_point("finishing")
+        self.follow()
         progress, config = self.trainer.progress, self.config
         if config.average_last:
             steps = [s for s in self.run.snapshots.steps() if s <= progress.step][-config.average_last :]
-            whole = [s for s in steps if checkpoint.problem(self.run.snapshots.path(s)) is None]
+            whole = [s for s in steps if self.run.snapshots.problem(s) is None]
             for lost in sorted(set(steps) - set(whole)):
-                self.screen.on_message(f"{self.run.snapshots.path(lost)} is damaged and left out of the average")
+                self.tell(f"{self.run.snapshots.path(lost)} is damaged and left out of the average")
             weights = average([read_checkpoint(self.run.snapshots.path(s))[0]["model"] for s in whole])
             came_from: dict[str, Any] = {"averaged": whole}
         else:
             step = progress.best_step if progress.best_step is not None else progress.step
             tensors, _ = read_checkpoint(self.run.checkpoints.path(step))
             weights, came_from = served_weights(tensors), {"step": step}
-        write_checkpoint(self.run.final, {"model": weights}, {"step": progress.step, "weights": came_from})
+        state = {"step": progress.step, "weights": came_from, "run": self.run.id, "recipe": self.recipe.to_dict()}
+        write_checkpoint(self.run.final, {"model": weights}, state)
 
     # ---- the loop
 
@@ -223,7 +282,7 @@ class Session:
                 raise
             self.note(scores)
             if self.over and step < config.steps:
-                self.screen.on_message(f"step {step}: no better for {progress.waiting} validations; stopping early")
+                self.tell(f"step {step}: no better for {progress.waiting} validations; stopping early")
         if config.average_last and (step % (config.snapshot_every or config.save_every) == 0 or self.over):
             self.snapshot()
         due = step % config.save_every == 0 or self.over or progress.best_step == step or self.stop.asked

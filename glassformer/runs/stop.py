@@ -6,11 +6,15 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 STOPPED = 75
 """The exit code of a run that was asked to stop, saved, and can go on with --resume."""
+
+
+# A terminal that closes sends SIGHUP: that is no reason to lose work either.
+ASKS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if hasattr(signal, "SIGHUP") else (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopped(BaseException):
@@ -19,7 +23,7 @@ class Stopped(BaseException):
 
 
 class StopRequest:
-    """SIGTERM or Ctrl-C. The first one asks: a step and a save are finished, anything else (preparing data, building the
+    """SIGTERM, SIGHUP or Ctrl-C. The first one asks: a step and a save are finished, anything else (preparing data, building the
     model, a validation) is dropped where it stands and done again by whoever resumes. A second one ends the process at
     once, and a crash anywhere harms nothing."""
 
@@ -32,7 +36,8 @@ class StopRequest:
             os._exit(128 + number)
         self.asked = True
         # Not by print: the signal may have come in the middle of one.
-        os.write(2, b"stopping after this step; once more to stop at once\n")
+        with suppress(OSError):
+            os.write(2, b"stopping after this step; once more to stop at once\n")
         if self.droppable:
             self.droppable = False
             raise Stopped
@@ -42,7 +47,7 @@ class StopRequest:
         if threading.current_thread() is not threading.main_thread():
             yield  # signals are not ours to handle here
             return
-        old = {number: signal.signal(number, self.handler) for number in (signal.SIGTERM, signal.SIGINT)}
+        old = {number: signal.signal(number, self.handler) for number in ASKS}
         try:
             yield
         finally:

@@ -6,15 +6,19 @@ Every byte that has a checksum is read, so the look takes as long as reading the
 from __future__ import annotations
 
 import json
+import os
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from glassformer.checkpoint import problem
+from glassformer.checkpoint import read_checkpoint
 from glassformer.errors import UserError
-from glassformer.run_folder import RunFolder
+from glassformer.run_folder import RunFolder, check_finite, check_fits
 
 Condition = Literal["good", "note", "damaged"]
+LOOKS = 10  # at a run that is being trained, before what seems wrong is called so
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,12 @@ class Diagnosis:
 
 
 def size_of(path: Path) -> int:
-    if path.is_dir():
-        return sum(p.stat().st_size for p in path.rglob("*") if p.is_file())
-    return path.stat().st_size if path.exists() else 0
+    """Bytes, of a file or of all in a folder; what goes away while it is looked at has none."""
+    total = 0
+    for one in path.rglob("*") if path.is_dir() else [path]:
+        with suppress(OSError):
+            total += one.stat().st_size if one.is_file() else 0
+    return total
 
 
 def look_at_recipe(run: RunFolder) -> Finding:
@@ -65,7 +72,9 @@ def look_at_files(run: RunFolder) -> list[Finding]:
     if not run.prepared:
         return [Finding("data", "note", "the preparation has not been finished")]
     return [
-        Finding(name, "good" if wrong is None else "damaged", wrong or "whole", size_of(run.path / name))
+        Finding(
+            name, "good" if wrong is None else "damaged", f"it {wrong}" if wrong else "whole", size_of(run.path / name)
+        )
         for name, wrong in run.file_problems().items()
     ]
 
@@ -95,7 +104,7 @@ def look_at_weights(run: RunFolder) -> list[Finding]:
                 Finding(f"{name}/{path.name}", "good" if wrong is None else "damaged", wrong or "whole", size_of(path))
             )
     if run.final.is_dir():
-        wrong = problem(run.final)
+        wrong = run.final_problem()
         found.append(Finding("final", "good" if wrong is None else "damaged", wrong or "whole", size_of(run.final)))
     return found
 
@@ -104,13 +113,18 @@ def look_at_metrics(run: RunFolder) -> list[Finding]:
     if not run.metrics_file.exists():
         return []
     lines, broken, last = 0, 0, 0
-    with run.metrics_file.open(encoding="utf-8", errors="replace") as file:
-        for line in file:
-            lines += 1
-            try:
-                last = json.loads(line)["step"]
-            except (ValueError, KeyError, TypeError):
-                broken += 1
+    try:
+        if not run.metrics_file.is_file():
+            return [Finding("metrics.jsonl", "damaged", "it is not a regular file")]
+        with run.metrics_file.open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                lines += 1
+                try:
+                    last = int(json.loads(line)["step"])
+                except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
+                    broken += 1
+    except OSError as error:
+        return [Finding("metrics.jsonl", "damaged", f"it cannot be read: {error.strerror}")]
     size = size_of(run.metrics_file)
     if broken:
         return [Finding("metrics.jsonl", "damaged", f"{broken:,} of {lines:,} lines cannot be read", size)]
@@ -121,12 +135,17 @@ def is_busy(run: RunFolder) -> bool:
     import fcntl
 
     try:
-        with (run.path / ".lock").open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        descriptor = os.open(run.path / ".lock", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
         pass
+    finally:
+        os.close(descriptor)
     return False
 
 
@@ -160,20 +179,53 @@ def outlook(run: RunFolder, problems: dict[int, str | None], busy: bool) -> str:
     return f"{command} goes on from step {max(good):,} of {steps:,}{confirm}"
 
 
-def examine(path: Path) -> Diagnosis:
-    run = RunFolder(path)
-    if not path.is_dir():
-        raise UserError(f"there is no folder {path}")
-    if not run.is_run(path) and not run.checkpoints.folder.is_dir():
-        raise UserError(f"{path} is not a run: it has no run.json")
-    busy = is_busy(run)
+def look_at_model(run: RunFolder) -> list[Finding]:
+    """Whether what is whole also belongs together: tokenizers and labels of the model's sizes, weights that are numbers."""
+    found = []
+    with suppress(UserError):
+        if run.prepared and not any(run.file_problems().values()):
+            try:
+                _ = run.tokenizers
+            except UserError as error:
+                found.append(Finding("tokenizers", "damaged", str(error)))
+    if run.final.is_dir() and run.final_problem() is None:
+        try:
+            weights = read_checkpoint(run.final)[0].get("model", {})
+            check_finite(weights, run.final)
+            check_fits(run.recipe, weights, run.final)
+        except UserError as error:
+            found.append(Finding("final", "damaged", str(error)))
+    return found
+
+
+def look(run: RunFolder, busy: bool) -> Diagnosis:
     findings = [look_at_recipe(run)]
     problems = run.checkpoints.problems()
     if readable(run):
         findings += look_at_files(run)
     findings += look_at_checkpoints(run, problems) + look_at_weights(run) + look_at_metrics(run)
+    if readable(run):
+        findings += look_at_model(run)
     if not busy:
         for left in run.leftovers():
-            name = left.relative_to(path).as_posix()
+            name = left.relative_to(run.path).as_posix()
             findings.append(Finding(name, "note", "left half done by a crash; --resume clears it up", size_of(left)))
     return Diagnosis(findings, outlook(run, problems, busy))
+
+
+def examine(path: Path) -> Diagnosis:
+    """Beside a training that goes on, a checkpoint may be replaced while it is read: what is wrong counts only if it is so
+    in one look after another."""
+    if not path.is_dir():
+        raise UserError(f"there is no folder {path}")
+    run = RunFolder(path)
+    if not run.is_run(path) and not (path / "checkpoints").is_dir():
+        raise UserError(f"{path} is not a run: it has no run.json")
+    busy = is_busy(run)
+    found = look(run, busy)
+    for _ in range(LOOKS):
+        if not (busy and found.damaged):
+            break
+        time.sleep(0.2)
+        found = look(RunFolder(path), busy)
+    return found

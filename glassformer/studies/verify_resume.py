@@ -14,7 +14,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ from glassformer.train.trainer import StepReport
 
 EXAMPLES = 32  # decoded at a validation
 POSITION = ("epoch", "index")
-NOT_COMPARED = ("metrics_bytes", "recipe")  # the log has times in it; the recipe is the same by construction
+NOT_COMPARED = ("metrics_bytes", "recipe", "run")  # the log has times in it; the recipe is the same by construction
 CHILD = "import sys; from glassformer.studies.verify_resume import child; child(*sys.argv[1:])"
 
 
@@ -66,8 +68,19 @@ class KillAt:
         pass
 
 
+def end_with_parent() -> None:
+    """A process that verifies holds the other end of this one's stdin: when it is gone, however it went, so is this one."""
+
+    def wait() -> None:
+        sys.stdin.buffer.read()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def child(recipe_file: str, folder: str, kill_at: str, resume: str) -> None:
     """What the other processes run."""
+    end_with_parent()
     watchers = [KillAt(int(kill_at))] if kill_at else []
     try:
         if resume:
@@ -76,16 +89,47 @@ def child(recipe_file: str, folder: str, kill_at: str, resume: str) -> None:
             recipe = Recipe.from_dict(json.loads(Path(recipe_file).read_text(encoding="utf-8")))
             runs.train(recipe, Path(folder), watchers=watchers)
     except UserError as error:
-        sys.exit(f"glassformer: {error}")
+        print(f"glassformer: {error}", file=sys.stderr, flush=True)
+        os._exit(2)
+    sys.stderr.flush()
+    os._exit(0)  # past the thread that waits
+
+
+@contextmanager
+def ending_in_order() -> Iterator[None]:
+    """SIGTERM and SIGHUP unwind like Ctrl-C, so that children and temporary folders go too."""
+
+    def leave(number: int, frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, previous in old.items():
+            signal.signal(number, previous)
 
 
 def in_a_fresh_process(recipe_file: Path, folder: Path, *, kill_at: int | None = None, resume: bool = False) -> None:
     arguments = [str(recipe_file), str(folder), str(kill_at or ""), "yes" if resume else ""]
-    done = subprocess.run([sys.executable, "-c", CHILD, *arguments], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", CHILD, *arguments]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            said = process.stderr.read()
+            code = process.wait()
+        except BaseException:
+            process.kill()
+            raise
     expected = 0 if kill_at is None else -signal.SIGKILL
-    if done.returncode != expected:
-        last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
-        raise UserError(f"a training process ended with {done.returncode} and not with {expected}: {last}")
+    if code != expected:
+        last = (said.strip().splitlines() or ["nothing was said"])[-1]
+        raise UserError(f"a training process ended with {code} and not with {expected}: {last}")
 
 
 def with_steps(recipe: Recipe, steps: int) -> Recipe:

@@ -20,7 +20,6 @@ The module does not know where BOS and EOS go, nor how long a text may be.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -30,6 +29,8 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from glassformer.errors import UserError
+from glassformer.files.durable import write_atomically
+from glassformer.files.structured import read_regular
 from glassformer.text.bpe_dropout import BPEDropout
 from glassformer.text.languages import WORD_PATTERN, is_han, join_words, lowercase, segment_chinese
 
@@ -41,6 +42,7 @@ CHARACTER_PATTERN = r"[\s\S]"
 
 Kind = Literal["char", "word", "bpe", "unigram"]
 SMALLEST_BYTE_LEVEL = CONTROL + 256
+LARGEST_FILE = 256 << 20  # bytes of a tokenizer.json
 
 
 class Tokenizer:
@@ -78,17 +80,18 @@ class Tokenizer:
 
     @staticmethod
     def load(path: str | Path) -> Tokenizer:
+        path = Path(path)
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            content = read_regular(path, LARGEST_FILE)
         except OSError as error:
             raise UserError(f"the tokenizer {path} cannot be read: {error.strerror}") from None
+        try:
+            library = tokenizers.Tokenizer.from_str(content.decode("utf-8"))
+            facts = json.loads(library.to_str())
         except UnicodeDecodeError:
             raise UserError(f"{path} is not a tokenizer.json: it is not UTF-8 text") from None
-        try:
-            facts = json.loads(text)
-            library = tokenizers.Tokenizer.from_str(text)
         except Exception as error:  # the library raises bare Exception
-            raise UserError(f"{path} is not a tokenizer.json: {error}") from None
+            raise UserError(f"{path} is not a tokenizer.json: {str(error)[:200]}") from None
         vocab = library.get_vocab(with_added_tokens=False)
         ours = all(vocab.get(name) == index for index, name in enumerate(CONTROL_NAMES)) and not facts.get(
             "added_tokens"
@@ -98,17 +101,16 @@ class Tokenizer:
                 f"{path} was not made by glassformer: its first {CONTROL} ids are not the control ids, "
                 "or it has special tokens, which the text of a user could spell; train a tokenizer instead"
             )
+        if (part := strange_part(facts)) is not None:
+            raise UserError(
+                f"{path} was not made by glassformer: its {part} would change texts on the way to the model; train a "
+                "tokenizer instead"
+            )
         return Tokenizer(library)
 
     def save(self, path: str | Path) -> None:
         """As an ordinary tokenizer.json. (The library leaves words uncut in Chinese: jieba is not part of the file.)"""
-        path = Path(path)
-        temporary = path.with_name(path.name + ".tmp")
-        with open(temporary, "w", encoding="utf-8") as handle:
-            handle.write(self.library.to_str(pretty=True))
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.replace(temporary, path)
+        write_atomically(Path(path), self.library.to_str(pretty=True).encode("utf-8"))
 
     def encode(self, text: str) -> list[int]:
         """Ids of the text alone: no BOS, no EOS, and no control id but UNK, which char and word give for the unseen."""
@@ -295,6 +297,43 @@ def byte_level(model: Any, lower: bool) -> tokenizers.Tokenizer:
     if lower:
         library.normalizer = normalizers.Lowercase()
     return library
+
+
+def strange_part(facts: dict[str, Any]) -> str | None:
+    """The first part of a tokenizer.json that no tokenizer made here has (its own truncation, dropout, a post-processor,
+    a pattern or a normalizer of somebody else's); None where all is as it should be."""
+    kind, lower = kind_of(facts), (facts.get("normalizer") or {}).get("type") == "Lowercase"
+    match kind:
+        case "char":
+            splitter = pre_tokenizers.Split(Regex(CHARACTER_PATTERN), "isolated")
+            made = listing(Counter(), CONTROL, splitter, decoders.Fuse(), lower)
+        case "word":
+            splitter = pre_tokenizers.Split(Regex(WORD_PATTERN), "removed", invert=True)
+            made = listing(Counter(), CONTROL, splitter, None, lower)
+        case "bpe":
+            made = byte_level(models.BPE(), lower)
+        case "unigram":
+            made = byte_level(models.Unigram(), lower)
+    expected = json.loads(made.to_str())
+    learned = {"vocab", "merges", "unk_id"}
+    known_letters = set(byte_letters().values())
+    for part in expected.keys() | facts.keys():
+        if part == "model":
+            for name in (expected["model"].keys() | facts["model"].keys()) - learned:
+                if expected["model"].get(name) != facts["model"].get(name):
+                    return f"model.{name}"
+        elif expected.get(part) != facts.get(part):
+            return str(part)
+    if kind in ("bpe", "unigram") and any(
+        letter not in known_letters for name in names_of(facts)[CONTROL:] for letter in name
+    ):
+        return "vocabulary"
+    return None
+
+
+def names_of(facts: dict[str, Any]) -> list[str]:
+    vocab = facts["model"]["vocab"]
+    return [piece for piece, _ in vocab] if isinstance(vocab, list) else sorted(vocab, key=vocab.__getitem__)
 
 
 TRAINERS: dict[str, Callable[[Iterable[str], int, bool], tokenizers.Tokenizer]] = {

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from glassformer.errors import UserError
+from glassformer.files import structured
 from glassformer.files.durable import write_atomically
 from glassformer.text.tokenizer import Tokenizer
 
@@ -32,10 +35,19 @@ class Tokenizers:
             write_atomically(folder / "labels.json", (json.dumps(self.labels, ensure_ascii=False) + "\n").encode())
 
     @staticmethod
-    def load(folder: Path) -> Tokenizers:
-        labels_file = folder / "labels.json"
-        labels = json.loads(labels_file.read_text(encoding="utf-8")) if labels_file.exists() else []
-        if (folder / "tokenizer.json").exists():
+    def load(folder: Path, listed: Collection[str] | None = None) -> Tokenizers:
+        """The tokenizers and labels in a folder; with `listed`, those files alone and none that only lies there."""
+
+        def is_there(name: str) -> bool:
+            return (folder / name).exists() if listed is None else name in listed
+
+        labels: list[str] = []
+        if is_there("labels.json"):
+            try:
+                labels = structured.read(folder / "labels.json", list[str])
+            except OSError as error:
+                raise UserError(f"{folder / 'labels.json'} cannot be read: {error.strerror}") from None
+        if is_there("tokenizer.json") or not is_there("tokenizer.target.json"):
             tokenizer = Tokenizer.load(folder / "tokenizer.json")
             return Tokenizers(tokenizer, tokenizer, labels)
         return Tokenizers(

@@ -162,7 +162,7 @@ def everything(run: RunFolder) -> dict[str, str]:
     for saved in run.snapshots.steps():
         weights = tensor_digests(run.snapshots.path(saved) / "model.safetensors")
         found |= {f"snapshot-{saved}/{n}": d for n, d in weights.items()}
-    found |= {f"state/{k}": repr(v) for k, v in state.items() if k != "metrics_bytes"}
+    found |= {f"state/{k}": repr(v) for k, v in state.items() if k not in ("metrics_bytes", "run")}
     found["rest of the data"] = rest_of_the_data(run, state)
     for number, line in enumerate(run.metrics()):
         found[f"metrics/{number}"] = repr({k: v for k, v in line.items() if k != "clock"})

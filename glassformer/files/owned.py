@@ -1,0 +1,194 @@
+"""A command writes only into what it has created.
+
+A folder to write into is new or empty, and stands under a temporary name until what goes into it is whole. Files are
+opened without following links, so that a link laid in the way of a log is refused and not written through. What is
+removed is named one by one; whatever else lies in the folder is somebody's, and stays. A folder that a command comes back
+to (downloads, pictures) holds a list of the files that the command made, and only those are replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from glassformer.errors import UserError
+from glassformer.files.durable import to_json, write_atomically
+
+LIST = ".glassformer-files"
+
+
+def refuse_link(path: Path) -> None:
+    if path.is_symlink():
+        raise UserError(
+            f"{path} is a link to {os.readlink(path)}, and links are not written through; remove it or name the folder itself"
+        )
+
+
+def require_new_or_empty(path: Path, what: str) -> None:
+    """Refuses a place where something is already; an empty folder is as good as none."""
+    refuse_link(path)
+    try:
+        found = sorted(os.listdir(path))
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise UserError(f"{path} is a file, and {what} is a folder; choose another place") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be used: {error.strerror}") from None
+    if found:
+        some = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+        raise UserError(
+            f"{path} is not empty (it has {some}), and {what} is only made in a new or an empty folder; choose another one"
+        )
+
+
+def own_folder(path: Path) -> Path:
+    """The folder itself, made where it is missing (but not those above it); a link or a file in its place is refused."""
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        refuse_link(path)
+        if not path.is_dir():
+            raise UserError(f"{path} is a file and should be a folder; move it away") from None
+    return path
+
+
+def open_own(path: Path, flags: int) -> int:
+    """A descriptor of a regular file of one's own, made where it is missing. Links are not followed, and a pipe or a device
+    in its place is refused before anything waits for it."""
+    try:
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            refuse_link(path)
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return descriptor
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What stays the same about a folder however it is renamed; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+class HeldFolder:
+    """A folder that is known by itself and not by its name: it may be moved while somebody works in it, and another one
+    may take its place."""
+
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        found = os.fstat(self.descriptor)
+        self.identity = found.st_dev, found.st_ino
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            os.close(self.descriptor)
+
+    def moved_to(self) -> str:
+        """The name it has now, as the system knows it."""
+        import fcntl
+
+        if hasattr(fcntl, "F_GETPATH"):  # macOS
+            return os.fsdecode(fcntl.fcntl(self.descriptor, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0"))
+        return os.readlink(f"/proc/self/fd/{self.descriptor}")
+
+    def find(self, path: Path) -> Path:
+        """`path`, if the folder is still there; else where it is now; a sentence, if it is nowhere."""
+        if identity(path) == self.identity:
+            return path
+        with contextlib.suppress(OSError):
+            now = Path(self.moved_to())
+            if identity(now) == self.identity:
+                return now
+        raise UserError(
+            f"{path} was removed or replaced while it was in use; nothing has been written into what stands there now"
+        )
+
+
+def remove_own(folder: Path, is_own: Callable[[str], bool]) -> list[str]:
+    """Removes the regular files in `folder` whose relative name `is_own`, and folders that are empty then. What is left,
+    by its relative name; nothing of it was touched."""
+    left = []
+    for here, folders, files in os.walk(folder, topdown=False, followlinks=False):
+        for name in [*files, *(f for f in folders if os.path.islink(os.path.join(here, f)))]:
+            path = Path(here, name)
+            relative = path.relative_to(folder).as_posix()
+            if is_own(relative) and not path.is_symlink():
+                path.unlink()
+            else:
+                left.append(relative)
+        with contextlib.suppress(OSError):
+            os.rmdir(here)
+    return sorted(left)
+
+
+@contextlib.contextmanager
+def new_folder(path: Path, what: str) -> Iterator[Path]:
+    """A folder to fill, which takes the name `path` only when all has gone well; else nothing of it is left."""
+    require_new_or_empty(path, what)
+    draft = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".making-{path.name}-", dir=path.parent))
+        yield draft
+        os.chmod(draft, 0o777 & ~current_umask())
+        os.rename(draft, path)
+    except OSError as error:
+        raise UserError(f"{path} could not be written: {error.strerror or error}; nothing was left there") from error
+    finally:
+        if draft is not None and draft.is_dir():
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def current_umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+class OwnedFiles:
+    """A folder that a command comes back to. It keeps a list of what it wrote there, and replaces nothing else."""
+
+    def __init__(self, folder: Path) -> None:
+        refuse_link(folder)
+        self.folder = folder
+
+    def names(self) -> set[str]:
+        """What the list has; a list that cannot be read lists nothing."""
+        path = self.folder / LIST
+        try:
+            if path.is_symlink() or path.stat().st_size > 1 << 20:
+                return set()
+            found = json.loads(path.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return set()
+        return {name for name in found if isinstance(name, str)} if isinstance(found, list) else set()
+
+    def claim(self, *names: str) -> list[Path]:
+        """The paths to write to, once it is sure that nobody else's files are there; from now on they are on the list."""
+        known = self.names()
+        for name in names:
+            path = self.folder / name
+            if name not in known and (path.exists() or path.is_symlink()):
+                raise UserError(
+                    f"{path} is there already and was not written by this command; move it away, or choose another place"
+                )
+            refuse_link(path)
+        if not known.issuperset(names):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            refuse_link(self.folder / LIST)
+            write_atomically(self.folder / LIST, to_json(sorted(known | set(names))))
+        return [self.folder / name for name in names]

@@ -41,6 +41,7 @@ HEAVY = [
     "rich",
     "typer",
     "safetensors",
+    "msgspec",
     "sacrebleu",
     "babel",
     "jieba",

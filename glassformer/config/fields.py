@@ -109,7 +109,8 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
     if typing.get_origin(hint) is Literal:
         if value not in options:
             raise ConfigError(
-                f"{name} must be one of {', '.join(map(str, options))}, not {shortened(value)}{did_you_mean(shortened(value), options)}"
+                f"{name} must be one of {', '.join(map(str, options))}, "
+                f"not {shortened(value)}{did_you_mean(shortened(value), options)}"
             )
         return value
     if typing.get_origin(hint) is tuple:

@@ -1,8 +1,9 @@
 """How good a model is, in numbers that others can repeat.
 
 Loss, perplexity and token accuracy are measured with the right tokens before each position (teacher forcing); exact match,
-BLEU and chrF on what the model writes by itself. BLEU and chrF are sacrebleu's, with its signature, hypothesis first and
-reference second, on detokenised text unless the recipe says otherwise. Padding counts nowhere.
+BLEU, chrF and TER on what the model writes by itself. BLEU, chrF and TER are sacrebleu's, with its signature, hypothesis
+first and reference second, on detokenised text unless the recipe says otherwise. Padding counts nowhere. All shares are
+percentages, as BLEU is, and every score says what it is.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from glassformer.nn.loss import IGNORE
 from glassformer.text.languages import is_han
 
 Model = Transformer | GPT | BERT
-BETTER_WHEN_LOWER = {"loss", "perplexity"}
+BETTER_WHEN_LOWER = {"loss", "perplexity", "ter"}
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,15 @@ class Scores:
     values: dict[str, float]
     signatures: dict[str, str] = field(default_factory=dict)
     samples: list[tuple[str, str, str]] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)  # what the model made of each example
 
     def __or__(self, other: Scores) -> Scores:
-        return Scores(self.values | other.values, self.signatures | other.signatures, [*self.samples, *other.samples])
+        return Scores(
+            self.values | other.values,
+            self.signatures | other.signatures,
+            [*self.samples, *other.samples],
+            self.written or other.written,
+        )
 
 
 def model_inputs(batch: Batch) -> tuple[Any, ...]:
@@ -65,12 +72,22 @@ def teacher_forced(model: Model, batches: Iterable[Batch], device: torch.device 
         count += labels.numel()
     model.train(was_training)
     loss = float(total) / max(1, count)
-    return Scores({"loss": loss, "perplexity": math.exp(min(loss, 50)), "token_accuracy": right / max(1, count)})
+    values = {"loss": loss, "perplexity": math.exp(min(loss, 50)), "token_accuracy": 100 * right / max(1, count)}
+    return Scores(values, dict(TEACHER_FORCED))
 
 
-def text_scores(written: Sequence[str], wanted: Sequence[str], tokenize: str = "auto") -> Scores:
-    """Exact match (in percent), BLEU and chrF of whole texts."""
-    from sacrebleu.metrics import BLEU, CHRF
+TEACHER_FORCED = {
+    "loss": "nats a token, the right tokens before it given",
+    "perplexity": "e to the loss",
+    "token_accuracy": "% of tokens, the right tokens before each given",
+}
+
+
+def text_scores(
+    written: Sequence[str], wanted: Sequence[str], tokenize: str = "auto", *, edits: bool = False
+) -> Scores:
+    """Exact match, BLEU and chrF of whole texts; with `edits` TER, too, which is slow on texts that have nothing in common."""
+    from sacrebleu.metrics import BLEU, CHRF, TER
 
     if tokenize == "auto":
         sample = "".join(wanted[:200])
@@ -83,7 +100,16 @@ def text_scores(written: Sequence[str], wanted: Sequence[str], tokenize: str = "
         "bleu": bleu.corpus_score(list(written), [list(wanted)]).score,
         "chrf": chrf.corpus_score(list(written), [list(wanted)]).score,
     }
-    return Scores(values, {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())})
+    signatures = {
+        "exact_match": "% of texts, blanks at the ends aside",
+        "bleu": str(bleu.get_signature()),
+        "chrf": str(chrf.get_signature()),
+    }
+    if edits:
+        ter = TER(asian_support=tokenize == "zh")
+        values["ter"] = ter.corpus_score(list(written), [list(wanted)]).score
+        signatures["ter"] = str(ter.get_signature())
+    return Scores(values, signatures)
 
 
 def label_scores(found: Sequence[str], wanted: Sequence[str]) -> Scores:
@@ -96,8 +122,39 @@ def label_scores(found: Sequence[str], wanted: Sequence[str]) -> Scores:
         {
             "accuracy": 100 * sum(right.values()) / max(1, len(wanted)),
             "f1": 100 * sum(f1) / max(1, len(f1)),
-        }
+        },
+        {"accuracy": "% of labels", "f1": "%, the mean of all labels' (macro)"},
     )
+
+
+def entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
+    """The spans that tags such as B-PER, I-PER, E-PER, S-PER and O mark, as (first, one past the last, kind). A span begins at
+    B or S, and wherever the kind changes; it ends after E or S. So IOB1, IOB2 and BIOES are all read (as `conlleval` does)."""
+    found: set[tuple[int, int, str]] = set()
+    begun: int | None = None
+    kind = ""
+    for place, tag in enumerate([*tags, "O"]):
+        prefix, _, name = tag.partition("-")
+        inside = prefix in ("B", "I", "E", "S") and bool(name)
+        if begun is not None and (not inside or prefix in ("B", "S") or name != kind):
+            found.add((begun, place, kind))
+            begun = None
+        if inside and begun is None:
+            begun, kind = place, name
+        if begun is not None and prefix in ("E", "S"):
+            found.add((begun, place + 1, kind))
+            begun = None
+    return found
+
+
+def entity_scores(found: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> Scores:
+    """F1 of whole entities, where the tags mark any: an entity counts if its kind and both its ends are right."""
+    said, true = [entities(tags) for tags in found], [entities(tags) for tags in wanted]
+    marked = sum(map(len, said)) + sum(map(len, true))
+    if not any(tag[:2] in ("B-", "I-", "E-", "S-") for tags in wanted for tag in tags) or not marked:
+        return Scores({})
+    right = sum(len(a & b) for a, b in zip(said, true, strict=True))
+    return Scores({"entity_f1": 100 * 2 * right / marked}, {"entity_f1": "% of whole entities (micro), as conlleval"})
 
 
 def is_better(metric: str, new: float, old: float | None) -> bool:
@@ -107,11 +164,16 @@ def is_better(metric: str, new: float, old: float | None) -> bool:
 
 
 def written_scores(
-    write: Callable[[list[str]], list[str]], pairs: Sequence[tuple[str, str]], tokenize: str = "auto", samples: int = 5
+    write: Callable[[list[str]], list[str]],
+    pairs: Sequence[tuple[str, str]],
+    tokenize: str = "auto",
+    samples: int = 5,
+    *,
+    edits: bool = False,
 ) -> Scores:
     """Scores of what `write` makes of the sources, with a few examples, spread over the set."""
     sources, wanted = [s for s, _ in pairs], [t for _, t in pairs]
     written = write(sources)
     picked = range(0, len(pairs), max(1, len(pairs) // max(1, samples)))
     shown = [(sources[i], wanted[i], written[i]) for i in picked][:samples]
-    return text_scores(written, wanted, tokenize) | Scores({}, samples=shown)
+    return text_scores(written, wanted, tokenize, edits=edits) | Scores({}, samples=shown, written=list(written))

@@ -625,7 +625,7 @@ def test_the_budget_is_shared_by_micro_batches_and_devices():
     files = {"source": TokenFile.of(source, VOCABULARY), "target": TokenFile.of(target, VOCABULARY)}
     config = DataConfig(batch_tokens=400, row_width=32)
     for layout in ("padded", "packed"):
-        shared = make_batches(config, "transformer", "mlm", files, 32, 1, layout=layout, accumulate=2, world=2)
+        shared = make_batches(config, "transformer", "mlm", files, 32, 1, layout=layout, accumulate=4)
         assert all(b.rows.tokens.numel() <= 100 for b in one_epoch(shared))
         if layout == "packed":
             assert len(shared.planned(0)) % 4 == 0, "an epoch is a whole number of steps"

@@ -201,7 +201,7 @@ def test_two_runs_side_by_side(kind: str, runs_of: dict[str, tuple[RunFolder, Ru
             for name in ("bleu", "exact_match"):
                 assert found["scores"][name][side]["value"] == pytest.approx(scores[name], abs=1e-6)
         elif kind != "text":
-            assert found["scores"]["accuracy"][side]["value"] == pytest.approx(100 * values["token_accuracy"], abs=1e-6)
+            assert found["scores"]["accuracy"][side]["value"] == pytest.approx(values["token_accuracy"], abs=1e-6)
     for name in ("scores", "sentences", *(["attention"] if kind != "pairs" else [])):
         check_pictures([tmp_path / "out" / f"{name}.png", tmp_path / "out" / f"{name}.svg"])
     if kind == "pairs":

@@ -53,7 +53,7 @@ def test_loss_and_accuracy_are_over_every_real_position_and_no_other() -> None:
                 count += 1
     assert found.values["loss"] == pytest.approx(total / count, rel=1e-5)
     assert found.values["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-5)
-    assert found.values["token_accuracy"] == pytest.approx(right / count)
+    assert found.values["token_accuracy"] == pytest.approx(100 * right / count)
 
 
 def test_exact_match_counts_whole_texts() -> None:

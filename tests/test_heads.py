@@ -183,7 +183,7 @@ def test_losses_of_single_examples_add_up_to_the_loss(folders: dict[str, RunFold
         values = teacher_forced(talk.model, held.batches).values
         labels = sum(t.labels for t in each.values())
         assert sum(t.nats for t in each.values()) / labels == pytest.approx(values["loss"], rel=1e-5)
-        assert sum(t.right for t in each.values()) / labels == pytest.approx(values["token_accuracy"])
+        assert 100 * sum(t.right for t in each.values()) / labels == pytest.approx(values["token_accuracy"])
 
 
 @pytest.mark.slow

@@ -3,59 +3,95 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from glassformer.cli import writing
 from glassformer.errors import UserError
+from glassformer.screen import warn
+
+
+def new_file(path: Path) -> Callable[[str], None]:
+    """What writes a text into a file that must not be there yet: whole, when all of it is known."""
+    if path.exists() or path.is_symlink():
+        raise UserError(f"{path} is there already; choose another name for --out, or remove it first")
+    if not path.parent.is_dir():
+        raise UserError(f"there is no folder {path.parent} to write {path.name} into")
+
+    def write(text: str) -> None:
+        from glassformer.files.durable import write_atomically
+
+        try:
+            write_atomically(path, text.encode("utf-8", errors="replace"))
+        except OSError as error:
+            raise UserError(f"{path} cannot be written: {error.strerror}") from None
+
+    return write
 
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY.SUB=VALUE]...", help="How to read and write, such as data.format=csv decode.beam=1."
+        ),
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="train, val or test; test if not said, or what there is.")] = None,
+    file: Annotated[Path | None, typer.Option(help="Score this file instead, in a format of training data.")] = None,
     source: Annotated[Path | None, typer.Option(help="Score this file of sources (one a line) instead.")] = None,
-    target: Annotated[Path | None, typer.Option(help="The references, line by line.")] = None,
+    target: Annotated[Path | None, typer.Option(help="The references of --source, line by line.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the model's answers there, a line each; a new file.")] = None,
     limit: Annotated[int | None, typer.Option(help="At most so many examples.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     engine: writing.Engine = None,
 ) -> None:
-    """Score a run on one of its splits, or on files of your own."""
-    from glassformer.studies.score import score_files, score_split
+    """Score a run on one of its splits, or on files of your own, whatever its task. Shares are percentages."""
+    from glassformer.studies.score import evaluate_run
 
     if limit is not None and limit < 1:
         raise UserError(f"--limit must be at least 1, not {limit}")
     if (source is None) != (target is None):
         raise UserError("--source and --target go together: a file of sources and a file of references")
-    if source is not None and target is not None:
-        scores, count = score_files(run, source, target, device=device, limit=limit, engine=engine)
-        what = str(source)
-    else:
-        if split not in ("train", "val", "test"):
-            raise UserError(f"--split is train, val or test, not {split!r}")
-        scores, count = score_split(run, split, device=device, limit=limit, engine=engine)
-        what = split
+    if file is not None and source is not None:
+        raise UserError("--file holds both sides, --source and --target one each: give one or the other")
+    files = [path for path in (file, source, target) if path is not None]
+    write = new_file(out) if out is not None else None
+    settings = [*(overrides or []), *([f"decode.engine={engine}"] if engine is not None else [])]
+    found = evaluate_run(run, split=split, files=files, overrides=settings, limit=limit, device=device)
+    for note in found.notes:
+        warn(note)
+    if write is not None:
+        if not found.scores.written:
+            raise UserError("this run writes no answers to keep; leave out --out")
+        write("".join(" ".join(line.splitlines()) + "\n" for line in found.scores.written))
     if as_json:
-        print(
-            json.dumps(
-                {"run": str(run), "on": what, "examples": count, **scores.values, "signatures": scores.signatures}
-            )
-        )
-        return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+        facts = {"run": str(run), "on": found.on, "examples": found.examples, **found.scores.values}
+        print(json.dumps(facts | {"signatures": found.scores.signatures, "notes": list(found.notes)}))
+    else:
+        show(run, found)
 
-    table = Table(title=f"{run} on {what} ({count:,} examples)")
+
+def show(run: Path, found: Any) -> None:
+    """A table of scores, each with what it is, and a few examples."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(f"{run} on {found.on} ({found.examples:,} examples)"))
     table.add_column("measure")
     table.add_column("value", justify="right")
     table.add_column("signature", style="dim", overflow="fold")
-    for name, value in scores.values.items():
-        table.add_row(name.replace("_", " "), f"{value:.4f}", scores.signatures.get(name, ""))
+    for name, value in found.scores.values.items():
+        signature = Text(found.scores.signatures.get(name, ""))
+        table.add_row(name.replace("_", " "), f"{value:.4f}" if name == "loss" else f"{value:.2f}", signature)
     console = Console()
     console.print(table)
-    for given, wanted, written in scores.samples:
-        mark = "[green]=[/]" if wanted.strip() == written.strip() else "[red]≠[/]"
-        console.print(f"  {escape(given)} → {escape(written)}  {mark}  {escape(wanted)}", highlight=False)
+    for given, wanted, written in found.scores.samples:
+        same = wanted.strip() == written.strip()
+        line = Text(f"  {given} → {written}  ").append("=" if same else "≠", "green" if same else "red")
+        console.print(line.append(f"  {wanted}"), highlight=False)

@@ -73,6 +73,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         plan,
         recipes,
         reproduce,
+        score,
         tag,
         train,
         translate,
@@ -95,6 +96,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         },
         "Measure": {
             "evaluate": evaluate.evaluate,
+            "score": score.score,
             "compare": compare.compare,
             "reproduce": reproduce.reproduce,
         },

@@ -25,8 +25,6 @@ def make_batches(
     seed: int,
     *,
     layout: Literal["padded", "packed"],
-    rank: int = 0,
-    world: int = 1,
     accumulate: int = 1,
     training: bool = True,
 ) -> SentenceBatches | BlockBatches:
@@ -34,9 +32,9 @@ def make_batches(
 
     files: pairs {"source", "target"}; text {"text"}; classify {"text", "labels": one class each}; tag {"text",
     "labels": a TokenFile with a tag for each token}. With training=False (evaluation, `in_order`) a short text is no
-    error, and only the block size limits lengths. `config.batch_tokens` is shared by the micro-batches of a step and
-    by the devices."""
-    parts = accumulate * world
+    error, nor are examples that are all too long, and only the block size limits lengths. `config.batch_tokens` is shared
+    by the micro-batches of a step."""
+    parts = accumulate
     budget = max(1, config.batch_tokens // parts)
     if config.task == "text":
         if family == "transformer":
@@ -53,15 +51,13 @@ def make_batches(
             respect_documents=config.respect_documents,
             mask_fraction=config.mask_fraction,
             parts=parts,
-            rank=rank,
-            world=world,
             workers=config.workers or 0,
         )
         if training:
             blocks.check_long_enough()
         return blocks
     asked = config.max_length if training and config.max_length is not None else block_size
-    return SentenceBatches(
+    sentences = SentenceBatches(
         examples_for(config, family, head, files),
         budget=budget,
         limit=min(asked, block_size),
@@ -69,10 +65,11 @@ def make_batches(
         seed=seed,
         row_width=config.row_width,
         parts=parts,
-        rank=rank,
-        world=world,
         workers=config.workers or 0,
     )
+    if training:
+        sentences.check_some_fit()
+    return sentences
 
 
 def examples_for(config: DataConfig, family: str, head: str, files: Mapping[str, TokenFile | np.ndarray]) -> Examples:

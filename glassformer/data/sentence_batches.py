@@ -77,16 +77,21 @@ class SentenceBatches(Batches):
         if budget < 1 or limit < 1:
             raise ValueError("a batch needs a budget and a limit of at least 1")
         self.examples, self.budget, self.layout, self.parts, self.row_width = examples, budget, layout, parts, row_width
+        self.limit = limit
         source, target = examples.source_lengths, examples.row_lengths
         self.kept = np.flatnonzero((source <= limit) & (target <= limit))
         self.dropped = len(target) - len(self.kept)
+        self.source, self.target = source[self.kept], target[self.kept]
+
+    def check_some_fit(self) -> None:
+        """That there is anything to learn from."""
         if not len(self.kept):
+            total = len(self.examples.row_lengths)
             raise UserError(
-                f"all {len(target)} examples are longer than {limit} tokens; raise data.max_length and model.block_size"
-                if len(target)
+                f"all {total} examples are longer than {self.limit} tokens; raise data.max_length and model.block_size"
+                if total
                 else "there is not a single example to learn from; look at the data files"
             )
-        self.source, self.target = source[self.kept], target[self.kept]
 
     @cached_property
     def length_bins(self) -> int | None:

@@ -171,7 +171,8 @@ class Session:
         self.screen.score = f"val {metric} {value:.4g}"
         self.tell(f"step {progress.step}: validation  {shown}{'  (best so far)' if better else ''}")
         for name, signature in scores.signatures.items() if first else ():
-            self.tell(f"    {name} is sacrebleu's {signature}")
+            whose = "sacrebleu's " if "|version:" in signature else ""
+            self.tell(f"    {name}: {whose}{signature}")
         for source, wanted, written in scores.samples[:3]:
             mark = "=" if wanted.strip() == written.strip() else "≠"
             self.tell(f"    {shorten(source)} → {shorten(written)}  {mark}  {shorten(wanted)}")

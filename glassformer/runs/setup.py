@@ -129,8 +129,6 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
             recipe.model.block_size,
             config.seed,
             layout=how,  # type: ignore[arg-type]
-            rank=0,
-            world=1,
             accumulate=config.accumulate,
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from glassformer.config import DecodeConfig, Recipe
 from glassformer.errors import ConfigError
-from glassformer.evaluate import Scores, label_scores, written_scores
+from glassformer.evaluate import Scores, entity_scores, label_scores, written_scores
 from glassformer.tasks import TextModel, classify, tag, translations
 from glassformer.text.tokenizers import Tokenizers
 
@@ -49,18 +49,23 @@ def greedy(config: DecodeConfig) -> DecodeConfig:
     return DecodeConfig(beam=1, batch_size=128, max_ratio=config.max_ratio, max_extra=config.max_extra, engine="plain")
 
 
-def example_scores(model: Any, tokenizers: Tokenizers, recipe: Recipe, examples: list[Any]) -> Scores:
-    """What the model makes of examples by itself, scored as its task is."""
+def example_scores(
+    model: Any, tokenizers: Tokenizers, recipe: Recipe, examples: list[Any], *, edits: bool = False
+) -> Scores:
+    """What the model makes of examples by itself, scored as its task is. `edits`: TER, too."""
     own = TextModel(model, tokenizers, recipe)
     match recipe.data.task, recipe.model.family:
         case "pairs", _:
-            return written_scores(lambda texts: translations(own, texts), examples, recipe.train.bleu_tokenize)
+            tokenize = recipe.train.bleu_tokenize
+            return written_scores(lambda texts: translations(own, texts), examples, tokenize, edits=edits)
         case "classify", "bert":
             found = [labels[0].label for labels in classify(own, [text for text, _ in examples])]
-            return label_scores(found, [label for _, label in examples])
+            return label_scores(found, [label for _, label in examples]) | Scores({}, written=found)
         case "tag", "bert":
             tagged = tag(own, [words for words, _ in examples])
-            return label_scores([t.label for line in tagged for t in line], [t for _, tags in examples for t in tags])
+            said, wanted = [[t.label for t in line] for line in tagged], [list(tags) for _, tags in examples]
+            scores = label_scores([t for line in said for t in line], [t for tags in wanted for t in tags])
+            return scores | entity_scores(said, wanted) | Scores({}, written=[" ".join(line) for line in said])
     return Scores({})
 
 

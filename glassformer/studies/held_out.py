@@ -8,7 +8,7 @@ studies ask how an answer changes and not how good it could get (`glassformer ev
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,17 +38,6 @@ class HeldOut:
     count: int
 
 
-@dataclass(frozen=True)
-class FirstOf:
-    """The first few of some examples, to be read again and again."""
-
-    examples: Any
-    limit: int | None
-
-    def __iter__(self) -> Iterator[Any]:
-        return itertools.islice(self.examples, self.limit)
-
-
 def held_out(
     model: TextModel,
     split: str,
@@ -72,7 +61,13 @@ def held_out(
         multiplied = split == "train" and data.multiplied  # what was learned from is not one example a pair
         there = folder is not None and not multiplied and any(folder.glob(f"{split}.*.tokens")) and examples is None
         if not there:
-            encode_split(data, split, FirstOf(stored, limit), model.tokenizers, Path(temporary))
+            encode_split(
+                data,
+                split,
+                stored if data.task == "text" else list(itertools.islice(stored, limit)),
+                model.tokenizers,
+                Path(temporary),
+            )
         made = make_batches(
             data,
             recipe.model.family,

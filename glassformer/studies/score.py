@@ -1,44 +1,133 @@
-"""Scores of a finished run on a split or on files."""
+"""Scores of a finished run: on a split that it has kept, or on files that came later, for every task.
+
+What the model writes is written as the recipe's [decode] says, by beam search as a rule; a validation during training writes
+greedily, so its BLEU may be a little lower. The loss is the model's own, over examples that fit its block; how many do not is
+said. A split that the run does not have is replaced by one that it has, and that is said, too.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from glassformer.api import load
-from glassformer.config import DataConfig
-from glassformer.data.batches import Batch, make_batches
+from glassformer.config import DataConfig, Recipe
+from glassformer.config.data import DataFile
+from glassformer.config.recipe import apply_override
+from glassformer.data.batches import Batch, SentenceBatches, make_batches
+from glassformer.data.origins import SPLITS, origins_of
 from glassformer.data.prepare import encode_split, open_files
 from glassformer.data.sources import open_split
-from glassformer.data.store import run_examples
-from glassformer.errors import UserError
+from glassformer.data.store import run_examples, stored_splits
+from glassformer.errors import ConfigError, UserError
 from glassformer.evaluate import Scores, teacher_forced
 from glassformer.run_folder import RunFolder
 from glassformer.runs.validation import example_scores
-from glassformer.tasks.settings import changed
+from glassformer.tasks import TextModel
+
+OF_FILES = ("builtin", "path", "train", "train_target", "val", "val_target", "test", "test_target")
 
 
-def score(
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores, on what, on how many examples (of a text: blocks), and what is worth knowing about them."""
+
+    scores: Scores
+    examples: int
+    on: str
+    notes: tuple[str, ...] = ()
+
+
+def with_overrides(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
+    """The run's recipe with other settings of how data is read and of how answers are searched for."""
+    values = recipe.to_dict()
+    for override in overrides:
+        if not override.startswith(("data.", "decode.")):
+            raise ConfigError(
+                f"{override!r}: a finished run takes settings of data and decode, such as data.format=csv"
+            )
+        apply_override(values, override)
+    return Recipe.from_dict(values)
+
+
+def file_settings(data: DataConfig, files: Sequence[Path], overridden: bool) -> DataConfig:
+    """The run's way of reading, pointed at other files: one, or two aligned ones for pairs. Their format follows from their
+    names unless it was asked for. They are read as they are given, source first, also by a run that swaps its own."""
+    if len(files) == 2 and data.task != "pairs":
+        raise UserError("two aligned files are for a run that learns from pairs; give one file")
+    target = str(files[1]) if len(files) == 2 else None
+    named = DataFile(path=str(files[0]), target=target)
+    changes: dict[str, Any] = dict.fromkeys(OF_FILES) | {"test": (named,), "swap": False}
+    if not overridden:
+        changes["format"] = "lines" if target is not None else "auto"
+    return dataclasses.replace(data, **changes)
+
+
+def kept_split(run: RunFolder, split: str | None) -> tuple[str, tuple[str, ...]]:
+    """The split to score on: the one asked for, or test, or where there is none the one there is, which is said."""
+    if split is not None and split not in SPLITS:
+        raise UserError(f"--split is train, val or test, not {split!r}")
+    kept = stored_splits(run.path / "data")
+    if split is not None:
+        return split, ()
+    if (
+        not kept and run.recipe.data.task == "text" and run.recipe.data.builtin is None
+    ):  # of a run that kept no examples
+        kept = ("train", "val", "test") if run.recipe.data.test is not None else ("train", "val")
+    if kept and "test" not in kept:
+        instead = "val" if "val" in kept else kept[0]
+        return instead, (f"this run has no test split; these are the scores on {instead}, which chose its weights",)
+    return "test", ()
+
+
+def evaluate_run(
     path: Path,
+    *,
+    split: str | None = None,
+    files: Sequence[Path] = (),
+    overrides: Sequence[str] = (),
+    limit: int | None = None,
+    device: str = "auto",
+) -> Evaluation:
+    """Scores of a run on one of its splits or on files, one or two aligned ones; of at most `limit` examples."""
+    run = RunFolder.open(path)
+    recipe = with_overrides(run.recipe, overrides)
+    changed = {override.partition("=")[0] for override in overrides}
+    notes: tuple[str, ...] = ()
+    examples: Any
+    folder: Path | None = None
+    if files:
+        data = file_settings(recipe.data, files, "data.format" in changed)
+        examples, on, split = open_split(data, "test"), " and ".join(map(str, files)), "test"
+    elif any(key.startswith("data.") for key in changed):
+        data, split = recipe.data, split or "test"
+        examples, on = open_split(data, split), f"{split}, read anew"  # type: ignore[arg-type]
+    else:
+        split, notes = kept_split(run, split)
+        data, on, folder = recipe.data, split, run.path / "data"
+        examples = run_examples(data, split, folder)  # type: ignore[arg-type]
+    model = load(path, device=device)
+    scores, count, more = score_examples(model, recipe, data, split, examples, limit, folder)
+    return Evaluation(scores, count, on, (*notes, *more))
+
+
+def score_examples(
+    model: TextModel,
+    recipe: Recipe,
     data: DataConfig,
     split: str,
-    all_examples: Iterable[Any],
-    *,
-    device: str,
+    examples: Iterable[Any],
     limit: int | None,
-    engine: str | None = None,
-) -> tuple[Scores, int]:
-    """The scores, and on how many examples (of a text: blocks). `limit`: at most so many, from the first on. Examples that
-    are longer than the model's block have no loss; how many they are is said. `engine` writes in place of the recipe's; the
-    loss is the model's own."""
-    talk = load(path, device=device)
-    recipe = talk.recipe
-    if engine is not None:
-        recipe = dataclasses.replace(recipe, decode=changed(recipe.decode, {"engine": engine}))
+    folder: Path | None = None,
+) -> tuple[Scores, int, tuple[str, ...]]:
+    """The scores, on how many examples, and what is to be said about them. `folder`: where the split's tokens may lie."""
+    is_text = data.task == "text"
+    first: Any = examples if is_text else list(itertools.islice(examples, limit))
     budget = max(256, 2**25 // max(1, recipe.model.vocab_size))
     count = 0
 
@@ -48,59 +137,50 @@ def score(
             count += len(batch.examples)
             yield batch
 
-    with TemporaryDirectory() as folder:
-        encode_split(data, split, all_examples, talk.tokenizers, Path(folder))
+    with TemporaryDirectory() as temporary:
+        place = Path(temporary)
+        if is_text and folder is not None and any(folder.glob(f"{split}.*.tokens")):
+            place = folder
+        else:
+            encode_split(data, split, first, model.tokenizers, place)
         batches = make_batches(
             data,
             recipe.model.family,
             recipe.model.head,
-            open_files(data, split, Path(folder)),
+            open_files(data, split, place),
             recipe.model.block_size,
             recipe.train.seed,
             layout="padded",
             training=False,
         )
-        scores = teacher_forced(talk.model, counted(batches.in_order(budget, limit=limit)), device)
-    if batches.dropped:
-        scores = scores | Scores({"too_long_for_a_loss": float(batches.dropped)})
-    if data.task != "text":
-        examples = list(itertools.islice(all_examples, limit))
-        scores = scores | example_scores(talk.model, talk.tokenizers, recipe, examples)
-        count = len(examples)
-    return scores, count
+        notes: tuple[str, ...] = ()
+        scores = Scores({})
+        if is_text or (isinstance(batches, SentenceBatches) and len(batches.kept)):
+            scores = teacher_forced(model.model, counted(batches.in_order(budget, limit=limit)), model.device)
+        if batches.dropped:
+            block = recipe.model.block_size
+            notes = (f"{batches.dropped:,} of {len(first):,} examples have more than {block} tokens and no loss",)
+    if is_text:
+        return scores, count, notes
+    own = example_scores(model.model, model.tokenizers, recipe, first, edits=True)
+    return scores | own, len(first), notes
 
 
 def score_split(
     path: Path, split: str, *, device: str = "cpu", limit: int | None = None, engine: str | None = None
 ) -> tuple[Scores, int]:
-    run = RunFolder.open(path)
-    examples = run_examples(run.recipe.data, split, run.path / "data")  # type: ignore[arg-type]
-    return score(path, run.recipe.data, split, examples, device=device, limit=limit, engine=engine)
+    """The scores of a run on one of its splits, and on how many examples."""
+    overrides = [] if engine is None else [f"decode.engine={engine}"]
+    found = evaluate_run(path, split=split, device=device, limit=limit, overrides=overrides)
+    return found.scores, found.examples
 
 
-def score_files(
-    path: Path,
-    source: Path,
-    target: Path,
-    *,
-    device: str = "cpu",
-    limit: int | None = None,
-    engine: str | None = None,
-) -> tuple[Scores, int]:
-    run = RunFolder.open(path)
-    if run.recipe.data.task != "pairs":
-        raise UserError(f"{path} does not learn from pairs; evaluate it on one of its splits")
-    data = dataclasses.replace(
-        run.recipe.data,
-        builtin=None,
-        path=None,
-        train=None,
-        train_target=None,
-        val=None,
-        val_target=None,
-        test=str(source),
-        test_target=str(target),
-        format="lines",
-        swap=False,
-    )
-    return score(path, data, "test", open_split(data, "test"), device=device, limit=limit, engine=engine)
+def pairs_of_files(model: TextModel, files: Sequence[Path], overrides: Sequence[str]) -> Iterator[Any]:
+    """The examples of files as a model scores them: pairs; or texts, a line each, where it learned from text."""
+    recipe = with_overrides(model.recipe, overrides)
+    asked = any(override.startswith("data.format=") for override in overrides)
+    data = file_settings(recipe.data, files, asked)
+    if data.task == "text" and not asked and origins_of(data, "test")[0].format == "text":
+        data = dataclasses.replace(data, format="lines")
+    for example in open_split(data, "test"):
+        yield example.text if data.task == "text" else example

@@ -9,6 +9,7 @@ from glassformer.tasks.constraints import TextConstraints, check_constraints
 from glassformer.tasks.fill import fill
 from glassformer.tasks.generate import generate, stream_generated
 from glassformer.tasks.results import Answer, Filled, Label, Part, Tagged
+from glassformer.tasks.score import TextScore, score
 from glassformer.tasks.settings import decode_settings
 from glassformer.tasks.tag import tag
 from glassformer.tasks.text_model import LONGEST_TEXT, TextModel, check_text
@@ -23,12 +24,14 @@ __all__ = [
     "Tagged",
     "TextConstraints",
     "TextModel",
+    "TextScore",
     "check_constraints",
     "check_text",
     "classify",
     "decode_settings",
     "fill",
     "generate",
+    "score",
     "stream_generated",
     "stream_translated",
     "tag",

@@ -52,7 +52,7 @@ def measure(model: TextModel, held: HeldOut, *, decoding: bool = True) -> dict[s
     values = teacher_forced(model.model, held.batches, model.device).values
     found = {"loss": values["loss"]}
     if not writes(model):
-        own = {"accuracy": 100 * values["token_accuracy"], "perplexity": values["perplexity"]}
+        own = {"accuracy": values["token_accuracy"], "perplexity": values["perplexity"]}
         return found | {name: own[name] for name in measures(model)}
     if not decoding:
         return found | {"perplexity": values["perplexity"]}

@@ -1,0 +1,83 @@
+"""`glassformer score`: how likely a run finds texts that it is given."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.cli import lines
+from glassformer.errors import UserError
+from glassformer.screen import warn
+
+AT_ONCE = 256
+
+
+def score(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[data.KEY=VALUE]...", help="How to read the file, such as data.source_field=en."),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="Pairs as for training: TSV, CSV, JSON, JSONL, Parquet; or a text a line.")
+    ] = None,
+    target: Annotated[Path | None, typer.Option(help="The targets, where --file holds the sources alone.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write there instead of stdout; a new file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    device: lines.Device = "auto",
+    step: lines.Step = None,
+) -> None:
+    """The log-probability of given pairs (or of texts, by a GPT): a line each, in nats, then a tab and over how many tokens it
+    is a sum. A pair that is longer than the model reads has an empty line."""
+    if file is None:
+        raise UserError("score needs --file: a file of pairs, such as a TSV")
+    from glassformer.api import load
+    from glassformer.cli.evaluate import new_file
+    from glassformer.studies.score import pairs_of_files
+
+    write = new_file(out) if out is not None else None
+    model = load(run, device=device, step=step)
+    examples = pairs_of_files(model, [file, *([target] if target is not None else [])], overrides or [])
+    found: list[str] = []
+    total = tokens = left_out = 0.0
+    group: list[Any] = []
+
+    def answer(group: Sequence[Any]) -> None:
+        nonlocal total, tokens, left_out
+        from glassformer.tasks.score import score as scores_of
+
+        for example, own in zip(group, scores_of(model, group), strict=True):
+            if own is None:
+                left_out += 1
+            else:
+                total, tokens = total + own.log_probability, tokens + own.tokens
+            if as_json:
+                sides = (
+                    {"source": example[0], "target": example[1]} if not isinstance(example, str) else {"text": example}
+                )
+                number = None if own is None else own.log_probability
+                facts = {"log_probability": number, "tokens": 0 if own is None else own.tokens}
+                found.append(json.dumps(sides | facts, ensure_ascii=False))
+            else:
+                found.append("" if own is None else f"{own.log_probability:.6f}\t{own.tokens}")
+            if write is None:
+                print(found.pop())
+
+    for example in examples:
+        group.append(example)
+        if len(group) == AT_ONCE:
+            answer(group)
+            group = []
+    answer(group)
+    if write is not None:
+        write("".join(line + "\n" for line in found))
+    if left_out:
+        warn(f"{left_out:,.0f} pairs have more than {model.model.config.block_size} tokens and no score")
+    if tokens:
+        mean = -total / tokens
+        warn(f"loss {mean:.4f} nats a token, perplexity {math.exp(min(50.0, mean)):.2f}, over {tokens:,.0f} tokens")

@@ -1,0 +1,12 @@
+"""The machine as the tutorials tell it, but right: two files, each of which stands alone and needs nothing but torch.
+
+    transformer.py   the encoder-decoder, under the names of the circulating tutorials
+    gpt.py           the course's GPT, under its names
+
+Run either: `python glassformer/classic/transformer.py` trains it on a toy task in seconds.
+"""
+
+from glassformer.classic.gpt import GPT
+from glassformer.classic.transformer import Config, Transformer
+
+__all__ = ["GPT", "Config", "Transformer"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from glassformer.config import VERSION
 
 if TYPE_CHECKING:
-    from glassformer.api import load
+    from glassformer.api import Classifier, Filler, Generator, Tagger, Translator, load
     from glassformer.config import DataConfig, DecodeConfig, ModelConfig, Recipe, TrainConfig
     from glassformer.models import BERT, GPT, Transformer, build_model, preset
     from glassformer.nn import MultiHeadAttention, Rows, attention
@@ -19,7 +22,7 @@ __version__ = VERSION
 # Where each public name lives. They are fetched when they are first asked for, so that `glassformer --help` and whatever
 # else needs no tensors does not wait for torch.
 HOMES = {
-    "glassformer.api": ("load",),
+    "glassformer.api": ("Classifier", "Filler", "Generator", "Tagger", "Translator", "load"),
     "glassformer.config": ("DataConfig", "DecodeConfig", "ModelConfig", "Recipe", "TrainConfig"),
     "glassformer.models": ("BERT", "GPT", "Transformer", "build_model", "preset"),
     "glassformer.nn": ("MultiHeadAttention", "Rows", "attention"),
@@ -27,7 +30,41 @@ HOMES = {
 }
 
 
+# `glassformer.train(...)` and `glassformer.evaluate(...)` are verbs, and their names are those of two rooms.
+VERBS = {"train": "glassformer.api", "evaluate": "glassformer.studies.evaluation"}
+
+
+class VerbRoom(ModuleType):
+    """A room of the package that can also be called."""
+
+    @property
+    def verb(self) -> Any:
+        name = self.__name__.rpartition(".")[2]
+        return getattr(importlib.import_module(VERBS[name]), name)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.verb)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.verb(*args, **kwargs)
+
+
+class Package(ModuleType):
+    """Whoever imports one of those rooms first, it can be called."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in VERBS and isinstance(value, ModuleType):
+            value.__class__ = VerbRoom
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = Package
+
+
 def __getattr__(name: str) -> Any:
+    if name in VERBS:
+        return importlib.import_module(f"glassformer.{name}")
     for home, names in HOMES.items():
         if name in names:
             found = getattr(importlib.import_module(home), name)
@@ -45,20 +82,27 @@ def __dir__() -> list[str]:
 __all__ = [
     "BERT",
     "GPT",
+    "Classifier",
     "DataConfig",
     "DecodeConfig",
+    "Filler",
+    "Generator",
     "ModelConfig",
     "MultiHeadAttention",
     "Recipe",
     "Rows",
+    "Tagger",
     "TrainConfig",
     "Transformer",
+    "Translator",
     "ablate",
     "attention",
     "build_model",
+    "evaluate",
     "load",
     "preset",
     "record",
     "replace",
     "tap_names",
+    "train",
 ]

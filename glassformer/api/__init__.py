@@ -1,8 +1,9 @@
-"""The package from Python: `load(run)` gives a model to work with, by what it was trained for."""
+"""The package from Python: `train(recipe, data)` makes a model, `load(run)` brings one back, each by what it is for."""
 
 from glassformer.api.loading import load
 from glassformer.api.models import Classifier, Filler, Generator, LoadedModel, Tagger, Translator
 from glassformer.api.results import Classification, Filling, Generation, Tagging, Translation
+from glassformer.api.training import train
 
 __all__ = [
     "Classification",
@@ -17,4 +18,5 @@ __all__ = [
     "Translation",
     "Translator",
     "load",
+    "train",
 ]

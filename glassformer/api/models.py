@@ -15,13 +15,17 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar, Unpack, overload
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from glassformer import tasks
 from glassformer.api.options import DecodeOptions, WritingOptions, parted, spelled_out
 from glassformer.api.results import Classification, Filling, Generation, Tagging, Translation
 from glassformer.config import DecodeConfig, ModelConfig, Recipe
+from glassformer.errors import UserError
 from glassformer.models import BERT, GPT, Transformer
-from glassformer.tasks import TextModel
+from glassformer.tasks import TextModel, TokenScores
+from glassformer.tasks.embed import Pool
 from glassformer.tasks.text_model import FAMILIES, VERBS, Verb, WrongVerb
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.tokenizers import Tokenizers
@@ -65,7 +69,7 @@ class LoadedModel(TextModel):
         self.origin = origin
 
     def __getattr__(self, name: str) -> Any:
-        if name == "stream" or any(name in verbs for verbs in VERBS.values()):
+        if name in ("stream", "score") or any(name in verbs for verbs in VERBS.values()):
             raise WrongVerb(f"this run is {FAMILIES[self.model.config.family]} made to {self.verb}; it cannot {name}")
         raise AttributeError(f"a {type(self).__name__} has no {name!r}")
 
@@ -83,6 +87,17 @@ class LoadedModel(TextModel):
     def metrics(self) -> dict[str, float]:
         """What the weights scored when they were last validated, by name."""
         return dict(self.origin.metrics) if self.origin is not None else {}
+
+    @overload
+    def embed(self, texts: str, *, pool: Pool = ...) -> Float[Tensor, "C"]: ...
+    @overload
+    def embed(self, texts: list[str] | tuple[str, ...], *, pool: Pool = ...) -> Float[Tensor, "N C"]: ...
+    def embed(self, texts: str | Sequence[str], *, pool: Pool = "mean") -> Tensor:
+        """A text as one vector, or a list as rows: the last layer's output at its tokens, pooled by their mean, their max,
+        or at the first or last of them."""
+        if isinstance(texts, str):
+            return tasks.embed(self, [texts], pool=pool)[0]
+        return tasks.embed(self, list(texts), pool=pool)
 
     def to(self, device: str | torch.device) -> LoadedModel:
         """Moves the weights to another device."""
@@ -109,7 +124,23 @@ class LoadedModel(TextModel):
         return "\n".join(lines)
 
 
-class Translator(LoadedModel):
+class Scoring(LoadedModel):
+    """Models that write, and so can say how likely they find a text."""
+
+    @overload
+    def score(self, source: str, target: str) -> TokenScores: ...
+    @overload
+    def score(self, source: list[str] | tuple[str, ...], target: list[str] | tuple[str, ...]) -> list[TokenScores]: ...
+    def score(self, source: str | Sequence[str], target: str | Sequence[str]) -> TokenScores | list[TokenScores]:
+        """How likely `target` is after `source` (a Generator: after a prompt), in nats and token by token."""
+        if isinstance(source, str) and isinstance(target, str):
+            return tasks.token_scores(self, [source], [target])[0]
+        if isinstance(source, str) or isinstance(target, str):
+            raise UserError("a list is scored with a list, and a text with a text")
+        return tasks.token_scores(self, list(source), list(target))
+
+
+class Translator(Scoring):
     """A model that answers a text with a text: an encoder-decoder, or a GPT that learned from pairs."""
 
     made_for = "translate"
@@ -141,7 +172,7 @@ class Translator(LoadedModel):
         return tasks.stream_translated(self, text, constraints=constraints, **decode)
 
 
-class Generator(LoadedModel):
+class Generator(Scoring):
     """A GPT: text that goes on where a prompt ends."""
 
     made_for = "generate"

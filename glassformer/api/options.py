@@ -38,7 +38,7 @@ class DecodeOptions(TypedDict, total=False):
     repetition_penalty: float
     no_repeat_ngram: int
     allow_unknown: bool
-    batch_size: int
+    batch_size: int | None
     strict: bool
     engine: str
     precision: str

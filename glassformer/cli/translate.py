@@ -107,6 +107,13 @@ def translate(
     )
     fingerprint = lines.run_fingerprint(run, step) if out is not None else ""
     job = lines.Job(
-        "translate", fingerprint, depends_on, answer, as_json, {"answers": []}, wide, batch=config.batch_size or lines.BATCH
+        "translate",
+        fingerprint,
+        depends_on,
+        answer,
+        as_json,
+        {"answers": []},
+        wide,
+        batch=config.batch_size or lines.BATCH,
     )
     lines.reply(given, job)

@@ -1,4 +1,4 @@
-"""What a trained model does with texts: translate, generate, fill, classify, tag. Lists in, result objects out.
+"""What a trained model does with texts: translate, generate, fill, classify, tag, score, embed. Lists in, result objects out.
 
 Each task is a function of a `TextModel` (a model with its tokenizers and recipe). This room knows nothing of files, lines
 and terminals (cli/), nothing of search (decode/), and is not yet kind to a single text (api/).
@@ -6,6 +6,7 @@ and terminals (cli/), nothing of search (decode/), and is not yet kind to a sing
 
 from glassformer.tasks.classify import classify
 from glassformer.tasks.constraints import TextConstraints, check_constraints
+from glassformer.tasks.embed import embed
 from glassformer.tasks.fill import fill
 from glassformer.tasks.generate import generate, stream_generated
 from glassformer.tasks.results import Answer, Filled, Label, Part, Tagged
@@ -13,6 +14,7 @@ from glassformer.tasks.score import TextScore, score
 from glassformer.tasks.settings import decode_settings
 from glassformer.tasks.tag import tag
 from glassformer.tasks.text_model import LONGEST_TEXT, TextModel, check_text
+from glassformer.tasks.token_scores import TokenScores, token_scores
 from glassformer.tasks.translate import stream_translated, translate, translations
 
 __all__ = [
@@ -25,16 +27,19 @@ __all__ = [
     "TextConstraints",
     "TextModel",
     "TextScore",
+    "TokenScores",
     "check_constraints",
     "check_text",
     "classify",
     "decode_settings",
+    "embed",
     "fill",
     "generate",
     "score",
     "stream_generated",
     "stream_translated",
     "tag",
+    "token_scores",
     "translate",
     "translations",
 ]

@@ -67,12 +67,12 @@ class Answer:
     @property
     def score(self) -> float:
         """What the search ranked it by."""
-        return sum(part.hypothesis.score for part in self.parts)
+        return float(sum(part.hypothesis.score for part in self.parts))
 
     @property
     def logprob(self) -> float:
         """The model's own log-probability, in nats."""
-        return sum(part.hypothesis.logprob for part in self.parts)
+        return float(sum(part.hypothesis.logprob for part in self.parts))
 
     @property
     def token_logprobs(self) -> list[float]:

@@ -1,0 +1,117 @@
+"""Training from Python: a recipe by its name, its file or as a dictionary; data from files or from memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from glassformer import runs
+from glassformer.api.loading import load
+from glassformer.api.models import Classifier, Filler, Generator, Tagger, Translator
+from glassformer.config import Recipe
+from glassformer.config.fields import did_you_mean
+from glassformer.config.presets import PRESETS
+from glassformer.config.recipe import PARTS, read_recipe
+from glassformer.errors import ConfigError, UserError
+from glassformer.run_folder import RunFolder
+from glassformer.train.trainer import StepReport
+
+Callback = Callable[[StepReport], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Calling:
+    """Callbacks as the trainer knows them: told of each logged step."""
+
+    callbacks: Sequence[Callback]
+
+    def on_log(self, report: StepReport) -> None:
+        """Each callback gets the report: its step, loss, rate, norm, tokens, epoch."""
+        for callback in self.callbacks:
+            callback(report)
+
+    def on_message(self, text: str) -> None:
+        """What the screen is told in words is not repeated."""
+
+
+def place_of(name: str) -> tuple[str, str]:
+    """A setting's part and name: `train.steps`, `train__steps`, or `steps` where only one part has it."""
+    part, _, rest = name.replace("__", ".").partition(".")
+    if rest:
+        return part, rest
+    found = [own for own, kind in PARTS.items() if name in {f.name for f in dataclasses.fields(kind)}]
+    if len(found) == 1:
+        return found[0], name
+    if found:
+        raise ConfigError(f"{name} is a setting of {' and '.join(found)}; say which, as {found[0]}={{{name!r}: …}}")
+    known = [f.name for kind in PARTS.values() for f in dataclasses.fields(kind)]
+    raise ConfigError(f"there is no setting {name!r}{did_you_mean(name, known)}")
+
+
+def with_settings(values: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe's values with others on top: `steps=200`, `train={"steps": 200}` or `**{"train.steps": 200}`.
+
+    >>> with_settings({"train": {"steps": 5}}, {"steps": 9, "model": {"n_layer": 1}})
+    {'train': {'steps': 9}, 'model': {'n_layer': 1}}
+    """
+    out = {part: dict(own) if isinstance(own, Mapping) else own for part, own in values.items()}
+    for name, value in overrides.items():
+        if name in PARTS and isinstance(value, Mapping):
+            out[name] = {**out.get(name, {}), **value}
+        elif name in ("name", "about"):
+            out[name] = value
+        else:
+            part, setting = place_of(name)
+            out.setdefault(part, {})[setting] = "none" if value is None else value
+    return out
+
+
+def make_recipe(recipe: str | Path | Mapping[str, Any] | Recipe, overrides: Mapping[str, Any]) -> Recipe:
+    """The recipe that a name, a file or a dictionary stands for, with settings on top."""
+    if isinstance(recipe, Mapping):
+        return Recipe.from_dict(with_settings(dict(recipe), overrides), presets=PRESETS, name="mine")
+    found = recipe if isinstance(recipe, Recipe) else read_recipe(str(recipe), presets=PRESETS)
+    return Recipe.from_dict(with_settings(found.to_dict(), overrides), presets=PRESETS) if overrides else found
+
+
+def train(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    data: Any = None,
+    *,
+    out: str | Path | None = None,
+    callbacks: Sequence[Callback] = (),
+    overwrite: bool = False,
+    resume: bool = False,
+    device: str = "auto",
+    **overrides: Any,
+) -> Translator | Generator | Filler | Classifier | Tagger:
+    """Trains a model and gives it back, ready to use; the run is left in the folder `out` (`runs/NAME`, if none is named).
+
+    `recipe` is a built-in recipe's name, a TOML file or a dictionary of its tables; a run's folder with `resume=True` goes
+    on with that run. `data` is data in memory in the place of files: a list of pairs (or texts, or (text, label)), a
+    Hugging Face `Dataset`, a pandas or polars frame, or a dictionary of these by split. Settings go by their names:
+    `train(recipe, steps=200, n_layer=2)`, or by table: `train={"steps": 200}`. Each of `callbacks` is called with a report
+    of every logged step (`.step`, `.loss`, `.rate`, `.norm`, `.tokens`).
+
+        model = glassformer.train({"model": {"preset": "transformer-tiny"}}, [("3 mai", "05-03"), …], out="runs/mine")
+        model.translate("3 mai")
+    """
+    watchers = [Calling(tuple(callbacks))] if callbacks else []
+    if isinstance(recipe, str | Path) and RunFolder.is_run(Path(recipe)):
+        if not resume:
+            raise UserError(f"{recipe} is a run, not a recipe; go on with it by train({str(recipe)!r}, resume=True)")
+        folder = Path(recipe)
+        changed = make_recipe(RunFolder(folder).recipe, overrides) if overrides else None
+        runs.resume(folder, changed, accept_changes=bool(overrides), watchers=watchers)
+        return load(folder, device=device)
+    resolved = make_recipe(recipe, overrides)
+    if device != "auto":
+        resolved = dataclasses.replace(resolved, train=dataclasses.replace(resolved.train, device=device))  # type: ignore[arg-type]
+    folder = Path("runs") / resolved.name if out is None else Path(out)
+    if resume and RunFolder.is_run(folder):
+        runs.resume(folder, resolved, watchers=watchers)
+    else:
+        runs.train(resolved, folder, overwrite=overwrite, watchers=watchers, given=data)
+    return load(folder, device=device)

@@ -1,0 +1,63 @@
+"""A text as one vector: what the model's last layer makes of its tokens, pooled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from glassformer.errors import ConfigError
+from glassformer.models import Transformer
+from glassformer.nn.rows import Rows
+from glassformer.tasks.generate import prompt_ids
+from glassformer.tasks.text_model import TextModel, as_list
+from glassformer.text.tokenizer import BOS, EOS
+
+Pool = Literal["mean", "max", "first", "last"]
+AT_ONCE = 32
+
+
+def pooled(x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"], pool: Pool) -> Float[Tensor, "B C"]:
+    """One vector a row, over its real tokens alone.
+
+    >>> import torch
+    >>> x, real = torch.arange(6.0).view(1, 3, 2), torch.tensor([[True, True, False]])
+    >>> [pooled(x, real, pool).tolist() for pool in ("mean", "max", "first", "last")]
+    [[[1.0, 2.0]], [[2.0, 3.0]], [[0.0, 1.0]], [[2.0, 3.0]]]
+    """
+    match pool:
+        case "mean":
+            return (x * real[..., None]).sum(1) / real.sum(1, keepdim=True)
+        case "max":
+            return x.masked_fill(~real[..., None], -torch.inf).amax(1)
+        case "first":
+            return x[:, 0]
+        case "last":
+            return x[torch.arange(len(x), device=x.device), real.sum(1) - 1]
+
+
+@torch.no_grad()
+def embed(model: TextModel, texts: Sequence[str], *, pool: Pool = "mean") -> Float[Tensor, "N C"]:
+    """A row a text, on the CPU, in float32: the encoder's output, or a GPT's last layer. Of a text longer than the model
+    reads, its beginning counts."""
+    if pool not in get_args(Pool):
+        raise ConfigError(f"pool must be one of {', '.join(get_args(Pool))}, not {pool!r}")
+    net, longest = model.model, model.model.config.block_size
+    if isinstance(net, Transformer):
+        rows = [[*ids[: longest - 1], EOS] for ids in model.tokenizers.source.encode_batch(as_list(texts))]
+    elif model.verb in ("generate", "translate"):
+        rows = [prompt_ids(model, text)[:longest] for text in as_list(texts)]
+    else:
+        rows = [[BOS, *ids[: longest - 1]] for ids in model.tokenizers.target.encode_batch(as_list(texts))]
+    read = net.encode if isinstance(net, Transformer) else net.hidden
+    found = []
+    was_training = net.training
+    net.eval()
+    for start in range(0, len(rows), AT_ONCE):
+        own = Rows.from_lists(rows[start : start + AT_ONCE]).to(model.device)
+        found.append(pooled(read(own), own.real, pool).float().cpu())
+    net.train(was_training)
+    return torch.cat(found) if found else torch.zeros(0, net.config.n_embd)

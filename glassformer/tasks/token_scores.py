@@ -1,0 +1,87 @@
+"""How likely a model finds a text it did not write: the log-probability of a target after its source, or of a text after
+a prompt, with the right tokens before each (teacher forcing)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from glassformer.errors import UserError
+from glassformer.models import GPT, Transformer
+from glassformer.nn.rows import Rows
+from glassformer.tasks.generate import prompt_ids
+from glassformer.tasks.text_model import FAMILIES, TextModel
+from glassformer.text.tokenizer import BOS, EOS
+
+AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class TokenScores:
+    """The log-probability of a text in nats, token by token; a translation's last token is its end.
+
+    >>> found = TokenScores(["a", "b"], [-0.5, -1.5])
+    >>> float(found), round(found.perplexity, 3)
+    (-2.0, 2.718)
+    """
+
+    tokens: list[str]
+    token_logprobs: list[float]
+
+    @property
+    def logprob(self) -> float:
+        """Of the whole text, in nats."""
+        return float(sum(self.token_logprobs))
+
+    @property
+    def perplexity(self) -> float:
+        """Among how many equally likely tokens the model seemed to choose, on average."""
+        return math.exp(min(50.0, -self.logprob / max(1, len(self.token_logprobs))))
+
+    def __float__(self) -> float:
+        return self.logprob
+
+
+@torch.no_grad()
+def token_scores(model: TextModel, sources: Sequence[str], targets: Sequence[str]) -> list[TokenScores]:
+    """For each source (a GPT of plain text: each prompt) how likely the target is to follow it."""
+    net = model.model
+    if not isinstance(net, Transformer | GPT) or model.verb == "classify":
+        raise UserError(
+            f"this run is {FAMILIES[net.config.family]} made to {model.verb}; it writes no text to be scored"
+        )
+    if len(sources) != len(targets):
+        raise UserError(f"there are {len(sources)} sources and {len(targets)} targets; they go together one by one")
+    written = model.tokenizers.target.encode_batch(list(targets))
+    if isinstance(net, Transformer):
+        read = [[*ids, EOS] for ids in model.tokenizers.source.encode_batch(list(sources))]
+        begins = [[BOS]] * len(read)
+    else:
+        read, begins = [], [prompt_ids(model, source) for source in sources]
+    ends = [] if model.kind == "gpt" else [EOS]
+    rows = [[*begin, *ids, *ends] for begin, ids in zip(begins, written, strict=True)]
+    longest = max([len(row) - 1 for row in rows] + [len(ids) for ids in read], default=0)
+    if net.config.positions == "learned" and longest > net.config.block_size:
+        raise UserError(
+            f"a text has {longest} tokens, and this model has learned positions for {net.config.block_size}"
+        )
+    found: list[TokenScores] = []
+    was_training = net.training
+    net.eval()
+    for start in range(0, len(rows), AT_ONCE):
+        here = slice(start, start + AT_ONCE)
+        inputs: list[Any] = [Rows.from_lists(ids).to(model.device) for ids in ([read[here]] if read else [])]
+        inputs.append(Rows.from_lists([row[:-1] for row in rows[here]]).to(model.device))
+        scores = net.logits(net.hidden(*inputs)).float().log_softmax(-1)
+        for row, begin, own in zip(rows[here], begins[here], scores, strict=True):
+            labels = torch.tensor(row[len(begin) :], device=own.device, dtype=torch.long)
+            at = own[len(begin) - 1 : len(row) - 1]
+            values = -F.nll_loss(at, labels, reduction="none") if len(labels) else at.new_zeros(0)
+            found.append(TokenScores(model.tokenizers.target.pieces(labels.tolist()), values.tolist()))
+    net.train(was_training)
+    return found

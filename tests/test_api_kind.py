@@ -1,0 +1,214 @@
+"""What makes the API kind: a repr that says what a model is, options that complete, answers that print well, scores and
+vectors of texts, training and evaluation from memory."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import typing
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import glassformer
+from glassformer.api.options import DecodeOptions
+from glassformer.api.results import Translation
+from glassformer.config import DecodeConfig
+from glassformer.errors import ConfigError, UserError
+from glassformer.nn.rows import Rows
+from glassformer.tasks import Answer
+from glassformer.text.tokenizer import BOS, EOS
+from tests.talking import SENTENCES, make_run
+
+KINDS: dict[str, dict[str, Any]] = {
+    "Translator": {},
+    "Generator": {"model": {"family": "gpt"}, "data": {"task": "text"}},
+    "Filler": {"tokenizer": "bpe", "model": {"family": "bert"}, "data": {"task": "text"}},
+    "Classifier": {
+        "labels": ["A", "B"],
+        "model": {"family": "bert", "head": "classify"},
+        "data": {"task": "classify"},
+    },
+    "Tagger": {"labels": ["A", "B"], "model": {"family": "bert", "head": "tag"}, "data": {"task": "tag"}},
+}
+PAIRS = {"model": {"family": "gpt"}, "data": {"prompt_answer": True}}
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("runs")
+    made = {name: glassformer.load(make_run(folder / name, **how)) for name, how in KINDS.items()}
+    return made | {"pairs": glassformer.load(make_run(folder / "pairs", **PAIRS))}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_run_is_loaded_as_what_it_is_for(loaded: dict[str, Any], name: str) -> None:
+    model = loaded[name]
+    assert type(model) is getattr(glassformer, name)
+    assert isinstance(model.model, torch.nn.Module) and model.config is model.model.config
+    shown = repr(model)
+    for part in (name, "parameters", "tokenizer", model.tokenizer.kind, str(model.origin.path)):
+        assert part in shown
+    assert model.tokenizer.decode(model.tokenizer.encode("the cat")) == "the cat"
+    assert model.metrics == {} and model.to("cpu") is model
+
+
+def test_options_are_those_of_the_config_and_complete() -> None:
+    """Caught: a setting that was added to DecodeConfig alone, or is of another type."""
+    ours, theirs = typing.get_type_hints(DecodeOptions), typing.get_type_hints(DecodeConfig)
+    assert set(ours) == set(theirs)
+    for name in set(ours) - {"engine", "precision"}:
+        assert ours[name] == theirs[name], name
+    for verb in (glassformer.Translator.translate, glassformer.Generator.generate, glassformer.Translator.stream):
+        names = set(inspect.signature(verb).parameters)
+        assert set(theirs) | {"terms", "prefix", "stops"} <= names and "options" not in names
+
+
+class Balanced(HTMLParser):
+    """Every tag is closed, and what was text is text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.open.append(tag)
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_answers_print_well_and_are_escaped(loaded: dict[str, Any]) -> None:
+    evil = "<script>alert('1')</script>&"
+    fake = Translation([Answer(evil, []), Answer(evil + "2", [])])
+    found = [
+        fake,
+        loaded["Translator"].translate("the cat", n_best=3, align=True),
+        loaded["Generator"].generate("the", max_new_tokens=5, num_samples=2),
+        loaded["Filler"].fill("the ___ sat"),
+        loaded["Classifier"].classify("the cat"),
+        loaded["Tagger"].tag("Anna lives"),
+    ]
+    for answer in found:
+        page = Balanced()
+        page.feed(answer._repr_html_())
+        page.close()
+        assert not page.open and "script" not in page.seen and "table" in page.seen
+        assert copy.copy(answer) == answer
+    page = Balanced()
+    page.feed(fake._repr_html_())
+    assert evil in page.texts
+    best = found[1]
+    assert (
+        len(best.alternatives) == 2
+        and best.texts[0] == best
+        and best.alignment
+        and best.score >= best.alternatives[0].score
+    )
+
+
+@torch.no_grad()
+def test_a_score_is_the_sum_over_tokens_read_by_hand(loaded: dict[str, Any]) -> None:
+    """Against the model straight. Caught: labels one place off, the end left out, padding counted."""
+    texts = [("the cat", "a dog"), ("Anna lives in Rome", "the"), ("a", "")]
+    for name in ("Translator", "pairs", "Generator"):
+        model = loaded[name]
+        encode = model.tokenizer.encode
+        found = model.score([s for s, _ in texts], [t for _, t in texts])
+        for (source, target), own in zip(texts, found, strict=True):
+            ids = encode(target) + ([] if name == "Generator" else [EOS])
+            begin = (
+                [BOS]
+                if name == "Translator"
+                else encode(source)
+                if name == "Generator"
+                else [BOS, *encode(source), EOS]
+            )
+            row = Rows.from_lists([[*begin, *ids[:-1]] if ids else begin])
+            inputs = (Rows.from_lists([[*encode(source), EOS]]), row) if name == "Translator" else (row,)
+            chances = model.model(*inputs)[0].log_softmax(-1)
+            expected = [float(chances[len(begin) - 1 + i, token]) for i, token in enumerate(ids)]
+            assert own.token_logprobs == pytest.approx(expected, abs=1e-4)
+            assert float(own) == pytest.approx(sum(expected), abs=1e-3)
+        answer = model.translate("the cat", beam=1) if name != "Generator" else model.generate("the", temperature=0)
+        if answer.best.ended == "eos" and name != "Generator":
+            assert float(model.score("the cat", str(answer))) == pytest.approx(answer.logprob, abs=1e-3)
+    with pytest.raises(UserError):
+        loaded["Translator"].score(["a"], "b")
+    with pytest.raises(UserError, match="cannot score"):
+        loaded["Filler"].score("a", "b")
+
+
+@torch.no_grad()
+def test_a_vector_of_a_text_does_not_depend_on_its_neighbours(loaded: dict[str, Any]) -> None:
+    for name in (*KINDS, "pairs"):
+        model = loaded[name]
+        for pool in ("mean", "max", "first", "last"):
+            many = model.embed([*SENTENCES[:2], "a"], pool=pool)
+            assert many.shape == (3, model.config.n_embd) and torch.isfinite(many).all()
+            torch.testing.assert_close(model.embed("a", pool=pool), many[2], atol=1e-4, rtol=1e-4)
+    model = loaded["Translator"]
+    row = Rows.from_lists([[*model.tokenizer.encode("the cat"), EOS]])
+    torch.testing.assert_close(model.embed("the cat"), model.model.encode(row)[0].mean(0), atol=1e-5, rtol=1e-5)
+
+
+RECIPE = {
+    "model": {"n_layer": 1, "n_head": 2, "n_embd": 32, "n_hidden": 64, "dropout": 0.0, "block_size": 32},
+    "data": {"tokenizer": "char", "batch_tokens": 256, "val_fraction": 0.2},
+    "decode": {"max_ratio": 1.0, "max_extra": 4},
+}
+
+
+@pytest.mark.slow
+def test_training_and_evaluating_from_memory(tmp_path: Path) -> None:
+    """A list, a Hugging Face Dataset and a pandas frame are the same data; str paths; callbacks; settings by name."""
+    import datasets
+    import pandas
+
+    pairs = [(f"{a}{b}", f"{b}{a}") for a in "abcdefgh" for b in "abcdefghij"]
+    columns = {"source": [a for a, _ in pairs], "target": [b for _, b in pairs]}
+    losses: dict[str, list[float]] = {}
+    for name, data in {
+        "list": pairs,
+        "dataset": datasets.Dataset.from_dict(columns),
+        "frame": pandas.DataFrame(columns),
+    }.items():
+        losses[name] = []
+        model = glassformer.train(
+            RECIPE,
+            data,
+            out=str(tmp_path / name),
+            callbacks=[lambda report, own=losses[name]: own.append(report.loss)],
+            steps=30,
+            learning_rate=5e-3,
+            train={"warmup": 5, "validate_every": 30, "device": "cpu"},
+        )
+    assert losses["list"] == losses["dataset"] == losses["frame"] and len(losses["list"]) >= 2
+    assert isinstance(model, glassformer.Translator) and model.recipe.train.steps == 30
+    assert "exact_match" in model.metrics
+    found = glassformer.evaluate(str(tmp_path / "list"), split="val")
+    assert found["loss"] == pytest.approx(model.metrics["loss"], rel=1e-4)
+    own = glassformer.evaluate(model, pairs[:7])
+    assert own.examples == 7 and "exact_match" in own and "<table" in own._repr_html_()
+    with pytest.raises(UserError, match="resume"):
+        glassformer.train(tmp_path / "list")
+
+
+def test_settings_that_are_not_there_or_are_two(tmp_path: Path) -> None:
+    for wrong, match in (
+        ({"stepps": 3}, "steps"),
+        ({"train": {"stepps": 3}}, "steps"),
+        ({"precision": "bf16"}, "decode"),
+    ):
+        with pytest.raises(ConfigError, match=match):
+            glassformer.train("dates", out=tmp_path / "run", **wrong)
+    assert not (tmp_path / "run").exists()

@@ -222,7 +222,9 @@ def test_every_engine_answers_and_the_same_but_for_rounding(
     gpt = make_run(tmp_path / "gpt", model={"family": "gpt"}, data={"task": "text"})
     made: list[str] = []
     keep = driver.kept_decoder
-    monkeypatch.setattr(driver, "kept_decoder", lambda model, config: made.append(config.engine) or keep(model, config))
+    monkeypatch.setattr(
+        driver, "kept_decoder", lambda model, config, rows: made.append(config.engine) or keep(model, config, rows)
+    )
     for verb, given in (
         (translate.translate, (quick_run, ["the cat", "a dog ran"])),
         (generate.generate, (gpt, ["the "])),

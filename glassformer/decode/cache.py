@@ -65,6 +65,7 @@ class Cache:
         self.own: Float[Tensor, "K K"] = torch.where(own, 0.0, -math.inf).to(like.dtype)
         self.generation = 0
         self.ends = np.zeros(slots, dtype=np.int64)
+        self.widths = np.zeros(slots, dtype=np.int64)  # of the rows in which the sources were read
         self.masked = beams > 1
         self.source_masked = False
         self.compacted = 0
@@ -101,6 +102,10 @@ class Cache:
         """None of the first n slots has filled more columns."""
         return int(self.ends[:n].max(initial=0))
 
+    def source_width(self, n: int) -> int:
+        """None of the first n slots has a wider source."""
+        return int(self.widths[:n].max(initial=0))
+
     def even(self, n: int) -> int | None:
         """The column that all of the first n slots fill next; None: not the same for all."""
         if self.static or n == 0 or (self.ends[:n] != self.ends[0]).any():
@@ -125,7 +130,7 @@ class Cache:
             return
         both = torch.tensor([rows, places]).to(self.lengths.device, non_blocking=True)
         filled = self.filled(max(*rows, *places) + 1)
-        self.ends[places] = self.ends[rows]
+        self.ends[places], self.widths[places] = self.ends[rows], self.widths[rows]
         tensors = [self.bias, self.positions, self.lengths, self.columns, self.tokens]
         tensors += [part[:, :, :filled] for pair in self.blocks for part in pair]
         tensors += [part for pair in self.source_blocks for part in pair]
@@ -143,7 +148,6 @@ class Cache:
                 (F.pad(k, (0, 0, 0, wider)), F.pad(v, (0, 0, 0, wider))) for k, v in self.source_blocks
             ]
             self.source_bias = F.pad(self.source_bias, (0, wider), value=-math.inf)
-            self.source_masked = True
         self.generation += bool(more or wider)
 
     def mark(self, n: int) -> Int[Tensor, "n K"]:

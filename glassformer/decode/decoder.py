@@ -286,7 +286,8 @@ class Decoder:
         hidden = torch.where(rows.real, 0.0, -math.inf).repeat_interleave(copies, 0)
         cache.source_bias[here, :width] = hidden.to(cache.source_bias.dtype)
         cache.source_bias[here, width:] = -math.inf
-        cache.source_masked |= rows.layout != "whole" or width < cache.source_capacity
+        cache.widths[here] = width
+        cache.source_masked |= rows.layout != "whole" or bool((cache.widths[:start] != width).any())
 
     def read_prompts(
         self,

@@ -43,7 +43,9 @@ from glassformer.errors import ConfigError, UserError
 
 BUCKET = 8  # strict mode: widths are multiples of this
 STRICT_ROWS = 32  # strict mode: sentences at a time, where the settings do not say
-AHEAD = 8  # batches of requests that are looked at together, to be sorted by length
+AHEAD = 4  # batches of requests that are looked at together, to be sorted by length
+
+FIRST = 256  # requests of a batch, before there is one to tell
 
 Result = tuple[int, list[Hypothesis]]
 
@@ -224,16 +226,17 @@ class Driver:
         config, beams, bos = self.config, self.config.beams, self.special.bos
         self.size = self.batch_size()
         slots = self.size * self.samples
-        if not config.strict and config.batch_size is not None:
-            slots = min(slots, len(self.pending) * self.samples) if not self.more_may_come else slots
+        if not self.more_may_come and not config.strict:
+            slots = min(slots, len(self.pending) * self.samples)
         weight = next(self.model.parameters())
         steps: Steps
         best = None
         if not self.cached or uses_plain_model(self.model, config):
             steps = PlainSteps(self.model, beams, bos, cached=self.cached)
         else:
-            decoder = kept_decoder(self.model, config)
-            steps, best = CachedSteps(decoder, slots, beams, bos, strict=config.strict), decoder.ops.best
+            decoder = kept_decoder(self.model, config, slots * beams)
+            steps = CachedSteps(decoder, slots, beams, bos, strict=config.strict)
+            best = decoder.ops.best
         limit, c = max(job.limit for _, job in self.pending), self.shape
         state = SearchState(
             slots, limit, config, self.special, device=weight.device, dtype=weight.dtype, vocabulary=c.vocab_size
@@ -249,7 +252,7 @@ class Driver:
             return
         if self.steps is None or self.state is None:
             self.steps, self.state = self.start()
-        free = self.size - self.n // self.samples
+        free = self.size - -(-self.n // self.samples)
         if self.n and (not self.steps.may_join or self.config.strict or free * 4 < self.size):
             return
         self.pending.sort(key=lambda one: -len(one[0].ids))
@@ -399,7 +402,7 @@ def answer(
     held: dict[int, list[Hypothesis]] = {}
     exhausted = False
     while True:
-        most = AHEAD * (driver.size if driver.steps is not None else driver.config.batch_size or 512)
+        most = AHEAD * (driver.size if driver.steps is not None else driver.config.batch_size or FIRST)
         while not exhausted and len(driver.pending) < most and taken - given < 4 * most:
             number, request = next(source, (-1, None))
             if request is None:

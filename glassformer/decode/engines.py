@@ -28,7 +28,7 @@ ROWS = {"cpu": 256, "cuda": 8192}
 a GPU, the arithmetic takes longer than the reading, and more rows bring nothing but memory."""
 SHARE = 0.25  # of the free memory that one cache may take
 
-decoders: weakref.WeakKeyDictionary[nn.Module, tuple[Any, Decoder]] = weakref.WeakKeyDictionary()
+decoders: weakref.WeakKeyDictionary[nn.Module, dict[type, tuple[Any, Decoder]]] = weakref.WeakKeyDictionary()
 lock = threading.Lock()
 
 
@@ -45,16 +45,23 @@ def uses_plain_model(model: Any, config: DecodeConfig) -> bool:
     return config.engine == "plain" or not is_ours or uneven or is_watched(model)
 
 
-def kept_decoder(model: Any, config: DecodeConfig) -> Decoder:
+def best_ops(model: Any, rows: int) -> type[TorchOps]:
+    """The operations that suit the device, for so many rows at most. A single row gains nothing from packed weights."""
+    on_cpu = next(model.parameters()).device.type == "cpu"
+    return PackedOps if on_cpu and rows > 1 else TorchOps
+
+
+def kept_decoder(model: Any, config: DecodeConfig, rows: int) -> Decoder:
     """The model's decoder: made once, and again when a parameter has been replaced by another."""
     parameters = tuple((id(p), p.data_ptr(), p.device, p.dtype) for p in model.parameters())
+    kind = best_ops(model, rows)
     with lock:
-        known = decoders.get(model)
-        if known is None or known[0] != parameters:
-            ops = PackedOps() if next(model.parameters()).device.type == "cpu" else TorchOps()
-            known = decoders[model] = (parameters, Decoder(model, ops))
-    known[1].refresh()
-    return known[1]
+        known = decoders.setdefault(model, {})
+        if kind not in known or known[kind][0] != parameters:
+            known[kind] = (parameters, Decoder(model, kind()))
+        decoder = known[kind][1]
+    decoder.refresh()
+    return decoder
 
 
 def free_memory(device: torch.device) -> int:

@@ -6,8 +6,8 @@ and CTranslate2.) A beam of one looks at one candidate: it is greedy search. Sam
 hypotheses of different lengths compare, and when the search of a sentence may stop, is said in lengths.py.
 
 Diverse n-best (Vijayakumar et al. 2018): the beam is parted into groups that search side by side; a group pays a price for
-every word that a group before it has just chosen. The price steers the choice and enters no score. A text that another group
-has ended with is not counted again, so the groups' answers differ.
+every word that a group before it has just chosen. The price steers the choice and enters no score. No group ends with the
+text of another, so that there are as many different answers as are asked for.
 
 The sums are kept in float64, so that what is returned is what forced decoding of the same tokens gives. The module knows of the
 model only its scores.
@@ -217,6 +217,8 @@ class SearchState:
         price = None if groups == 1 else scores.new_zeros(n, logits.size(1))
         parents, tokens, parts = [], [], []
         for g in range(groups):
+            if g and self.eos >= 0:
+                self.keep_apart(n, g, scores[:, : g + 1], parents, tokens)
             found = self.candidates(n, g, scores[:, g], raw[:, g], price)
             if self.any_terms:
                 self.put_terms_in(found, scores[:, g], raw[:, g])
@@ -389,6 +391,25 @@ class SearchState:
         ):
             both = torch.cat([old, new.to(old.dtype)], dim=1)
             old.copy_(both.gather(1, deep if both.dim() == 3 else best))
+
+    def keep_apart(
+        self, n: int, g: int, scores: Float[Tensor, "n g W V"], parents: Sequence[Tensor], tokens: Sequence[Tensor]
+    ) -> None:
+        """A group does not end with a text that another has ended with, nor, at the limit, with one that a group before it
+        has just come to: those candidates are out."""
+        upto, mine = max(1, self.upto(n)), scores[:, g]
+        first, length = g * self.width, self.written[:n, None].expand(-1, self.width)
+        own = self.ids[:n, first : first + self.width, :upto]
+        mine[..., self.eos].masked_fill_(self.known(n, g, own, length), -math.inf)
+        last = (self.written[:n] + 1 >= self.limit[:n])[:, None]
+        beyond = torch.arange(upto, device=own.device) >= self.written[:n, None, None]
+        for rows, chosen in zip(parents, tokens, strict=True):
+            past = rows[:, :, None].expand(-1, -1, upto)
+            theirs = self.ids[:n, :, :upto].gather(1, past)
+            same = ((own[:, :, None] == theirs[:, None]) | beyond[:, None]).all(-1) & last[..., None]
+            out = torch.zeros_like(mine, dtype=torch.bool)
+            out.scatter_(2, chosen[:, None].expand(-1, self.width, -1), same)
+            mine.masked_fill_(out, -math.inf)
 
     def known(self, n: int, g: int, ids: Int[Tensor, "n M T"], length: Int[Tensor, "n M"]) -> Bool[Tensor, "n M"]:
         """Has another group ended with this text already?"""

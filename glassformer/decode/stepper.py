@@ -104,7 +104,9 @@ class CachedSteps:
         if not decoder.has_source and has_window(decoder.config):
             self.read_again(state, n)
         n_keys = cache.filled(n) + self.beams
-        return decoder.step(cache, n, n_keys, cache.source_capacity)
+        if n_keys > cache.capacity:  # who joined beside longer ones stands further right than its own text needs
+            cache.grow(n_keys + n_keys // 2)
+        return decoder.step(cache, n, n_keys, cache.source_width(n))
 
     def read_again(self, state: SearchState, n: int) -> None:
         """Slots whose context is full read the last half of it anew, each beam its own."""

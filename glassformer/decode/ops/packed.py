@@ -1,9 +1,9 @@
 """The operations of decoding on a CPU: the reference, with the weights laid out as a product of a few rows wants them.
 
 A product of some rows with a matrix in rows of the input (in, out) takes between a half and four fifths of the time of one in
-rows of the output, and one product of several weights side by side less than several. A single row gains nothing: it is
-a look at every weight, in whatever order, so it reads the model's own. Packed weights are copies, made when they are first
-needed and again when the model's have changed.
+rows of the output, and one product of several weights side by side less than several. A single row gains nothing: it is a look
+at every weight, in whatever order, so it reads the model's own (and a driver of a single row has the reference do it all).
+Packed weights are copies, made when they are first needed and again when the model's have changed.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from glassformer.decode import choose
 from glassformer.decode.ops.torch import Parts, TorchOps
 
 
@@ -52,6 +51,3 @@ class PackedOps(TorchOps):
         if activation is F.relu:
             return y.relu_()
         return y if activation is None else activation(y)  # type: ignore[no-any-return]
-
-    def best(self, scores: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R k"], Int[Tensor, "R k"]]:
-        return choose.best(scores, k)

@@ -28,6 +28,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from glassformer.decode import choose
 from glassformer.decode.cache import Cache
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.norms import LayerNorm, NoNorm, RMSNorm
@@ -164,5 +165,4 @@ class TorchOps:
         return self.attend(heads.queries(q, step.n), keys, values, step.source_bias, heads=heads)
 
     def best(self, scores: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R k"], Int[Tensor, "R k"]]:
-        value, token = scores.topk(k)
-        return value, token
+        return choose.best(scores, k)

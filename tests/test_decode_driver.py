@@ -1,0 +1,196 @@
+"""The driver: requests come and go at any time, and nobody notices."""
+
+from __future__ import annotations
+
+import random
+import threading
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from glassformer.config import DecodeConfig
+from glassformer.decode import Request, TokenConstraints, answer, generate_batch, translate_batch
+from glassformer.decode import search as search_module
+from glassformer.text.tokenizer import Tokenizer
+from tests.counts import count
+from tests.laws.test_decoding_cache import SEARCHES, same, some_texts
+from tests.laws.test_decoding_neighbours import float_model
+from tests.laws.zoo import VOCABULARY, small
+from tests.tables import CONTROLS, TableModel, by_hand, everything
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("family", ["transformer", "gpt"])
+@pytest.mark.parametrize("positions", ["learned", "rotary", "alibi"])
+def test_who_joins_and_who_leaves_does_not_matter(family: str, search: str, positions: str) -> None:
+    """Texts of very different lengths in few slots, so that they join while others are in the middle. Caught: a column of the
+    one who had the slot before that is still seen; positions counted from the neighbour's; limits of another."""
+    model = small(family, seed=1, tie_output=False, positions=positions, block_size=24)
+    draw = random.Random(5)
+    texts = some_texts([draw.randrange(1, 14) for _ in range(11)], seed=3)
+    config = DecodeConfig(**SEARCHES[search], batch_size=4)
+    limits = [(draw.randrange(3), draw.randrange(4, 12)) for _ in texts]
+    requests = [Request(text, limits=own) for text, own in zip(texts, limits)]
+    together = dict(answer(model, requests, config, in_order=False))
+    alone = [next(iter(answer(model, [request], config)))[1] for request in requests]
+    assert same([together[n] for n in range(len(texts))], alone)
+
+
+def test_requests_are_taken_as_they_are_needed_and_answered_in_order() -> None:
+    model = small("transformer", tie_output=False)
+    taken = 0
+
+    def requests() -> Iterator[Request]:
+        nonlocal taken
+        draw = random.Random(1)
+        while True:
+            taken += 1
+            yield Request([draw.randrange(5, VOCABULARY) for _ in range(draw.randrange(6))])
+
+    config = DecodeConfig(beam=1, batch_size=2, max_ratio=0.0, max_extra=3)
+    numbers = []
+    for number, _ in answer(model, requests(), config):
+        numbers.append(number)
+        assert taken - number <= 2 * 4 * 4 + 1
+        if number == 150:
+            break
+    assert numbers == list(range(151))
+
+
+def test_a_fused_optimizer_step_is_seen() -> None:
+    """A fused step raises no version of what it writes to. Caught: packed weights of before the step."""
+    model = float_model("transformer")
+    texts = some_texts([5, 3, 4])
+    config = DecodeConfig(beam=3, max_new_tokens=8)
+    for engine in ("fast", "plain"):
+        translate_batch(model, texts, replace(config, engine=engine))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05, fused=True)
+    versions = [p._version for p in model.parameters()]
+    for p in model.parameters():
+        p.grad = torch.randn_like(p)
+    optimizer.step()
+    for write in (lambda: None, lambda: model.decoder.layers[0].mlp.up.weight.data[3].zero_()):
+        write()
+        fast, plain = (translate_batch(model, texts, replace(config, engine=engine)) for engine in ("fast", "plain"))
+        for ours, reference in zip(fast, plain, strict=True):
+            assert ours[0].ids == reference[0].ids and ours[0].logprob == pytest.approx(reference[0].logprob, abs=1e-3)
+    record = [p._version for p in model.parameters()]
+    assert versions == record  # or this test would not see what it is for
+
+
+def test_four_threads_with_one_model_get_what_they_would_get_alone() -> None:
+    """The model in training mode, so that a thread which ends would switch dropout on for the others."""
+    model = small("transformer", tie_output=False, dropout=0.5, positions="rotary", block_size=4).train()
+    jobs = [some_texts([random.Random(n).randrange(1, 9) for _ in range(6)], seed=n) for n in range(4)]
+    configs = [
+        DecodeConfig(beam=n + 1, max_new_tokens=6 + 3 * n, engine="plain" if n % 2 else "auto") for n in range(4)
+    ]
+    alone = [translate_batch(model, texts, config) for texts, config in zip(jobs, configs)]
+    found: dict[int, Any] = {}
+
+    def work(n: int) -> None:
+        found[n] = [translate_batch(model, jobs[n], configs[n]) for _ in range(3)]
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(same(again, alone[n]) for n in range(4) for again in found[n]) and model.training
+
+
+def spelled(ids: Any) -> str:
+    return "".join("abcdefgh"[i] for i in ids)
+
+
+@pytest.mark.parametrize("rule", ["gnmt", "power", "power-no-eos"])
+def test_the_exact_stop_is_exact_with_stop_strings(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text that ends with a stop string has no EOS, so its sum is divided by less; and no minimum holds it back. Caught: a
+    bound that only thinks of EOS."""
+    draw = random.Random(3)
+    cases = []
+    for alpha in (-1.0, 0.6, 2.0):
+        for _ in range(count(fast=6, soak=60)):
+            model = TableModel(5, 4, 6, seed=draw.randrange(10**6), scale=2.0)
+            config = DecodeConfig(
+                beam=3, n_best=draw.choice((1, 2)), alpha=alpha, length_rule=rule, max_new_tokens=6, min_new_tokens=3
+            )
+            stops = TokenConstraints(stops=(draw.choice(("a", "ca", "dd", "ac")),))
+            how = {"controls": CONTROLS, "demands": stops, "text": spelled}
+            cases.append((model, config, how, translate_batch(model, [[n] for n in range(5)], config, **how)))
+    monkeypatch.setattr(search_module, "settled", lambda config, divisors, best, *_, **__: best == -float("inf"))
+    for model, config, how, stopped in cases:
+        assert translate_batch(model, [[n] for n in range(5)], config, **how) == stopped
+    assert any(h.ended == "stop" for *_, stopped in cases for hs in stopped for h in hs)
+
+
+def test_overlapping_terms_near_the_limit_lose_no_text() -> None:
+    """a b c contains a b and b c in three tokens. Caught: room counted as if terms stood one after the other."""
+    overlaps = 0
+    for seed in range(count(fast=8, soak=80)):
+        draw = random.Random(seed)
+        vocabulary, limit = 3, 4
+        model = TableModel(3, vocabulary, limit, seed=seed)
+        first = tuple(draw.choice((0, 2)) for _ in range(2))
+        terms = (first, (first[1], draw.choice((0, 2))))
+        config = DecodeConfig(beam=vocabulary**limit, n_best=3, max_new_tokens=limit, alpha=draw.choice((0.0, 0.6)))
+        demands = TokenConstraints(terms=tuple((term,) for term in terms))
+        found = translate_batch(model, [[n] for n in range(3)], config, controls=CONTROLS, demands=demands)
+        for table, hypotheses in enumerate(found):
+            possible = [
+                p
+                for p in everything(model, table, limit)
+                if p.complete and all(term in {p.ids[i : i + 2] for i in range(len(p.ids))} for term in terms)
+            ]
+            best = sorted(possible, key=lambda p: -by_hand(p, "gnmt", config.alpha))[:3]
+            overlaps += any(len(p.ids) == 3 for p in best)
+            assert [tuple(h.ids) for h in hypotheses if h.complete] == [p.ids for p in best]
+    assert overlaps
+
+
+def test_diverse_answers_are_as_many_as_asked_for_and_different() -> None:
+    """Where the groups come to the same texts and fewer are left, it is said. Caught: two groups that end with one text."""
+    short = 0
+    for seed in range(count(fast=10, soak=100)):
+        model = TableModel(4, 5, 5, seed=seed, scale=2.5)
+        config = DecodeConfig(beam=4, n_best=4, groups=4, diversity=0.2, max_new_tokens=5)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = translate_batch(model, [[n] for n in range(4)], config, controls=CONTROLS)
+        fewer = [hypotheses for hypotheses in found if len(hypotheses) < 4]
+        assert len(told) == len(fewer) and all("different texts" in str(one.message) for one in told)
+        short += len(fewer)
+        for hypotheses in found:
+            assert len({(tuple(h.ids), h.complete) for h in hypotheses}) == len(hypotheses)
+    assert short < count(fast=10, soak=100)
+
+
+def test_a_prompt_longer_than_the_block_is_cropped_and_it_is_said() -> None:
+    """Strict mode included; and the crop is the context that generation would have come to."""
+    for positions in ("learned", "sinusoidal"):
+        model = float_model("gpt", positions=positions, block_size=24)
+        prompts = some_texts([61, 30, 5])
+        config = DecodeConfig(beam=2, max_new_tokens=4, batch_size=4)
+        for strict in (False, True):
+            with pytest.warns(UserWarning, match="reads 24 at once"):
+                found = generate_batch(model, prompts, replace(config, strict=strict))
+            reference = generate_batch(model, prompts, replace(config, engine="plain"), cached=False)
+            assert [h[0].ids for h in found] == [h[0].ids for h in reference]
+
+
+def test_a_quote_in_a_stop_string_of_a_word_tokenizer() -> None:
+    """A quote opens or closes by what came before it. Caught: looking at the last few tokens alone."""
+    words = Tokenizer.train("word", ['he said " yes " and " no " again', "and so on and on"] * 3, 40)
+    model = small("gpt", vocab_size=words.vocab_size, tie_output=False, seed=2)
+    quote = words.encode('"')[0]
+    config = DecodeConfig(temperature=1.5, max_new_tokens=60, num_samples=8, min_new_tokens=60)
+    stop = ' "'
+    demands = TokenConstraints(stops=(stop,))
+    for h in generate_batch(model, [[quote, 6]], config, text=words.decode, demands=demands)[0]:
+        assert h.text is not None and stop not in h.text
+        shortest = next((n for n in range(1, len(h.ids) + 1) if stop in words.decode(h.ids[:n])), None)
+        assert len(h.ids) == (shortest or 60)

@@ -16,7 +16,8 @@ from glassformer.decode.decoder import Decoder
 from glassformer.decode.ops.packed import PackedOps
 from glassformer.decode.ops.torch import Heads, StepInputs, TorchOps
 from glassformer.decode.request import SpecialTokens
-from glassformer.decode.search import Job, SearchState
+from glassformer.decode.search import SearchState
+from glassformer.decode.slots import Job
 from glassformer.nn import Embedding, LayerNorm, MultiHeadAttention, RMSNorm, attention
 from tests.laws.zoo import VOCABULARY, cases, small
 

@@ -2,9 +2,11 @@
 model score it (stepper.py, decoder.py, cache.py, ops/) and a search choose (search.py)."""
 
 from glassformer.decode.constraints import spellings
-from glassformer.decode.driver import Driver, answer, check_request
+from glassformer.decode.driver import Driver
 from glassformer.decode.generate import (
     Streamed,
+    answer,
+    check_request,
     generate_batch,
     stream,
     stream_generation,

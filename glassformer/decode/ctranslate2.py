@@ -27,7 +27,7 @@ from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.decode.decoder import fingerprint
 from glassformer.decode.lengths import length_rule
 from glassformer.decode.request import Hypothesis, Request, SpecialTokens, ranked
-from glassformer.decode.search import Job
+from glassformer.decode.slots import Job
 from glassformer.errors import ConfigError
 
 NO_PENALTY = 1e-30  # not 0, with which CTranslate2 may stop at its first answer

@@ -17,11 +17,8 @@ and the same kernel is always taken.
 
 from __future__ import annotations
 
-import threading
 import warnings
-import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,10 +30,11 @@ from glassformer.decode.align import alignments
 from glassformer.decode.choose import fingerprint
 from glassformer.decode.constraints import tokens_needed
 from glassformer.decode.ctranslate2 import answer_by_ctranslate2
-from glassformer.decode.engines import kept_decoder, slots_that_fit, uses_plain_model
+from glassformer.decode.engines import evaluating, kept_decoder, slots_that_fit, uses_plain_model
 from glassformer.decode.lengths import generation_limits, translation_limits
 from glassformer.decode.request import BeamTrace, Hypothesis, Request, SpecialTokens
-from glassformer.decode.search import Job, SearchState
+from glassformer.decode.search import SearchState
+from glassformer.decode.slots import Job
 from glassformer.decode.stepper import CachedSteps, PlainSteps, Steps, context_start, has_window
 from glassformer.decode.streaming import Decode, cut_at_stop, stop_watcher
 from glassformer.errors import ConfigError, UserError
@@ -48,28 +46,6 @@ AHEAD = 4  # batches of requests that are looked at together, to be sorted by le
 FIRST = 256  # requests of a batch, before there is one to tell
 
 Result = tuple[int, list[Hypothesis]]
-
-evaluating_lock = threading.Lock()
-evaluated: weakref.WeakKeyDictionary[nn.Module, list[int]] = weakref.WeakKeyDictionary()
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Dropout off, for as long as anyone (of any thread) decodes with the model; then as it was."""
-    with evaluating_lock:
-        state = evaluated.setdefault(model, [0, model.training])  # how many, and what to go back to
-        if state[0] == 0:
-            state[1] = model.training
-            if model.training:
-                model.eval()
-        state[0] += 1
-    try:
-        yield
-    finally:
-        with evaluating_lock:
-            state[0] -= 1
-            if state[0] == 0 and state[1]:
-                model.train()
 
 
 def nothing(trace: bool) -> list[Hypothesis]:
@@ -368,57 +344,3 @@ class Driver:
             for h, alignment in zip(hypotheses, found, strict=True):
                 h.alignment = alignment
         return hypotheses
-
-
-def check_request(
-    model: Any, request: Request, config: DecodeConfig, special: SpecialTokens, text: Decode | None = None
-) -> None:
-    """Refuse at once what no text could be answered with."""
-    check_settings(config, request, text, trace=False)
-    if request.constraints:
-        request.constraints.check(model.config.vocab_size, special)
-
-
-def answer(
-    model: Any,
-    requests: Iterable[Request],
-    config: DecodeConfig | None = None,
-    *,
-    special: SpecialTokens | None = None,
-    text: Decode | None = None,
-    align: bool = False,
-    trace: bool = False,
-    cached: bool = True,
-    in_order: bool = True,
-) -> Iterator[Result]:
-    """(number, hypotheses) of every request: `n_best` of a beam, best first, or `num_samples` in the order they were drawn. An
-    empty source has an empty answer; an empty prompt is BOS.
-
-    The requests are taken as they are needed: at most some batches are held at a time, whatever the length of the input.
-    `text` turns ids into text, for answers and stop strings. `align` adds the attention to the source, `trace` the story
-    of the beam."""
-    driver = Driver(model, config, special, text=text, align=align, trace=trace, cached=cached)
-    source, taken, given = enumerate(requests), 0, 0
-    held: dict[int, list[Hypothesis]] = {}
-    exhausted = False
-    while True:
-        most = AHEAD * (driver.size if driver.steps is not None else driver.config.batch_size or FIRST)
-        while not exhausted and len(driver.pending) < most and taken - given < 4 * most:
-            number, request = next(source, (-1, None))
-            if request is None:
-                exhausted = True
-                driver.more_may_come = False
-                break
-            taken += 1
-            held.update(driver.add(number, request))
-        if driver.busy:
-            held.update(driver.step())
-        if not in_order:
-            yield from list(held.items())
-            given += len(held)
-            held.clear()
-        while given in held:
-            yield given, held.pop(given)
-            given += 1
-        if exhausted and not driver.busy and not held:
-            return

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -30,6 +32,29 @@ SHARE = 0.25  # of the free memory that one cache may take
 
 decoders: weakref.WeakKeyDictionary[nn.Module, dict[type, tuple[Any, Decoder]]] = weakref.WeakKeyDictionary()
 lock = threading.Lock()
+
+
+evaluating_lock = threading.Lock()
+evaluated: weakref.WeakKeyDictionary[nn.Module, list[int]] = weakref.WeakKeyDictionary()
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Dropout off, for as long as anyone (of any thread) decodes with the model; then as it was."""
+    with evaluating_lock:
+        state = evaluated.setdefault(model, [0, model.training])  # how many, and what to go back to
+        if state[0] == 0:
+            state[1] = model.training
+            if model.training:
+                model.eval()
+        state[0] += 1
+    try:
+        yield
+    finally:
+        with evaluating_lock:
+            state[0] -= 1
+            if state[0] == 0 and state[1]:
+                model.train()
 
 
 def is_watched(model: nn.Module) -> bool:

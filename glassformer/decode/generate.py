@@ -1,16 +1,70 @@
-"""Lists in, lists out, and one text as it comes: thin calls of the driver, for ids that are already there."""
+"""The calls: requests in and results out, lists in and lists out, one text as it comes. All of them are the driver's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.driver import Driver, answer
+from glassformer.decode.driver import AHEAD, FIRST, Driver, Result, check_settings
 from glassformer.decode.request import NO_CONSTRAINTS, Hypothesis, Request, SpecialTokens, TokenConstraints
 from glassformer.decode.streaming import Decode, Streamer
 from glassformer.errors import ConfigError
+
+
+def check_request(
+    model: Any, request: Request, config: DecodeConfig, special: SpecialTokens, text: Decode | None = None
+) -> None:
+    """Refuse at once what no text could be answered with."""
+    check_settings(config, request, text, trace=False)
+    if request.constraints:
+        request.constraints.check(model.config.vocab_size, special)
+
+
+def answer(
+    model: Any,
+    requests: Iterable[Request],
+    config: DecodeConfig | None = None,
+    *,
+    special: SpecialTokens | None = None,
+    text: Decode | None = None,
+    align: bool = False,
+    trace: bool = False,
+    cached: bool = True,
+    in_order: bool = True,
+) -> Iterator[Result]:
+    """(number, hypotheses) of every request: `n_best` of a beam, best first, or `num_samples` in the order they were drawn. An
+    empty source has an empty answer; an empty prompt is BOS.
+
+    The requests are taken as they are needed: at most some batches are held at a time, whatever the length of the input.
+    `text` turns ids into text, for answers and stop strings. `align` adds the attention to the source, `trace` the story
+    of the beam."""
+    driver = Driver(model, config, special, text=text, align=align, trace=trace, cached=cached)
+    source, taken, given = enumerate(requests), 0, 0
+    held: dict[int, list[Hypothesis]] = {}
+    exhausted = False
+    while True:
+        most = AHEAD * (driver.size if driver.steps is not None else driver.config.batch_size or FIRST)
+        while not exhausted and len(driver.pending) < most and taken - given < 4 * most:
+            number, request = next(source, (-1, None))
+            if request is None:
+                exhausted = True
+                driver.more_may_come = False
+                break
+            taken += 1
+            held.update(driver.add(number, request))
+        if driver.busy:
+            held.update(driver.step())
+        if not in_order:
+            yield from list(held.items())
+            given += len(held)
+            held.clear()
+        while given in held:
+            yield given, held.pop(given)
+            given += 1
+        if exhausted and not driver.busy and not held:
+            return
 
 
 def translate_batch(

@@ -12,55 +12,26 @@ text of another, so that there are as many different answers as are asked for.
 The sums are kept in float64, so that what is returned is what forced decoding of the same tokens gives. The module knows of the
 model only its scores.
 
-Slots are those of the cache: the first n are active, each with K rows in G groups of W; `written` counts its own tokens, so
-slots may have begun at different times. Every tensor begins with the slot and is only written in place. `step` is free of a
-look at the device, but for what a host has to do: glossary terms, stop strings and traces (`needs_host`). On a CPU, where
-looking costs nothing, it skips what has no effect. A kernel that does the whole step may stand in as `fused`.
+What is remembered from step to step is in slots.py. `step` is free of a look at the device, but for what a host has to do:
+glossary terms, stop strings and traces (`needs_host`). On a CPU, where looking costs nothing, it skips what has no effect.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from glassformer.config import DecodeConfig
 from glassformer.decode import choose, filters
 from glassformer.decode.constraints import Terms, choose_with_terms
 from glassformer.decode.lengths import length_rule, settled
-from glassformer.decode.request import (
-    NO_CONSTRAINTS,
-    BeamTrace,
-    Candidate,
-    Ending,
-    Hypothesis,
-    SpecialTokens,
-    TokenConstraints,
-    ranked,
-)
-
-ENDINGS: tuple[Ending, ...] = ("length", "eos", "stop")
-
-
-@dataclass
-class Job:
-    """One slot's part in a search: a request, or one sample of it."""
-
-    limit: int  # at most so many new tokens, EOS included
-    minimum: int = 0  # EOS not before so many
-    number: int = -1  # of the request; -1: nobody's, to fill a batch
-    sample: int = 0
-    prompt: Sequence[int] = ()  # what came before, where repetition counts it
-    fingerprint: int = 0  # of the text that is answered: its draws are its own
-    constraints: TokenConstraints = NO_CONSTRAINTS
-    stopped: Callable[[Sequence[int]], bool] | None = None  # has a stop string been written?
-    trace: BeamTrace | None = field(default=None)
+from glassformer.decode.request import Candidate
+from glassformer.decode.slots import Slots
 
 
 @dataclass
@@ -74,138 +45,8 @@ class Candidates:
     logprob: Float[Tensor, "n C"]
 
 
-class SearchState:
-    """What the search knows of `slots` slots whose texts have at most `longest` tokens."""
-
-    def __init__(
-        self,
-        slots: int,
-        longest: int,
-        config: DecodeConfig,
-        special: SpecialTokens,
-        *,
-        device: torch.device,
-        dtype: torch.dtype,
-        vocabulary: int,
-        static: bool = False,
-    ) -> None:
-        self.config, self.static, self.vocabulary = config, static, vocabulary
-        self.looks = device.type == "cpu" and not static  # may the host look at values?
-        self.dtype = torch.float64 if dtype == torch.float64 else torch.float32
-        self.draws_tokens = config.temperature > 0
-        self.beams, self.groups = config.beams, config.groups
-        self.width = self.beams // self.groups
-        self.wanted = min(config.n_best, self.width)  # of each group
-        self.looked_at = 2 * self.width if self.width > 1 else 1
-        self.eos = -1 if special.eos is None else special.eos
-        never = sorted(token for token in special.banned(config.allow_unknown) if token < vocabulary)
-        self.never = torch.tensor(never, dtype=torch.long, device=device)
-        self.jobs: list[Job] = []
-        self.note_jobs()
-        self.ages = np.zeros(slots, dtype=np.int64)  # the host's own count of `written`
-        self.best = choose.best
-        self.fused: Callable[..., None] | None = None
-
-        def numbers(*shape: int, value: float | int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-            return torch.full((slots, *shape), value, dtype=dtype, device=device)
-
-        whole, groups, wanted = torch.long, self.groups, self.wanted
-        self.written, self.minimum = numbers(dtype=whole), numbers(dtype=whole)
-        self.limit = numbers(value=1, dtype=whole)
-        self.has_stops, self.over = numbers(dtype=torch.bool), numbers(value=True, dtype=torch.bool)
-        self.group_over = numbers(groups, value=True, dtype=torch.bool)
-        self.totals = numbers(groups, self.width, value=-math.inf)
-        self.ids = numbers(self.beams, longest, dtype=torch.int32)
-        self.logprobs = numbers(self.beams, longest, dtype=self.dtype)
-        self.draws = numbers(longest if self.draws_tokens else 0)
-        # The best of what has ended in each group, best first: how many there were, score, way of ending, length, EOS's share.
-        self.count = numbers(groups, dtype=whole)
-        self.score = numbers(groups, wanted, value=-math.inf)
-        self.ending, self.length = numbers(groups, wanted, dtype=whole), numbers(groups, wanted, dtype=whole)
-        self.last = numbers(groups, wanted, dtype=self.dtype)
-        self.pool_ids = numbers(groups, wanted, longest, dtype=torch.int32)
-        self.pool_logprobs = numbers(groups, wanted, longest, dtype=self.dtype)
-        # What was still being written when a group was over: sums, and one length for all.
-        self.cut_totals = numbers(groups, self.width, value=-math.inf)
-        self.cut_length = numbers(groups, dtype=whole)
-        self.set_divisors(longest)
-
-    def set_divisors(self, longest: int) -> None:
-        """How the sum of so many tokens is divided: [0] where it was cut or stopped, [1] where it ends with EOS."""
-        rule = length_rule(self.config)
-        rows = [[rule.divisor(n, ended) for n in range(longest + 2)] for ended in (False, True)]
-        self.divisors = torch.tensor(rows, dtype=torch.float64, device=self.written.device)
-
-    @property
-    def longest(self) -> int:
-        return self.ids.size(2)
-
-    def tensors(self) -> list[Tensor]:
-        """Everything that begins with the slot."""
-        mine = [self.written, self.minimum, self.limit, self.has_stops, self.over, self.group_over, self.totals]
-        mine += [self.ids, self.logprobs, self.draws, self.count, self.score, self.ending, self.length, self.last]
-        return [*mine, self.pool_ids, self.pool_logprobs, self.cut_totals, self.cut_length]
-
-    def grow(self, longest: int) -> None:
-        """Room for longer texts."""
-        more = longest - self.longest
-        if more > 0:
-            for name in ("ids", "logprobs", "pool_ids", "pool_logprobs", *(["draws"] if self.draws_tokens else [])):
-                setattr(self, name, F.pad(getattr(self, name), (0, more)))
-            self.set_divisors(longest)
-
-    # ---- coming and going
-
-    def begin(self, start: int, jobs: Sequence[Job]) -> None:
-        """These jobs take the slots from `start` on. One that is nobody's is over before it begins."""
-        end, device = start + len(jobs), self.written.device
-        self.jobs[start:] = jobs
-        self.note_jobs()
-        self.grow(max(job.limit for job in jobs))
-        for tensor in (self.totals, self.score, self.cut_totals):
-            tensor[start:end] = -math.inf
-        for tensor in (self.written, self.count, self.cut_length):
-            tensor[start:end] = 0
-        columns = [[job.minimum, job.limit, bool(job.stopped), job.number < 0] for job in jobs]
-        minimum, limit, stops, over = torch.tensor(columns).to(device, non_blocking=True).unbind(1)
-        self.minimum[start:end], self.limit[start:end] = minimum, limit
-        self.has_stops[start:end], self.over[start:end] = stops.bool(), over.bool()
-        self.group_over[start:end] = over.bool()[:, None]
-        # Every hypothesis begins empty, so there is one of it.
-        self.totals[start:end, :, 0] = torch.where(over.bool(), -math.inf, 0.0)[:, None].double()
-        self.ages[start:end] = 0
-        if self.draws_tokens:
-            texts, samples = [job.fingerprint for job in jobs], [job.sample for job in jobs]
-            most = max(job.limit for job in jobs)
-            self.draws[start:end, :most] = choose.uniforms(self.config.seed, texts, samples, most).to(device)
-
-    def move(self, rows: Sequence[int], places: Sequence[int], n: int) -> None:
-        """These slots take the places of others; n are left."""
-        if rows:
-            both = torch.tensor([rows, places]).to(self.written.device, non_blocking=True)
-            for tensor in self.tensors():
-                tensor.index_copy_(0, both[1], tensor.index_select(0, both[0]))
-            self.ages[places] = self.ages[rows]
-            for row, place in zip(rows, places, strict=True):
-                self.jobs[place] = self.jobs[row]
-        self.jobs = self.jobs[:n]
-        self.note_jobs()
-
-    def note_jobs(self) -> None:
-        """What a step has to see to, for the jobs there are now."""
-        c, jobs = self.config, self.jobs
-        self.any_terms = any(job.constraints.terms for job in jobs)
-        self.any_stops = any(job.stopped for job in jobs)
-        self.any_traces = any(job.trace is not None for job in jobs)
-        # Does anything change with what has been written, beyond a minimum length?
-        self.filters = c.repetition_penalty != 1 or c.no_repeat_ngram > 0 or any(job.constraints for job in jobs)
-
-    @property
-    def needs_host(self) -> bool:
-        """Is there something that a step has to ask the host for, or that a captured step does not do?"""
-        return self.any_terms or self.any_stops or self.any_traces or self.filters
-
-    # ---- one step
+class SearchState(Slots):
+    """The slots, and how they are made a token longer."""
 
     def step(self, logits: Float[Tensor, "R V"], n: int) -> tuple[Int[Tensor, "n K"], Int[Tensor, "n K"]]:
         """Every hypothesis of the first n slots a token longer. Returns the row that each continues, and its token."""
@@ -215,7 +56,9 @@ class SearchState:
         shape = (n, groups, width, logits.size(1))
         scores, raw = allowed.view(shape), logprobs.view(shape)
         price = None if groups == 1 else scores.new_zeros(n, logits.size(1))
-        parents, tokens, parts = [], [], []
+        parents: list[Tensor] = []
+        tokens: list[Tensor] = []
+        parts: list[Tensor] = []
         for g in range(groups):
             if g and self.eos >= 0:
                 self.keep_apart(n, g, scores[:, : g + 1], parents, tokens)
@@ -493,61 +336,3 @@ class SearchState:
                 fate = "kept" if w in kept else "ended" if is_eos and w < self.width else "dropped"
                 row = g * self.width + parent
                 steps[place].append(Candidate(row, token, logprob, total, score, fate, kept.get(w)))  # type: ignore[arg-type]
-
-    # ---- results
-
-    def collect(self, slots: Sequence[int]) -> list[list[Hypothesis]]:
-        """The answers of these slots: of each group its best, the unfinished behind what has ended."""
-        which = torch.tensor(list(slots)).to(self.written.device, non_blocking=True)
-        names = (
-            "score",
-            "ending",
-            "length",
-            "last",
-            "pool_ids",
-            "pool_logprobs",
-            "cut_totals",
-            "cut_length",
-            "ids",
-            "logprobs",
-        )
-        parts = [getattr(self, name).index_select(0, which).cpu().numpy() for name in names]
-        return [self.answer(self.jobs[slot], *own) for slot, *own in zip(slots, *parts, strict=True)]
-
-    def answer(self, job: Job, *parts: np.ndarray) -> list[Hypothesis]:
-        score, ending, length, last, pool_ids, pool_logprobs, cut_totals, cut_length, ids, logprobs = parts
-        rule, groups = length_rule(self.config), []
-        for g in range(self.groups):
-            found = []
-            for p in range(self.wanted):
-                if score[g, p] > -math.inf:
-                    own = pool_logprobs[g, p, : length[g, p]].tolist() + (
-                        [float(last[g, p])] if ending[g, p] == 1 else []
-                    )
-                    words = pool_ids[g, p, : length[g, p]].tolist()
-                    found.append(Hypothesis(words, float(score[g, p]), math.fsum(own), own, ENDINGS[ending[g, p]]))
-            # Those that were cut are equally long: their sums rank them.
-            best = np.argsort(-cut_totals[g], kind="stable")[: self.wanted - len(found)]
-            for w in best:
-                if cut_totals[g, w] > -math.inf:
-                    row, words = g * self.width + w, int(cut_length[g])
-                    own = logprobs[row, :words].tolist()
-                    value = rule.score(float(cut_totals[g, w]), words, False)
-                    found.append(Hypothesis(ids[row, :words].tolist(), value, math.fsum(own), own, "length"))
-            groups.append(found)
-        return n_best(groups, self.config.n_best, job.trace)
-
-
-def n_best(groups: Sequence[list[Hypothesis]], wanted: int, trace: BeamTrace | None) -> list[Hypothesis]:
-    """The best of every group before the second best of any; then all in the order of their scores."""
-    if len(groups) == 1:
-        chosen = groups[0]
-    else:
-        taken: dict[tuple[tuple[int, ...], bool], Hypothesis] = {}
-        for rank in range(max(map(len, groups))):
-            for hypothesis in ranked([group[rank] for group in groups if rank < len(group)]):
-                taken.setdefault((tuple(hypothesis.ids), hypothesis.complete), hypothesis)
-        chosen = ranked(list(taken.values())[:wanted])
-    for hypothesis in chosen:
-        hypothesis.trace = trace
-    return chosen

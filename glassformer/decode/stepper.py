@@ -25,7 +25,7 @@ from torch import Tensor
 from glassformer.config import ModelConfig
 from glassformer.decode.cache import Cache
 from glassformer.decode.decoder import Decoder
-from glassformer.decode.search import Job, SearchState
+from glassformer.decode.slots import Job, Slots
 from glassformer.nn.rows import Rows
 
 Texts = Sequence[Sequence[int]]
@@ -60,7 +60,7 @@ class Steps(Protocol):
     may_join: bool  # may texts enter while others are being answered?
 
     def enter(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None: ...
-    def logits(self, state: SearchState, n: int) -> Float[Tensor, "R V"]: ...
+    def logits(self, state: Slots, n: int) -> Float[Tensor, "R V"]: ...
     def follow(self, parents: Int[Tensor, "n K"], tokens: Int[Tensor, "n K"]) -> None: ...
     def move(self, rows: Sequence[int], places: Sequence[int], n: int) -> None: ...
 
@@ -98,7 +98,7 @@ class CachedSteps:
             wide = None if width is None else width - 1
             decoder.read_prompts(self.cache, range(start, end), before, copies=copies, width=wide)
 
-    def logits(self, state: SearchState, n: int) -> Float[Tensor, "R V"]:
+    def logits(self, state: Slots, n: int) -> Float[Tensor, "R V"]:
         assert self.cache is not None
         cache, decoder = self.cache, self.decoder
         if not decoder.has_source and has_window(decoder.config):
@@ -108,7 +108,7 @@ class CachedSteps:
             cache.grow(n_keys + n_keys // 2)
         return decoder.step(cache, n, n_keys, cache.source_width(n))
 
-    def read_again(self, state: SearchState, n: int) -> None:
+    def read_again(self, state: Slots, n: int) -> None:
         """Slots whose context is full read the last half of it anew, each beam its own."""
         assert self.cache is not None
         config, slots, contexts = self.decoder.config, [], []
@@ -167,11 +167,11 @@ class PlainSteps:
         self.tokens = self.tokens.expand(-1, self.beams).to(self.device)
         self.width = width
 
-    def written(self, state: SearchState, n: int) -> list[list[int]]:
+    def written(self, state: Slots, n: int) -> list[list[int]]:
         ids = state.ids[:n, :, : state.ages[0]].flatten(0, 1).tolist()
         return [[*self.texts[row // self.beams], *own] for row, own in enumerate(ids)]
 
-    def logits(self, state: SearchState, n: int) -> Float[Tensor, "R V"]:
+    def logits(self, state: Slots, n: int) -> Float[Tensor, "R V"]:
         if not self.cached:
             return self.read_everything(state, n)
         if not self.has_source:
@@ -183,7 +183,7 @@ class PlainSteps:
             self.room -= 1
         return self.model.step(self.tokens.reshape(-1, 1), self.state)[:, -1]  # type: ignore[no-any-return]
 
-    def read(self, state: SearchState, n: int) -> None:
+    def read(self, state: Slots, n: int) -> None:
         """All but the last token of every row's context, into a fresh cache."""
         config, texts = self.model.config, self.written(state, n)
         contexts = [text[context_start(len(text), config) : -1] for text in texts]
@@ -197,7 +197,7 @@ class PlainSteps:
             tokens = torch.tensor([[*context, *[0] * (width - len(context))] for context in contexts])
             self.model.step(tokens.to(self.device), self.state, lengths)
 
-    def read_everything(self, state: SearchState, n: int) -> Float[Tensor, "R V"]:
+    def read_everything(self, state: Slots, n: int) -> Float[Tensor, "R V"]:
         texts = self.written(state, n)
         if self.has_source:
             # The source is not part of what was written.

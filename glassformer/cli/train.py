@@ -47,7 +47,7 @@ def train(
         making.adopt_draft(Path(recipe))
     if RunFolder.is_run(Path(recipe)):
         if not resume:
-            raise ConfigError(f"{recipe} is a run, not a recipe; go on with it by: glassformer train {recipe} --resume")
+            raise ConfigError(f"{recipe} is a run, not a recipe; go on with it by: glassformer train {shlex.quote(recipe)} --resume")
         folder = Path(recipe)
         wanted = with_overrides(RunFolder(folder).recipe, changes) if changes else None
         run_it(lambda: runs.resume(folder, wanted, accept_changes=accept_changes), folder)
@@ -72,6 +72,7 @@ def with_overrides(recipe: Recipe, changes: list[str]) -> Recipe:
 def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
     """Train, draw, and say what there is now."""
     from glassformer import runs
+    from glassformer.runs.overview import which_weights
     from glassformer.studies.curves import draw_curves
 
     began = time.perf_counter()
@@ -85,23 +86,29 @@ def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
     with unbreakable_screen():
         minutes, seconds = divmod(int(time.perf_counter() - began), 60)
         print(f"\ntrained in {minutes} min {seconds:02d} s; the run is in {run.path}")
+        print(f"final model: {which_weights(run, run.recipe)}")
         if pictures := draw_curves(run):
             print(f"curves: {', '.join(map(str, pictures))}")
         print_next(run.recipe, run.path)
 
 
 def print_next(recipe: Recipe, folder: Path) -> None:
-    """What a person would want to do now."""
+    """What a person would want to do now, as it can be typed."""
+    from glassformer.data.report import DataReport
+
     goes_on = "translate" if recipe.data.prompt_answer else "generate"
     verb = {"transformer": "translate", "gpt": goes_on}.get(recipe.model.family) or {
         "mlm": "fill",
         "classify": "classify",
         "tag": "tag",
     }[recipe.model.head]
-    text = '--prompt "…"' if verb == "generate" else '"…"'
-    print(f"next: glassformer {verb} {folder} {text}")
-    print(f'      glassformer look {folder} "…"')
-    print(f"      glassformer evaluate {folder}")
+    report = DataReport.read(folder / "data")
+    has_test = report is None or bool(report.examples.get("test"))
+    path = shlex.quote(str(folder))
+    text = '"… ___ …"' if verb == "fill" else '"…"'
+    print(f"next: glassformer {verb} {path} {text}")
+    print(f"      glassformer look {path} {text}")
+    print(f"      glassformer evaluate {path}" + ("" if has_test else " --split val"))
 
 
 __all__ = ["RECIPE_FOLDER", "train"]

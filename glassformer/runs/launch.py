@@ -23,6 +23,7 @@ from glassformer.run_folder import RunFolder
 from glassformer.runs import making
 from glassformer.runs.data_notes import changed_sources, data_notes
 from glassformer.runs.metrics_log import truncate_log
+from glassformer.runs.overview import overview
 from glassformer.runs.session import Session, check_state
 from glassformer.runs.setup import make_session
 from glassformer.runs.stop import StopRequest
@@ -86,6 +87,8 @@ def reset_stale_best(session: Session, trained_with: Recipe) -> None:
 
 def run_session(session: Session, watchers: Sequence[Watcher]) -> RunFolder:
     session.trainer.watchers.extend(watchers)
+    for line in overview(session):
+        session.tell(line)
     try:
         session.train()
     finally:

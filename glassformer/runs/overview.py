@@ -1,0 +1,244 @@
+"""What `train` says before its first step: what will be trained, on what, for how long, and where it will probably not work.
+
+Everything is known by then and nothing is estimated but the cost, which is counted from the model and the batches; how long a
+step takes here shows after the first few (or before, with `glassformer plan`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from glassformer.config import Recipe
+from glassformer.data.batches import Batches, SentenceBatches
+from glassformer.data.report import DataReport
+from glassformer.models.costs import costs
+from glassformer.runs.session import Session
+from glassformer.runs.validation import TEACHER_FORCED, metric_of
+
+MANY_EPOCHS = 200
+SEEN_ENOUGH = 20  # times a token of the vocabulary is met in the training data, on average
+SINGLE_BYTES = 256  # a vocabulary of pieces has these anyway
+NAMES = {"bleu": "BLEU", "chrf": "chrF", "f1": "F1", "ter": "TER"}
+FAMILIES = {"transformer": "encoder-decoder", "gpt": "GPT", "bert": "BERT"}
+
+
+def name_of(metric: str) -> str:
+    """A score as people write it."""
+    return NAMES.get(metric, metric.replace("_", " "))
+
+
+def short(number: float) -> str:
+    """1234567 as 1.23 M."""
+    for unit in ("", " k", " M", " G", " T", " P", " E"):
+        if number < 1000 or unit == " E":
+            break
+        number /= 1000
+    return f"{number:.3g}{unit}"
+
+
+def device_in_words(session: Session) -> str:
+    """Where it is computed, and in which numbers."""
+    trainer, config = session.trainer, session.config
+    precision = config.precision if config.precision != "auto" else ("bf16" if trainer.autocast else "fp32")
+    if trainer.device.type != "cuda":
+        threads = torch.get_num_threads()
+        return f"CPU, {threads} thread{'s' if threads != 1 else ''}, {precision}"
+    compiled = config.compile is not False
+    return f"{torch.cuda.get_device_name(trainer.device)}, {precision}{', compiled' if compiled else ''}"
+
+
+def model_in_words(session: Session) -> str:
+    """What is trained, and how large it is."""
+    config = session.recipe.model
+    layers = f"{config.encoder_layers}+{config.n_layer}" if config.family == "transformer" else str(config.n_layer)
+    count, inner = session.model.num_params(), session.model.num_params(non_embedding=True)
+    return (
+        f"{FAMILIES[config.family]}, {layers} layers of {config.n_embd}, {count:,} parameters "
+        f"({inner:,} without embeddings)"
+    )
+
+
+def examples_in_words(session: Session, report: DataReport | None) -> str:
+    """How many examples each split has, and how the splits came about."""
+    if report is None:
+        return f"{size_of(session.trainer.batches):,} to learn from"
+    splits = [split for split in ("train", "val", "test") if split in report.examples]
+    counts = ", ".join(f"{split} {report.examples[split]:,}" for split in splits)
+    return f"{counts}; {report.splits}" if report.splits else counts
+
+
+def left_out_in_words(session: Session, report: DataReport | None) -> str:
+    """What was left out of training, by reason; empty where nothing was."""
+    reasons = {
+        "too long": getattr(session.trainer.batches, "dropped", 0),
+        "with an empty side": 0 if report is None else sum(report.empty.values()),
+        "unreadable": 0 if report is None else report.skipped,
+        "that would give away held-out ones": 0 if report is None else report.left_out,
+    }
+    return ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
+
+
+def vocabulary_in_words(session: Session) -> str:
+    """How many tokens there are, and how many were asked for where that differs."""
+    config, tokenizers = session.recipe.data, session.tokenizers
+    sizes = dict.fromkeys([tokenizers.source.vocab_size, tokenizers.target.vocab_size])
+    counts = " and ".join(f"{size:,}" for size in sizes) + " tokens"
+    if config.tokenizer_file is not None:
+        return f"{tokenizers.target.kind}, {counts}, of {config.tokenizer_file}"
+    asked = config.tokenizer in ("bpe", "unigram", "word") and max(sizes) < config.vocab_size
+    return f"{config.tokenizer}, {counts}" + (f" ({config.vocab_size:,} were asked for)" if asked else "")
+
+
+def size_of(batches: Batches) -> int:
+    """Examples an epoch, or blocks of a text."""
+    return len(batches.kept) if isinstance(batches, SentenceBatches) else int(getattr(batches, "blocks", 0))
+
+
+def tokens_an_epoch(batches: Batches) -> int:
+    """Tokens that are learned from once all examples have been seen."""
+    if isinstance(batches, SentenceBatches):
+        return int(batches.target.sum())
+    return size_of(batches) * int(getattr(batches, "stride", getattr(batches, "block_size", 0)))
+
+
+def steps_an_epoch(session: Session) -> float:
+    """Updates until every example has been seen once."""
+    return max(1.0, session.trainer.batches.epoch_length() / session.config.accumulate)
+
+
+def metric_in_words(session: Session) -> str:
+    """What "best" means, on how many examples it is measured, and how they are decoded."""
+    recipe, config = session.recipe, session.config
+    metric = metric_of(recipe)
+    text = f"{name_of(metric)} on val, every {config.validate_every:,} steps"
+    if metric in TEACHER_FORCED:
+        return text
+    text += f", of at most {config.validate_examples:,} examples"
+    if recipe.data.task == "pairs":
+        beams = recipe.decode.beams
+        text += f", decoded greedily (`evaluate` decodes with beam {beams})" if beams > 1 else ", decoded greedily"
+    return text
+
+
+def cost_in_words(session: Session) -> str:
+    """Arithmetic and memory, counted."""
+    recipe, config = session.recipe, session.config
+    tokens = tokens_an_epoch(session.trainer.batches) / steps_an_epoch(session) * config.steps
+    flops = costs(recipe.model).training_flops * tokens * (2 if config.r_drop else 1)
+    fixed = session.model.num_params() * 4 * (4 + (config.ema is not None))
+    return (
+        f"{short(tokens)} target tokens, {short(flops)}FLOP; {short(fixed)}B for weights, gradients and optimizer; "
+        "the time left shows after some steps"
+    )
+
+
+def rows_of(session: Session) -> dict[str, str]:
+    """The table, by its labels."""
+    config, epoch = session.config, steps_an_epoch(session)
+    report = DataReport.read(session.run.path / "data")
+    epochs = config.steps / epoch
+    rows = {
+        "device": device_in_words(session),
+        "model": model_in_words(session),
+        "examples": examples_in_words(session, report),
+        "left out": left_out_in_words(session, report),
+        "vocabulary": vocabulary_in_words(session),
+        "steps": f"{config.steps:,}, {epoch:,.0f} an epoch: {epochs:,.{1 if epochs < 10 else 0}f} epochs",
+        "rate": f"{config.schedule}, {config.warmup:,} steps of warm-up",
+        "best is by": metric_in_words(session),
+        "cost": cost_in_words(session),
+    }
+    return {label: text for label, text in rows.items() if text}
+
+
+def occurrences(session: Session) -> float | None:
+    """How often the tokens of the vocabulary are met in training, on average; None where the size is what occurs anyway."""
+    batches, config = session.trainer.batches, session.recipe.data
+    if config.tokenizer not in ("bpe", "unigram") or config.tokenizer_file is not None or config.multiplied:
+        return None
+    tokens = tokens_an_epoch(batches)
+    if isinstance(batches, SentenceBatches) and session.tokenizers.shared:
+        tokens += int(batches.source.sum()) if config.task == "pairs" and batches.source is not None else 0
+    return tokens / max(1, session.tokenizers.target.vocab_size)
+
+
+def warnings(session: Session) -> Iterator[str]:
+    """Where it will probably not work, a sentence each, with what to change."""
+    recipe, config, epoch = session.recipe, session.config, steps_an_epoch(session)
+    epochs, count = config.steps / epoch, size_of(session.trainer.batches)
+    if epochs > MANY_EPOCHS and config.patience is None:
+        what = "blocks of text" if recipe.data.task == "text" else "examples"
+        yield (
+            f"{epochs:,.0f} epochs of {count:,} {what}: the model will know them by heart long before; fewer steps "
+            f"(train.steps={round(50 * epoch)} is 50 epochs), or train.patience=5 to stop when it gets no better"
+        )
+    met = occurrences(session)
+    size = session.tokenizers.target.vocab_size
+    if met is not None and met < SEEN_ENOUGH and size > 2 * SINGLE_BYTES:
+        better = max(2 * SINGLE_BYTES, int(size * met / (2 * SEEN_ENOUGH)) // 100 * 100)
+        yield (
+            f"a vocabulary of {size:,} for {count:,} examples: a token is met {met:.1f} times on average, too few to learn "
+            f"what it means; data.vocab_size={better} gives shorter pieces that are met more often"
+        )
+    if config.warmup >= config.steps and config.schedule != "constant":
+        yield (
+            f"train.warmup={config.warmup} is not over when the run is (train.steps={config.steps}): the learning rate never "
+            f"reaches its height; train.warmup={max(1, config.steps // 10)} would"
+        )
+    if config.validate_every > config.steps:
+        yield (
+            f"train.validate_every={config.validate_every} is more than all {config.steps:,} steps: the only validation is "
+            "the last, so there is no best one to choose"
+        )
+
+
+def overview(session: Session) -> Iterator[str]:
+    """The first screen of a training, line by line."""
+    rows = rows_of(session)
+    wide = max(map(len, rows))
+    yield f"{session.recipe.name}: {session.run.path}"
+    for label, text in rows.items():
+        yield f"  {label:<{wide}}  {text}"
+    for text in warnings(session):
+        yield f"warning: {text}"
+
+
+def which_weights(run: Any, recipe: Recipe) -> str:
+    """Which step became the final model, and why, in a sentence. `run` is its folder."""
+    from glassformer.checkpoint import STATE
+
+    state = final_state(run.final / STATE)
+    came_from = state.get("weights", {})
+    metric = metric_of(recipe)
+    scores = {
+        line["step"]: line[f"val_{metric}"] for line in run.metrics() if f"val_{metric}" in line and "step" in line
+    }
+    if "averaged" in came_from:
+        steps = came_from["averaged"]
+        return (
+            f"the mean of the weights at {len(steps)} steps, {steps[0]:,} to {steps[-1]:,} (train.average_last="
+            f"{recipe.train.average_last})"
+            if len(steps) > 1
+            else f"the weights of step {steps[0]:,}"
+        )
+    step, last = came_from.get("step", state.get("step")), state.get("step")
+    if step not in scores:
+        return f"the weights of step {step:,}, the last" if step == last else f"the weights of step {step:,}"
+    said = f"the weights of step {step:,}, with the best {name_of(metric)} on val ({scores[step]:.4g}"
+    if step != last and last in scores:
+        return f"{said}; {scores[last]:.4g} at the last step, {last:,})"
+    return f"{said}, of {len(scores)} validation{'s' if len(scores) != 1 else ''})"
+
+
+def final_state(path: Any) -> dict[str, Any]:
+    """The state beside the final weights; nothing where it cannot be read."""
+    import json
+
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -264,9 +264,9 @@ def test_a_setting_of_the_command_line_is_checked(home: Path) -> None:
     ("name", "changes", "command"),
     [
         ("dates", [], 'glassformer translate x "…"'),
-        ("stdlib-gpt", [], 'glassformer generate x --prompt "…"'),
+        ("stdlib-gpt", [], 'glassformer generate x "…"'),
         ("dates", ["model.family=gpt", "data.prompt_answer=true"], 'glassformer translate x "…"'),
-        ("stdlib-bert", [], 'glassformer fill x "…"'),
+        ("stdlib-bert", [], 'glassformer fill x "… ___ …"'),
         ("languages", [], 'glassformer classify x "…"'),
         ("date-parts", [], 'glassformer tag x "…"'),
     ],
@@ -274,7 +274,7 @@ def test_a_setting_of_the_command_line_is_checked(home: Path) -> None:
 def test_what_to_do_next_can_be_typed(
     name: str, changes: list[str], command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Caught: `glassformer generate x text`, which is refused."""
+    """Caught: a text without a mask for `fill`, which is refused."""
     print_next(read_recipe(name, changes, presets=PRESETS), Path("x"))
     assert command in capsys.readouterr().out
 

@@ -47,7 +47,9 @@ def train(
         making.adopt_draft(Path(recipe))
     if RunFolder.is_run(Path(recipe)):
         if not resume:
-            raise ConfigError(f"{recipe} is a run, not a recipe; go on with it by: glassformer train {shlex.quote(recipe)} --resume")
+            raise ConfigError(
+                f"{recipe} is a run, not a recipe; go on with it by: glassformer train {shlex.quote(recipe)} --resume"
+            )
         folder = Path(recipe)
         wanted = with_overrides(RunFolder(folder).recipe, changes) if changes else None
         run_it(lambda: runs.resume(folder, wanted, accept_changes=accept_changes), folder)

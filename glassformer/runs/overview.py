@@ -30,7 +30,7 @@ def name_of(metric: str) -> str:
     return NAMES.get(metric, metric.replace("_", " "))
 
 
-def short(number: float) -> str:
+def short(number: int | float) -> str:
     """1234567 as 1.23 M."""
     for unit in ("", " k", " M", " G", " T", " P", " E"):
         if number < 1000 or unit == " E":
@@ -56,7 +56,7 @@ def model_in_words(session: Session) -> str:
     layers = f"{config.encoder_layers}+{config.n_layer}" if config.family == "transformer" else str(config.n_layer)
     count, inner = session.model.num_params(), session.model.num_params(non_embedding=True)
     return (
-        f"{FAMILIES[config.family]}, {layers} layers of {config.n_embd}, {count:,} parameters "
+        f"{FAMILIES[config.family]}, {layers} layer{'' if layers == '1' else 's'} of {config.n_embd}, {count:,} parameters "
         f"({inner:,} without embeddings)"
     )
 
@@ -67,6 +67,9 @@ def examples_in_words(session: Session, report: DataReport | None) -> str:
         return f"{size_of(session.trainer.batches):,} to learn from"
     splits = [split for split in ("train", "val", "test") if split in report.examples]
     counts = ", ".join(f"{split} {report.examples[split]:,}" for split in splits)
+    if session.recipe.data.task == "text":
+        blocks, size = size_of(session.trainer.batches), session.recipe.model.block_size
+        counts = f"{blocks:,} blocks of {size} tokens to learn from; documents: {counts}"
     return f"{counts}; {report.splits}" if report.splits else counts
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from glassformer.config import DataConfig, DecodeConfig, ModelConfig, Recipe, TrainConfig
     from glassformer.models import BERT, GPT, Transformer, build_model, preset
     from glassformer.nn import MultiHeadAttention, Rows, attention
-    from glassformer.probe import ablate, record, replace, tap_names
+    from glassformer.probe import ablate, record, replace, run_with_cache, tap_names, tap_shapes
 
 __version__ = VERSION
 
@@ -26,7 +26,7 @@ HOMES = {
     "glassformer.config": ("DataConfig", "DecodeConfig", "ModelConfig", "Recipe", "TrainConfig"),
     "glassformer.models": ("BERT", "GPT", "Transformer", "build_model", "preset"),
     "glassformer.nn": ("MultiHeadAttention", "Rows", "attention"),
-    "glassformer.probe": ("ablate", "record", "replace", "tap_names"),
+    "glassformer.probe": ("ablate", "record", "replace", "run_with_cache", "tap_names", "tap_shapes"),
 }
 
 
@@ -103,6 +103,8 @@ __all__ = [
     "preset",
     "record",
     "replace",
+    "run_with_cache",
     "tap_names",
+    "tap_shapes",
     "train",
 ]

@@ -85,6 +85,33 @@ def tap_names(model: Any) -> list[str]:
     return taps.tap_names(net(model))
 
 
+def tap_shapes(model: Any) -> dict[str, tuple[str, str]]:
+    """Every name that can be listened to in this model, with its shape and what it is.
+
+    >>> from glassformer import GPT
+    >>> tap_shapes(GPT(n_layer=1, n_head=2, n_embd=8, vocab_size=9))["decoder.0.attention.weights"][0]
+    'B H T S'
+    """
+    return taps.tap_shapes(net(model))
+
+
+@torch.no_grad()
+def run_with_cache(model: Any, *inputs: Any, names: str | Sequence[str] = "*") -> tuple[Tensor, dict[str, Tensor]]:
+    """The logits of one run, and every activation whose name matches, by name.
+
+    >>> import torch
+    >>> from glassformer import GPT
+    >>> model = GPT(n_layer=1, n_head=2, n_embd=8, vocab_size=9)
+    >>> logits, cache = run_with_cache(model, torch.tensor([[1, 2, 3]]))
+    >>> cache["decoder.0.attention.weights"].shape
+    torch.Size([1, 2, 3, 3])
+    """
+    own = net(model)
+    with record(own, *([names] if isinstance(names, str) else names)) as seen:
+        logits = own(*inputs)
+    return logits, dict(seen)
+
+
 # ---- parts by name
 
 
@@ -326,5 +353,7 @@ __all__ = [
     "pruned",
     "record",
     "replace",
+    "run_with_cache",
     "tap_names",
+    "tap_shapes",
 ]

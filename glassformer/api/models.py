@@ -19,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer import tasks
+from glassformer.api.activations import ActivationCache, text_with_cache
 from glassformer.api.options import DecodeOptions, WritingOptions, parted, spelled_out
 from glassformer.api.results import Classification, Filling, Generation, Tagging, Translation
 from glassformer.config import DecodeConfig, ModelConfig, Recipe
@@ -98,6 +99,13 @@ class LoadedModel(TextModel):
         if isinstance(texts, str):
             return tasks.embed(self, [texts], pool=pool)[0]
         return tasks.embed(self, list(texts), pool=pool)
+
+    def run_with_cache(
+        self, text: str, target: str | None = None, *, names: str | Sequence[str] = "*"
+    ) -> tuple[Tensor, ActivationCache]:
+        """A text through the model with every activation kept: the logits, and a dictionary by name (`tap_shapes(model)`
+        lists the names). A Translator reads the text with `target`, or with its own answer."""
+        return text_with_cache(self, text, target, names)
 
     def to(self, device: str | torch.device) -> LoadedModel:
         """Moves the weights to another device."""

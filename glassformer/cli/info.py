@@ -169,10 +169,14 @@ def info(
     machine: Annotated[
         bool, typer.Option("--machine", help="What this machine has, and which fast paths were chosen on it.")
     ] = False,
+    taps: Annotated[
+        bool, typer.Option("--taps", help="Every activation of the model that can be seen or changed: name and shape.")
+    ] = False,
 ) -> None:
     """The model as a table: each part, its shape and its parameters; what a token costs to read and to learn from.
 
-    With --settings, what can be set in a recipe; with --presets, the named sizes; with --machine, this machine.
+    With --settings, what can be set in a recipe; with --presets, the named sizes; with --machine, this machine; with --taps,
+    what can be seen inside.
     """
     if settings:
         show_settings([*([] if name is None else [name]), *(overrides or [])])
@@ -186,8 +190,36 @@ def info(
         raise ConfigError(
             "say what to look at: a preset, a recipe, a .toml file or a run; or --settings, --presets, --machine"
         )
+    elif taps:
+        show_taps(name, overrides or [])
     else:
         show_model(name, overrides or [], context)
+
+
+def show_taps(name: str, overrides: list[str]) -> None:
+    """The names that `record`, `replace` and `run_with_cache` know, with shapes; nothing is built in memory."""
+    import torch
+    from rich.table import Table
+
+    from glassformer.models import build_model
+    from glassformer.nn.taps import SHAPES, tap_shapes
+
+    recipe, _ = fill_in_sizes(find_recipe(name, overrides))
+    with torch.device("meta"):
+        found = tap_shapes(build_model(recipe.model))
+    table = Table(title=f"{recipe.name}: what can be seen or changed", title_justify="left")
+    for column in ("name", "shape", "what it is"):
+        table.add_column(column)
+    once = {re.sub(r"\.\d+\.", ".*.", full): values for full, values in found.items()}
+    for full, (shape, meaning) in once.items():
+        table.add_row(full, shape, meaning)
+    console = table_console()
+    console.print(table)
+    console.print(
+        f"{len(found)} activations of {len(SHAPES)} kinds; * stands for the number of a layer. B rows (beams are rows), T tokens "
+        "that ask, S tokens that answer, H heads, K key heads, D head size, C n_embd, F hidden, V words or labels.",
+        style="dim",
+    )
 
 
 def show_model(name: str, overrides: list[str], context: int | None) -> None:

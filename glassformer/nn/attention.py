@@ -330,7 +330,7 @@ class MultiHeadAttention(Tapped):
             q = q.unflatten(0, (k.size(0), -1)).transpose(1, 2).flatten(2, 3)
         # No kernel is made for an attention that has lost all its heads; the equation does not mind.
         by_equation = self.is_watched or self.n_head == 0
-        heads = self.explicit(q, k, v, mask) if by_equation else self.fused(q, k, v, mask)
+        heads = self.explicit(q, k, v, mask, length) if by_equation else self.fused(q, k, v, mask)
         if rows != k.size(0):
             heads = heads.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
         heads = self.tap("heads", heads)
@@ -350,14 +350,22 @@ class MultiHeadAttention(Tapped):
         dropout = self.dropout if self.training else 0.0
         return self.kernel(q, k, v, mask, scaled=self.scaled, dropout=dropout)
 
-    def explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask) -> Float[Tensor, "B H T Dv"]:
-        """The equation again, with its two places to listen at."""
+    def tap_rows(self, name: str, value: Tensor, length: int) -> Tensor:
+        """A tap of (B, H, T, S) whose rows are the beams, where beams that ask one sentence stand side by side."""
+        beams = value.size(2) // max(1, length)
+        if beams == 1 or not self.listeners.get(name):
+            return self.tap(name, value)
+        apart = self.tap(name, value.unflatten(2, (beams, length)).transpose(1, 2).flatten(0, 1))
+        return apart.unflatten(0, (-1, beams)).transpose(1, 2).flatten(2, 3)
+
+    def explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, length: int) -> Float[Tensor, "B H T Dv"]:
+        """The equation again, with its two places to listen at. Of the T queries, `length` are one row's."""
         group = q.size(1) // max(1, k.size(1))
         k, v = (k, v) if group <= 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
         scores = attention_scores(q, k, scaled=self.scaled)
         if mask.bias is not None:
             scores = scores + mask.bias
-        scores = self.tap("scores", scores)
+        scores = self.tap_rows("scores", scores, length)
         weights = masked_softmax(scores, mask.explicit(q.size(2), k.size(2), q.device))
-        weights = self.tap("weights", weights)
+        weights = self.tap_rows("weights", weights, length)
         return F.dropout(weights, self.dropout, self.training) @ v

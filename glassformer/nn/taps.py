@@ -25,6 +25,29 @@ from torch import Tensor, nn
 
 Listener = Callable[[Tensor], Tensor]
 
+SHAPES: dict[str, tuple[str, str]] = {
+    "embeddings": ("B T C", "tokens as vectors, with their positions where those are added"),
+    "source_embeddings": ("B S C", "the same, of the source"),
+    "target_embeddings": ("B T C", "the same, of the target"),
+    "in": ("B T C", "what a block reads: the residual stream before it"),
+    "q": ("B H T D", "queries, after norm and rotation"),
+    "k": ("B K S D", "keys, after norm and rotation; K key heads"),
+    "v": ("B K S D", "values"),
+    "scores": ("B H T S", "how well each key answers each query, before the mask"),
+    "weights": ("B H T S", "the same after mask and softmax: rows that sum to 1"),
+    "heads": ("B H T D", "what each head read: its weighted mean of values"),
+    "out": ("B T C", "what the part adds to the residual stream"),
+    "after_attention": ("B T C", "the residual stream after self-attention"),
+    "after_cross": ("B T C", "the residual stream after cross-attention"),
+    "hidden": ("B T F", "the feed-forward layer before its activation (of a gated one: the gate)"),
+    "activation": ("B T F", "the same after its activation"),
+    "residual": ("B T C", "the residual stream after the block"),
+    "logits": ("B T V", "the score of each word, or label, at each place"),
+}
+"""The shape of each activation, wherever it is recorded, and what it is. B rows (each beam of a sentence is one, and of the
+source each sentence), T tokens that ask (while decoding with a cache: those read now), S tokens that answer, H heads, D head
+size, C n_embd, F hidden width, V words or labels."""
+
 
 class Tapped(nn.Module):
     """A module with taps; `tap_names` lists them."""
@@ -45,6 +68,11 @@ class Tapped(nn.Module):
 def tap_names(model: nn.Module) -> list[str]:
     """Every name that can be listened to in this model."""
     return list(find_taps(model, "*"))
+
+
+def tap_shapes(model: nn.Module) -> dict[str, tuple[str, str]]:
+    """Every name that can be listened to in this model, with its shape and its meaning: see `SHAPES`."""
+    return {full: SHAPES[name] for full, (_, name) in find_taps(model, "*").items()}
 
 
 def find_taps(model: nn.Module, *patterns: str) -> dict[str, tuple[Tapped, str]]:

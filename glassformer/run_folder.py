@@ -162,8 +162,12 @@ class RunFolder:
 
     @property
     def sealed(self) -> bool:
-        """Whether run.json is as this package wrote it, and not changed by hand or by accident."""
-        return self.facts.get("seal") == seal_of(self.facts)
+        """Whether run.json is to the byte as this package wrote it, and not changed by hand or by accident."""
+        if self.facts.get("seal") != seal_of(self.facts):
+            return False
+        with suppress(OSError, UserError):
+            return structured.read_regular(self.path / "run.json") == to_json(self.facts)
+        return False
 
     @cached_property
     def recipe(self) -> Recipe:

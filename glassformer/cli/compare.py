@@ -25,6 +25,7 @@ def compare(
     """Two runs on the same examples: scores with intervals, what they say differently, where they look differently."""
     from glassformer.api import load
     from glassformer.files.durable import to_json, write_atomically
+    from glassformer.files.owned import OwnedFiles
     from glassformer.studies import compare as study
 
     models = load(first, device=device), load(second, device=device)
@@ -40,7 +41,7 @@ def compare(
     if out is not None:
         try:
             out.mkdir(parents=True, exist_ok=True)
-            write_atomically(out / "compare.json", to_json(found.to_dict()))
+            write_atomically(*OwnedFiles(out).claim("compare.json"), to_json(found.to_dict()))
             config = models[0].model.config
             study.draw(found, config.attentions, config.n_head, out)
         except OSError as error:

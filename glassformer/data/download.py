@@ -35,6 +35,7 @@ from glassformer.config import did_you_mean
 from glassformer.data.files import numbered_lines
 from glassformer.data.splits import fraction_of
 from glassformer.errors import UserError
+from glassformer.files.owned import OwnedFiles
 
 TIMEOUT = 30.0  # seconds without a byte
 BLOCK = 1 << 16
@@ -105,6 +106,7 @@ def read_lock(folder: Path) -> dict[str, str]:
 @contextlib.contextmanager
 def written(path: Path) -> Iterator[IO[bytes]]:
     """A file that exists whole or not at all: written beside its place, flushed to the disk, then renamed."""
+    OwnedFiles(path.parent).claim(path.name)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with open(temporary, "wb") as handle:

@@ -38,8 +38,8 @@ def require_new_or_empty(path: Path, what: str) -> None:
         found = sorted(os.listdir(path))
     except FileNotFoundError:
         return
-    except NotADirectoryError:
-        raise UserError(f"{path} is a file, and {what} is a folder; choose another place") from None
+    except NotADirectoryError as error:
+        raise UserError(f"{what} cannot be made in {path}: {error.strerror}; choose another place") from None
     except OSError as error:
         raise UserError(f"{path} cannot be used: {error.strerror}") from None
     if found:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from glassformer.errors import UserError
+
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
@@ -61,6 +63,21 @@ def heading(fig: Any, text: str, size: int = 11) -> None:
     fig.suptitle("\n".join(lines), fontsize=size, fontweight="bold")
 
 
+MARK = "glassformer"
+
+
+def refuse_foreign(path: Path) -> None:
+    """A picture is replaced only by a later one of its kind: each carries a mark, and what has none is somebody else's."""
+    if path.is_symlink():
+        raise UserError(f"{path} is a link, and links are not drawn through; remove it, or choose another place")
+    if path.is_file():
+        with path.open("rb") as file:
+            if MARK.encode() not in file.read(1 << 14):
+                raise UserError(
+                    f"{path} is there already and was not drawn by {MARK}; move it away, or choose another place"
+                )
+
+
 def save(fig: Any, stem: Path, kinds: Sequence[str] = ("png", "svg")) -> list[Path]:
     """The same figure leaves the same bytes: an SVG has no date, and its inner names follow from its content."""
     import warnings
@@ -73,7 +90,9 @@ def save(fig: Any, stem: Path, kinds: Sequence[str] = ("png", "svg")) -> list[Pa
             "ignore", message="Glyph .* missing"
         )  # a font without that script is not our reader's fault
         for path in paths:
-            fig.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+            refuse_foreign(path)
+            marks = {"Date": None, "Creator": MARK} if path.suffix == ".svg" else {"Software": MARK}
+            fig.savefig(path, dpi=150, metadata=marks if path.suffix in (".svg", ".png") else None)
     return paths
 
 

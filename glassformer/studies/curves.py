@@ -17,6 +17,7 @@ def draw_curves(run: RunFolder) -> list[Path]:
         names = [n for n in ("exact_match", "bleu", "accuracy") if any(f"val_{n}" in r for r in records)]
         for name in ("curves.png", "curves.svg"):
             refuse_link(run.path / name)
+            (run.path / name).unlink(missing_ok=True)
         fig = plots.curves(records, names[0] if names else None, title=run.recipe.name)
         return plots.save(fig, run.path / "curves")
     except Exception as error:

@@ -19,6 +19,7 @@ from glassformer import probe
 from glassformer.errors import UserError
 from glassformer.evaluate import BETTER_WHEN_LOWER, teacher_forced, text_scores
 from glassformer.files.durable import to_json, write_atomically
+from glassformer.files.owned import OwnedFiles
 from glassformer.probe import Part
 from glassformer.studies.heads.kinds import kind_of, kinds
 from glassformer.studies.held_out import HeldOut, writes, written
@@ -165,6 +166,6 @@ def least_important(found: Heads, count: int) -> list[Part]:
 
 
 def save(found: Heads, out: Path, extra: Mapping[str, Any] | None = None) -> Path:
-    path = out / "heads.json"
+    (path,) = OwnedFiles(out).claim("heads.json")
     write_atomically(path, to_json(found.to_dict() | dict(extra or {})))
     return path

@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from glassformer import probe
 from glassformer.checkpoint import STATE, model_tensors, write_checkpoint
-from glassformer.config import VERSION
+from glassformer.config import VERSION, Recipe
 from glassformer.evaluate import teacher_forced
+from glassformer.files.owned import new_folder
 from glassformer.probe import Part
 from glassformer.run_folder import RunFolder
 from glassformer.studies.held_out import HeldOut, writes, written
@@ -67,15 +70,23 @@ def write_pruned(run: RunFolder, model: TextModel, heads: Sequence[Part], out: P
     what it was made from; it holds what to measure it on, and no training data: it cannot be trained further."""
     smaller = probe.pruned(model.model, heads)
     recipe = replace(model.recipe, model=smaller.config)
-    folder = RunFolder.create(out, recipe, VERSION)
-    (out / "data").mkdir()
+    with new_folder(out, "a run") as draft:
+        fill_pruned(run, RunFolder.create(draft, recipe, VERSION), recipe, model_tensors(smaller), heads)
+    return RunFolder(out)
+
+
+def fill_pruned(
+    run: RunFolder, folder: RunFolder, recipe: Recipe, weights: dict[str, Tensor], heads: Sequence[Part]
+) -> None:
+    """What a pruned run has: tokenizers, what to measure it on, and weights."""
+    (folder.path / "data").mkdir()
     wanted = ("tokenizer*.json", "labels.json", "metrics.jsonl", "data/val.examples.gz", "data/test.examples.gz")
     for path in (path for name in wanted for path in run.path.glob(name)):
-        shutil.copyfile(path, out / path.relative_to(run.path))
-    state = {"step": step_of(run), "weights": {"pruned": [str(part) for part in heads], "from": run.path.name}}
-    write_checkpoint(folder.final, {"model": model_tensors(smaller)}, state)
+        shutil.copyfile(path, folder.path / path.relative_to(run.path))
+    origin = {"pruned": [str(part) for part in heads], "from": run.path.name}
+    state = {"step": step_of(run), "weights": origin, "run": folder.id}
+    write_checkpoint(folder.final, {"model": weights}, state)
     folder.write_recipe(recipe, VERSION, folder.prepared_files())
-    return RunFolder(out)
 
 
 def step_of(run: RunFolder) -> int:

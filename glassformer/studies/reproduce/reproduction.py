@@ -20,6 +20,7 @@ from glassformer.data.download import cut_shakespeare
 from glassformer.data.origins import SPLITS, origins_of
 from glassformer.errors import UserError
 from glassformer.files.durable import to_json, write_atomically
+from glassformer.files.owned import OwnedFiles
 from glassformer.models import PRESETS
 from glassformer.models.costs import costs
 from glassformer.run_folder import RunFolder
@@ -189,5 +190,5 @@ def reproduce(
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         },
     )
-    write_atomically(out / f"{name}.json", to_json(report.to_dict()))
+    write_atomically(*OwnedFiles(out).claim(f"{name}.json"), to_json(report.to_dict()))
     return report

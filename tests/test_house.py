@@ -177,9 +177,11 @@ def test_the_checks_see_what_they_should() -> None:
 
 # Their functions are written in Triton, which is there where torch knows a CUDA device; they are imported only there.
 NEEDS_TRITON = {
-    "glassformer.decode.kernel_start",
-    "glassformer.decode.layer_kernels",
-    "glassformer.decode.choice_kernels",
+    "glassformer.decode.ops.kernel_start",
+    "glassformer.decode.ops.product_kernels",
+    "glassformer.decode.ops.attention_kernels",
+    "glassformer.decode.ops.vocabulary_kernels",
+    "glassformer.decode.ops.beam_kernels",
     "glassformer.accel.loss_kernels",
 }
 

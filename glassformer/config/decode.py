@@ -56,9 +56,8 @@ class DecodeConfig:
     batch_size: int | None = None  # texts decoded at a time; none: as many as bring something and fit into memory
     strict: bool = False  # always so many rows of the same width: an answer never depends on its neighbours
     engine: Literal["auto", "plain", "fast", "int8"] = "auto"  # what runs the model; see decode/engines.py
-    precision: Literal["model", "bf16"] = (
-        "model"  # on a CUDA device: the numbers it computes with; model: as the weights are
-    )
+    # the numbers a GPU computes with; model: as the weights are; auto: bfloat16, where it has units for them
+    precision: Literal["auto", "model", "bf16"] = "auto"
 
     def __post_init__(self) -> None:
         check_choices(self)

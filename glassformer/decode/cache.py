@@ -64,6 +64,7 @@ class Cache:
         own = torch.eye(beams, dtype=torch.bool, device=device)
         self.own: Float[Tensor, "K K"] = torch.where(own, 0.0, -math.inf).to(like.dtype)
         self.generation = 0
+        self.last_position = 2**30  # tables of positions end here
         self.ends = np.zeros(slots, dtype=np.int64)
         self.widths = np.zeros(slots, dtype=np.int64)  # of the rows in which the sources were read
         self.masked = beams > 1
@@ -173,6 +174,9 @@ class Cache:
         """The step is done: everyone's next token stands one further. Ends every step."""
         self.lengths[:n] += 1
         self.columns[:n] += self.beams
+        if self.static:  # slots that are over go on until they are taken away, on the spot
+            self.lengths[:n].clamp_(max=self.last_position)
+            self.columns[:n].clamp_(max=self.capacity - self.beams)
         self.ends[:n] += self.beams
 
     def reorder(self, parents: Int[Tensor, "n K"], n_keys: int) -> None:

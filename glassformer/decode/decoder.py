@@ -93,7 +93,7 @@ class Decoder:
         model, ops = self.model, self.ops
         self.layers = [self.packed(block) for block in model.decoder.layers]
         self.encoder = [self.packed(block) for block in model.encoder.layers] if self.has_source else []
-        self.output = ops.pack([(model.output_weight, None)])
+        self.output = ops.pack_output(model.output_weight)
 
     def packed(self, block: Block) -> Layer:
         pack, attention, mlp = self.ops.pack, block.attention, block.mlp

@@ -1,18 +1,19 @@
-"""The one driver: requests come at any time, and each leaves when it is done. A list, a file, a stream and a server are the same.
+"""The one driver: requests come at any time, and each leaves when it is done. A list, a file, a stream and a server are
+the same.
 
     for number, hypotheses in answer(model, requests, config, special=special, text=tokenizer.decode):
         ...
 
-`answer` reads any iterable as far as it needs to (bounded memory), and gives results in the order of the requests, or as they
-are finished. Below it is the Driver: `add` a request, `step` while `busy`; what is finished comes out of the step. `step` is
-one token more for everybody: requests waiting take free slots, the model scores (stepper.py), the search chooses
-(search.py), and slots that are over are handed out and taken by others.
+`answer` (answer.py) reads any iterable as far as it needs to (bounded memory), and gives results in the order of the
+requests, or as they are finished. Below it is the Driver: `add` a request, `step` while `busy`; what is finished comes
+out of the step. `step` is one token more for everybody: requests waiting take free slots, the model scores
+(stepper.py), the search chooses (search.py), and slots that are over are handed out and taken by others.
 
-Strict mode is a policy of who is decoded with whom. The last digits of a matrix product depend on the shape of the matrix,
-so a sentence decoded among others may, once in a while, get another word than alone. In strict mode every shape depends on
-the sentence's own length alone: sentences of one length bucket are decoded together, always in the same number of rows
-(empty ones are filled up), and nobody joins or leaves. Each bucket is wider than its sentences, so that there always is padding
-and the same kernel is always taken.
+Strict mode is a policy of who is decoded with whom. The last digits of a matrix product depend on the shape of the
+matrix, so a sentence decoded among others may, once in a while, get another word than alone. In strict mode every shape
+depends on the sentence's own length alone: sentences of one length bucket are decoded together, always in the same
+number of rows (empty ones are filled up), and nobody joins or leaves. Each bucket is wider than its sentences, so that
+there always is padding and the same kernel is always taken.
 """
 
 from __future__ import annotations
@@ -312,17 +313,19 @@ class Driver:
     def collect(self, slots: Sequence[int]) -> list[Result]:
         """The requests that are finished with these slots."""
         assert self.state is not None
-        results = []
-        for slot, hypotheses in zip(slots, self.state.collect(slots), strict=True):
-            job = self.state.jobs[slot]
+        found = zip(slots, self.state.collect(slots), strict=True)
+        return [result for slot, own in found for result in self.file(self.state.jobs[slot], own)]
+
+    def file(self, job: Job, hypotheses: list[Hypothesis]) -> list[Result]:
+        """What a slot has found; with it the request may be finished."""
+        if self.samples > 1:
             found = self.found.setdefault(job.number, {})
             found[job.sample] = hypotheses
-            if len(found) == self.samples:
-                everything = [h for sample in range(self.samples) for h in found[sample]]
-                request = self.requests.pop(job.number)
-                del self.found[job.number]
-                results.append((job.number, self.finish(request, everything)))
-        return results
+            if len(found) < self.samples:
+                return []
+            hypotheses = [h for sample in range(self.samples) for h in found[sample]]
+            del self.found[job.number]
+        return [(job.number, self.finish(self.requests.pop(job.number), hypotheses))]
 
     def finish(self, request: Request, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
         """With text and alignment, where they are asked for."""

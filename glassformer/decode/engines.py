@@ -8,6 +8,7 @@ for, kept as long as its model, and sees the weights of now whenever a driver be
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 import weakref
@@ -16,10 +17,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from glassformer.accel import machine
 from glassformer.config import DecodeConfig
-from glassformer.decode.decoder import Decoder
+from glassformer.decode.decoder import Decoder, fingerprint
 from glassformer.decode.ops.packed import PackedOps
 from glassformer.decode.ops.torch import TorchOps
 from glassformer.nn.block import Stack
@@ -31,6 +33,9 @@ a GPU, the arithmetic takes longer than the reading, and more rows bring nothing
 SHARE = 0.25  # of the free memory that one cache may take
 
 decoders: weakref.WeakKeyDictionary[nn.Module, dict[type, tuple[Any, Decoder]]] = weakref.WeakKeyDictionary()
+gpu_decoders: weakref.WeakKeyDictionary[nn.Module, dict[str, tuple[list[Tensor], Any, Decoder]]] = (
+    weakref.WeakKeyDictionary()
+)
 lock = threading.Lock()
 
 
@@ -78,6 +83,8 @@ def best_ops(model: Any, rows: int) -> type[TorchOps]:
 
 def kept_decoder(model: Any, config: DecodeConfig, rows: int) -> Decoder:
     """The model's decoder: made once, and again when a parameter has been replaced by another."""
+    if next(model.parameters()).is_cuda:
+        return gpu_decoder(model, precision_of(model, config))
     parameters = tuple((id(p), p.data_ptr(), p.device, p.dtype) for p in model.parameters())
     kind = best_ops(model, rows)
     with lock:
@@ -87,6 +94,38 @@ def kept_decoder(model: Any, config: DecodeConfig, rows: int) -> Decoder:
         decoder = known[kind][1]
     decoder.refresh()
     return decoder
+
+
+def precision_of(model: Any, config: DecodeConfig) -> str:
+    """The numbers a GPU computes with: bfloat16 where it has units for them and weights are float32, unless asked otherwise."""
+    if config.precision != "auto":
+        return config.precision
+    device = machine.gpu(next(model.parameters()).device.index)
+    suits = device is not None and device.has_bfloat16 and next(model.parameters()).dtype == torch.float32
+    return "bf16" if suits else "model"
+
+
+def gpu_ops(model: Any) -> TorchOps:
+    """The table of operations for a GPU: by kernels, where there is Triton."""
+    if not machine.has_triton():
+        return TorchOps()
+    from glassformer.decode.ops.triton import TritonOps
+
+    return TritonOps(model.config)
+
+
+def gpu_decoder(model: Any, precision: str) -> Decoder:
+    """The model's decoder on a GPU, with the weights of now. It has copies of them, and captured steps go on using their memory:
+    where a weight has changed, decoder and steps are made anew."""
+    now = fingerprint(model)
+    with lock:
+        made = gpu_decoders.setdefault(model, {})
+        known = made.get(precision)
+        if known is None or len(known[0]) != len(now) or not all(map(torch.equal, known[0], now)):
+            own = copy.deepcopy(model).eval()
+            own = own.to(torch.bfloat16) if precision == "bf16" else own
+            known = made[precision] = (now, own, Decoder(own, gpu_ops(model)))
+        return known[2]
 
 
 def free_memory(device: torch.device) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from glassformer.config import DecodeConfig
+from glassformer.decode.captured import make_driver
 from glassformer.decode.driver import AHEAD, FIRST, Driver, Result, check_settings
 from glassformer.decode.request import NO_CONSTRAINTS, Hypothesis, Request, SpecialTokens, TokenConstraints
 from glassformer.decode.streaming import Decode, Streamer
@@ -40,7 +41,7 @@ def answer(
     The requests are taken as they are needed: at most some batches are held at a time, whatever the length of the input.
     `text` turns ids into text, for answers and stop strings. `align` adds the attention to the source, `trace` the story
     of the beam."""
-    driver = Driver(model, config, special, text=text, align=align, trace=trace, cached=cached)
+    driver = make_driver(model, config, special, text=text, align=align, trace=trace, cached=cached)
     source, taken, given = enumerate(requests), 0, 0
     held: dict[int, list[Hypothesis]] = {}
     exhausted = False

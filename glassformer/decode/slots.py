@@ -88,7 +88,7 @@ class Slots:
         never = sorted(token for token in special.banned(config.allow_unknown) if token < vocabulary)
         self.never = torch.tensor(never, dtype=torch.long, device=device)
         self.jobs: list[Job] = []
-        self.note_jobs()
+        self.note_jobs(0)
         self.ages = np.zeros(slots, dtype=np.int64)  # the host's own count of `written`
         self.best = choose.best
         self.fused: Callable[..., None] | None = None
@@ -147,7 +147,7 @@ class Slots:
         """These jobs take the slots from `start` on. One that is nobody's is over before it begins."""
         end, device = start + len(jobs), self.written.device
         self.jobs[start:] = jobs
-        self.note_jobs()
+        self.note_jobs(start)
         self.grow(max(job.limit for job in jobs))
         for tensor in (self.totals, self.score, self.cut_totals):
             tensor[start:end] = -math.inf
@@ -176,16 +176,18 @@ class Slots:
             for row, place in zip(rows, places, strict=True):
                 self.jobs[place] = self.jobs[row]
         self.jobs = self.jobs[:n]
-        self.note_jobs()
 
-    def note_jobs(self) -> None:
-        """What a step has to see to, for the jobs there are now."""
-        c, jobs = self.config, self.jobs
-        self.any_terms = any(job.constraints.terms for job in jobs)
-        self.any_stops = any(job.stopped for job in jobs)
-        self.any_traces = any(job.trace is not None for job in jobs)
+    def note_jobs(self, start: int) -> None:
+        """What a step has to see to, for the jobs from `start` on and, until all have left, those before."""
+        c, jobs = self.config, self.jobs[start:]
+        if start == 0:
+            self.any_terms = self.any_stops = self.any_traces = False
+            self.filters = c.repetition_penalty != 1 or c.no_repeat_ngram > 0
+        self.any_terms |= any(job.constraints.terms for job in jobs)
+        self.any_stops |= any(job.stopped is not None for job in jobs)
+        self.any_traces |= any(job.trace is not None for job in jobs)
         # Does anything change with what has been written, beyond a minimum length?
-        self.filters = c.repetition_penalty != 1 or c.no_repeat_ngram > 0 or any(job.constraints for job in jobs)
+        self.filters |= any(job.constraints is not NO_CONSTRAINTS and bool(job.constraints) for job in jobs)
 
     @property
     def needs_host(self) -> bool:
@@ -196,41 +198,57 @@ class Slots:
 
     def collect(self, slots: Sequence[int]) -> list[list[Hypothesis]]:
         """The answers of these slots: of each group its best, the unfinished behind what has ended."""
+        jobs = [self.jobs[slot] for slot in slots]
         which = torch.tensor(list(slots)).to(self.written.device, non_blocking=True)
-        names = (
-            "score",
-            "ending",
-            "length",
-            "last",
-            "pool_ids",
-            "pool_logprobs",
-            "cut_totals",
-            "cut_length",
-            "ids",
-            "logprobs",
-        )
-        parts = [getattr(self, name).index_select(0, which).cpu().numpy() for name in names]
-        return [self.answer(self.jobs[slot], *own) for slot, *own in zip(slots, *parts, strict=True)]
+        return self.answers(jobs, [part.cpu().numpy() for part in self.results(which)])
 
-    def answer(self, job: Job, *parts: np.ndarray) -> list[Hypothesis]:
-        score, ending, length, last, pool_ids, pool_logprobs, cut_totals, cut_length, ids, logprobs = parts
-        rule, groups = length_rule(self.config), []
-        for g in range(self.groups):
-            found = []
-            for p in range(self.wanted):
-                if score[g, p] > -math.inf:
-                    own = pool_logprobs[g, p, : length[g, p]].tolist() + (
-                        [float(last[g, p])] if ending[g, p] == 1 else []
-                    )
-                    words = pool_ids[g, p, : length[g, p]].tolist()
-                    found.append(Hypothesis(words, float(score[g, p]), math.fsum(own), own, ENDINGS[ending[g, p]]))
-            # Those that were cut are equally long: their sums rank them.
-            best = np.argsort(-cut_totals[g], kind="stable")[: self.wanted - len(found)]
-            for w in best:
-                if cut_totals[g, w] > -math.inf:
-                    row, words = g * self.width + w, int(cut_length[g])
-                    own = logprobs[row, :words].tolist()
-                    value = rule.score(float(cut_totals[g, w]), words, False)
-                    found.append(Hypothesis(ids[row, :words].tolist(), value, math.fsum(own), own, "length"))
-            groups.append(found)
-        return n_best(groups, self.config.n_best, job.trace)
+    def results(self, which: Tensor) -> list[Tensor]:
+        """Everything that `answers` needs of these slots."""
+        ended = (self.score, self.ending, self.length, self.last, self.pool_ids, self.pool_logprobs)
+        cut = (self.cut_totals, self.cut_length, self.ids, self.logprobs)
+        return [tensor.index_select(0, which) for tensor in (*ended, *cut)]
+
+    def answers(self, jobs: Sequence[Job], parts: Sequence[np.ndarray]) -> list[list[Hypothesis]]:
+        """Hypotheses from `results` on the host, many at a time: thousands are made while a device waits."""
+        score, ending, length, last, pool_ids, pool_logprobs, *cut = parts
+        upto = max(1, int(length.max(initial=0)))
+        ended = zip(
+            *(part.tolist() for part in (score, ending, length, last)),
+            *(part[..., :upto].tolist() for part in (pool_ids, pool_logprobs)),
+            strict=True,
+        )
+        found: list[list[list[Hypothesis]]] = []
+        for own in ended:
+            groups = []
+            for group in zip(*own, strict=True):
+                made = []
+                for value, kind, words, end, tokens, chances in zip(*group, strict=True):
+                    if value == -math.inf:
+                        break
+                    chances = [*chances[:words], end] if kind == 1 else chances[:words]
+                    made.append(Hypothesis(tokens[:words], value, math.fsum(chances), chances, ENDINGS[kind]))
+                groups.append(made)
+            found.append(groups)
+        self.add_cut(found, *cut)
+        return [n_best(groups, self.config.n_best, job.trace) for groups, job in zip(found, jobs, strict=True)]
+
+    def add_cut(
+        self,
+        found: Sequence[list[list[Hypothesis]]],
+        totals: np.ndarray,
+        lengths: np.ndarray,
+        ids: np.ndarray,
+        logprobs: np.ndarray,
+    ) -> None:
+        """Where too few have ended, what was cut. In a group those are equally long: their sums rank them."""
+        rule = length_rule(self.config)
+        for i, groups in enumerate(found):
+            for g, made in enumerate(groups):
+                if len(made) == self.wanted:
+                    continue
+                for w in np.argsort(-totals[i, g], kind="stable")[: self.wanted - len(made)].tolist():
+                    if totals[i, g, w] > -math.inf:
+                        row, words = g * self.width + w, int(lengths[i, g])
+                        own, value = logprobs[i, row, :words].tolist(), float(totals[i, g, w])
+                        score = rule.score(value, words, False)
+                        made.append(Hypothesis(ids[i, row, :words].tolist(), score, math.fsum(own), own, "length"))

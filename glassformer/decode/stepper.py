@@ -16,8 +16,10 @@ depends on the row's own length alone. The other position schemes have no end.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -46,11 +48,12 @@ def context_start(length: int, model: ModelConfig) -> int:
 
 def in_rows(texts: Texts, width: int | None) -> Rows:
     """One text a row, padded to `width` or the longest."""
-    wide = max(map(len, texts)) if width is None else width
-    tokens = torch.zeros(len(texts), wide, dtype=torch.long)
-    for row, text in zip(tokens, texts, strict=True):
-        row[: len(text)] = torch.tensor(list(text))
-    return Rows.padded(tokens, [len(text) for text in texts])
+    lengths = list(map(len, texts))
+    wide = max(lengths) if width is None else width
+    tokens = np.zeros((len(texts), wide), dtype=np.int64)
+    real = np.arange(wide) < np.array(lengths)[:, None]
+    tokens[real] = np.fromiter(chain.from_iterable(texts), dtype=np.int64, count=sum(lengths))
+    return Rows.padded(torch.from_numpy(tokens), lengths)
 
 
 @runtime_checkable
@@ -74,6 +77,7 @@ class CachedSteps:
         self.decoder, self.slots, self.beams, self.bos, self.strict = decoder, slots, beams, bos, strict
         self.cache: Cache | None = None
         self.texts: list[Sequence[int]] = []  # of a GPT: the prompt of each slot
+        self.whole_rows = strict  # sources are computed with their padding
 
     def enter(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
         """`texts` are read once each, for `copies` slots."""
@@ -92,7 +96,7 @@ class CachedSteps:
         self.cache.begin(start, end, torch.tensor(first, device=self.cache.tokens.device)[:, None])
         if decoder.has_source:
             rows = in_rows(texts, width).to(self.cache.tokens.device)
-            decoder.read_sources(self.cache, start, rows, copies=copies, whole_rows=self.strict)
+            decoder.read_sources(self.cache, start, rows, copies=copies, whole_rows=self.whole_rows)
         else:
             before = [context[:-1] for context in contexts]
             wide = None if width is None else width - 1

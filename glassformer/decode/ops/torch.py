@@ -4,6 +4,7 @@ An `Ops` object is the table. The decoder calls nothing else, so whoever replace
 `TorchOps` and overrides it; "few rows" and "many rows" is a choice inside an entry. R rows are (slot, beam), slot-major.
 
     pack(parts)                          the weights of products of one input, side by side, as `linear` wants them
+    pack_output(weight)                  the same for the scores
     linear(x, weights, activation)       (R, in) -> (R, out)
     add_and_norm(x, change, norm)        x + change and the norm of it: (R, C), (R, C)
     embed(tokens, positions, embedding)  (R,) -> (R, C): word, scale and position
@@ -88,6 +89,10 @@ class TorchOps:
     def pack(self, parts: Parts) -> Any:
         return list(parts)
 
+    def pack_output(self, weight: Tensor) -> Any:
+        """The weight (V, in) of the scores, as `linear` wants it."""
+        return self.pack([(weight, None)])
+
     def linear(self, x: Float[Tensor, "R in"], weights: Any, activation: Any = None, *, into_sum: bool = False) -> Any:
         found = [F.linear(x, weight, bias) for weight, bias in weights]
         y = found[0] if len(found) == 1 else torch.cat(found, dim=-1)
@@ -163,6 +168,10 @@ class TorchOps:
     ) -> Float[Tensor, "R HDv"]:
         keys, values = (part[: step.n, :, : step.n_source] for part in cache.source[layer])
         return self.attend(heads.queries(q, step.n), keys, values, step.source_bias, heads=heads)
+
+    def fused_search(self, state: Any) -> Any:
+        """A function (cache, logits, n) that makes a whole step of this search, or None: it is made by the search itself."""
+        return None
 
     def best(self, scores: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R k"], Int[Tensor, "R k"]]:
         return choose.best(scores, k)

@@ -1,0 +1,379 @@
+"""Decoding on a CUDA device: the whole step, captured once for each bucket of shapes as a CUDA graph and replayed.
+
+A small model's step is a few hundred kernels of a few microseconds; to launch them one by one, look at the result and
+decide in Python what to do takes longer than the kernels. So the step is everything: embedding, layers, scores, the
+search's choice, what has ended (decoder.py and search.py, by kernels where ops/triton.py has them). The host launches
+the next few steps, then reads who was over before them (`poll`), sends for their answers, which come by a second
+stream, and makes hypotheses of those that have arrived, all while the device works. Slots that are over are skipped by
+the kernels until others take their places.
+
+Cache, search state and graphs of a bucket are a `Session`, kept beside the decoder for the next call. What a graph
+cannot do (glossaries, stop strings, traces, filters that look at what was written, a context that has to be read again)
+is done step by step, as on a CPU, by the same decoder and the same search.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.config import DecodeConfig
+from glassformer.decode.cache import Cache
+from glassformer.decode.decoder import Decoder
+from glassformer.decode.driver import Driver, Result
+from glassformer.decode.engines import evaluating, kept_decoder, uses_plain_model
+from glassformer.decode.search import SearchState
+from glassformer.decode.slots import Job
+from glassformer.decode.stepper import CachedSteps, Steps, Texts, has_window
+
+POLL = 2  # steps between two looks at who is done
+SESSIONS_KEPT = 4
+SLOTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 640, 768, 896, 1024, 1280, 1536, 1792, 2048)
+
+
+def at_least(number: int) -> int:
+    """The bucket of so many slots."""
+    return next((size for size in SLOTS if size >= number), -(-number // 512) * 512)
+
+
+def rounded(number: int, *, least: int = 8) -> int:
+    """The bucket of a width: steps of an eighth to a quarter of it, so that there are few and little is wasted."""
+    step = least
+    while number > 8 * step:
+        step *= 2
+    return -(-number // step) * step
+
+
+class GraphRunner:
+    """The graphs of a cache and a search state. The first step of a bucket runs as it is, which also warms up what capture must
+    not meet cold; the second is captured."""
+
+    def __init__(self, decoder: Decoder, cache: Cache, state: SearchState) -> None:
+        self.decoder, self.cache, self.state = decoder, cache, state
+        self.on_device = cache.lengths.is_cuda
+        self.graphs: dict[tuple[int, int, int], Any] = {}
+        self.refused: set[tuple[int, int, int]] = set()  # buckets that could not be captured
+        self.pool: Any = torch.cuda.graph_pool_handle() if self.on_device else None
+        self.fused: Callable[[Cache, torch.Tensor, int], None] | None = decoder.ops.fused_search(state)
+        self.memory = (cache.generation, state.longest)
+
+    def run_eager(self, n: int, n_keys: int, n_source: int) -> None:
+        """One step, launched kernel by kernel."""
+        logits = self.decoder.step(self.cache, n, n_keys, n_source)
+        if self.fused is not None:
+            self.fused(self.cache, logits, n)
+            return
+        parents, tokens = self.state.step(logits, n)
+        self.cache.tokens[:n] = tokens
+        if self.cache.beams > 1:
+            self.cache.reorder(parents, n_keys)
+
+    def step(self, bucket: tuple[int, int, int]) -> None:
+        """One step of the first slots; what the host knows of them is counted once, however it runs."""
+        if self.memory != (self.cache.generation, self.state.longest):
+            self.graphs.clear()  # they were made for memory that is no more
+            self.memory = (self.cache.generation, self.state.longest)
+        n, ends, ages = bucket[0], self.cache.ends.copy(), self.state.ages.copy()
+        graph = self.graphs.get(bucket)
+        if graph is None and self.on_device and bucket in self.graphs and bucket not in self.refused:
+            graph = self.capture(bucket)
+        if graph is not None:
+            graph.replay()
+        else:
+            self.run_eager(*bucket)
+            self.graphs.setdefault(bucket, None)
+        ends[:n] += self.cache.beams
+        ages[:n] += 1
+        self.cache.ends, self.state.ages = np.minimum(ends, self.cache.capacity), ages
+
+    def capture(self, bucket: tuple[int, int, int]) -> Any:
+        """Capturing runs nothing, so where the device refuses it, the step can still be made as it is."""
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        try:
+            with torch.cuda.graph(graph, pool=self.pool):
+                self.run_eager(*bucket)
+        except RuntimeError as error:
+            warnings.warn(f"this step could not be captured as a graph, and runs slowly: {error}", stacklevel=2)
+            torch.cuda.synchronize()
+            self.refused.add(bucket)
+            return None
+        self.graphs[bucket] = graph
+        return graph
+
+
+@dataclass
+class Session:
+    """Memory and graphs of one kind of search."""
+
+    cache: Cache
+    state: SearchState
+    runner: GraphRunner
+
+
+class Sessions:
+    """Sessions that nobody uses now, the last used last."""
+
+    def __init__(self) -> None:
+        self.kept: dict[Any, Session] = {}
+        self.lock = threading.Lock()
+
+    def take(self, key: Any) -> Session | None:
+        """The session of this kind, if there is one free."""
+        with self.lock:
+            return self.kept.pop(key, None)
+
+    def give(self, key: Any, session: Session) -> None:
+        """Keep a session for the next call; the one that was not used for longest goes."""
+        with self.lock:
+            self.kept[key] = session
+            while len(self.kept) > SESSIONS_KEPT:
+                self.kept.pop(next(iter(self.kept)))
+
+    def clear(self) -> None:
+        """Give all of them up, where memory is needed."""
+        with self.lock:
+            self.kept.clear()
+
+
+sessions: weakref.WeakKeyDictionary[Decoder, Sessions] = weakref.WeakKeyDictionary()
+
+
+def sessions_of(decoder: Decoder) -> Sessions:
+    """The free sessions of a decoder; they go with it."""
+    return sessions.setdefault(decoder, Sessions())
+
+
+class CapturedSteps(CachedSteps):
+    """The decoder on a session's cache."""
+
+    def __init__(self, decoder: Decoder, session: Session, bos: int, *, strict: bool) -> None:
+        super().__init__(decoder, session.cache.slots, session.cache.beams, bos, strict=strict)
+        self.cache: Cache = session.cache
+        self.session = session
+        self.whole_rows = True
+        self.widths = np.zeros(session.cache.slots, dtype=np.int64)  # of the sources
+
+    def enter(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
+        """Sources in rows of a bucket's width."""
+        if self.decoder.has_source:
+            longest = max(map(len, texts))
+            width = rounded(longest) if width is None else width
+            if self.decoder.config.positions == "learned":
+                width = min(width, max(longest, self.decoder.config.block_size))
+            self.widths[start : start + len(jobs)] = width
+        super().enter(start, jobs, texts, copies, width)
+        c = self.decoder.config
+        ends_at = c.block_size if (has_window(c) and not self.decoder.has_source) or c.positions == "learned" else 2**30
+        self.cache.last_position = min(ends_at, self.tables()) - 1
+
+    def tables(self) -> int:
+        """So many positions are known."""
+        found = [2**30]
+        if self.decoder.positions is not None:
+            positions = self.decoder.positions
+            found.append((positions.weight if hasattr(positions, "weight") else positions.table).size(0))
+        if self.decoder.model.rotary is not None:
+            found.append(self.decoder.model.rotary.table.size(0))
+        return min(found)
+
+    def advance(self, n: int) -> None:
+        """One token more for everybody, and the search's choice."""
+        cache = self.cache
+        reach = rounded(cache.filled(n) + self.beams, least=max(16, 8 * min(self.beams, 4)))
+        source = int(self.widths[:n].max(initial=0)) if self.decoder.has_source else 0
+        bucket = (at_least(n) if not self.strict else n, min(reach, cache.capacity), min(source, cache.source_capacity))
+        self.session.runner.step(bucket)
+
+    def move(self, rows: Sequence[int], places: Sequence[int], n: int) -> None:
+        super().move(rows, places, n)
+        self.widths[list(places)] = self.widths[list(rows)]
+
+
+class CapturedDriver(Driver):
+    """A driver that runs ahead of what it knows."""
+
+    steps: Any
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        weight = next(self.model.parameters())
+        self.device = weight.device
+        self.polled: tuple[int, Any, torch.Tensor] | None = None  # slots, event, flags
+        self.arriving: deque[tuple[list[Job], Any, list[torch.Tensor]]] = deque()
+        self.gone = np.zeros(0, dtype=bool)  # slots whose answers have been sent for
+        self.outgrows = False  # does a context have to be read again?
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.pending or self.n or self.arriving)
+
+    def start(self) -> tuple[Steps, SearchState]:
+        """A session of the right kind: one that is free, or a new one."""
+        config, beams = self.config, self.config.beams
+        self.size = self.batch_size()
+        self.decoder = decoder = kept_decoder(self.model, config, self.size * beams)
+        if not self.more_may_come and not config.strict:
+            self.size = min(self.size, len(self.pending))
+        slots = at_least(self.size * self.samples) if not config.strict else self.size * self.samples
+        longest = rounded(max(job.limit for _, job in self.pending)) + 1
+        texts = rounded(max(len(request.ids) for request, _ in self.pending))
+        prompt, source = (0, texts) if self.has_source else (texts, 0)
+        columns = rounded(prompt + longest * beams)
+        self.session_key = (
+            slots,
+            columns,
+            source,
+            longest,
+            replace(config, seed=0, batch_size=None, engine="auto"),
+            self.special,
+        )
+        session = sessions_of(decoder).take(self.session_key)
+        if session is None:
+            cache = decoder.make_cache(slots, beams, columns, source, static=True)
+            state = SearchState(
+                slots, longest, config, self.special, device=self.device, dtype=cache.bias.dtype,
+                vocabulary=self.shape.vocab_size, static=True,
+            )  # fmt: skip
+            state.best = decoder.ops.best
+            session = Session(cache, state, GraphRunner(decoder, cache, state))
+        session.state.config = config
+        session.state.jobs = []
+        self.gone = np.zeros(slots, dtype=bool)
+        return CapturedSteps(decoder, session, self.special.bos, strict=config.strict), session.state
+
+    def admit(self) -> None:
+        before = self.n
+        super().admit()
+        if self.n > before and self.state is not None:
+            self.gone[before : self.n] = False
+            if not self.has_source and has_window(self.shape):
+                whole = (len(text) + job.limit for text, job in zip(self.steps.texts, self.state.jobs, strict=True))
+                self.outgrows = any(length > self.shape.block_size for length in whole)
+
+    @torch.no_grad()
+    def step(self) -> list[Result]:
+        """The next few tokens for everybody; what has arrived since the last call."""
+        with evaluating(self.model), torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext():
+            self.admit()
+            if not self.n or self.state is None:
+                return self.receive(wait=True)
+            if self.state.needs_host or self.outgrows:
+                return [*self.receive(wait=True), *super().step()]
+            for _ in range(POLL):
+                self.steps.advance(self.n)
+            if self.polled is not None:
+                self.handle_poll()
+            if self.n:
+                self.poll()
+            return self.receive(wait=False)
+
+    def poll(self) -> None:
+        """Have the host told who is over now."""
+        assert self.state is not None
+        flags = torch.empty(self.n, dtype=torch.bool, pin_memory=self.device.type == "cuda")
+        flags.copy_(self.state.over[: self.n], non_blocking=True)
+        self.polled = (self.n, self.event(), flags)
+
+    def event(self) -> Any:
+        """What has been launched so far; None where nothing runs by itself."""
+        return torch.cuda.current_stream().record_event() if self.device.type == "cuda" else None
+
+    def handle_poll(self) -> None:
+        """Send for the answers of those that were over, and let others take their places where that brings something."""
+        assert self.polled is not None and self.state is not None
+        count, event, flags = self.polled
+        self.polled = None
+        if event is not None:
+            event.synchronize()
+        over = np.zeros(self.n, dtype=bool)
+        over[:count] = flags.numpy()
+        if self.config.strict and not over.all():
+            return
+        jobs = self.state.jobs
+        fresh = [slot for slot in np.flatnonzero(over & ~self.gone[: self.n]).tolist() if jobs[slot].number >= 0]
+        if fresh:
+            self.send_for(fresh)
+            self.gone[fresh] = True
+        staying = np.flatnonzero(~over)
+        fewer, free = len(staying), self.size * self.samples - len(staying)
+        if fewer == 0:
+            self.n = 0
+            self.gone[:] = False
+        elif at_least(fewer) < at_least(self.n) or (self.pending and 4 * free >= self.size * self.samples):
+            rows = staying[staying >= fewer].tolist()
+            places = np.flatnonzero(over[:fewer]).tolist()
+            self.steps.move(rows, places, fewer)
+            self.state.move(rows, places, fewer)
+            self.state.over[fewer : self.n] = True
+            self.gone[:fewer], self.gone[fewer:] = False, False
+            self.n = fewer
+
+    def send_for(self, slots: list[int]) -> None:
+        """Copies of what these slots have written, on their way to the host."""
+        assert self.state is not None
+        jobs = [self.state.jobs[slot] for slot in slots]
+        # Not made on the device at once: the host would wait for all that is under way there.
+        which = torch.tensor(slots).to(self.device, non_blocking=True)
+        parts = self.state.results(which)
+        if self.device.type != "cuda":
+            self.arriving.append((jobs, None, parts))
+            return
+        main, side = torch.cuda.current_stream(), side_stream(self.device)
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            copies = [torch.empty(part.shape, dtype=part.dtype, pin_memory=True) for part in parts]
+            for part, copy in zip(parts, copies, strict=True):
+                copy.copy_(part, non_blocking=True)
+                part.record_stream(side)
+            self.arriving.append((jobs, side.record_event(), copies))
+
+    def receive(self, *, wait: bool) -> list[Result]:
+        """The answers that have arrived."""
+        results: list[Result] = []
+        while self.arriving and (wait or self.arriving[0][1] is None or self.arriving[0][1].query()):
+            jobs, event, copies = self.arriving.popleft()
+            if event is not None:
+                event.synchronize()
+            assert self.state is not None
+            answers = self.state.answers(jobs, [copy.numpy() for copy in copies])
+            for job, hypotheses in zip(jobs, answers, strict=True):
+                results += self.file(job, hypotheses)
+        if not self.busy and self.steps is not None:
+            self.close()
+        return results
+
+    def close(self) -> None:
+        """The session is free for others."""
+        if self.steps is not None and not self.n:
+            sessions_of(self.decoder).give(self.session_key, self.steps.session)
+            self.steps = self.state = None
+            self.polled = None
+
+
+side_streams: dict[torch.device, Any] = {}
+
+
+def side_stream(device: torch.device) -> Any:
+    """The stream on which answers travel."""
+    if device not in side_streams:
+        side_streams[device] = torch.cuda.Stream(device)
+    return side_streams[device]
+
+
+def make_driver(model: Any, config: DecodeConfig | None = None, *given: Any, **named: Any) -> Driver:
+    """The driver for this model: on a CUDA device the one that captures its steps."""
+    settings = config or DecodeConfig()
+    plain = not named.get("cached", True) or named.get("trace") or settings.engine == "int8"
+    if plain or not next(model.parameters()).is_cuda or uses_plain_model(model, settings):
+        return Driver(model, config, *given, **named)
+    return CapturedDriver(model, config, *given, **named)

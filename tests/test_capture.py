@@ -15,7 +15,7 @@ from glassformer.data.examples import Pairs
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError
 from glassformer.runs import train
-from glassformer.train.graph import Place, tensors_of
+from glassformer.train.graph import StaticBatch, tensors_of
 
 
 def some_batches(count: int) -> list:
@@ -29,17 +29,17 @@ def some_batches(count: int) -> list:
 def test_a_filled_place_holds_the_batches() -> None:
     """Broken: views that overlap, tensors in another order than they were copied, a stage overwritten too early."""
     batches = some_batches(8)
-    place = Place(batches[:2], torch.device("cpu"))
+    static = StaticBatch(batches[:2], torch.device("cpu"))
     for first in range(0, 8, 2):
         given = batches[first : first + 2]
         total = sum(b.target_tokens for b in given)
-        place.fill(given, total)
-        assert int(place.tokens) == total
-        for batch, laid in zip(given, place.batches, strict=True):
+        static.fill(given, total)
+        assert int(static.tokens) == total
+        for batch, laid in zip(given, static.batches, strict=True):
             assert laid.rows.layout == batch.rows.layout
             for a, b in zip(tensors_of(batch), tensors_of(laid), strict=True):
                 assert torch.equal(a, b)
-                assert b.data_ptr() >= place.flat.data_ptr()
+                assert b.data_ptr() >= static.flat.data_ptr()
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5])

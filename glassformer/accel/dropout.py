@@ -25,6 +25,7 @@ def scattered(places: Int[Tensor, "*any"], seed: Int[Tensor, ""]) -> Int[Tensor,
 
 
 def kept(shape: torch.Size, p: float, seed: Int[Tensor, ""]) -> Bool[Tensor, "*shape"]:
+    """Which numbers of a tensor of this shape stay: each with probability 1 - p, by the hash of its place."""
     places = torch.arange(shape.numel(), dtype=torch.int32, device=seed.device).view(shape)
     return scattered(places, seed) >= int(p * 2**31)
 

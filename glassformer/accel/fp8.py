@@ -71,6 +71,7 @@ def by_columns(x: Tensor) -> Tensor:
 
 
 def gradient_scale(positions: int) -> float:
+    """What a gradient over so many positions is multiplied by before it is rounded: a power of two."""
     return GRADIENT_SCALE * 2.0 ** round(math.log2(max(1, positions)))
 
 
@@ -109,6 +110,7 @@ class Float8Product(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, weights: bool) -> Tensor:
+        """x (M, K) and W (N, K) rounded to e4m3 -> (M, N) in x's type."""
         w8, back_w = weight_to_float8(weight)
         x8 = to_float8(x, ACTIVATION_SCALE, E4M3)
         ctx.save_for_backward(x8 if weights else x, w8, back_w)
@@ -117,6 +119,7 @@ class Float8Product(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        """dy rounded to e5m2; dx by an 8-bit product, dW by one only where `weights` was set."""
         refuse_second_derivative()
         x, w8, back_w = ctx.saved_tensors
         scale = gradient_scale(grad.size(0))
@@ -137,6 +140,7 @@ def working_type(x: Tensor) -> torch.dtype:
 
 
 def float8_linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, weights: bool = False) -> Tensor:
+    """x W^T + b with its products in 8 bits, for x of any number of dimensions."""
     dtype = working_type(x)
     flat = x.flatten(0, -2).to(dtype)
     weights = weights and flat.size(0) % SIZES == 0
@@ -145,9 +149,12 @@ def float8_linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, weights: bo
 
 
 class Float8Linear(nn.Linear):
+    """nn.Linear in 8 bits while it trains; its weights stay as they are, and evaluation is exact."""
+
     weights = False
 
     def forward(self, x: Tensor) -> Tensor:
+        """(..., in) -> (..., out)"""
         if not self.training:
             return F.linear(x, self.weight, self.bias)
         return float8_linear(x, self.weight, self.bias, weights=self.weights)
@@ -159,6 +166,7 @@ class Float8Attention(JoinedAttention):
     weights = False
 
     def joined_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """As JoinedAttention's, in 8 bits while it trains."""
         if not self.training:
             return super().joined_product(x, weight, bias)
         return float8_linear(x, weight, bias, weights=self.weights)
@@ -187,6 +195,7 @@ def cannot(model: nn.Module, device: torch.device) -> str | None:
 
 
 def odd_size(model: nn.Module) -> str | None:
+    """Which layer has a side that 8-bit products cannot have, in words; None where all fit."""
     for name, (_, layer) in linear_layers(model).items():
         for size in (layer.in_features, layer.out_features):
             if size % SIZES or not size:

@@ -100,6 +100,7 @@ def turn_kernel(given_at, turned_at, rows, columns, TILE: tl.constexpr):
 def over_rows(
     logits: Tensor, labels: Tensor, words: int, smoothing: float, grad: Tensor | None, grad8: Tensor | None
 ) -> Tensor:
+    """Starts `row_kernel`, a program a row of scores (rows, columns): the loss of each row, its gradient where asked for."""
     loss = logits.new_empty(logits.size(0), dtype=torch.float32)
     wide = min(COLUMNS_AT_A_TIME, triton.next_power_of_2(logits.size(1)))
     row_kernel[(logits.size(0),)](

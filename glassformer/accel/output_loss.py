@@ -75,6 +75,7 @@ class SoftmaxLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor, words: int, smoothing: float) -> Tensor:
+        """Scores (rows, columns), of which the first `words` exist -> the summed loss."""
         losses, log_total = row_losses(logits, labels, words, smoothing)
         ctx.save_for_backward(logits, labels, log_total)
         ctx.words, ctx.smoothing = words, smoothing
@@ -82,6 +83,7 @@ class SoftmaxLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        """softmax - target, from the kept scores and the logarithm of each row's sum."""
         refuse_second_derivative()
         logits, labels, log_total = ctx.saved_tensors
         grad = score_gradient(logits, labels, log_total, ctx.words, ctx.smoothing, grad_total)
@@ -103,6 +105,7 @@ class OutputLoss(torch.autograd.Function):
         smoothing: float,
         kernel: bool,
     ) -> Tensor:
+        """x (rows, C), table (columns, C) -> the summed loss; the scores' place now holds their gradient."""
         dtype, table = table.dtype, table.to(x.dtype)
         scores = F.linear(x, table, bias)
         if kernel:
@@ -116,6 +119,7 @@ class OutputLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, factor: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        """Two products of the gradient that was made with the loss."""
         refuse_second_derivative()
         x, table, grad = ctx.saved_tensors
         grad_b = grad.sum(0) * factor if ctx.has_bias else None
@@ -138,6 +142,7 @@ class Float8OutputLoss(torch.autograd.Function):
         kernel: bool,
         weights: bool,
     ) -> Tensor:
+        """As OutputLoss, with x and table rounded to e4m3 and the gradient to e5m2."""
         x8 = to_float8(x, ACTIVATION_SCALE, E4M3)
         table8, back = weight_to_float8(table)
         scores = scaled_product(x8, table8.t(), 1 / ACTIVATION_SCALE, back, x.dtype, bias=bias)
@@ -157,6 +162,7 @@ class Float8OutputLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, factor: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        """dx by an 8-bit product; dW by one where `weights` was set, else exactly."""
         refuse_second_derivative()
         x, table8, back, grad8, for_weights = ctx.saved_tensors
         grad_x = scaled_product(grad8, by_columns(table8), 1 / LOSS_SCALE, back, ctx.dtype, fast=False)

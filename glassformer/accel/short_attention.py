@@ -25,6 +25,7 @@ class ShortAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, scaled: bool) -> Tensor:
+        """q (B, H, T, D), k (B, H, S, D), v (B, H, S, Dv) -> (B, H, T, Dv)"""
         given, shape = (q, k, v), (*q.shape[:3], k.size(2))
         ctx.mask, ctx.scaled, ctx.shape = mask, scaled, shape
         ctx.scale = scale = q.size(-1) ** -0.5 if scaled else 1.0
@@ -46,6 +47,7 @@ class ShortAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        """The gradients of q, k and v, from the kept weights."""
         *given, q, k, v, weights = ctx.saved_tensors
         if torch.is_grad_enabled():
             return *gradients_by_equation(given, ctx.needs_input_grad, ctx.mask, ctx.scaled, grad), None, None

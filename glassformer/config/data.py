@@ -42,6 +42,8 @@ Files = str | tuple[DataFile, ...] | None
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
+    """What a model is trained on: a recipe's [data]. The comments beside the fields are their documentation."""
+
     # pairs: source and target; text: lines to write on from, or to fill in; classify: a label a text; tag: a label a word
     task: Literal["pairs", "text", "classify", "tag"] = "pairs"
     builtin: str | None = None  # dates, phrases, stdlib, languages, date-parts, copy, reverse, sort

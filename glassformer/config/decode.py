@@ -123,6 +123,7 @@ class DecodeConfig:
 
     @property
     def beams(self) -> int:
+        """Hypotheses kept at a time; 1 where one draws or takes the likeliest."""
         if self.beam is not None:
             return self.beam
         return 1 if self.temperature > 0 else 4

@@ -17,6 +17,7 @@ from glassformer.errors import ConfigError
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """ "; did you mean X?" where something known is spelt much like it, else nothing."""
     close = difflib.get_close_matches(word, [str(k) for k in known], n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
 

@@ -30,6 +30,12 @@ MOST = {
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
+    """A model in numbers and choices: what a recipe's [model] holds. The comments beside the fields are their documentation.
+
+        ModelConfig(family="gpt", vocab_size=65, n_layer=4, n_head=4, n_embd=128)
+
+    A value that cannot be is a ConfigError with a sentence."""
+
     # transformer: an encoder-decoder, for pairs; gpt: a decoder, which writes on; bert: an encoder, which reads
     family: Literal["transformer", "gpt", "bert"] = "transformer"
     # how many tokens there are; filled in from the tokenizer (of the target, where source and target differ)
@@ -143,6 +149,7 @@ class ModelConfig:
             self.check_pruned()
 
     def check_pruned(self) -> None:
+        """Refuses heads that this model cannot have, or that are named twice."""
         if self.share_layers:
             raise ConfigError(
                 "model.pruned_heads takes heads out of one layer, and model.share_layers makes all layers one"
@@ -191,20 +198,25 @@ class ModelConfig:
 
     @property
     def kv_heads(self) -> int:
+        """Key and value heads: n_kv_head, or as many as n_head."""
         return self.n_kv_head or self.n_head
 
     @property
     def key_size(self) -> int:
+        """Width of a head's queries and keys: head_size, or n_embd / n_head."""
         return self.head_size or self.n_embd // self.n_head
 
     @property
     def val_size(self) -> int:
+        """Width of a head's values: value_size, or that of its keys."""
         return self.value_size or self.key_size
 
     @property
     def hidden(self) -> int:
+        """Width of the feed-forward layer: n_hidden, or 4 n_embd."""
         return self.n_hidden or 4 * self.n_embd
 
     @property
     def encoder_layers(self) -> int:
+        """Layers of the encoder: n_encoder_layer, or n_layer."""
         return self.n_layer if self.n_encoder_layer is None else self.n_encoder_layer

@@ -105,6 +105,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 
 def preset(name: str) -> ModelConfig:
+    """The ModelConfig of a known size by its name, such as "gpt2" or "transformer-base"."""
     if name not in PRESETS:
         raise ConfigError(f"there is no preset {name!r}{did_you_mean(name, list(PRESETS))}")
     return ModelConfig(**PRESETS[name])

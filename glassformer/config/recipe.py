@@ -36,6 +36,8 @@ from glassformer.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
+    """A whole training in numbers: model, data, train and decode, under a name."""
+
     name: str = "recipe"
     about: str = ""
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -58,6 +60,7 @@ class Recipe:
     def from_dict(
         values: Mapping[str, Any], *, presets: Mapping[str, Mapping[str, Any]] | None = None, name: str = "recipe"
     ) -> Recipe:
+        """From the tables of a TOML file; an unknown key is an error with a suggestion."""
         values = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
         refuse_unknown(values, [f.name for f in dataclasses.fields(Recipe)], "recipe")
         model = values.get("model", {})
@@ -94,6 +97,7 @@ class Recipe:
         return out
 
     def with_model(self, **changes: Any) -> Recipe:
+        """The same recipe with these fields of its model changed."""
         return dataclasses.replace(self, model=dataclasses.replace(self.model, **changes))
 
 
@@ -114,6 +118,7 @@ T = TypeVar("T")
 
 
 def recipe_names() -> list[str]:
+    """The recipes that come with the package."""
     return sorted(p.stem for p in RECIPE_FOLDER.glob("*.toml"))
 
 
@@ -187,12 +192,14 @@ def apply_override(values: dict[str, Any], override: str) -> None:
 
 
 def build(kind: type[T], values: Mapping[str, Any], part: str) -> T:
+    """One part of a recipe from its table, its values checked and converted."""
     hints = typing.get_type_hints(kind)
     refuse_unknown(values, list(hints), part)
     return kind(**{key: coerce(value, hints[key], f"{part}.{key}") for key, value in values.items()})
 
 
 def refuse_unknown(values: Mapping[str, Any], known: Sequence[str], part: str) -> None:
+    """An error with a suggestion for the first key that no field has."""
     for key in values:
         if key not in known:
             where = f"[{part}]" if part in PARTS else "a recipe"

@@ -31,6 +31,8 @@ MOST = {
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
+    """How a model is trained: what a recipe's [train] holds. The comments beside the fields are their documentation."""
+
     steps: int = 2000  # updates of the weights
     seed: int = 1  # of the first weights, of dropout and of the order of batches; the same seed repeats the run
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: CUDA where there is one

@@ -41,6 +41,7 @@ class MaskedHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T C"]:
+        """What the output layer reads: norm(activation(dense(x))). (B, T, C) -> (B, T, C)"""
         return self.norm(self.activate(self.dense(x)), real)
 
 
@@ -54,6 +55,7 @@ class LabelHead(nn.Module):
         self.label = nn.Linear(config.n_embd, config.n_label)
 
     def forward(self, x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T C"]:
+        """What the label layer reads. (B, T, C) -> (B, T, C)"""
         return self.drop(x if self.dense is None else self.dense(x).tanh())
 
 
@@ -97,6 +99,7 @@ class BERT(Family):
         initialise(self)
 
     def output_layer(self) -> tuple[Tensor, Tensor | None]:
+        """Weight and bias of the layer that scores words (mlm) or labels."""
         if isinstance(self.head, LabelHead):
             return self.head.label.weight, self.head.label.bias
         return (self.embedding.weight if self.output is None else self.output.weight), self.head.bias
@@ -123,6 +126,7 @@ class BERT(Family):
         return self.logits(self.hidden(rows, types), rows.real)
 
     def logits(self, x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T V"]:
+        """Scores from the encoder's output: V words, or the labels."""
         weight, bias = self.output_layer()
         return self.tap("logits", nn.functional.linear(self.head(x, real), weight, bias))
 

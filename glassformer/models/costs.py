@@ -40,6 +40,7 @@ class Part:
 
     @property
     def parameters(self) -> int:
+        """Numbers of its own, in all its copies."""
         return self.copies * (math.prod(self.shape) + self.bias)
 
     @property
@@ -50,6 +51,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Costs:
+    """What a model costs, in parameters, FLOPs a token and numbers of cache a token."""
+
     parameters: int
     non_embedding: int
     forward_flops: int  # a token
@@ -60,16 +63,20 @@ class Costs:
 
     @property
     def training_flops(self) -> int:
+        """A token's, forward and backward: three times forward."""
         return 3 * self.forward_flops
 
     def cache_bytes(self, dtype: str) -> int:
+        """A token's keys and values in this type."""
         return self.cache_numbers * BYTES[dtype]
 
     def source_bytes(self, dtype: str) -> int:
+        """What cross-attention keeps of a source token, in this type."""
         return self.source_numbers * BYTES[dtype]
 
 
 def norm_parts(config: ModelConfig, name: str, layers: int = 1, copies: int = 1) -> list[Part]:
+    """The gain (and bias) of a norm, or nothing where there is none."""
     if config.norm == "none":
         return []
     has_bias = config.bias and config.norm != "rms"
@@ -86,6 +93,7 @@ def attention_parts(config: ModelConfig, name: str, layers: int, copies: int) ->
 
 
 def parts_of_heads(config: ModelConfig, attention: str, name: str, layers: int, copies: int) -> list[Part]:
+    """The projections of one attention with the heads it still has."""
     width, heads, kv_heads = config.n_embd, len(config.kept_heads(attention)), config.kept_kv_heads(attention)
     sizes = {"query": heads * config.key_size, "key": kv_heads * config.key_size, "value": kv_heads * config.val_size}
     parts = [
@@ -101,6 +109,7 @@ def parts_of_heads(config: ModelConfig, attention: str, name: str, layers: int, 
 
 
 def mlp_parts(config: ModelConfig, name: str, layers: int, copies: int) -> list[Part]:
+    """The matrices of a feed-forward layer; a gated one has one more."""
     width, hidden = config.n_embd, config.hidden
     wide = ("gate", "up") if config.activation in GATES else ("up",)
     parts = [Part(f"{name}.{part}", "matrix", (hidden, width), hidden * config.bias, layers, copies) for part in wide]
@@ -108,6 +117,7 @@ def mlp_parts(config: ModelConfig, name: str, layers: int, copies: int) -> list[
 
 
 def stack_parts(config: ModelConfig, stack: str, layers: int, *, cross: bool) -> list[Part]:
+    """Every part of an encoder or a decoder."""
     copies = 1 if config.share_layers else layers
     found = attention_parts(config, f"{stack}.*.attention", layers, copies)
     found += norm_parts(config, f"{stack}.*.attention_norm", layers, copies)
@@ -179,6 +189,7 @@ def refuse_what_cannot_fit(config: ModelConfig) -> None:
 
 
 def output_parts(config: ModelConfig) -> list[Part]:
+    """What stands between the last layer and the scores."""
     width, words = config.n_embd, config.vocab_size
     found = []
     if config.family == "bert":
@@ -200,6 +211,7 @@ def keys_seen(context: int, *, causal: bool, window: int | None) -> float:
 
 
 def attention_flops(config: ModelConfig, context: int) -> int:
+    """FLOPs a token spends on scores and weighted values in all layers, in rows of `context` tokens."""
     a_key = 2 * (config.key_size + config.val_size)
     total = 0.0
     for name in config.attentions:

@@ -48,11 +48,13 @@ class GPT(Family):
 
     @property
     def output_weight(self) -> Tensor:
+        """The matrix that scores words: the embedding table where they are tied. (V, C)"""
         return self.embedding.weight if self.output is None else self.output.weight
 
     def read(
         self, tokens: Tensor, places: Tensor, length: int | None, real: Tensor | None = None
     ) -> Float[Tensor, "B T C"]:
+        """Tokens at their places as vectors, ready for the first block. (B, T) -> (B, T, C)"""
         x = self.embed(self.embedding, self.positions, tokens, places, length)
         x = self.tap("embeddings", x if self.embedding_norm is None else self.embedding_norm(x, real))
         return self.drop(x)
@@ -69,6 +71,7 @@ class GPT(Family):
         return self.logits(self.hidden(rows, lengths))
 
     def logits(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
+        """A score for every word from the decoder's output. (B, T, C) -> (B, T, V)"""
         return self.tap("logits", nn.functional.linear(x, self.output_weight))
 
     def loss(

@@ -37,6 +37,7 @@ F = TypeVar("F", bound="Family")
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
+    """The norm that the config asks for, over n_embd features."""
     match config.norm:
         case "layer":
             return LayerNorm(config.n_embd, bias=config.bias, eps=config.norm_eps)
@@ -49,6 +50,7 @@ def make_norm(config: ModelConfig) -> nn.Module:
 
 
 def make_attention(config: ModelConfig, name: str) -> MultiHeadAttention:
+    """The attention of this name (such as "decoder.3.cross"), without the heads that were pruned from it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Initializing zero-element tensors")  # all its heads may be pruned
         return MultiHeadAttention(
@@ -67,11 +69,13 @@ def make_attention(config: ModelConfig, name: str) -> MultiHeadAttention:
 
 
 def make_mlp(config: ModelConfig) -> nn.Module:
+    """The feed-forward layer that the config asks for, gated or not."""
     kind = GatedMLP if config.activation in GATES else MLP
     return kind(config.n_embd, config.hidden, activation=config.activation, bias=config.bias)
 
 
 def make_layer(config: ModelConfig, kind: type[Block], name: str, *, cross: bool) -> Block:
+    """One block: attention, cross-attention where asked for, feed-forward layer and their norms."""
     return kind(
         make_attention(config, f"{name}.attention"),
         make_mlp(config),
@@ -84,11 +88,13 @@ def make_layer(config: ModelConfig, kind: type[Block], name: str, *, cross: bool
 
 
 def make_encoder(config: ModelConfig, n_layer: int) -> Encoder:
+    """A stack of `n_layer` blocks that see in both directions."""
     layers = [make_layer(config, EncoderLayer, f"encoder.{i}", cross=False) for i in range(n_layer)]
     return Encoder(layers, make_norm(config) if config.final_norm else None, share_layers=config.share_layers)
 
 
 def make_decoder(config: ModelConfig, *, cross: bool) -> Decoder:
+    """A stack of causal blocks, with cross-attention for the encoder-decoder."""
     layers = [make_layer(config, DecoderLayer, f"decoder.{i}", cross=cross) for i in range(config.n_layer)]
     return Decoder(layers, make_norm(config) if config.final_norm else None, share_layers=config.share_layers)
 
@@ -183,6 +189,7 @@ class Family(Tapped):
         causal: bool,
         cross: AttentionMask | None = None,
     ) -> BlockInputs:
+        """What every block is told of these rows: masks, angles or distances, and which tokens are real."""
         mask = self_mask(rows, causal=causal, window=self.config.window)
         real = rows.real if self.config.norm == "batch" and rows.layout != "whole" else None
         return self.complete(
@@ -190,6 +197,7 @@ class Family(Tapped):
         )
 
     def cached_view(self, cache: KVCache, new: int, cross: AttentionMask | None = None) -> BlockInputs:
+        """The same for `new` tokens that follow those in the cache."""
         mask = cache.mask(new, self.config.window)
         keys = torch.arange(cache.filled + new, device=cache.lengths.device).expand(cache.lengths.size(0), -1)
         return self.complete(
@@ -209,6 +217,7 @@ class Family(Tapped):
         return BlockInputs(mask, view.cross, rotation, view.real)
 
     def make_cache(self, rows: int, capacity: int) -> KVCache:
+        """An empty cache for so many rows of at most `capacity` tokens, on the model's device and in its type."""
         c = self.config
         weight = next(self.parameters())
         dtype = weight.dtype
@@ -233,6 +242,7 @@ class Family(Tapped):
 
 
 def is_embedding(name: str) -> bool:
+    """Whether a parameter of this name is a table that is looked up."""
     return name.rpartition(".")[0].endswith(("embedding", "positions"))
 
 

@@ -18,6 +18,8 @@ from glassformer.nn.masks import AttentionMask
 
 @dataclass
 class State:
+    """A decoder's cache, and the source's keys and values for the encoder-decoder."""
+
     cache: KVCache
     memories: list[Memory] = field(default_factory=list)
     cross_mask: AttentionMask = field(default_factory=AttentionMask)
@@ -25,6 +27,7 @@ class State:
 
     @property
     def rows(self) -> int:
+        """Texts being written at the moment: sentences times beams."""
         return self.cache.lengths.size(0)
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:

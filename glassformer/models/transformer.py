@@ -63,14 +63,17 @@ class Transformer(Family):
 
     @property
     def source_table(self) -> Embedding:
+        """The embedding of source tokens; the target's too, where they share one."""
         return self.source_embedding if self.embedding is None else self.embedding
 
     @property
     def target_table(self) -> Embedding:
+        """The embedding of target tokens."""
         return self.target_embedding if self.embedding is None else self.embedding
 
     @property
     def output_weight(self) -> Tensor:
+        """The matrix that scores words: the target's embedding table where they are tied. (V, C)"""
         return self.target_table.weight if self.output is None else self.output.weight
 
     def encode(self, source: Rows | Int[Tensor, "B S"], lengths: Lengths = None) -> Float[Tensor, "B S C"]:
@@ -84,6 +87,7 @@ class Transformer(Family):
     def write(
         self, tokens: Tensor, places: Tensor, length: int | None, real: Tensor | None = None
     ) -> Float[Tensor, "B T C"]:
+        """Target tokens at their places as vectors, ready for the decoder. (B, T) -> (B, T, C)"""
         x = self.embed(self.target_table, self.target_positions, tokens, places, length)
         x = self.tap("target_embeddings", x if self.target_norm is None else self.target_norm(x, real))
         return self.drop(x)
@@ -114,6 +118,7 @@ class Transformer(Family):
         return self.logits(self.hidden(source, target, source_lengths, target_lengths))
 
     def logits(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
+        """A score for every word from the decoder's output. (B, T, C) -> (B, T, V)"""
         return self.tap("logits", nn.functional.linear(x, self.output_weight))
 
     def loss(

@@ -24,6 +24,7 @@ from glassformer.nn.modes import is_symbolic, keeps_tensors
 from glassformer.nn.norms import RMSNorm
 from glassformer.nn.positions import Rotation
 from glassformer.nn.taps import Tapped
+from glassformer.nn.windowed import shares_keys, windowed_attention
 
 Memory = tuple[Tensor, Tensor]
 """Keys and values that are already computed: (B, H, S, D) and (B, H, S, Dv)."""
@@ -32,11 +33,13 @@ Memory = tuple[Tensor, Tensor]
 def attention_scores(
     q: Float[Tensor, "*b T D"], k: Float[Tensor, "*b S D"], *, scaled: bool = True
 ) -> Float[Tensor, "*b T S"]:
+    """Q K^T / sqrt(d_k): how well each key answers each query, before the softmax."""
     scores = q @ k.transpose(-2, -1)
     return scores / math.sqrt(q.size(-1)) if scaled else scores
 
 
 def masked_softmax(scores: Float[Tensor, "*b T S"], mask: Bool[Tensor, "..."] | None = None) -> Float[Tensor, "*b T S"]:
+    """softmax over the keys that are allowed; all zeros where none is."""
     if mask is None:
         return scores.softmax(dim=-1)
     lowest = torch.finfo(scores.dtype).min
@@ -50,6 +53,7 @@ def attention_weights(
     *,
     scaled: bool = True,
 ) -> Float[Tensor, "*b T S"]:
+    """softmax(Q K^T / sqrt(d_k)): what share of each value goes to each query."""
     return masked_softmax(attention_scores(q, k, scaled=scaled), mask)
 
 
@@ -92,50 +96,6 @@ def gradients_by_equation(
     return [next(found) if asked else None for asked in wanted[:3]]
 
 
-def shares_keys(q: Tensor, k: Tensor) -> dict[str, bool]:
-    """torch's argument for grouped heads, where there are any: tracing knows no such argument."""
-    return {"enable_gqa": True} if q.size(1) != k.size(1) else {}
-
-
-def windowed_attention(
-    q: Float[Tensor, "B H T D"],
-    k: Float[Tensor, "B Hk T D"],
-    v: Float[Tensor, "B Hk T Dv"],
-    window: int,
-    *,
-    scaled: bool = True,
-    dropout: float = 0.0,
-) -> Float[Tensor, "B H T Dv"]:
-    """Causal, and each query sees the last `window` keys, itself included: in time and memory in proportion to the length.
-    The row is cut into blocks as long as the window; whatever a block's queries may see lies in it or in the one before."""
-    length = q.size(2)
-    blocks = -(-length // window)
-    missing = blocks * window - length
-
-    def cut(x: Tensor) -> Float[Tensor, "B n H w D"]:
-        return F.pad(x, (0, 0, 0, missing)).unflatten(2, (blocks, window)).transpose(1, 2)
-
-    def with_the_one_before(x: Tensor) -> Float[Tensor, "B n H w2 D"]:
-        return torch.cat([F.pad(x, (0, 0, 0, 0, 0, 0, 1, 0))[:, :-1], x], dim=3)
-
-    query = torch.arange(window, device=q.device)[:, None] + window
-    key = torch.arange(2 * window, device=q.device)
-    mask = (key <= query) & (query - key < window)
-    # Before the first block there is nothing.
-    first = torch.arange(blocks, device=q.device)[:, None, None] == 0
-    mask = (mask & ~(first & (key < window))).expand(q.size(0), -1, -1, -1).flatten(0, 1)[:, None]
-    seen = F.scaled_dot_product_attention(
-        cut(q).flatten(0, 1),
-        with_the_one_before(cut(k)).flatten(0, 1),
-        with_the_one_before(cut(v)).flatten(0, 1),
-        attn_mask=mask,
-        dropout_p=dropout,
-        scale=None if scaled else 1.0,
-        **shares_keys(q, k),
-    )
-    return seen.unflatten(0, (-1, blocks)).transpose(1, 2).flatten(2, 3)[:, :, :length]
-
-
 def call_kernel(
     q: Float[Tensor, "B H T D"],
     k: Float[Tensor, "B Hk S D"],
@@ -172,6 +132,7 @@ class TwiceDifferentiable(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, scaled: bool) -> Tensor:
+        """By the kernel, on a graph of its own that the first derivative goes back through."""
         ctx.mask, ctx.scaled = mask, scaled
         ctx.save_for_backward(q, k, v)
         with torch.enable_grad():
@@ -181,6 +142,7 @@ class TwiceDifferentiable(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        """By the kernel's own derivative, or by the equation where the gradient will be differentiated again."""
         if torch.is_grad_enabled():
             return (
                 *gradients_by_equation(ctx.saved_tensors, ctx.needs_input_grad, ctx.mask, ctx.scaled, grad),
@@ -284,12 +246,14 @@ class MultiHeadAttention(Tapped):
         self.key_norm = RMSNorm(self.head_size, eps=norm_eps) if qk_norm else None
 
     def queries(self, x: Float[Tensor, "B T C"], rotation: Rotation | None = None) -> Float[Tensor, "B H T D"]:
+        """The projection of x to queries, cut into heads, normed and turned where asked for."""
         q = self.query(x).unflatten(-1, (self.n_head, self.head_size)).transpose(1, 2)
         if self.query_norm is not None:
             q = self.query_norm(q)
         return self.tap("q", q if rotation is None else rotation.turn(q))
 
     def keys_values(self, x: Float[Tensor, "B S C"], rotation: Rotation | None = None) -> Memory:
+        """The projections of x to keys and values, which cross-attention computes once a sentence."""
         k = self.key(x).unflatten(-1, (self.n_kv_head, self.head_size)).transpose(1, 2)
         v = self.value(x).unflatten(-1, (self.n_kv_head, self.value_size)).transpose(1, 2)
         if self.key_norm is not None:
@@ -310,6 +274,7 @@ class MultiHeadAttention(Tapped):
         cache: KVCache | None = None,
         layer: int = 0,
     ) -> Float[Tensor, "B T C"]:
+        """Attention of x to itself, or to `memory`. With a cache, x are the newest tokens and its keys join those of `layer`."""
         if not isinstance(mask, AttentionMask):
             mask = as_mask(mask)
         if isinstance(memory, Tensor):
@@ -344,9 +309,11 @@ class MultiHeadAttention(Tapped):
 
     @property
     def is_watched(self) -> bool:
+        """Whether someone listens to scores or weights, which only the equation holds."""
         return bool(self.listeners) and ("weights" in self.listeners or "scores" in self.listeners)
 
     def fused(self, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask) -> Float[Tensor, "B H T Dv"]:
+        """Every head's output by the installed kernel."""
         dropout = self.dropout if self.training else 0.0
         return self.kernel(q, k, v, mask, scaled=self.scaled, dropout=dropout)
 

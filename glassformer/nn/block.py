@@ -35,6 +35,10 @@ class BlockInputs:
 
 
 class Block(Tapped):
+    """Attention, cross-attention where there is one, and a feed-forward layer, each with its norm and residual.
+
+    Block(MultiHeadAttention(64, 4), MLP(64, 256), lambda: LayerNorm(64))"""
+
     tap_names: tuple[str, ...] = ("in", "after_attention", "after_cross", "residual")
 
     def __init__(
@@ -62,6 +66,7 @@ class Block(Tapped):
     def add(
         self, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], real: Bool[Tensor, "B T"] | None
     ) -> Tensor:
+        """One residual line: pre-norm x + part(norm(x)), post-norm norm(x + part(x))."""
         if self.pre_norm:
             change = self.drop(part(norm(x, real)))
             return x + change if self.residual else change
@@ -77,6 +82,8 @@ class Block(Tapped):
         cache: KVCache | None = None,
         layer: int = 0,
     ) -> Float[Tensor, "B T C"]:
+        """x as the rows of `view`; `memory` holds cross-attention's keys and values."""
+
         def attend(y: Tensor) -> Tensor:
             return self.attention(y, view.mask, rotation=view.rotation, cache=cache, layer=layer)
 
@@ -130,6 +137,7 @@ class Stack(nn.Module):
 
     @property
     def layers(self) -> list[Block]:
+        """The blocks in order."""
         return [self._modules[str(i)] for i in range(self.depth)]  # type: ignore[misc]
 
     def remember(self, source: Float[Tensor, "B S C"]) -> list[Memory]:
@@ -144,6 +152,7 @@ class Stack(nn.Module):
         *,
         cache: KVCache | None = None,
     ) -> Float[Tensor, "B T C"]:
+        """x through every block and the last norm; `memories` has keys and values for each block's cross-attention."""
         for i, layer in enumerate(self.layers):
             memory = None if memories is None else memories[i]
             if self.checkpoint_activations and self.training and cache is None:

@@ -22,6 +22,8 @@ from glassformer.nn.masks import AttentionMask
 
 
 class KVCache:
+    """Keys and values of every layer, (rows, heads, capacity, size), and how many of each row's columns are filled."""
+
     def __init__(
         self,
         n_kv_heads: Sequence[int],  # of each layer
@@ -63,6 +65,7 @@ class KVCache:
     def append(
         self, layer: int, k: Float[Tensor, "B H new D"], v: Float[Tensor, "B H new Dv"]
     ) -> tuple[Float[Tensor, "B H all D"], Float[Tensor, "B H all Dv"]]:
+        """Writes the new columns of a layer, and gives all that is filled."""
         end = self.filled + k.size(2)
         keys, values = self.keys[layer], self.values[layer]
         if self.even:

@@ -31,6 +31,7 @@ class Convolution(nn.Module):
         self.layer = nn.Conv1d(n_embd, n_embd, kernel_size)
 
     def forward(self, x: Float[Tensor, "B T C"], mask: AttentionMask) -> Float[Tensor, "B T C"]:
+        """(B, T, C) -> (B, T, C); `mask` says whether it may see to the right."""
         if mask.allowed is not None:
             # Padding says nothing to its neighbours.
             x = x * mask.allowed[:, 0, 0][..., None].to(x.dtype)

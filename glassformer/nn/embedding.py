@@ -34,6 +34,7 @@ class Embedding(nn.Module):
             )
 
     def forward(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T C"]:
+        """(B, T) ids -> (B, T, C)"""
         self.check(tokens)
         x = F.embedding(tokens, self.weight)
         return x if self.factor == 1.0 else x * self.factor

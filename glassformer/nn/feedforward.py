@@ -18,10 +18,12 @@ from glassformer.nn.taps import Tapped
 
 
 def relu2(x: Tensor) -> Tensor:
+    """max(0, x)^2"""
     return F.relu(x).square()
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU by its tanh form, as GPT-2 has it."""
     return F.gelu(x, approximate="tanh")
 
 
@@ -35,6 +37,8 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {"swiglu": F.silu, "geglu": F.gel
 
 
 class MLP(Tapped):
+    """down(activation(up(x))), at every position alike: n_embd -> n_hidden -> n_embd."""
+
     tap_names = ("hidden", "activation", "out")
 
     def __init__(self, n_embd: int, n_hidden: int, *, activation: str = "relu", bias: bool = True) -> None:
@@ -44,12 +48,15 @@ class MLP(Tapped):
         self.down = nn.Linear(n_hidden, n_embd, bias=bias)
 
     def forward(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
+        """(B, T, C) -> (B, T, C)"""
         hidden = self.tap("hidden", self.up(x))
         active = self.tap("activation", self.activate(hidden))
         return self.tap("out", self.down(active))
 
 
 class GatedMLP(Tapped):
+    """down(activation(gate(x)) * up(x)): one half decides how much of the other passes."""
+
     tap_names = ("hidden", "activation", "out")
 
     def __init__(self, n_embd: int, n_hidden: int, *, activation: str = "swiglu", bias: bool = True) -> None:
@@ -60,6 +67,7 @@ class GatedMLP(Tapped):
         self.down = nn.Linear(n_hidden, n_embd, bias=bias)
 
     def forward(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
+        """(B, T, C) -> (B, T, C)"""
         hidden = self.tap("hidden", self.gate(x))
         active = self.tap("activation", self.activate(hidden) * self.up(x))
         return self.tap("out", self.down(active))

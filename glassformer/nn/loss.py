@@ -52,6 +52,7 @@ class LinearCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, wants_gradient: bool
     ) -> Tensor:
+        """x (N, C) of the positions that count, W (V, C) -> the summed loss, with the gradients of x, W and b made on the way."""
         vocabulary = weight.size(0)
         total = torch.zeros((), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
         grad_x = torch.empty_like(x) if wants_gradient else None
@@ -87,6 +88,7 @@ class LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        """The gradients that were made, times what comes upstream; or the equation's, to be differentiated again."""
         x, weight, bias, labels, *made = ctx.saved_tensors
         if not torch.is_grad_enabled():
             return (*(None if g is None else g * grad_total.to(g.dtype) for g in made), None, None, None)

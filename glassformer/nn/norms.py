@@ -21,6 +21,8 @@ from torch import Tensor, nn
 
 
 class LayerNorm(nn.Module):
+    """(x - mean) / sqrt(var + eps) * weight + bias over the features of each token."""
+
     def __init__(self, size: int, *, bias: bool = True, eps: float = 1e-5) -> None:
         super().__init__()
         self.eps = eps
@@ -28,20 +30,26 @@ class LayerNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(size)) if bias else None
 
     def forward(self, x: Float[Tensor, "*any C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "*any C"]:
+        """(..., C) -> (..., C)"""
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps).type_as(x)
 
 
 class RMSNorm(nn.Module):
+    """x / sqrt(mean(x^2) + eps) * weight over the features of each token."""
+
     def __init__(self, size: int, *, eps: float = 1e-5) -> None:
         super().__init__()
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(size))
 
     def forward(self, x: Float[Tensor, "*any C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "*any C"]:
+        """(..., C) -> (..., C)"""
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps).type_as(x)
 
 
 class BatchNorm(nn.Module):
+    """Each feature by its mean and variance over the real tokens of a batch; by running ones in evaluation."""
+
     running_mean: Tensor
     running_variance: Tensor
 
@@ -54,6 +62,7 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_variance", torch.ones(size))
 
     def forward(self, x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T C"]:
+        """(B, T, C) -> (B, T, C); while training it also moves the running mean and variance."""
         if self.training:
             share = torch.ones_like(x[..., :1]) if real is None else real[..., None].to(x.dtype)
             count = share.sum().clamp(min=1)
@@ -73,4 +82,5 @@ class NoNorm(nn.Module):
     """The identity, so that what a norm does can be seen by leaving it out."""
 
     def forward(self, x: Float[Tensor, "*any C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "*any C"]:
+        """x as it is."""
         return x

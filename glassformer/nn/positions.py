@@ -70,6 +70,7 @@ class Table(nn.Module):
             self.table = self.make(self.table.size(0)).to(device, self.table.dtype)
 
     def forward(self, positions: Int[Tensor, "P T"]) -> Float[Tensor, "P T width"]:
+        """The rows at these positions."""
         self.materialise(positions.device)
         return self.table[positions]
 
@@ -82,10 +83,13 @@ class PositionalEncoding(Table):
         super().__init__(length)
 
     def make(self, length: int) -> Float[Tensor, "length width"]:
+        """`sinusoids`"""
         return sinusoids(length, self.width, self.base)
 
 
 class LearnedPositions(nn.Module):
+    """A vector for each of `length` positions, learned like any weight (GPT-2, BERT)."""
+
     def __init__(self, length: int, width: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(length, width))
@@ -101,6 +105,7 @@ class LearnedPositions(nn.Module):
             )
 
     def forward(self, positions: Int[Tensor, "P T"]) -> Float[Tensor, "P T width"]:
+        """The rows at these positions."""
         return self.weight[positions]
 
 
@@ -112,6 +117,7 @@ class Rotation:
     sin: Float[Tensor, "P 1 T half"]
 
     def turn(self, x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B H T D"]:
+        """Every pair (i, i + D/2) of a head turned by its token's angle."""
         first, second = x.chunk(2, dim=-1)
         turned = (first * self.cos - second * self.sin, first * self.sin + second * self.cos)
         return torch.cat(turned, dim=-1).type_as(x)
@@ -127,11 +133,13 @@ class Rotary(Table):
         super().__init__(length)
 
     def make(self, length: int) -> Float[Tensor, "length width"]:
+        """cos and sin of pos * base^(-2i/D), side by side."""
         frequencies = self.base ** (-torch.arange(0, self.head_size, 2, dtype=torch.float64) / self.head_size)
         angle = torch.arange(length, dtype=torch.float64)[:, None] * frequencies
         return torch.cat([angle.cos(), angle.sin()], dim=-1)
 
     def rotation(self, positions: Int[Tensor, "P T"]) -> Rotation:
+        """The angles of tokens at these positions."""
         cos, sin = self(positions)[:, None].chunk(2, dim=-1)
         return Rotation(cos, sin)
 
@@ -150,6 +158,7 @@ class Slopes(Table):
     """ALiBi's slopes, one a head."""
 
     def make(self, length: int) -> Float[Tensor, "length"]:
+        """`alibi_slopes`"""
         return torch.tensor(alibi_slopes(length), dtype=torch.float64)
 
 

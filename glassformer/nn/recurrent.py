@@ -68,6 +68,7 @@ class Recurrent(nn.Module):
         self.layer = nn.LSTM(n_embd, n_embd if causal else n_embd // 2, batch_first=True, bidirectional=not causal)
 
     def forward(self, x: Float[Tensor, "B T C"], mask: AttentionMask) -> Float[Tensor, "B T C"]:
+        """(B, T, C) -> (B, T, C), position after position."""
         if mask.causal != self.causal:
             raise ValueError("this layer was made to read " + ("one way" if self.causal else "both ways"))
         if mask.causal or mask.allowed is None:

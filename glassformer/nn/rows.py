@@ -32,6 +32,11 @@ Layout = Literal["whole", "padded", "packed"]
 
 @dataclass(frozen=True)
 class Rows:
+    """Token ids (B, T), each with its segment (0: padding) and its position in that segment.
+
+    Rows.from_lists([[5, 6, 7], [8, 9]])      # one sentence a row, padded
+    Rows.pack([[[5, 6, 7], [8, 9]]], 8)       # both in one row of 8"""
+
     tokens: Int[Tensor, "B T"]
     segments: Int[Tensor, "B T"]
     positions: Int[Tensor, "B T"]
@@ -88,6 +93,7 @@ class Rows:
 
     @property
     def real(self) -> Bool[Tensor, "B T"]:
+        """True where a token is no padding."""
         return self.segments > 0
 
     @property
@@ -108,13 +114,16 @@ class Rows:
 
     @property
     def shape(self) -> torch.Size:
+        """(B, T)"""
         return self.tokens.shape
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Rows:
+        """The same rows on another device."""
         moved = [t.to(device, non_blocking=non_blocking) for t in (self.tokens, self.segments, self.positions)]
         return Rows(moved[0], moved[1], moved[2], self.layout)
 
     def with_tokens(self, tokens: Int[Tensor, "B T"]) -> Rows:
+        """Other tokens in the same places."""
         return replace(self, tokens=tokens)
 
 

@@ -59,6 +59,7 @@ class Tapped(nn.Module):
         self.listeners: dict[str, list[Listener]] = {}
 
     def tap(self, name: str, value: Tensor) -> Tensor:
+        """The value, or what whoever listens to this name makes of it."""
         if self.listeners:
             for listener in self.listeners.get(name, ()):
                 value = listener(value)
@@ -76,6 +77,7 @@ def tap_shapes(model: nn.Module) -> dict[str, tuple[str, str]]:
 
 
 def find_taps(model: nn.Module, *patterns: str) -> dict[str, tuple[Tapped, str]]:
+    """The taps whose full name matches any of the patterns: name -> (module, its own name for it)."""
     found: dict[str, tuple[Tapped, str]] = {}
     for path, module in model.named_modules():
         if isinstance(module, Tapped):

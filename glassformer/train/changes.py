@@ -29,6 +29,8 @@ FILLED_IN = ("vocab_size", "source_vocab_size", "n_label", "share_source_target"
 
 @dataclass(frozen=True)
 class Change:
+    """One setting that differs between a run and what it is asked to go on with."""
+
     part: str
     name: str
     old: Any
@@ -36,10 +38,12 @@ class Change:
 
     @property
     def key(self) -> str:
+        """As one writes it on the command line: "train.steps"."""
         return f"{self.part}.{self.name}"
 
     @property
     def possible(self) -> bool:
+        """Whether what was learned still fits."""
         return self.name in FREE[self.part]
 
     def __str__(self) -> str:
@@ -47,6 +51,7 @@ class Change:
 
 
 def shown(value: Any) -> str:
+    """A value as one would write it in a recipe."""
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -72,6 +77,7 @@ def same_files(recipe: Recipe, run: Recipe, key: str) -> bool:
 
 
 def changes(old: Recipe, new: Recipe) -> list[Change]:
+    """Every setting whose value differs, part by part."""
     return [
         Change(part, f.name, before, after)
         for part, kind in PARTS.items()

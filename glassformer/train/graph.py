@@ -25,20 +25,23 @@ WARM = 3  # steps before the capture, in which kernels are compiled and the mome
 STAGES = 3  # batches on their way to the device at a time
 MOST = 4  # layouts and shapes captured; what comes after them runs launched one by one
 
-Work = Callable[[Sequence[Batch], Tensor], Tensor]
+StepFunction = Callable[[Sequence[Batch], Tensor], Tensor]
 """(micro-batches, their target tokens) -> what to look at later."""
 
 
 def sides(batch: Batch) -> list[Rows]:
+    """The rows that a model reads from a batch: source and target, or the one text."""
     return [rows for rows in (batch.source, batch.rows) if rows is not None]
 
 
 def tensors_of(batch: Batch) -> list[Tensor]:
+    """Everything of a batch that goes to the device, in a fixed order."""
     return [*(t for rows in sides(batch) for t in (rows.tokens, rows.segments, rows.positions)), batch.labels]
 
 
-class Place:
-    """Room on the device for the batches of a step, all in one stretch of memory, so that one copy fills it."""
+class StaticBatch:
+    """The batches of a step in one stretch of the device's memory, always the same, so that one copy fills it and a graph
+    finds it."""
 
     def __init__(self, like: Sequence[Batch], device: torch.device) -> None:
         size = sum(t.numel() for batch in like for t in tensors_of(batch)) + 1
@@ -51,6 +54,7 @@ class Place:
         self.batches = self.views(like)
 
     def views(self, like: Sequence[Batch]) -> list[Batch]:
+        """Batches like these whose tensors lie in this memory."""
         start = 0
 
         def room(shape: torch.Size) -> Tensor:
@@ -72,6 +76,7 @@ class Place:
         return made
 
     def fill(self, batches: Sequence[Batch], tokens: int) -> None:
+        """Copies the batches and their number of target tokens to the device, without waiting for it."""
         self.turn = (self.turn + 1) % STAGES
         stage = self.stages[self.turn]
         if self.copied is not None:
@@ -86,13 +91,13 @@ class Place:
 class Capture:
     """One layout and shape: launched kernel by kernel a few times, then captured, then replayed."""
 
-    def __init__(self, work: Work, like: Sequence[Batch], device: torch.device) -> None:
-        self.work, self.place, self.warm = work, Place(like, device), WARM
+    def __init__(self, step: StepFunction, like: Sequence[Batch], device: torch.device) -> None:
+        self.step, self.static, self.warm = step, StaticBatch(like, device), WARM
         self.graph: torch.cuda.CUDAGraph | None = None
         self.result = torch.zeros(())
 
     def __call__(self, batches: Sequence[Batch], tokens: int) -> Tensor:
-        self.place.fill(batches, tokens)
+        self.static.fill(batches, tokens)
         if self.graph is not None:
             self.graph.replay()
         elif self.warm:
@@ -100,21 +105,21 @@ class Capture:
             side = torch.cuda.Stream()  # capture asks for the work to have been done on another stream before
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
-                self.result = self.work(self.place.batches, self.place.tokens)
+                self.result = self.step(self.static.batches, self.static.tokens)
             torch.cuda.current_stream().wait_stream(side)
         else:
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):
-                self.result = self.work(self.place.batches, self.place.tokens)
+                self.result = self.step(self.static.batches, self.static.tokens)
             self.graph.replay()
         return self.result.clone()
 
 
 class CapturedStep:
-    """`step(batches, tokens)` does `work` on them, as a graph as soon as it can."""
+    """`captured(batches, tokens)` takes `step` on them, as a graph as soon as it can."""
 
-    def __init__(self, work: Work, device: torch.device) -> None:
-        self.work, self.device = work, device
+    def __init__(self, step: StepFunction, device: torch.device) -> None:
+        self.step, self.device = step, device
         self.captures: dict[tuple[object, ...], Capture] = {}
 
     def __call__(self, batches: Sequence[Batch], tokens: int) -> Tensor:
@@ -122,6 +127,6 @@ class CapturedStep:
         if key not in self.captures:
             if len(self.captures) >= MOST:
                 moved = [batch.to(self.device) for batch in batches]
-                return self.work(moved, torch.tensor(tokens, device=self.device))
-            self.captures[key] = Capture(self.work, batches, self.device)
+                return self.step(moved, torch.tensor(tokens, device=self.device))
+            self.captures[key] = Capture(self.step, batches, self.device)
         return self.captures[key](batches, tokens)

@@ -38,6 +38,7 @@ def status_of_process(name: str) -> int | None:
 
 
 def resident() -> int | None:
+    """Bytes of this process in memory now, or None where the system does not say."""
     return status_of_process("VmRSS")
 
 
@@ -47,11 +48,13 @@ def peak_resident() -> int | None:
 
 
 def forget_peak() -> None:
+    """Begins `peak_resident` anew, where the system allows it."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def container_room() -> int | None:
+    """Bytes left under the container's limit, or None where there is none."""
     for limit, used in CGROUPS:
         with contextlib.suppress(OSError, ValueError):
             return max(0, int(limit.read_text()) - int(used.read_text()))

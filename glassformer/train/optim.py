@@ -26,6 +26,7 @@ from glassformer.models.parts import is_embedding
 
 
 def kind_of(name: str, parameter: nn.Parameter) -> str:
+    """matrices, outputs, tables or vectors: how a parameter is to be optimized."""
     if is_embedding(name):
         return "tables"
     if parameter.dim() < 2:
@@ -68,6 +69,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update of every matrix that has a gradient."""
         for group in self.param_groups:
             # Matrices of one shape go through the iteration together: few large products in place of many small ones.
             by_shape: dict[torch.Size, list[nn.Parameter]] = {}
@@ -138,6 +140,7 @@ def optimizer_tensors(model: nn.Module, optimizers: list[torch.optim.Optimizer])
 def load_optimizer_tensors(
     model: nn.Module, optimizers: list[torch.optim.Optimizer], tensors: dict[str, Tensor]
 ) -> None:
+    """Puts back what `optimizer_tensors` gave."""
     by_owner: dict[str, dict[str, Tensor]] = {}
     for full, tensor in tensors.items():
         key, _, owner = full.partition("/")

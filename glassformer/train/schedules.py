@@ -15,10 +15,12 @@ from glassformer.config import TrainConfig
 
 
 def noam(step: int, width: int, warmup: int) -> float:
+    """width^-0.5 * min(step^-0.5, step * warmup^-1.5)"""
     return width**-0.5 * min(step**-0.5, step * max(warmup, 1) ** -1.5)
 
 
 def cosine(step: int, steps: int, warmup: int, floor: float = 0.0) -> float:
+    """Linear warm-up to 1, then half a cosine down to `floor` at `steps`."""
     if step <= warmup:
         return step / max(warmup, 1)
     progress = min(1.0, (step - warmup) / max(1, steps - warmup))
@@ -26,6 +28,7 @@ def cosine(step: int, steps: int, warmup: int, floor: float = 0.0) -> float:
 
 
 def wsd(step: int, steps: int, warmup: int, decay_fraction: float) -> float:
+    """Linear warm-up to 1, stable, and a linear fall to 0 over the last part of the run."""
     if step <= warmup:
         return step / max(warmup, 1)
     decay = max(1, round(steps * decay_fraction))
@@ -33,6 +36,7 @@ def wsd(step: int, steps: int, warmup: int, decay_fraction: float) -> float:
 
 
 def constant(step: int, warmup: int) -> float:
+    """Linear warm-up to 1, then 1."""
     return min(1.0, step / max(warmup, 1))
 
 

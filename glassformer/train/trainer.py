@@ -50,11 +50,14 @@ class Progress:
 
     @property
     def position(self) -> Position:
+        """Where the next batch is read."""
         return Position(self.epoch, self.index)
 
 
 @dataclass(frozen=True)
 class StepReport:
+    """What the log and the screen are told of a step (or of the steps since the last report)."""
+
     step: int
     loss: float
     rate: float
@@ -67,8 +70,11 @@ class StepReport:
 class Watcher(Protocol):
     """Whoever wants to know: the screen, the log file."""
 
-    def on_log(self, report: StepReport) -> None: ...
-    def on_message(self, text: str) -> None: ...
+    def on_log(self, report: StepReport) -> None:
+        """A report at the logging interval."""
+
+    def on_message(self, text: str) -> None:
+        """Something a person should read."""
 
 
 class NotFinite(UserError):
@@ -76,6 +82,11 @@ class NotFinite(UserError):
 
 
 class Trainer:
+    """Takes steps, and holds everything that moves: model, optimizers, average, random state, place in the data.
+
+    trainer.step()                                   # one optimizer step
+    tensors, state = trainer.tensors(), trainer.state()   # all of it, to be saved; `restore` puts it back"""
+
     def __init__(
         self,
         model: nn.Module,
@@ -106,6 +117,7 @@ class Trainer:
     # ---- one step
 
     def next_batch(self) -> Batch:
+        """The next micro-batch, and one place further."""
         if self.stream is None:
             self.stream = self.batches.starting_at(self.progress.position)
         batch, after = next(self.stream)
@@ -146,6 +158,7 @@ class Trainer:
         return torch.stack([summed, norm.to(summed)])
 
     def step(self) -> None:
+        """One optimizer step over `accumulate` micro-batches, eagerly or by the captured graph."""
         progress, config = self.progress, self.config
         begins = progress.position
         micro = [self.next_batch() for _ in range(config.accumulate)]
@@ -178,10 +191,12 @@ class Trainer:
                     group["lr"] = torch.tensor(value, device=self.device)
 
     def put_back(self, buffers: list[Tensor], finite: Tensor) -> None:
+        """Buffers as they were before a step that does not count."""
         for now, before in zip(self.buffers, buffers, strict=True):
             now.copy_(torch.where(finite, now, before))
 
     def update(self, finite: Tensor, buffers: list[Tensor]) -> None:
+        """The optimizers' step and the moving average's, neither of which does anything where `finite` is false."""
         for optimizer in self.optimizers:
             if self.device.type == "cuda":
                 if isinstance(optimizer, torch.optim.AdamW):
@@ -237,6 +252,7 @@ class Trainer:
         self.pending = []
 
     def note_spike(self, step: int, loss: float) -> None:
+        """Tells of a loss far above the usual."""
         progress = self.progress
         if progress.usual_loss is None:
             progress.usual_loss = loss
@@ -248,6 +264,7 @@ class Trainer:
         progress.usual_loss += 0.02 * distance
 
     def say(self, text: str) -> None:
+        """A message to every watcher."""
         for watcher in self.watchers:
             watcher.on_message(text)
 
@@ -261,6 +278,7 @@ class Trainer:
         return None if bool(good.all()) else named[int(good.int().argmin())][0]
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
+        """Every tensor that moves: the model's, and those of the training by a prefix of their own."""
         training = {f"optimizer/{n}": t for n, t in optimizer_tensors(self.model, self.optimizers).items()}
         training |= {f"ema/{n}": t for n, t in (self.ema or {}).items()}
         training["random/cpu"] = torch.get_rng_state()
@@ -269,11 +287,13 @@ class Trainer:
         return {"model": model_tensors(self.model), "training": training}
 
     def state(self) -> dict[str, Any]:
+        """Every number that moves, as JSON has it."""
         self.settle()
         index, epoch = self.progress.index, self.progress.epoch
         return asdict(self.progress) | {"epoch_batches": self.batches.epoch_length(epoch) if index else None}
 
     def restore(self, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> None:
+        """Puts back what `tensors` and `state` gave, so that the next step is the one that would have followed."""
         training = tensors["training"]
 
         def part(prefix: str) -> dict[str, Tensor]:

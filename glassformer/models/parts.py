@@ -61,8 +61,7 @@ def make_attention(config: ModelConfig, name: str) -> MultiHeadAttention:
             value_size=config.value_size,
             bias=config.bias,
             dropout=config.attention_dropout,
-            qk_norm=config.qk_norm,
-            norm_eps=config.norm_eps,
+            qk_norm=config.norm_eps if config.qk_norm else False,
             scaled=config.scaled_attention,
             kept=config.kept_heads(name),
         )

@@ -196,7 +196,7 @@ class MultiHeadAttention(Tapped):
     Self-attention: `mha(x, mask)`. Cross-attention: `mha(x, mask, mha.keys_values(source))`. The mask says who may
     look at whom: causal, padding, segments and windows are all one mask (see rows.py). `n_kv_head` below `n_head` gives
     grouped heads (Ainslie et al. 2023), 1 gives multi-query (Shazeer 2019). `qk_norm` is an RMSNorm on each query and
-    key head, before any rotation. `kept` names the heads that are left of the `n_head` after some were pruned.
+    key head, before any rotation (a number is its epsilon). `kept` names the heads that are left after some were pruned.
     """
 
     tap_names = ("q", "k", "v", "scores", "weights", "heads", "out")
@@ -211,8 +211,7 @@ class MultiHeadAttention(Tapped):
         value_size: int | None = None,
         bias: bool = True,
         dropout: float = 0.0,
-        qk_norm: bool = False,
-        norm_eps: float = 1e-5,
+        qk_norm: bool | float = False,
         scaled: bool = True,
         kept: Sequence[int] | None = None,
     ) -> None:
@@ -242,6 +241,7 @@ class MultiHeadAttention(Tapped):
         self.value = nn.Linear(n_embd, self.n_kv_head * self.value_size, bias=bias)
         self.out = nn.Linear(n_head * self.value_size, n_embd, bias=bias)
         self.kernel: AttentionKernel = fused_attention  # another of the same signature may be installed
+        norm_eps = 1e-5 if qk_norm is True else float(qk_norm)
         self.query_norm = RMSNorm(self.head_size, eps=norm_eps) if qk_norm else None
         self.key_norm = RMSNorm(self.head_size, eps=norm_eps) if qk_norm else None
 

@@ -6,6 +6,7 @@ transposed, channels not permuted for half-split sinusoids, a tied table scaled 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,7 +38,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "marian, untied output": ("marian", {**POST, "tie_output": False}),
     "marian, unscaled": ("marian", {**POST, "scale_embeddings": False, "n_encoder_layer": 1, "activation": "gelu"}),
     "marian, two vocabularies": ("marian", {**POST, "source_vocab_size": 29, "share_source_target": False}),
-    "pegasus": ("pegasus", {}),
+    "marian, output bias": ("marian", {**POST, "output_bias": True, "activation": "silu"}),
+    "pegasus": ("pegasus", {"output_bias": True}),
     "pegasus, untied output": ("pegasus", {"tie_output": False}),
     "gpt2": ("gpt2", {**GPT2, "scale_embeddings": False}),
     "gpt2, untied": ("gpt2", {**GPT2, "scale_embeddings": False, "tie_output": False}),
@@ -131,6 +133,8 @@ def test_a_config_there_and_back(case: str) -> None:
         "head",
     ):
         assert getattr(there, field) == getattr(config, field), field
+    # An encoder-decoder comes with an output bias, which may be zero.
+    there = replace(there, output_bias=config.output_bias)
     assert build_model(there).num_params() == build_model(config).num_params()
 
 

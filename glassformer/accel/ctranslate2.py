@@ -180,6 +180,8 @@ def describe(model: Any, words: Words, *, positions: int) -> Any:
     )
     fill_stack(decoder, model.decoder, c)
     decoder.projection.weight = array(model.output_weight)
+    if model.output_bias is not None:
+        decoder.projection.bias = array(model.output_bias)
     vocabulary = [str(i) for i in range(c.vocab_size)]
     if pairs:
         encoder = specs.TransformerEncoderSpec(c.encoder_layers, c.n_head, **options(c))

@@ -41,7 +41,7 @@ def compare(
     if out is not None:
         try:
             out.mkdir(parents=True, exist_ok=True)
-            write_atomically(*OwnedFiles(out).claim("compare.json"), to_json(found.to_dict()))
+            write_atomically(OwnedFiles(out).claim("compare.json")[0], to_json(found.to_dict()))
             config = models[0].model.config
             study.draw(found, config.attentions, config.n_head, out)
         except OSError as error:

@@ -56,8 +56,8 @@ class ModelConfig:
     # the share of numbers set to zero after embeddings and sublayers while training, against learning by heart
     dropout: float = 0.1
     attention_dropout: float = 0.0  # the same for attention weights
-    # between the two matrices of the feed-forward layer; swiglu and geglu are gated and have a third matrix
-    activation: Literal["relu", "gelu", "gelu_tanh", "relu2", "swiglu", "geglu"] = "relu"
+    # between the two matrices of the feed-forward layer; swiglu and both kinds of geglu are gated and have a third matrix
+    activation: Literal["relu", "gelu", "gelu_tanh", "relu2", "silu", "swiglu", "geglu", "geglu_tanh"] = "relu"
     bias: bool = True  # whether matrices and layer norms have a bias
     # layer: mean 0, variance 1; rms: without the mean; batch and none are there for the experiment
     norm: Literal["layer", "rms", "batch", "none"] = "layer"
@@ -76,6 +76,7 @@ class ModelConfig:
     # multiply embeddings by the root of n_embd, as in the paper: beside sinusoids small ones would drown
     scale_embeddings: bool = True
     tie_output: bool = True  # the output layer is the embedding table
+    output_bias: bool = False  # a number added to the score of each word, as in Marian's models (BERT always has one)
     share_source_target: bool = True  # one embedding table for both sides, where they share a vocabulary
     share_layers: bool = False  # all layers of a stack have the same parameters, for the experiment
     residual: bool = True  # false: no residual connections, for the experiment
@@ -139,6 +140,8 @@ class ModelConfig:
             )
         if self.family != "bert" and (self.head != "mlm" or self.n_label or self.n_token_type):
             raise ConfigError("model.head, model.n_label and model.n_token_type belong to family bert")
+        if self.family == "bert" and self.output_bias:
+            raise ConfigError("model.output_bias is for models that write; a BERT's masked words have a bias already")
         if self.norm == "none" and self.embedding_norm:
             raise ConfigError('model.embedding_norm asks for a norm that model.norm="none" rules out')
         if not 0 <= self.norm_eps < 1:

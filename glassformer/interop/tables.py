@@ -34,6 +34,10 @@ class Entry:
     transpose: bool = False
 
 
+ROW_VECTORS = ("final_logits_bias",)
+"""Theirs is a matrix of one row where ours is a vector."""
+
+
 def same(ours: str, theirs: str, *, bias: bool = True, weight: bool = True, transpose: bool = False) -> list[Entry]:
     """The rows for one layer's weight and bias."""
     rows = [Entry((f"{ours}.weight",), f"{theirs}.weight", transpose)] if weight else []
@@ -48,6 +52,7 @@ def to_theirs(table: Sequence[Entry], tensors: Mapping[str, Tensor]) -> dict[str
     out = {}
     for entry in table:
         joined = torch.cat([tensors[name] for name in entry.ours]) if len(entry.ours) > 1 else tensors[entry.ours[0]]
+        joined = joined[None] if entry.theirs in ROW_VECTORS else joined
         out[entry.theirs] = (joined.T if entry.transpose else joined).contiguous()
     return out
 
@@ -69,6 +74,8 @@ def to_ours(
     out = {}
     for entry in table:
         theirs = tensors[entry.theirs]
+        if entry.theirs in ROW_VECTORS and theirs.dim() == 2 and theirs.size(0) == 1:
+            theirs = theirs[0]
         wanted = [shapes[name] for name in entry.ours]
         whole = torch.Size([sum(shape[0] for shape in wanted), *wanted[0][1:]])
         found = theirs.T if entry.transpose and theirs.dim() == 2 else theirs
@@ -96,7 +103,8 @@ def residual_dims(name: str) -> tuple[int, ...]:
         return (1,)
     if name.endswith(WRITES) or name.rpartition(".")[0].endswith("norm"):
         return (0,)
-    if name.endswith((".query.bias", ".key.bias", ".value.bias", ".up.bias", ".gate.bias")) or name == "output.bias":
+    inner = (".query.bias", ".key.bias", ".value.bias", ".up.bias", ".gate.bias")
+    if name.endswith(inner) or name in ("output.bias", "output_bias"):
         return ()
     raise UserError(f"{name} cannot be carried to a model with half-split positions")
 

@@ -44,6 +44,7 @@ class GPT(Family):
         self.embedding_norm = make_norm(config) if config.embedding_norm else None
         self.decoder = make_decoder(config, cross=False)
         self.output = None if config.tie_output else nn.Linear(config.n_embd, config.vocab_size, bias=False)
+        self.output_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
         initialise(self)
 
     @property
@@ -71,8 +72,12 @@ class GPT(Family):
         return self.logits(self.hidden(rows, lengths))
 
     def logits(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
+<<<<<<< HEAD
         """A score for every word from the decoder's output. (B, T, C) -> (B, T, V)"""
         return self.tap("logits", nn.functional.linear(x, self.output_weight))
+=======
+        return self.tap("logits", nn.functional.linear(x, self.output_weight, self.output_bias))
+>>>>>>> 245ed0d (model.output_bias, SiLU and GEGLU by tanh: what Marian's and Gemma's models have; interop carries the output bias)
 
     def loss(
         self,
@@ -86,7 +91,9 @@ class GPT(Family):
         nats, over every token that follows another."""
         rows = as_rows(rows, lengths)
         wanted = next_tokens(rows) if labels is None else labels
-        total = self.cross_entropy(self.hidden(rows), self.output_weight, wanted, smoothing=smoothing)
+        total = self.cross_entropy(
+            self.hidden(rows), self.output_weight, wanted, bias=self.output_bias, smoothing=smoothing
+        )
         return total if labels is not None else total / (wanted != IGNORE).sum().clamp(min=1)
 
     def start(self, rows: int, capacity: int) -> State:

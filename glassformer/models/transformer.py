@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -59,6 +60,7 @@ class Transformer(Family):
         self.encoder = make_encoder(config, config.encoder_layers)
         self.decoder = make_decoder(config, cross=True)
         self.output = None if config.tie_output else nn.Linear(config.n_embd, config.vocab_size, bias=False)
+        self.output_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
         initialise(self)
 
     @property
@@ -118,8 +120,12 @@ class Transformer(Family):
         return self.logits(self.hidden(source, target, source_lengths, target_lengths))
 
     def logits(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
+<<<<<<< HEAD
         """A score for every word from the decoder's output. (B, T, C) -> (B, T, V)"""
         return self.tap("logits", nn.functional.linear(x, self.output_weight))
+=======
+        return self.tap("logits", nn.functional.linear(x, self.output_weight, self.output_bias))
+>>>>>>> 245ed0d (model.output_bias, SiLU and GEGLU by tanh: what Marian's and Gemma's models have; interop carries the output bias)
 
     def loss(
         self,
@@ -135,7 +141,8 @@ class Transformer(Family):
         nats, over every target token that follows another."""
         source, target = as_rows(source, source_lengths), as_rows(target, target_lengths)
         wanted = next_tokens(target) if labels is None else labels
-        total = self.cross_entropy(self.hidden(source, target), self.output_weight, wanted, smoothing=smoothing)
+        hidden = self.hidden(source, target)
+        total = self.cross_entropy(hidden, self.output_weight, wanted, bias=self.output_bias, smoothing=smoothing)
         return total if labels is not None else total / (wanted != IGNORE).sum().clamp(min=1)
 
     def start(self, source: Rows, capacity: int, *, beams: int = 1) -> State:

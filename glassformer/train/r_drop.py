@@ -35,7 +35,7 @@ def r_drop_loss(
 ) -> Float[Tensor, ""]:
     """Summed over the positions that have a label, as every loss here. For models that score the next word of each position."""
     hidden = model.hidden(*(twice(rows) for rows in inputs))
-    scores = F.linear(hidden, model.output_weight).flatten(0, 1)
+    scores = F.linear(hidden, model.output_weight, model.output_bias).flatten(0, 1)
     first, second = scores.to(torch.promote_types(scores.dtype, torch.float32)).log_softmax(-1).chunk(2)
     wanted = labels.flatten()
     counts = wanted != IGNORE

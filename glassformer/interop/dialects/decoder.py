@@ -160,6 +160,7 @@ def copy_of_the_table(config: ModelConfig) -> list[str]:
 
 
 LLAMA_NEEDS: dict[str, Any] = {
+    "output_bias": False,
     "positions": "rotary",
     "norm": "rms",
     "activation": "swiglu",
@@ -170,7 +171,14 @@ GPT2 = Dialect(
     "gpt2",
     "gpt",
     {"mlm": "GPT2LMHeadModel"},
-    SAME_HEADS | {"positions": "learned", "pre_norm": True, "final_norm": True, "activation": list(ACTIVATIONS)},
+    SAME_HEADS
+    | {
+        "output_bias": False,
+        "positions": "learned",
+        "pre_norm": True,
+        "final_norm": True,
+        "activation": list(ACTIVATIONS),
+    },
     gpt2_table,
     gpt2_to,
     gpt2_from,

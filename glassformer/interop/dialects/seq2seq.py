@@ -34,6 +34,8 @@ def seq2seq_table(config: ModelConfig) -> list[Entry]:
     else:
         rows += same("source_embedding", "model.encoder.embed_tokens", bias=False)
         rows += same("target_embedding", "model.decoder.embed_tokens", bias=False)
+    if config.output_bias:
+        rows.append(Entry(("output_bias",), "final_logits_bias"))
     return rows + ([] if config.tie_output else same("output", "lm_head", bias=False))
 
 
@@ -46,7 +48,8 @@ def seq2seq_ignored(config: ModelConfig) -> list[str]:
     found = ["model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"]
     if shares_embedding(config):
         found += ["model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"]
-    return found + (["lm_head.weight"] if config.tie_output else [])
+    found += ["lm_head.weight"] if config.tie_output else []
+    return found + ([] if config.output_bias else ["final_logits_bias"])
 
 
 def seq2seq_to(config: ModelConfig) -> dict[str, Any]:
@@ -94,6 +97,7 @@ def seq2seq_from(hf: Mapping[str, Any]) -> dict[str, Any]:
         "bias": True,
         "positions": "sinusoidal",
         "vocab_size": need(hf, "vocab_size"),
+        "output_bias": True,
     }
 
 

@@ -190,5 +190,5 @@ def reproduce(
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         },
     )
-    write_atomically(*OwnedFiles(out).claim(f"{name}.json"), to_json(report.to_dict()))
+    write_atomically(OwnedFiles(out).claim(f"{name}.json")[0], to_json(report.to_dict()))
     return report

@@ -93,11 +93,7 @@ class Decoder:
         model, ops = self.model, self.ops
         self.layers = [self.packed(block) for block in model.decoder.layers]
         self.encoder = [self.packed(block) for block in model.encoder.layers] if self.has_source else []
-<<<<<<< HEAD
-        self.output = ops.pack_output(model.output_weight)
-=======
-        self.output = ops.pack([(model.output_weight, model.output_bias)])
->>>>>>> 245ed0d (model.output_bias, SiLU and GEGLU by tanh: what Marian's and Gemma's models have; interop carries the output bias)
+        self.output = ops.pack_output(model.output_weight, model.output_bias)
 
     def packed(self, block: Block) -> Layer:
         pack, attention, mlp = self.ops.pack, block.attention, block.mlp

@@ -72,12 +72,8 @@ class GPT(Family):
         return self.logits(self.hidden(rows, lengths))
 
     def logits(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
-<<<<<<< HEAD
         """A score for every word from the decoder's output. (B, T, C) -> (B, T, V)"""
-        return self.tap("logits", nn.functional.linear(x, self.output_weight))
-=======
         return self.tap("logits", nn.functional.linear(x, self.output_weight, self.output_bias))
->>>>>>> 245ed0d (model.output_bias, SiLU and GEGLU by tanh: what Marian's and Gemma's models have; interop carries the output bias)
 
     def loss(
         self,

@@ -4,7 +4,7 @@ An `Ops` object is the table. The decoder calls nothing else, so whoever replace
 `TorchOps` and overrides it; "few rows" and "many rows" is a choice inside an entry. R rows are (slot, beam), slot-major.
 
     pack(parts)                          the weights of products of one input, side by side, as `linear` wants them
-    pack_output(weight)                  the same for the scores
+    pack_output(weight, bias)            the same for the scores
     linear(x, weights, activation)       (R, in) -> (R, out)
     add_and_norm(x, change, norm)        x + change and the norm of it: (R, C), (R, C)
     embed(tokens, positions, embedding)  (R,) -> (R, C): word, scale and position
@@ -89,9 +89,9 @@ class TorchOps:
     def pack(self, parts: Parts) -> Any:
         return list(parts)
 
-    def pack_output(self, weight: Tensor) -> Any:
-        """The weight (V, in) of the scores, as `linear` wants it."""
-        return self.pack([(weight, None)])
+    def pack_output(self, weight: Tensor, bias: Tensor | None = None) -> Any:
+        """The weight (V, in) and bias of the scores, as `linear` wants them."""
+        return self.pack([(weight, bias)])
 
     def linear(self, x: Float[Tensor, "R in"], weights: Any, activation: Any = None, *, into_sum: bool = False) -> Any:
         found = [F.linear(x, weight, bias) for weight, bias in weights]

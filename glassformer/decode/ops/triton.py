@@ -87,10 +87,12 @@ class TritonOps(TorchOps):
         biases = [bias.detach() for _, bias in parts if bias is not None]
         return Packed(weight, torch.cat(biases) if biases else None, weight.size(0))
 
-    def pack_output(self, weight: Tensor) -> Packed:
+    def pack_output(self, weight: Tensor, bias: Tensor | None = None) -> Packed:
         """Rows of scores begin at round places: an odd number of words costs the library its fast kernels."""
         words = weight.size(0)
-        return Packed(F.pad(weight.detach(), (0, 0, 0, -words % 64)), None, words, True)
+        more = -words % 64
+        wide = None if bias is None else F.pad(bias.detach(), (0, more))
+        return Packed(F.pad(weight.detach(), (0, 0, 0, more)), wide, words, True)
 
     def is_few(self, x: Tensor) -> bool:
         """Is a row's own kernel faster than one for all rows?"""
@@ -129,6 +131,8 @@ class TritonOps(TorchOps):
             y = torch.mm(x, weights.weight.t(), out_dtype=torch.float32)
         else:
             y = F.linear(x, weights.weight)
+        if weights.bias is not None:
+            y += weights.bias
         return y[:, : weights.outputs]
 
     def parts_by_kernel(self, x: Tensor, weight: Tensor, most: int) -> int | None:

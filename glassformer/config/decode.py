@@ -10,7 +10,7 @@ from glassformer.errors import ConfigError
 
 # Beyond these nothing sensible is meant: every hypothesis costs its own memory and time.
 MOST = {
-    "beam": 1_000,
+    "beam": 10_000,
     "num_samples": 100_000,
     "batch_size": 100_000,
     "max_new_tokens": 1_000_000,

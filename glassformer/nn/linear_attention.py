@@ -74,9 +74,9 @@ class LinearAttention(MultiHeadAttention):
         """Linear time where the mask says no more than "not later" and "no padding"; else the quadratic form."""
         seen = padding_only(mask)
         if mask.bias is not None or mask.window is not None or (mask.allowed is not None and seen is None):
-            return self.explicit(q, k, v, mask)
+            return self.explicit(q, k, v, mask, q.size(2))
         if mask.causal and q.size(-2) != k.size(-2):
-            return self.explicit(q, k, v, mask)
+            return self.explicit(q, k, v, mask, q.size(2))
         group = q.size(1) // max(1, k.size(1))
         k, v = (k, v) if group <= 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
         return linear_attention(q, k, v, causal=mask.causal, keys_seen=seen)
@@ -86,7 +86,7 @@ class LinearAttention(MultiHeadAttention):
         group = q.size(1) // max(1, k.size(1))
         k, v = (k, v) if group <= 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
         weights = linear_attention_weights(q, k, mask.explicit(q.size(2), k.size(2), q.device))
-        return self.tap("weights", weights) @ v
+        return self.tap_rows("weights", weights, length) @ v
 
 
 def padding_only(mask: AttentionMask) -> Bool[Tensor, "B 1 S"] | None:

@@ -102,8 +102,9 @@ def test_the_folder_is_moved(tmp_path: Path) -> None:
     second = Runner(tmp_path / "run", ["train.steps=40"])
     assert second.train().code == 0
     ended = running.wait()
-    assert ended.code == 0 and f"is in {tmp_path / 'elsewhere'} now" in ended.said, ended.said
+    assert ended.code == 0, ended.said
     moved = RunFolder(tmp_path / "elsewhere")
+    assert f"is in {moved.path} now" in (moved.path / "train.log").read_text()
     assert moved.finished() == 60 and second.run.finished() == 40 and moved.id != second.run.id
     assert [s for s in second.run.checkpoints.steps() if s > 40] == []
     for run in (moved, second.run):

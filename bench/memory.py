@@ -76,8 +76,8 @@ def work(text: Path, args: argparse.Namespace) -> None:
 
     from glassformer.config import VERSION, Recipe
     from glassformer.data.prepare import complete_model, prepare
-    from glassformer.run_folder import RunFolder
     from glassformer.runs import make_session
+    from glassformer.runs.folder import RunFolder
 
     torch.set_num_threads(args.threads)
     recipe = Recipe.from_dict(

@@ -8,7 +8,7 @@ from typing import Any
 
 from glassformer import runs
 from glassformer.config import Recipe
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]

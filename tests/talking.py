@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
-from glassformer.checkpoint import model_tensors, write_checkpoint
 from glassformer.config import VERSION, Recipe
 from glassformer.data.prepare import complete_model
 from glassformer.models import build_model
-from glassformer.run_folder import RunFolder
+from glassformer.models.weights import model_tensors
+from glassformer.runs.checkpoint import write_checkpoint
+from glassformer.runs.folder import RunFolder
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.tokenizers import Tokenizers
 

@@ -14,20 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from glassformer.checkpoint import (
-    Checkpoints,
-    Damaged,
-    load_model_tensors,
-    model_tensors,
-    problem,
-    read_checkpoint,
-    recover,
-    write_checkpoint,
-)
 from glassformer.config import Recipe, TrainConfig
 from glassformer.errors import UserError
 from glassformer.files import durable
 from glassformer.files.durable import write_atomically
+from glassformer.models.weights import load_model_tensors, model_tensors
+from glassformer.runs.checkpoint import Checkpoints, Damaged, problem, read_checkpoint, recover, write_checkpoint
 from glassformer.train.changes import changes, check_changes
 
 

@@ -17,7 +17,7 @@ from glassformer.config import read_recipe
 from glassformer.data.sources import open_split
 from glassformer.errors import UserError
 from glassformer.models import PRESETS
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from tests.commands import call, call_by_hand
 from tests.test_runs import pairs, recipe, write_tsv
 

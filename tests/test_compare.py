@@ -18,7 +18,7 @@ from glassformer import probe
 from glassformer.api import load
 from glassformer.errors import UserError
 from glassformer.evaluate import model_inputs, teacher_forced, text_scores
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from glassformer.studies import compare as study
 from glassformer.studies.compare import (
     Comparison,

@@ -19,7 +19,7 @@ from glassformer.api import load
 from glassformer.cli.heads import importances, short
 from glassformer.evaluate import model_inputs, teacher_forced
 from glassformer.probe import Part
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from glassformer.studies import heads as study
 from glassformer.studies.heads import KINDS, AttentionStats, Heads, Importance, add_attention, add_induction, kind_of
 from glassformer.studies.heads.pictures import as_grid

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.files import owned
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from tests.commands import call
 from tests.small_runs import small_run
 

@@ -19,10 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import glassformer
-from glassformer.checkpoint import model_tensors, write_checkpoint
 from glassformer.errors import UserError
+from glassformer.models.weights import model_tensors
 from glassformer.nn.rows import Rows
-from glassformer.run_folder import RunFolder
+from glassformer.runs.checkpoint import write_checkpoint
+from glassformer.runs.folder import RunFolder
 from glassformer.studies import page
 from glassformer.studies.look import data as report_data
 from glassformer.studies.look import packing

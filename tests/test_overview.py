@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from glassformer.cli.train import print_next
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.overview import overview, rows_of, warnings, which_weights
 from glassformer.runs.setup import make_session
 from tests.small_runs import small_run

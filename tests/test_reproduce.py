@@ -23,7 +23,7 @@ from glassformer.errors import UserError
 from glassformer.models import GPT, PRESETS
 from glassformer.models.costs import costs
 from glassformer.nn.rows import Rows
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from glassformer.studies import reproduce as study
 from glassformer.studies.reproduce import REPRODUCTIONS, Outcome, Times, random_batches_loss, times_of, whole_loss
 from glassformer.studies.reproduce.metrics import score, validation_tokens

@@ -11,7 +11,7 @@ import torch
 
 import glassformer
 from glassformer.errors import UserError
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from tests.small_runs import small_run
 from tests.test_house import FLOORS, PACKAGE
 

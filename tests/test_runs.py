@@ -16,7 +16,6 @@ import torch
 
 from glassformer import runs
 from glassformer.api import load
-from glassformer.checkpoint import read_checkpoint
 from glassformer.config import Recipe
 from glassformer.data.prepare import chunks, complete_model, open_files, prepare
 from glassformer.data.report import DataReport
@@ -24,7 +23,8 @@ from glassformer.data.store import run_examples
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError, UserError
 from glassformer.nn.loss import IGNORE
-from glassformer.run_folder import RunFolder
+from glassformer.runs.checkpoint import read_checkpoint
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.session import is_historic
 from glassformer.studies.curves import draw_curves
 from glassformer.studies.score import score_split

@@ -13,7 +13,7 @@ from glassformer import load, runs
 from glassformer.config import Recipe
 from glassformer.errors import UserError
 from glassformer.evaluate import entities, entity_scores, text_scores
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from glassformer.studies.score import evaluate_run, pairs_of_files
 from glassformer.tasks import score
 from glassformer.text.tokenizer import BOS, EOS

@@ -17,7 +17,7 @@ from glassformer.config import Recipe, read_recipe
 from glassformer.data.prepare import prepare
 from glassformer.data.report import DataReport
 from glassformer.data.store import run_examples, stored_splits
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from glassformer.studies.score import score_split
 
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]

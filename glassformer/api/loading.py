@@ -10,7 +10,7 @@ import torch
 
 from glassformer.api.models import MODELS, Classifier, Filler, Generator, Origin, Tagger, Translator
 from glassformer.errors import UserError
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
 
 

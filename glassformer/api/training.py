@@ -15,7 +15,7 @@ from glassformer.config.fields import did_you_mean
 from glassformer.config.presets import PRESETS
 from glassformer.config.recipe import PARTS, read_recipe
 from glassformer.errors import ConfigError, UserError
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from glassformer.train.trainer import StepReport
 
 Callback = Callable[[StepReport], Any]

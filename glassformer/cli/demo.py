@@ -19,9 +19,9 @@ def demo(
 
     from glassformer import runs
     from glassformer.api import load
-    from glassformer.checkpoint import problem
     from glassformer.data.builtin import examples_in_ten_languages
-    from glassformer.run_folder import RunFolder
+    from glassformer.runs.checkpoint import problem
+    from glassformer.runs.folder import RunFolder
     from glassformer.studies.curves import draw_curves
     from glassformer.studies.look.cross_attention import draw_cross_attention
     from glassformer.studies.score import score_split

@@ -35,7 +35,7 @@ def heads(
     """What every head and MLP is worth (cut, and measured again), what each head looks at, and how many can go."""
     from glassformer import probe
     from glassformer.api import load
-    from glassformer.run_folder import RunFolder
+    from glassformer.runs.folder import RunFolder
     from glassformer.studies import heads as study
     from glassformer.studies.held_out import held_out
 

@@ -29,7 +29,7 @@ def find_recipe(name: str, overrides: list[str]) -> Recipe:
         return Recipe.from_dict(values, presets=PRESETS)
     if name.endswith(".toml") or name in recipe_names():
         return read_recipe(name, overrides, presets=PRESETS)
-    from glassformer.run_folder import RunFolder
+    from glassformer.runs.folder import RunFolder
 
     if RunFolder.is_run(Path(name)):
         if overrides:

@@ -122,7 +122,7 @@ class Job:
 
 def run_fingerprint(run: Path, step: int | None) -> str:
     """Of all that a run's answers depend on: its weights (by their checksums), tokenizers and labels."""
-    from glassformer.run_folder import RunFolder
+    from glassformer.runs.folder import RunFolder
 
     folder = RunFolder.open(run)
     digest = hashlib.sha256()

@@ -32,7 +32,7 @@ def look(
     step, and the beam. With --across, the same at every checkpoint that the run has kept.
     """
     from glassformer.api import load
-    from glassformer.run_folder import RunFolder
+    from glassformer.runs.folder import RunFolder
     from glassformer.studies.look import look_across, look_inside, write_report
 
     model = load(run, device=device, step=step)

@@ -17,7 +17,7 @@ from glassformer.files.streams import unbreakable_screen
 from glassformer.screen import warn
 
 if TYPE_CHECKING:
-    from glassformer.run_folder import RunFolder
+    from glassformer.runs.folder import RunFolder
 
 
 def train(
@@ -39,8 +39,8 @@ def train(
     go on with --resume.
     """
     from glassformer import runs
-    from glassformer.run_folder import RunFolder
     from glassformer.runs import making
+    from glassformer.runs.folder import RunFolder
 
     changes = overrides or []
     if resume:

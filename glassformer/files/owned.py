@@ -15,6 +15,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -73,6 +74,28 @@ def open_own(path: Path, flags: int) -> int:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return descriptor
+
+
+@contextlib.contextmanager
+def exclusive_lock(path: Path, refusal: str) -> Iterator[None]:
+    """Held by one process at a time, and freed when it ends, however it ends; whoever comes second gets `refusal`."""
+    import fcntl
+
+    descriptor = open_own(path, os.O_RDWR)
+    try:
+        for patience in (0.1, 0.2, 0.4, None):  # somebody who only looks is gone in an instant
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if patience is None:
+                    raise UserError(refusal) from None
+                time.sleep(patience)
+            except OSError:
+                break  # a file system without locks
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def identity(path: Path) -> tuple[int, int] | None:

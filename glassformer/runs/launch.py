@@ -12,16 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer import checkpoint
-from glassformer.checkpoint import read_checkpoint
 from glassformer.config import VERSION, Recipe
 from glassformer.data.prepare import complete_model, prepare
 from glassformer.errors import UserError
 from glassformer.files import durable
 from glassformer.files.streams import unbreakable_screen
-from glassformer.run_folder import RunFolder
-from glassformer.runs import making
+from glassformer.runs import checkpoint, making
+from glassformer.runs.checkpoint import read_checkpoint
 from glassformer.runs.data_notes import changed_sources, data_notes
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.metrics_log import truncate_log
 from glassformer.runs.overview import overview
 from glassformer.runs.session import Session, check_state

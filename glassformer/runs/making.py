@@ -17,7 +17,7 @@ from glassformer.config import VERSION, Recipe
 from glassformer.errors import UserError
 from glassformer.files import owned
 from glassformer.files.durable import fsync
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from glassformer.screen import warn
 
 

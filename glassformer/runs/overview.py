@@ -211,7 +211,7 @@ def overview(session: Session) -> Iterator[str]:
 
 def which_weights(run: Any, recipe: Recipe) -> str:
     """Which step became the final model, and why, in a sentence. `run` is its folder."""
-    from glassformer.checkpoint import STATE
+    from glassformer.runs.checkpoint import STATE
 
     state = final_state(run.final / STATE)
     came_from = state.get("weights", {})

@@ -11,15 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer import checkpoint
-from glassformer.checkpoint import read_checkpoint, write_checkpoint
 from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batches
 from glassformer.data.store import run_examples
 from glassformer.evaluate import Scores, is_better, teacher_forced
 from glassformer.files import durable, structured
 from glassformer.files.owned import HeldFolder
-from glassformer.run_folder import RunFolder, served_weights
+from glassformer.models.weights import load_model_tensors, model_tensors, served_weights
+from glassformer.runs import checkpoint
+from glassformer.runs.checkpoint import read_checkpoint, write_checkpoint
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.making import drop_replaced, replaced
 from glassformer.runs.metrics_log import MetricsLog
 from glassformer.runs.stop import Stopped, StopRequest
@@ -126,12 +127,12 @@ class Session:
         if self.trainer.ema is None:
             yield
             return
-        own = {n: t.clone() for n, t in checkpoint.model_tensors(self.model).items()}
-        checkpoint.load_model_tensors(self.model, self.trainer.ema)
+        own = {n: t.clone() for n, t in model_tensors(self.model).items()}
+        load_model_tensors(self.model, self.trainer.ema)
         try:
             yield
         finally:
-            checkpoint.load_model_tensors(self.model, own)
+            load_model_tensors(self.model, own)
 
     def validate(self) -> Scores:
         """Leaves no trace in the run, not even in the random state: it can be dropped half way and made again later."""

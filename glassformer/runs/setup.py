@@ -20,7 +20,7 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.evaluate import batch_loss, model_inputs
 from glassformer.models import build_model
 from glassformer.nn.rows import Rows
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.metrics_log import MetricsLog
 from glassformer.runs.session import Session
 from glassformer.runs.stop import StopRequest

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from glassformer import plots
 from glassformer.files.owned import refuse_link
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from glassformer.screen import warn
 
 

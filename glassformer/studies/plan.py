@@ -22,8 +22,8 @@ from glassformer.data.batches import Batches, SentenceBatches
 from glassformer.data.prepare import complete_model, prepare
 from glassformer.data.report import DataReport
 from glassformer.models import build_model
-from glassformer.run_folder import RunFolder
 from glassformer.runs import make_session, pick_device
+from glassformer.runs.folder import RunFolder
 from glassformer.screen import duration
 from glassformer.text.tokenizers import Tokenizers
 from glassformer.train import memory

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from glassformer.checkpoint import read_checkpoint
 from glassformer.errors import UserError
-from glassformer.run_folder import RunFolder, check_finite, check_fits
+from glassformer.models.weights import check_finite, check_fits
+from glassformer.runs.checkpoint import read_checkpoint
+from glassformer.runs.folder import RunFolder
 
 Condition = Literal["good", "note", "damaged"]
 LOOKS = 10  # at a run that is being trained, before what seems wrong is called so

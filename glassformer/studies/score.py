@@ -26,7 +26,7 @@ from glassformer.data.sources import open_split
 from glassformer.data.store import run_examples, stored_splits
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluate import Scores, teacher_forced
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.validation import example_scores
 from glassformer.tasks import TextModel
 

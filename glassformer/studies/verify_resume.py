@@ -26,10 +26,10 @@ import torch
 from torch import Tensor
 
 from glassformer import runs
-from glassformer.checkpoint import Checkpoints, read_checkpoint
 from glassformer.config import Recipe
 from glassformer.errors import UserError
-from glassformer.run_folder import RunFolder
+from glassformer.runs.checkpoint import Checkpoints, read_checkpoint
+from glassformer.runs.folder import RunFolder
 from glassformer.train.trainer import StepReport
 
 EXAMPLES = 32  # decoded at a validation

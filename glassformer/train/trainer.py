@@ -21,11 +21,11 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from glassformer.checkpoint import load_model_tensors, model_tensors
 from glassformer.config import TrainConfig
 from glassformer.data.batches import Batch, Batches
 from glassformer.data.stream import Position
 from glassformer.errors import UserError
+from glassformer.models.weights import load_model_tensors, model_tensors
 from glassformer.train.graph import CapturedStep
 from glassformer.train.optim import load_optimizer_tensors, optimizer_tensors
 

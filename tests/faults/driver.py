@@ -43,11 +43,10 @@ import torch._dynamo  # optimizers import it
 from torch import Tensor
 
 import glassformer.cli
-from glassformer import checkpoint
 from glassformer.cli.main import main
 from glassformer.data.stream import Position
 from glassformer.files import durable
-from glassformer.runs import session, setup
+from glassformer.runs import checkpoint, session, setup
 from glassformer.studies import curves
 from glassformer.train.trainer import Progress, Trainer
 
@@ -227,7 +226,7 @@ def break_a_guard(variant: str) -> None:
         case "epoch-0-order":
             Progress.position = property(lambda self: Position(0, self.index))  # type: ignore[assignment, method-assign]
         case "unchecked":
-            checkpoint.problem = lambda folder, names=None: None  # type: ignore[assignment]
+            checkpoint.problem = lambda folder, names=None, again=False: None  # type: ignore[assignment]
             checkpoint.read_checkpoint.__globals__["problem"] = checkpoint.problem
         case _:
             raise ValueError(variant)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from tests.faults.processes import Runner
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from glassformer.data.batches import make_batches
 from glassformer.data.prepare import open_files
 from glassformer.data.stream import Position
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from tests.faults.driver import drive
 
 ROOT = Path(__file__).parents[2]

@@ -13,9 +13,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from glassformer.checkpoint import Checkpoints, Damaged, read_checkpoint
 from glassformer.errors import UserError
-from glassformer.run_folder import RunFolder
+from glassformer.runs.checkpoint import Checkpoints, Damaged, read_checkpoint
+from glassformer.runs.folder import RunFolder
 from tests.faults.processes import Runner, differences, everything
 
 pytestmark = pytest.mark.slow

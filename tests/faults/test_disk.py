@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from tests.faults.processes import Ended, Runner, differences, everything
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.run_folder import RunFolder, seal_of
 from glassformer.runs import STOPPED
+from glassformer.runs.facts import seal_of
+from glassformer.runs.folder import RunFolder
 from tests.faults.processes import Ended, Runner, differences, everything
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from glassformer.studies.run_doctor import examine
 from glassformer.studies.verify_resume import compare
 from tests.faults.processes import ROOT, TINY, Runner

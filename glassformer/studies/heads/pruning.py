@@ -12,12 +12,13 @@ from typing import Any
 from torch import Tensor
 
 from glassformer import probe
-from glassformer.checkpoint import STATE, model_tensors, write_checkpoint
 from glassformer.config import VERSION, Recipe
 from glassformer.evaluate import teacher_forced
 from glassformer.files.owned import new_folder
+from glassformer.models.weights import model_tensors
 from glassformer.probe import Part
-from glassformer.run_folder import RunFolder
+from glassformer.runs.checkpoint import STATE, write_checkpoint
+from glassformer.runs.folder import RunFolder
 from glassformer.studies.held_out import HeldOut, writes, written
 from glassformer.tasks import TextModel
 

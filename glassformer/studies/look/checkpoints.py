@@ -8,10 +8,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from glassformer.checkpoint import load_model_tensors, problem, read_checkpoint
 from glassformer.errors import UserError
 from glassformer.models import build_model
-from glassformer.run_folder import RunFolder, served_weights
+from glassformer.models.weights import load_model_tensors, served_weights
+from glassformer.runs.checkpoint import problem, read_checkpoint
+from glassformer.runs.folder import RunFolder
 from glassformer.studies.look.activations import record_activations
 from glassformer.studies.look.inside import CheckpointView, Inside
 

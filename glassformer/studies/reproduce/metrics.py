@@ -28,7 +28,7 @@ from glassformer.evaluate import text_scores
 from glassformer.files.durable import write_atomically
 from glassformer.models import GPT
 from glassformer.nn.rows import Rows
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from glassformer.studies.reproduce.table import Metric
 from glassformer.tasks import translations
 from glassformer.text.tokenizer import EOS

@@ -23,7 +23,7 @@ from glassformer.files.durable import to_json, write_atomically
 from glassformer.files.owned import OwnedFiles
 from glassformer.models import PRESETS
 from glassformer.models.costs import costs
-from glassformer.run_folder import RunFolder
+from glassformer.runs.folder import RunFolder
 from glassformer.studies.plan import Plan, make_plan
 from glassformer.studies.reproduce.metrics import device_of, score
 from glassformer.studies.reproduce.report import Outcome, Report, commit, device_name

@@ -20,17 +20,17 @@ import hashlib
 import itertools
 import os
 import re
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.errors import UserError
 from glassformer.files import durable, structured
-from glassformer.files.durable import fsync, sha256, temporary_name, to_json, write_bytes
+from glassformer.files.checksums import ListedFile, file_problem
+from glassformer.files.durable import fsync, temporary_name, to_json, write_bytes
 from glassformer.files.owned import own_folder, refuse_link
 from glassformer.files.structured import read_regular
 
@@ -41,31 +41,6 @@ SMALL = 1 << 20  # bytes a manifest may have
 
 class Damaged(UserError):
     """A checkpoint whose bytes are not those that were written."""
-
-
-def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters (each once, however many modules use it) and persistent buffers."""
-    tensors = {name: p.detach() for name, p in model.named_parameters()}
-    saved = model.state_dict()
-    tensors |= {name: b for name, b in model.named_buffers() if name in saved}
-    return tensors
-
-
-def load_model_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    own = model_tensors(model)
-    missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
-    if missing or extra:
-        raise UserError(
-            f"these weights are of another model: {len(missing)} tensors are missing (such as {missing[:1]}) and "
-            f"{len(extra)} are unknown (such as {extra[:1]})"
-        )
-    for name, tensor in own.items():
-        if tensor.shape != tensors[name].shape:
-            raise UserError(
-                f"{name} has shape {tuple(tensors[name].shape)} in the file and {tuple(tensor.shape)} in the model"
-            )
-    for name, tensor in own.items():
-        tensor.copy_(tensors[name])
 
 
 def trash_name(path: Path) -> Path:
@@ -162,52 +137,11 @@ def write_checkpoint(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], 
 
 
 @dataclass(frozen=True)
-class ListedFile:
-    """What a manifest says of one file."""
-
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True)
 class Manifest:
     """The files of a checkpoint."""
 
     format: int
     files: dict[str, ListedFile]
-
-
-VERIFIED: dict[tuple[str, str], tuple[int, int, int, int]] = {}
-"""Files whose bytes were found to be right, with what the system said of them then: each is read once a process."""
-
-
-SETTLED = 2_000_000_000  # ns; of a file that changed just now, the next change may have the same time
-
-
-def signature(path: Path) -> tuple[int, int, int, int]:
-    found = path.stat()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def file_problem(path: Path, expected: ListedFile, *, again: bool = False) -> str | None:
-    """What is wrong with a file, in words; None if every byte is as it was written. A file that was found right is believed
-    until it changes, or `again` asks for another look."""
-    try:
-        if not path.is_file() or path.is_symlink():
-            return "is missing" if not path.exists() else "is not a regular file"
-        size = path.stat().st_size
-        if size != expected.size:
-            return f"has {size:,} bytes and should have {expected.size:,}"
-        key, now = (str(path.absolute()), expected.sha256), signature(path)
-        if not again and VERIFIED.get(key) == now:
-            return None
-        if sha256(path) != expected.sha256:
-            return "has changed since it was written"
-        if time.time_ns() - now[-1] > SETTLED:
-            VERIFIED[key] = now
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    return None
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -4,7 +4,7 @@ run.json            the recipe with everything resolved, the version that wrote 
                     preparation with their SHA-256, and a seal
 tokenizer.json      (or tokenizer.source.json and tokenizer.target.json), labels.json
 data/               the examples as text and as token files, and a report of where they are from
-checkpoints/        the latest few and the best; see checkpoint.py
+checkpoints/        the latest few and the best; see runs/checkpoint.py
 snapshots/          weights alone, for averaging
 history/            weights alone at steps 0, 10, 30, 100, 300 …: a small model's beginnings, to look at
 final/              the weights one uses, once training has ended
@@ -18,72 +18,29 @@ somebody's. What is used is checked first, each file once a process.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import re
-import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from glassformer import checkpoint
-from glassformer.checkpoint import Checkpoints, ListedFile, load_model_tensors, problem, read_checkpoint, recover
-from glassformer.config import VERSION, Recipe
+from glassformer.config import Recipe
 from glassformer.errors import UserError
-from glassformer.files import owned, structured
+from glassformer.files import checksums, owned, structured
+from glassformer.files.checksums import ListedFile
 from glassformer.files.durable import sha256, to_json, write_atomically
 from glassformer.models import BERT, GPT, Transformer, build_model
+from glassformer.models.weights import check_finite, check_fits, load_model_tensors, served_weights
+from glassformer.runs import checkpoint
+from glassformer.runs.checkpoint import Checkpoints, problem, read_checkpoint, recover
+from glassformer.runs.facts import OWN, RUN_FORMAT, RunFacts, migrated, seal_of
 from glassformer.screen import warn
 from glassformer.text.tokenizers import Tokenizers
-
-RUN_FORMAT = 1
-OWN = re.compile(
-    r"(\.tmp-)?(run\.json|labels\.json|tokenizer(\.source|\.target)?\.json(\.tmp)?)"
-    r"|\.lock|metrics\.jsonl|samples\.jsonl|train\.log|curves\.(png|svg)"
-    r"|data/(train|val|test)\.[\w.-]+|data/(\.tmp-)?report\.json"
-    r"|((checkpoints|snapshots|history)/(damaged-|\.tmp-|\.trash-)?step-\d{8,}(-\d+)?|(\.tmp-|\.trash-)?final(-\d+)?)"
-    r"/([a-z]+\.safetensors|state\.json|manifest\.json|SEAL)"
-    r"|tensorboard/events\.out\.[^/]+"
-)
-"""The names that a run writes, and so may remove."""
-
-
-@dataclass(frozen=True)
-class RunFacts:
-    """What run.json must hold; what else it holds is kept."""
-
-    recipe: dict[str, Any]
-    format: int
-    glassformer: str = "unknown"
-    files: dict[str, ListedFile] | None = None
-    seal: str | None = None
-    id: str | None = None
-
-
-def migrated(facts: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The facts of a run as this version writes them. Format 1 is the first, so there is nothing to translate yet; what an
-    older reader cannot know, it refuses in a sentence."""
-    version = facts.get("format")
-    if version == RUN_FORMAT:
-        return facts
-    age = "newer" if isinstance(version, int) and version > RUN_FORMAT else "unknown"
-    raise UserError(
-        f"{path} is a run in the {age} format {str(version)[:40]}, written by glassformer "
-        f"{str(facts.get('glassformer'))[:40]}; this is glassformer {VERSION}, which reads format {RUN_FORMAT}: install "
-        "the version that wrote it, or a newer one"
-    )
-
-
-def seal_of(facts: dict[str, Any]) -> str:
-    return hashlib.sha256(to_json({k: v for k, v in facts.items() if k != "seal"})).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -222,7 +179,7 @@ class RunFolder:
 
     def file_problem(self, name: str, *, again: bool = False) -> str | None:
         """What is wrong with a file of the preparation, in words; None if it is as it was written."""
-        return checkpoint.file_problem(self.path / name, ListedFile(**self.facts["files"][name]), again=again)
+        return checksums.file_problem(self.path / name, ListedFile(**self.facts["files"][name]), again=again)
 
     # ---- weights
 
@@ -278,28 +235,10 @@ class RunFolder:
             )
         return step
 
-    @contextmanager
-    def exclusive_lock(self) -> Iterator[None]:
+    def exclusive_lock(self) -> AbstractContextManager[None]:
         """Two processes that train in one folder would ruin it; the second is refused. A kill frees the place."""
-        import fcntl
-
-        descriptor = owned.open_own(self.path / ".lock", os.O_RDWR)
-        try:
-            for patience in (0.1, 0.2, 0.4, None):  # somebody who only looks is gone in an instant
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if patience is None:
-                        raise UserError(
-                            f"another process is training in {self.path}; let it end, or stop it first"
-                        ) from None
-                    time.sleep(patience)
-                except OSError:
-                    break  # a file system without locks
-            yield
-        finally:
-            os.close(descriptor)
+        refusal = f"another process is training in {self.path}; let it end, or stop it first"
+        return owned.exclusive_lock(self.path / ".lock", refusal)
 
     # ---- what was written along the way
 
@@ -403,28 +342,3 @@ def readable(run: RunFolder) -> bool:
         return bool(run.facts)
     except UserError:
         return False
-
-
-def check_finite(weights: dict[str, Tensor], folder: Path) -> None:
-    for name, tensor in weights.items():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise UserError(
-                f"{folder} cannot be used: {name} has numbers that are not finite; choose an earlier --step"
-            )
-
-
-def check_fits(recipe: Recipe, weights: dict[str, Tensor], folder: Path) -> None:
-    """A run.json may ask for a model of any size; one that is far larger than its weights is not even built."""
-    from glassformer.models.costs import count_parameters
-
-    have, asked = sum(t.numel() for t in weights.values()), count_parameters(recipe.model)
-    if asked > 2 * have + 1_000_000:
-        raise UserError(
-            f"{folder} holds {have:,} numbers, and run.json describes a model with {asked:,}: they do not belong together"
-        )
-
-
-def served_weights(tensors: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Of a checkpoint's tensors, the weights one would use: the moving average, where there is one."""
-    averaged = {n.removeprefix("ema/"): t for n, t in tensors.get("training", {}).items() if n.startswith("ema/")}
-    return averaged or tensors["model"]

@@ -1,0 +1,50 @@
+"""Files that are what they were when they were written: each is held against its size and SHA-256, once a process."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from glassformer.files.durable import sha256
+
+
+@dataclass(frozen=True)
+class ListedFile:
+    """What a manifest says of one file."""
+
+    size: int
+    sha256: str
+
+
+VERIFIED: dict[tuple[str, str], tuple[int, int, int, int]] = {}
+"""Files whose bytes were found to be right, with what the system said of them then: each is read once a process."""
+
+
+SETTLED = 2_000_000_000  # ns; of a file that changed just now, the next change may have the same time
+
+
+def signature(path: Path) -> tuple[int, int, int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def file_problem(path: Path, expected: ListedFile, *, again: bool = False) -> str | None:
+    """What is wrong with a file, in words; None if every byte is as it was written. A file that was found right is believed
+    until it changes, or `again` asks for another look."""
+    try:
+        if not path.is_file() or path.is_symlink():
+            return "is missing" if not path.exists() else "is not a regular file"
+        size = path.stat().st_size
+        if size != expected.size:
+            return f"has {size:,} bytes and should have {expected.size:,}"
+        key, now = (str(path.absolute()), expected.sha256), signature(path)
+        if not again and VERIFIED.get(key) == now:
+            return None
+        if sha256(path) != expected.sha256:
+            return "has changed since it was written"
+        if time.time_ns() - now[-1] > SETTLED:
+            VERIFIED[key] = now
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return None

@@ -1,0 +1,63 @@
+"""A model's weights by name, on their way between a model and a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import Recipe
+from glassformer.errors import UserError
+from glassformer.models.costs import count_parameters
+
+
+def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters (each once, however many modules use it) and persistent buffers."""
+    tensors = {name: p.detach() for name, p in model.named_parameters()}
+    saved = model.state_dict()
+    tensors |= {name: b for name, b in model.named_buffers() if name in saved}
+    return tensors
+
+
+def load_model_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy the tensors into the model of the same names and shapes; anything else is refused in a sentence."""
+    own = model_tensors(model)
+    missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
+    if missing or extra:
+        raise UserError(
+            f"these weights are of another model: {len(missing)} tensors are missing (such as {missing[:1]}) and "
+            f"{len(extra)} are unknown (such as {extra[:1]})"
+        )
+    for name, tensor in own.items():
+        if tensor.shape != tensors[name].shape:
+            raise UserError(
+                f"{name} has shape {tuple(tensors[name].shape)} in the file and {tuple(tensor.shape)} in the model"
+            )
+    for name, tensor in own.items():
+        tensor.copy_(tensors[name])
+
+
+def check_finite(weights: dict[str, Tensor], folder: Path) -> None:
+    """Weights that are not numbers answer with nothing, and look like weights; they are refused."""
+    for name, tensor in weights.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise UserError(
+                f"{folder} cannot be used: {name} has numbers that are not finite; choose an earlier --step"
+            )
+
+
+def check_fits(recipe: Recipe, weights: dict[str, Tensor], folder: Path) -> None:
+    """A run.json may ask for a model of any size; one that is far larger than its weights is not even built."""
+    have, asked = sum(t.numel() for t in weights.values()), count_parameters(recipe.model)
+    if asked > 2 * have + 1_000_000:
+        raise UserError(
+            f"{folder} holds {have:,} numbers, and run.json describes a model with {asked:,}: they do not belong together"
+        )
+
+
+def served_weights(tensors: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Of a checkpoint's tensors, the weights one would use: the moving average, where there is one."""
+    averaged = {n.removeprefix("ema/"): t for n, t in tensors.get("training", {}).items() if n.startswith("ema/")}
+    return averaged or tensors["model"]

@@ -1,0 +1,55 @@
+"""run.json: what it holds, how it is sealed, and which names in a run's folder are the run's own."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import VERSION
+from glassformer.errors import UserError
+from glassformer.files.checksums import ListedFile
+from glassformer.files.durable import to_json
+
+RUN_FORMAT = 1
+OWN = re.compile(
+    r"(\.tmp-)?(run\.json|labels\.json|tokenizer(\.source|\.target)?\.json(\.tmp)?)"
+    r"|\.lock|metrics\.jsonl|samples\.jsonl|train\.log|curves\.(png|svg)"
+    r"|data/(train|val|test)\.[\w.-]+|data/(\.tmp-)?report\.json"
+    r"|((checkpoints|snapshots|history)/(damaged-|\.tmp-|\.trash-)?step-\d{8,}(-\d+)?|(\.tmp-|\.trash-)?final(-\d+)?)"
+    r"/([a-z]+\.safetensors|state\.json|manifest\.json|SEAL)"
+    r"|tensorboard/events\.out\.[^/]+"
+)
+"""The names that a run writes, and so may remove."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What run.json must hold; what else it holds is kept."""
+
+    recipe: dict[str, Any]
+    format: int
+    glassformer: str = "unknown"
+    files: dict[str, ListedFile] | None = None
+    seal: str | None = None
+    id: str | None = None
+
+
+def migrated(facts: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The facts of a run as this version writes them. Format 1 is the first, so there is nothing to translate yet; what an
+    older reader cannot know, it refuses in a sentence."""
+    version = facts.get("format")
+    if version == RUN_FORMAT:
+        return facts
+    age = "newer" if isinstance(version, int) and version > RUN_FORMAT else "unknown"
+    raise UserError(
+        f"{path} is a run in the {age} format {str(version)[:40]}, written by glassformer "
+        f"{str(facts.get('glassformer'))[:40]}; this is glassformer {VERSION}, which reads format {RUN_FORMAT}: install "
+        "the version that wrote it, or a newer one"
+    )
+
+
+def seal_of(facts: dict[str, Any]) -> str:
+    return hashlib.sha256(to_json({k: v for k, v in facts.items() if k != "seal"})).hexdigest()

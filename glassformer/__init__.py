@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from glassformer.models import BERT, GPT, Transformer, build_model, preset
     from glassformer.nn import MultiHeadAttention, Rows, attention
     from glassformer.probe import ablate, record, replace, run_with_cache, tap_names, tap_shapes
+    from glassformer.studies.look.notebook import attention_view, look
 
 __version__ = VERSION
 
@@ -27,6 +28,7 @@ HOMES = {
     "glassformer.models": ("BERT", "GPT", "Transformer", "build_model", "preset"),
     "glassformer.nn": ("MultiHeadAttention", "Rows", "attention"),
     "glassformer.probe": ("ablate", "record", "replace", "run_with_cache", "tap_names", "tap_shapes"),
+    "glassformer.studies.look.notebook": ("attention_view", "look"),
 }
 
 
@@ -97,9 +99,11 @@ __all__ = [
     "Translator",
     "ablate",
     "attention",
+    "attention_view",
     "build_model",
     "evaluate",
     "load",
+    "look",
     "preset",
     "record",
     "replace",

@@ -16,6 +16,12 @@ def look(
     target: Annotated[
         str | None, typer.Option(help="An answer that is forced on the model, in place of its own.")
     ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="A second text, of as many tokens: the patching map between the two.")
+    ] = None,
+    beside: Annotated[str | None, typer.Option(help="Another text, shown to the right of this one.")] = None,
+    beside_run: Annotated[Path | None, typer.Option(help="Another run, shown to the right of this one.")] = None,
+    beside_step: Annotated[int | None, typer.Option(help="Another checkpoint, shown to the right of this one.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder of the report; without it, RUN/look.")] = None,
     across: Annotated[
         bool, typer.Option("--across", help="The same text at every kept checkpoint, side by side.")
@@ -28,20 +34,39 @@ def look(
 ) -> None:
     """Write a report on one text: look.html, which opens in any browser and needs no network, and a picture of each view.
 
-    Attention of every head, alignment, probabilities and alternatives, logit lens, residual stream, rollout, one head step by
-    step, and the beam. With --across, the same at every checkpoint that the run has kept.
+    The machine itself, attention of every head as maps and lines, probabilities and alternatives, logit lens, attribution,
+    residual stream, rollout, one head step by step, and the beam. With --across, the same at every checkpoint that the
+    run has kept.
     """
+    from dataclasses import replace
+
     from glassformer.api import load
     from glassformer.runs.folder import RunFolder
     from glassformer.studies.look import look_across, look_inside, write_report
+    from glassformer.studies.look.explanation_data import importance_of
+    from glassformer.studies.look.patching import patch
 
     model = load(run, device=device, step=step)
     inside = look_inside(model, text, target, beam=beam, new=new)
+    inside = replace(inside, importance=importance_of(run))
     if across:
         inside = look_across(RunFolder.open(run), inside)
-    for note in inside.input.notes:
+    if against is not None:
+        inside = replace(inside, patching=patch(model, text, against))
+    other, other_title = None, ""
+    if beside is not None or beside_run is not None or beside_step is not None:
+        folder = beside_run or run
+        second = load(folder, device=device, step=beside_step)
+        other = look_inside(second, text if beside is None else beside, target, beam=beam, new=new)
+        other = replace(other, importance=importance_of(folder))
+        other_title = folder.resolve().name + (f", step {beside_step}" if beside_step is not None else "")
+    for note in [*inside.input.notes, *(other.input.notes if other is not None else [])]:
         typer.echo(f"note: {note.en}", err=True)
-    paths = write_report(inside, run.resolve().name, out or run / "look", pictures=pictures)
-    typer.echo(f"{paths[0]} ({paths[0].stat().st_size / 1e6:.1f} MB)")
-    if len(paths) > 1:
-        typer.echo(f"{len(paths) - 1} pictures beside it, PNG and SVG")
+    title = run.resolve().name + (f", step {step}" if step is not None else "")
+    report = write_report(inside, title, out or run / "look", pictures=pictures, beside=other, beside_title=other_title)
+    for warning in report.notes:
+        typer.echo(f"note: {warning}", err=True)
+    page = report.paths[0]
+    typer.echo(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")
+    if len(report.paths) > 1:
+        typer.echo(f"{len(report.paths) - 1} pictures beside it, PNG and SVG")

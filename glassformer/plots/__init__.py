@@ -14,12 +14,13 @@ from glassformer.plots.parts import (
     softmax_scaling,
     worked_attention,
 )
-from glassformer.plots.style import COLOURS, MAP, figure, heading, save, visible
+from glassformer.plots.style import COLOURS, MAP, SIGNED, figure, heading, missing_glyphs, save, visible
 from glassformer.plots.training import curves, histogram
 
 __all__ = [
     "COLOURS",
     "MAP",
+    "SIGNED",
     "activations",
     "alibi",
     "attention_maps",
@@ -35,6 +36,7 @@ __all__ = [
     "kind_map",
     "losses_apart",
     "masks",
+    "missing_glyphs",
     "number",
     "part_maps",
     "rotary",

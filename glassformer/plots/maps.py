@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.plots.style import MAP, figure, heading, visible
+from glassformer.plots.style import MAP, SIGNED, figure, heading, visible
 
 
 def attention_maps(
@@ -106,7 +106,7 @@ def effects(panels: Sequence[tuple[str, np.ndarray, Sequence[str], Sequence[str]
     )
     shown = None
     for axis, (name, values, rows, columns) in zip(axes[:, 0], panels, strict=True):
-        shown = small_map(axis, values, name, numbers=False, cmap="PuOr_r", vmin=-1, vmax=1, aspect="auto")
+        shown = small_map(axis, values, name, numbers=False, cmap=SIGNED, vmin=-1, vmax=1, aspect="auto")
         for (i, j), value in np.ndenumerate(values):
             if abs(value) >= 0.05:
                 ink = "white" if abs(value) > 0.7 else "black"

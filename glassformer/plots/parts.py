@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from glassformer.plots.maps import small_map
-from glassformer.plots.style import COLOURS, MAP, figure, heading
+from glassformer.plots.style import COLOURS, MAP, SIGNED, figure, heading
 
 
 def worked_attention(found: Mapping[str, np.ndarray]) -> Any:
     fig, axes = figure(9.0, 3.1, ncols=3, width_ratios=[4, 4, 2.2])
     tokens = [f"token {i}" for i in range(len(found["scores"]))]
-    small_map(axes[0], found["scores"], "scores: Q K$^T$ / √d", vmin=-2.5, vmax=4.5)
+    small_map(axes[0], found["scores"], "scores: Q K$^T$ / √d", cmap=SIGNED, vmin=-4.5, vmax=4.5)
     small_map(axes[1], found["weights"], "weights: softmax of each row,\nnothing from the future", vmin=0, vmax=1)
-    small_map(axes[2], found["output"], "output: weights V", vmin=-1.5, vmax=2)
+    small_map(axes[2], found["output"], "output: weights V", cmap=SIGNED, vmin=-1.5, vmax=1.5)
     for axis in axes[:2]:
         axis.set_xticks(range(4), [f"key {i}" for i in range(4)])
         axis.set_yticks(range(4), tokens if axis is axes[0] else [""] * 4)
@@ -65,7 +65,7 @@ def masks(found: Mapping[str, np.ndarray]) -> Any:
 
 def sinusoids(table: np.ndarray, products: Mapping[int, np.ndarray], mark: tuple[int, int]) -> Any:
     fig, axes = figure(10.0, 3.6, ncols=2)
-    shown = axes[0].imshow(table, cmap="PuOr", vmin=-1, vmax=1, aspect="auto")
+    shown = axes[0].imshow(table, cmap=SIGNED, vmin=-1, vmax=1, aspect="auto")
     axes[0].grid(False)
     axes[0].set_xlabel("dimension")
     axes[0].set_ylabel("position")
@@ -93,7 +93,7 @@ def sinusoids(table: np.ndarray, products: Mapping[int, np.ndarray], mark: tuple
 
 def rotary(angles: np.ndarray, products: np.ndarray) -> Any:
     fig, axes = figure(10.0, 3.6, ncols=2)
-    shown = axes[0].imshow(angles, cmap="PuOr", vmin=-1, vmax=1, aspect="auto")
+    shown = axes[0].imshow(angles, cmap=SIGNED, vmin=-1, vmax=1, aspect="auto")
     axes[0].set_xlabel("position")
     axes[0].set_ylabel("pair of dimensions")
     axes[0].set_title("cosine of the angle each pair is turned by", fontsize=10)

@@ -7,8 +7,10 @@ relative "magma" reversed: light is little, dark is much, and it survives a blac
 from __future__ import annotations
 
 import logging
+import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 
 MAP = "magma_r"
+SIGNED = "PuOr_r"  # purple below zero, orange above, as in the page
 
 
 FONTS = [
@@ -78,6 +81,17 @@ def refuse_foreign(path: Path) -> None:
                 )
 
 
+MISSING: set[str] = set()
+"""Characters that no font had since somebody last asked (`missing_glyphs`)."""
+
+
+@contextmanager
+def missing_glyphs() -> Iterator[set[str]]:
+    """Inside, the characters that `save` found in no font are collected: they are boxes in the pictures."""
+    MISSING.clear()
+    yield MISSING
+
+
 def save(fig: Any, stem: Path, kinds: Sequence[str] = ("png", "svg")) -> list[Path]:
     """The same figure leaves the same bytes: an SVG has no date, and its inner names follow from its content."""
     import warnings
@@ -85,14 +99,18 @@ def save(fig: Any, stem: Path, kinds: Sequence[str] = ("png", "svg")) -> list[Pa
     import matplotlib
 
     paths = [stem.with_suffix(f".{kind}") for kind in kinds]
-    with warnings.catch_warnings(), matplotlib.rc_context({"svg.hashsalt": "glassformer"}):
-        warnings.filterwarnings(
-            "ignore", message="Glyph .* missing"
-        )  # a font without that script is not our reader's fault
+    with warnings.catch_warnings(record=True) as caught, matplotlib.rc_context({"svg.hashsalt": "glassformer"}):
+        warnings.simplefilter("always")
         for path in paths:
             refuse_foreign(path)
             marks = {"Date": None, "Creator": MARK} if path.suffix == ".svg" else {"Software": MARK}
             fig.savefig(path, dpi=150, metadata=marks if path.suffix in (".svg", ".png") else None)
+    for one in caught:
+        found = re.match(r"Glyph (\d+) .* missing", str(one.message))
+        if found:
+            MISSING.add(chr(int(found[1])))
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     return paths
 
 

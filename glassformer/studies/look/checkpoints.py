@@ -24,6 +24,11 @@ def same_weights(first: Weights, second: Weights) -> bool:
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
+def has_weights(model: Weights, other: Weights) -> bool:
+    """Whether both compute alike; the models may be on different devices."""
+    return all(torch.equal(model[name].cpu(), tensor.cpu()) for name, tensor in other.items() if name in model)
+
+
 def kept_weights(run: RunFolder) -> list[tuple[int, str, Weights]]:
     """The weights a run has kept, in the order of their steps: its history, snapshots and checkpoints that are whole and
     finite, and the final weights. Those one would use: the moving average, where there is one. Weights that are kept
@@ -60,11 +65,12 @@ def look_across(run: RunFolder, inside: Inside) -> Inside:
     for position, token in zip(inside.input.positions, inside.activations.outputs.tokens):
         labels[position] = int(token)
     model_input = replace(inside.input, labels=labels)
+    own = inside.model.model.state_dict()
     views = []
     for step, name, weights in kept:
         load_model_tensors(net, weights)
         activations = record_activations(net, model_input)
         # The loss is that of the labels, as everywhere: what comes after the last token has none.
         loss = float(-activations.outputs.logprob[known].mean()) if any(known) else None
-        views.append(CheckpointView(step, name, replace(activations, loss=loss)))
+        views.append(CheckpointView(step, name, replace(activations, loss=loss), has_weights(own, net.state_dict())))
     return replace(inside, across=views)

@@ -8,8 +8,10 @@ from typing import Any
 
 from glassformer.config import VERSION
 from glassformer.studies.look.activations import AttentionLayer, Norms, Predictions
+from glassformer.studies.look.explanation_data import attribution_data, patching_data, saliency_data
 from glassformer.studies.look.flow import alignment, rollout
 from glassformer.studies.look.inside import Inside
+from glassformer.studies.look.machine import machine_data
 from glassformer.studies.look.packing import (
     FINE,
     NUMBERS_BUDGET,
@@ -20,7 +22,7 @@ from glassformer.studies.look.packing import (
     thumbnails,
 )
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Names:
@@ -144,7 +146,14 @@ def beam_data(inside: Inside, names: Names) -> dict[str, Any] | None:
     root = names.number([inside.input.row[inside.input.given - 1]])[
         0
     ]  # the last token read before the first was written
-    return {"width": found.beam, "root": root, "steps": steps, "answers": answers, "has_best": any_best}
+    return {
+        "width": found.beam,
+        "recipe": found.recipe,
+        "root": root,
+        "steps": steps,
+        "answers": answers,
+        "has_best": any_best,
+    }
 
 
 def precision_in_words(inside: Inside, coarse: bool, left_out: bool) -> dict[str, str]:
@@ -160,6 +169,24 @@ def precision_in_words(inside: Inside, coarse: bool, left_out: bool) -> dict[str
         english += ", and left out of the first layers to keep the file small"
         chinese += "，前几层的未收入以控制文件大小"
     return {"en": english + ".", "zh": chinese + "。"}
+
+
+def statuses(inside: Inside) -> list[str]:
+    """How each token in question came to stand there: `given` in the text, `forced` as an answer, `written` by the model, `next`
+    (after the last token nothing was written; it is what would come), `read` (BERT: it is in the text), `predicted`."""
+    model_input = inside.input
+    found = []
+    for position in model_input.positions:
+        label = model_input.labels[position]
+        if inside.model.model.config.family == "bert":
+            found.append("predicted" if label is None else "read")
+        elif label is None:
+            found.append("next")
+        elif inside.kind == "gpt" and position + 1 < model_input.given:
+            found.append("given")
+        else:
+            found.append("forced" if inside.forced else "written")
+    return found
 
 
 FAMILIES = {
@@ -183,9 +210,7 @@ def page_data(inside: Inside, title: str) -> dict[str, Any]:
     outputs = predictions_data(activations.outputs, names) | {
         "tokens": chosen,
         "positions": model_input.positions,
-        "given": [inside.kind == "gpt" and place + 1 < model_input.given for place in model_input.positions],
-        # After the last token there is one more choice; nothing was written there, so it is what would come next.
-        "next": [config.family != "bert" and model_input.labels[place] is None for place in model_input.positions],
+        "status": statuses(inside),
         "labels": not inside.labels_are_words,
         "words": sides["written"]["pieces"] if inside.kind == "tag" else None,
     }
@@ -215,10 +240,16 @@ def page_data(inside: Inside, title: str) -> dict[str, Any]:
         "rollout": {k: packed_weights(v) for k, v in rollout(activations, residual=inside.residual).items()},
         "alignment": None if aligned is None else packed_weights(aligned[None]),
         "beam": beam_data(inside, names),
+        "machine": machine_data(inside.model.model, model_input),
+        "attribution": None if inside.attribution is None else attribution_data(inside.attribution, names.number),
+        "saliency": None if inside.saliency is None else saliency_data(inside.saliency),
+        "patching": None if inside.patching is None else patching_data(inside.patching),
+        "importance": inside.importance,
         "across": [
             {
                 "step": view.step,
                 "name": view.name,
+                "own": view.own,
                 "loss": view.activations.loss,
                 "logprob": few_digits(view.activations.outputs.logprob),
                 "rank": view.activations.outputs.rank.tolist(),

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from glassformer.errors import UserError
 from glassformer.models import BERT
 from glassformer.studies.look.activations import Activations, record_activations
+from glassformer.studies.look.attribution import Attribution, attribute
 from glassformer.studies.look.model_input import (
     ModelInput,
     Note,
@@ -22,6 +24,8 @@ from glassformer.studies.look.model_input import (
     refuse_longer,
     with_special_tokens,
 )
+from glassformer.studies.look.patching import PatchResult
+from glassformer.studies.look.saliency import Saliency, saliency
 from glassformer.studies.look.search import Search, search
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import EOS
@@ -37,10 +41,13 @@ class CheckpointView:
     step: int
     name: str
     activations: Activations
+    own: bool = False  # whether these are the weights that the report is about
 
 
 @dataclass(frozen=True)
 class Inside:
+    """One sentence in one model: what was read and written, and everything that was recorded on the way."""
+
     model: TextModel
     text: str
     answer: str | None  # what was written, or forced; None where nothing is written
@@ -49,6 +56,10 @@ class Inside:
     activations: Activations
     search: Search | None
     across: list[CheckpointView] = field(default_factory=list)
+    attribution: Attribution | None = None
+    saliency: Saliency | None = None
+    patching: PatchResult | None = None
+    importance: dict[str, dict[str, Any]] = field(default_factory=dict)  # by part, where `heads` was run
 
     @property
     def kind(self) -> str:
@@ -106,7 +117,7 @@ DOES = {"gpt": "goes on with a text", "mlm": "fills in masks", "classify": "clas
 def look_inside(
     model: TextModel, text: str, target: str | None = None, *, beam: int | None = None, new: int = NEW
 ) -> Inside:
-    """Lay the sentence before the model, let it answer (or force `target` on it), and see."""
+    """Let the model read the sentence and answer (or force `target` on it), and record everything."""
     if target is not None and model.kind not in ("transformer", "gpt on pairs"):
         raise UserError(f"--target is an answer to a text, and this run {DOES[model.kind]}; leave it out")
     if beam is not None and beam < 1:
@@ -142,6 +153,15 @@ def look_inside(
         answer = None if hypothesis is None else model.tokenizers.target.decode(hypothesis.ids)
     else:
         model_input = make_bert_input(model, text)
+    activations = record_activations(model.model, model_input)
     return Inside(
-        model, text, answer, target is not None, model_input, record_activations(model.model, model_input), found
+        model,
+        text,
+        answer,
+        target is not None,
+        model_input,
+        activations,
+        found,
+        attribution=attribute(model.model, model_input, activations),
+        saliency=saliency(model.model, model_input, activations),
     )

@@ -35,6 +35,7 @@ class Panel:
     """One text of the model: a row for each layer (the embeddings first), a column for each of its tokens."""
 
     name: str
+    stack: str  # the text it is: source or read
     effects: np.ndarray
     layers: list[str]
     tokens: list[str]
@@ -82,7 +83,7 @@ def patch(model: TextModel, text: str, other: str) -> PatchResult:
     if said[0] == said[1]:
         raise UserError(f"both texts are answered by {answers[0]!r}; choose two that are answered differently")
     maps = effects(model, inputs[0], inputs[1], place, said[0], said[1])
-    return PatchResult((text, other), answers, [panel("text", maps, model.tokenizers.target.pieces(rows[0]))])
+    return PatchResult((text, other), answers, [panel("text", "read", maps, model.tokenizers.target.pieces(rows[0]))])
 
 
 def patch_pair(model: TextModel, text: str, other: str) -> PatchResult:
@@ -104,8 +105,8 @@ def patch_pair(model: TextModel, text: str, other: str) -> PatchResult:
         (text, other),
         (wrote[0], wrote[1]),
         [
-            panel("encoder, over the source", reading, model.tokenizers.source.pieces(sources[0])),
-            panel("decoder, over what is written so far", writing, model.tokenizers.target.pieces(target)),
+            panel("encoder, over the source", "source", reading, model.tokenizers.source.pieces(sources[0])),
+            panel("decoder, over what is written so far", "read", writing, model.tokenizers.target.pieces(target)),
         ],
     )
 
@@ -120,9 +121,9 @@ def effects(
     return effect_map(model, inputs, others, leaning).maps
 
 
-def panel(name: str, maps: dict[str, Tensor], tokens: list[str]) -> Panel:
+def panel(name: str, stack: str, maps: dict[str, Tensor], tokens: list[str]) -> Panel:
     layers = ["embeddings" if "embeddings" in key else f"after layer {key.split('.')[1]}" for key in maps]
-    return Panel(name, torch.stack(list(maps.values())).numpy(), layers, tokens)
+    return Panel(name, stack, torch.stack(list(maps.values())).numpy(), layers, tokens)
 
 
 def draw(found: PatchResult, stem: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""The beam search of one sentence, with every candidate it looked at."""
+"""The beam search of one sentence, with the candidates of each step: the best 2 x width of all that could follow."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class Search:
     """The story of a beam, and the answers it found, best first."""
 
     beam: int
+    recipe: int  # the width that the recipe itself searches with; 1 is greedy
     answers: list[Hypothesis]
     trace: BeamTrace
 
@@ -48,4 +49,4 @@ def search(model: TextModel, ids: list[int], *, beam: int | None, new: int) -> t
     found = find(wide, True)
     assert found[0].trace is not None
     answer = found[0] if answer_beam == wide else find(answer_beam, False)[0]
-    return answer, Search(wide, found, found[0].trace)
+    return answer, Search(wide, own, found, found[0].trace)

@@ -1,13 +1,16 @@
 // Two scales of colour. Both are even in lightness, so that they survive a grey printer, and safe for colour-blind readers:
-// magma (Smith and van der Walt) for what has a size, purple to orange (PuOr, Brewer) for what has a sign.
+// magma (Smith and van der Walt) for what has a size, purple (below zero) to orange (above) for what has a sign, as in the
+// figures. What may not be looked at (masked) is grey; no weight is grey.
 
 const MAGMA = [
   [0, 0, 4], [12, 9, 38], [28, 16, 68], [47, 17, 99], [66, 15, 117], [84, 19, 125], [101, 26, 128], [119, 34, 130],
   [138, 41, 129], [158, 47, 127], [178, 54, 122], [197, 62, 115], [214, 73, 105], [230, 88, 97], [241, 110, 92],
   [248, 134, 97], [252, 159, 110], [254, 184, 130], [254, 209, 153], [253, 232, 178], [252, 253, 191],
 ];
-const PURPLE = [84, 39, 136];
-const ORANGE = [179, 88, 6];
+const SIGNS = { light: [[255, 255, 255], [84, 39, 136], [179, 88, 6]], dark: [[24, 26, 32], [157, 112, 255], [253, 174, 77]] };
+const MASKED = { light: [222, 222, 226], dark: [58, 60, 70] };
+/** Colours of heads that are drawn together (Okabe and Ito 2008). */
+export const LINES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5cd0", "#8a8a00"];
 
 export function isDark() {
   return document.documentElement.dataset.theme === "dark";
@@ -30,10 +33,12 @@ export function sizeColour(share) {
 
 /** -1 purple, 0 the paper, 1 orange. */
 export function signColour(share) {
-  const paper = isDark() ? [24, 26, 32] : [255, 255, 255];
-  const strength = Math.sqrt(Math.min(1, Math.abs(share)));
-  const [purple, orange] = isDark() ? [[178, 171, 210], [253, 184, 99]] : [PURPLE, ORANGE];
-  return between(paper, share < 0 ? purple : orange, strength);
+  const [paper, purple, orange] = SIGNS[isDark() ? "dark" : "light"];
+  return between(paper, share < 0 ? purple : orange, Math.sqrt(Math.min(1, Math.abs(share))));
+}
+
+export function maskedColour() {
+  return MASKED[isDark() ? "dark" : "light"];
 }
 
 export function css(colour) {
@@ -46,30 +51,46 @@ export function inkOn(colour) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#000" : "#fff";
 }
 
-/** Numbers of either sign as a row of pixels. */
-export function paintSigns(canvas, values, top) {
-  canvas.repaint = () => paintSigns(canvas, values, top);
-  canvas.width = values.length;
-  canvas.height = 1;
-  const context = canvas.getContext("2d");
-  const image = context.createImageData(values.length, 1);
-  values.forEach((value, i) => image.data.set([...signColour(value / (top || 1)), 255], 4 * i));
-  context.putImageData(image, 0, 0);
+/**
+ * From a value to a share of the scale. kind: `one` (0 to `most`), `root` (its square root, which shows what is faint), `row`
+ * (to the largest of its row), `sign` (-most to most).
+ */
+export function shareOf(value, scale, rowMost) {
+  if (scale.kind === "root") return Math.sqrt(Math.max(0, value) / scale.most);
+  if (scale.kind === "row") return rowMost > 0 ? value / rowMost : 0;
+  return value / (scale.most || 1);
 }
 
-/** A map as a small picture, one pixel a cell. */
-export function paint(canvas, map, most) {
-  canvas.repaint = () => paint(canvas, map, most);
-  canvas.width = map.columns;
-  canvas.height = map.rows;
+export function rowMaxima(map) {
+  const found = new Float32Array(map.rows);
+  for (let i = 0; i < map.rows; i++) {
+    for (let j = 0; j < map.columns; j++) found[i] = Math.max(found[i], map.values[i * map.columns + j]);
+  }
+  return found;
+}
+
+/** A map as a picture, one pixel a cell. `masked`: a byte a cell, 1 where nobody may look. */
+export function paint(canvas, map, scale, masked = null) {
+  canvas.repaint = () => paint(canvas, map, scale, masked);
+  canvas.width = Math.max(1, map.columns);
+  canvas.height = Math.max(1, map.rows);
+  if (!map.columns || !map.rows) return;
   const context = canvas.getContext("2d");
   const image = context.createImageData(map.columns, map.rows);
-  const table = [];
-  for (let i = 0; i < 256; i++) table.push(sizeColour(i / 255));
+  const colour = scale.kind === "sign" ? (at) => signColour(at / 127.5 - 1) : (at) => sizeColour(at / 255);
+  const table = Array.from({ length: 256 }, (_, i) => colour(i));
+  const tops = scale.kind === "row" ? rowMaxima(map) : null;
+  const grey = maskedColour();
   for (let i = 0; i < map.values.length; i++) {
-    const colour = table[Math.max(0, Math.min(255, Math.round((255 * map.values[i]) / (most || 1))))];
-    image.data.set(colour, 4 * i);
+    const share = shareOf(map.values[i], scale, tops?.[Math.floor(i / map.columns)]);
+    const at = Math.round(255 * (scale.kind === "sign" ? (share + 1) / 2 : share));
+    image.data.set(masked?.[i] ? grey : table[Math.max(0, Math.min(255, at))], 4 * i);
     image.data[4 * i + 3] = 255;
   }
   context.putImageData(image, 0, 0);
+}
+
+/** Numbers of either sign as a row of pixels. */
+export function paintSigns(canvas, values, top) {
+  paint(canvas, { values: Float32Array.from(values), rows: 1, columns: values.length }, { kind: "sign", most: top || 1 });
 }

@@ -1,176 +1,242 @@
-// The page: a header, a tab for each view, and the keys. `show(data, root)` draws all of it from one data object; it asks
-// no server for anything.
+// The page: a header, a tab for each view, one panel for each report (one, or two side by side), and the keys.
+//
+//   const page = await show(data, element)    draws a report; it asks no server for anything
+//   page.update(data)                         another report in the same page, the state kept where it still fits
+//   page.dispatch({ type: "hold", held })     does what a reader could do; every action, a reader's own too, is told to
+//   page.listen((action) => …)                whoever listens, so that a server can answer
+//   page.destroy()                            takes all of it away again
 
 import { isDark } from "./colours.js";
 import { choice, h, isControl, visible } from "./elements.js";
+import { addressOf, beginning, bounded, remember, remembered, Store, THEMES, UNITS } from "./store.js";
 import { LANGUAGES, wordsOf } from "./words.js";
-import { drawAcross, ticking } from "./view_across.js";
-import { drawAlignment } from "./view_alignment.js";
-import { drawBeam } from "./view_beam.js";
-import { drawHead } from "./view_head.js";
-import { drawLens } from "./view_lens.js";
-import { drawMaps } from "./view_maps.js";
-import { drawNorms } from "./view_norms.js";
-import { drawRollout } from "./view_rollout.js";
-import { drawTokens } from "./view_tokens.js";
+import { AcrossView } from "./view_across.js";
+import { AttributionView } from "./view_attribution.js";
+import { BeamView } from "./view_beam.js";
+import { HeadView } from "./view_head.js";
+import { LensView } from "./view_lens.js";
+import { LinesView } from "./view_lines.js";
+import { MachineView } from "./view_machine.js";
+import { MapsView } from "./view_maps.js";
+import { NormsView } from "./view_norms.js";
+import { PatchingView } from "./view_patching.js";
+import { RolloutView } from "./view_rollout.js";
+import { TokensView } from "./view_tokens.js";
 
-const VIEWS = [
-  { name: "maps", draw: drawMaps, has: () => true },
-  { name: "alignment", draw: drawAlignment, has: (data) => Boolean(data.alignment) },
-  { name: "tokens", draw: drawTokens, has: () => true },
-  { name: "lens", draw: drawLens, has: () => true },
-  { name: "norms", draw: drawNorms, has: () => true },
-  { name: "rollout", draw: drawRollout, has: () => true },
-  { name: "head", draw: drawHead, has: () => true },
-  { name: "beam", draw: drawBeam, has: (data) => Boolean(data.beam) },
-  { name: "across", draw: drawAcross, has: (data) => Boolean(data.across?.length) },
-];
-const UNITS = ["pieces", "words", "characters"];
-const FOCUSABLE = "button, select, input, [tabindex]";
+const VIEWS = [MachineView, MapsView, LinesView, TokensView, LensView, AttributionView, PatchingView, NormsView, RolloutView, HeadView, BeamView, AcrossView];
 
-function remembered(name, allowed) {
-  try {
-    const value = localStorage.getItem(`glassformer.${name}`);
-    return allowed.includes(value) ? value : null;
-  } catch {
-    return null; // a browser may refuse storage to files
+/** One report on the page: what a view is drawn from. */
+class Panel {
+  constructor(page, data, index) {
+    Object.assign(this, { page, data, index });
+    this.element = h("section", { class: "panel" });
   }
-}
 
-function keep(name, value) {
-  try {
-    localStorage.setItem(`glassformer.${name}`, value);
-  } catch {
-    // nothing is lost but the habit
+  get state() {
+    return this.page.store.state;
   }
-}
 
-function beginning(data) {
-  const hash = new URLSearchParams(location.hash.slice(1));
-  const kinds = Object.keys(data.attentions);
-  const state = { view: data.across?.length ? "across" : "maps", kind: kinds[kinds.length - 1], layer: 0, head: 0, unit: "pieces", colour: "map", acrossColour: "one", alignment: "mean", measure: "length", output: null };
-  const preferred = (navigator.language || "en").startsWith("zh") ? "zh" : "en";
-  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-  state.language = remembered("language", LANGUAGES) ?? preferred;
-  state.theme = remembered("theme", ["light", "dark"]) ?? system;
-  const allowed = { view: VIEWS.filter((v) => v.has(data)).map((v) => v.name), kind: kinds, unit: UNITS, language: LANGUAGES, theme: ["light", "dark"] };
-  for (const [name, values] of Object.entries(allowed)) if (values.includes(hash.get(name))) state[name] = hash.get(name);
-  for (const name of ["layer", "head"]) if (/^\d+$/.test(hash.get(name) ?? "")) state[name] = Number(hash.get(name));
-  const layers = data.attentions[state.kind].layers;
-  state.layer = Math.min(state.layer, layers.length - 1);
-  state.head = Math.max(0, Math.min(state.head, layers[state.layer].head_ids.length - 1));
-  return state;
+  get words() {
+    return this.page.words;
+  }
+
+  /** The report beside this one. */
+  get other() {
+    return this.page.panels.find((panel) => panel !== this)?.data ?? null;
+  }
+
+  width() {
+    return this.element.clientWidth || 340;
+  }
+
+  set(changes) {
+    return this.page.dispatch({ type: "set", changes });
+  }
+
+  hold(held) {
+    return this.page.dispatch({ type: "hold", held });
+  }
 }
 
 class Page {
   constructor(data, root) {
-    this.data = data;
     this.root = root;
-    this.state = beginning(data);
-    this.drawing = 0;
-    this.views = VIEWS.filter((view) => view.has(data));
+    this.listeners = new Set();
+    this.take(data);
+    this.store = new Store(beginning(this.panels[0].data, this.views.map((view) => view.title)));
     this.content = h("div", { class: "view", role: "tabpanel", id: "view" });
-    document.addEventListener("keydown", (event) => this.key(event));
+    this.header = h("header");
+    this.tabs = h("div", { class: "tabs", role: "tablist" });
+    this.footer = h("footer");
+    root.replaceChildren(this.header, this.tabs, h("main", {}, this.content), this.footer);
+    this.stop = new AbortController();
+    const { signal } = this.stop;
+    document.addEventListener("keydown", (event) => this.key(event), { signal });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => {
-      if (!remembered("theme", ["light", "dark"])) this.set({ theme: event.matches ? "dark" : "light" });
-    });
-    let width = window.innerWidth;
-    window.addEventListener("resize", () => {
-      if (window.innerWidth === width) return; // a phone's bars come and go
-      width = window.innerWidth;
-      this.draw();
-    });
+      if (!remembered("theme", THEMES)) this.store.set({ theme: event.matches ? "dark" : "light" });
+    }, { signal });
     // Paper is white, and it does not wait for a drawing.
     window.addEventListener("beforeprint", () => {
       document.documentElement.dataset.theme = "light";
       this.root.querySelectorAll("canvas").forEach((canvas) => canvas.repaint?.());
-    });
-    window.addEventListener("afterprint", () => this.set({}));
+    }, { signal });
+    window.addEventListener("afterprint", () => this.draw(), { signal });
+    this.observer = new ResizeObserver(() => this.mounted?.forEach((view) => view.resize()));
+    this.observer.observe(this.content);
+    this.store.subscribe((changed) => this.changed(changed));
+  }
+
+  take(data) {
+    this.panels = [data, ...(data.beside ? [data.beside] : [])].map((one, index) => new Panel(this, one, index));
+    this.views = VIEWS.filter((view) => this.panels.every((panel) => view.has(panel.data)));
+  }
+
+  get state() {
+    return this.store.state;
+  }
+
+  get data() {
+    return this.panels[0].data;
   }
 
   get words() {
     return wordsOf(this.state.language);
   }
 
-  width() {
-    return this.content.clientWidth || 800;
+  /** Another report, drawn in the same page. */
+  update(data) {
+    this.unmount();
+    this.take(data);
+    bounded(this.state, this.data);
+    if (!this.views.some((view) => view.title === this.state.view)) this.state.view = this.views[0].title;
+    return this.draw();
   }
 
-  /** The held cell, where it exists in this map. */
-  lockFor({ rows, columns }) {
-    const cell = this.state.locked;
-    return cell && cell[0] < rows.length && cell[1] < columns.length ? cell : null;
+  listen(listener) {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
   }
 
-  remember(changes) {
-    Object.assign(this.state, changes);
+  /** set {changes}, hold {held}, release, play {on}; anything else is only told to those who listen. */
+  dispatch(action) {
+    if (action.type === "set") this.store.set(action.changes);
+    else if (action.type === "hold") this.store.set({ held: action.held });
+    else if (action.type === "release") this.store.set({ held: null, candidate: null });
+    else if (action.type === "play") this.play(action.on);
+    for (const listener of this.listeners) listener(action);
+    return this.drawing;
   }
 
   set(changes) {
-    const before = { ...this.state };
-    this.remember(changes);
-    const { state, data } = this;
-    if (state.unit !== before.unit || state.view !== before.view) state.locked = null;
-    const layers = data.attentions[state.kind].layers;
-    state.layer = Math.max(0, Math.min(state.layer, layers.length - 1));
-    state.head = Math.max(0, Math.min(state.head, layers[state.layer].head_ids.length - 1));
-    if (state.view !== "across" && state.playing) this.play(false);
-    if ("theme" in changes && changes.theme !== before.theme) keep("theme", state.theme);
-    if ("language" in changes) keep("language", state.language);
-    return this.draw(state.view === before.view);
+    return this.dispatch({ type: "set", changes });
   }
 
   play(on) {
-    this.stop?.();
-    this.stop = null;
-    this.state.playing = on;
+    clearInterval(this.timer);
+    this.timer = null;
     if (on) {
-      const last = this.data.across.length - 1;
-      this.stop = ticking(() => this.set({ moment: ((this.state.moment ?? last) + 1) % (last + 1) }));
+      const count = this.data.across.length;
+      this.timer = setInterval(() => this.store.set({ moment: ((this.state.moment ?? count - 1) + 1) % count }), 700);
     }
-    this.draw(true);
+    this.store.set({ playing: on });
   }
 
-  async draw(same = false) {
-    const { state, words } = this;
-    const turn = ++this.drawing;
-    document.documentElement.dataset.theme = state.theme;
-    document.documentElement.lang = state.language === "zh" ? "zh-CN" : "en";
-    const hash = new URLSearchParams({ view: state.view, kind: state.kind, layer: state.layer, head: state.head, unit: state.unit });
+  changed(changed) {
+    const { state } = this;
+    bounded(state, this.data);
+    if (changed.has("theme")) remember("theme", state.theme);
+    if (changed.has("language")) remember("language", state.language);
+    if (changed.has("view") && state.playing) this.play(false);
+    this.drawing = this.show(changed);
+  }
+
+  async show(changed) {
+    const { state } = this;
     try {
-      history.replaceState(null, "", `#${hash}`);
+      history.replaceState(null, "", addressOf(state));
     } catch {
       // a page without an address of its own
     }
-    const focusable = () => [...this.root.querySelectorAll(FOCUSABLE)];
-    const focused = focusable().indexOf(document.activeElement);
-    const scrolled = [...this.content.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
-    this.frame();
+    if (["theme", "language", "view"].some((name) => changed.has(name))) return this.draw();
+    if (changed.has("unit")) this.frame();
+    const before = this.remembering();
     this.content.setAttribute("aria-busy", "true");
-    const view = this.views.find((one) => one.name === state.view);
-    const about = view.name === "tokens" && this.data.outputs.labels ? "tokensAboutLabels" : `${view.name}About`;
-    const parts = await view.draw(this);
-    if (turn !== this.drawing) return; // something newer is being drawn
-    this.content.replaceChildren(h("p", { class: "about" }, words[about]), ...parts.filter(Boolean));
-    this.content.dataset.view = view.name;
-    if (same) {
-      this.content.querySelectorAll(".scroll").forEach((box, i) => (box.scrollLeft = scrolled[i] ?? 0));
-      if (focused >= 0) focusable()[focused]?.focus({ preventScroll: true });
-    }
+    const turn = (this.turn = (this.turn ?? 0) + 1);
+    for (const view of this.mounted) await this.guarded(view, () => view.update(changed));
+    if (turn !== this.turn) return;
+    before();
     this.content.setAttribute("aria-busy", "false");
+  }
+
+  unmount() {
+    this.mounted?.forEach((view) => view.destroy());
+    this.mounted = [];
+  }
+
+  /** Everything anew: the frame, and the view in each panel. */
+  async draw() {
+    const { state, words } = this;
+    document.documentElement.dataset.theme = state.theme;
+    document.documentElement.lang = state.language === "zh" ? "zh-CN" : "en";
+    const turn = (this.turn = (this.turn ?? 0) + 1);
+    const before = this.remembering();
+    this.frame();
+    this.unmount();
+    this.content.setAttribute("aria-busy", "true");
+    const kind = this.views.find((view) => view.title === state.view) ?? this.views[0];
+    const about = kind.about?.(this.data) ?? `${kind.title}About`;
+    const columns = h("div", { class: this.panels.length > 1 ? "panels two" : "panels" });
+    this.content.replaceChildren(h("p", { class: "about" }, words[about]), columns);
+    this.content.dataset.view = kind.title;
+    for (const panel of this.panels) {
+      panel.element.replaceChildren();
+      const inner = h("div");
+      if (this.panels.length > 1) panel.element.append(h("h2", {}, panel.data.title, h("small", {}, visible(panel.data.text).slice(0, 60))));
+      panel.element.append(inner);
+      columns.append(panel.element);
+      const view = new kind(panel);
+      this.mounted.push(view);
+      await this.guarded(view, () => view.mount(inner), inner);
+      if (turn !== this.turn) return; // something newer is being drawn
+    }
+    before();
+    this.content.setAttribute("aria-busy", "false");
+  }
+
+  /** A view that fails says so in its own place; the rest of the page goes on. */
+  async guarded(view, work, root = view.root) {
+    try {
+      await work();
+    } catch (error) {
+      this.failed = error;
+      const again = h("button", { type: "button", onclick: () => this.draw() }, this.words.tryAgain);
+      root?.replaceChildren(h("div", { class: "failure", role: "alert" }, h("p", {}, this.words.failed), h("p", { class: "note" }, String(error?.message ?? error)), again));
+    }
+  }
+
+  /** Focus and scrolling as they are; the function that is returned brings them back. */
+  remembering() {
+    const active = document.activeElement;
+    const inside = this.root.contains(active);
+    const all = () => [...this.root.querySelectorAll("button, select, input, [tabindex]")];
+    const at = inside ? all().indexOf(active) : -1;
+    const scrolled = [...this.content.querySelectorAll(".scroll")].map((box) => box.scrollLeft);
+    const view = this.state.view;
+    return () => {
+      if (view === this.content.dataset.view) this.content.querySelectorAll(".scroll").forEach((box, i) => (box.scrollLeft = scrolled[i] ?? 0));
+      if (at >= 0 && !this.root.contains(document.activeElement)) all()[at]?.focus({ preventScroll: true });
+    };
   }
 
   frame() {
     const { state, words, data } = this;
-    if (!this.header) {
-      this.header = h("header");
-      this.tabs = h("div", { class: "tabs", role: "tablist" });
-      this.footer = h("footer");
-      this.root.replaceChildren(this.header, this.tabs, h("main", {}, this.content), this.footer);
-    }
-    const line = (caption, text, kind) => (text === null ? null : h("p", { class: `text ${kind}` }, h("span", { class: "caption" }, caption), h("span", { class: "content" }, text)));
-    const answered = data.forced ? words.forced : data.kind === "gpt" ? words.goesOn : words.answer;
-    const unitNames = UNITS.map((unit) => [unit, words[unit]]);
+    const line = (caption, text, kind) => {
+      if (text === null || text === undefined) return null;
+      const content = h("span", { class: "content", title: words.whole, onclick: () => content.classList.toggle("open") }, text);
+      return h("p", { class: `text ${kind}` }, h("span", { class: "caption" }, caption), content);
+    };
+    const answered = data.forced ? words.forcedAnswer : data.kind === "gpt" ? words.goesOn : words.answer;
+    const tool = (id, name, text, act) => h("button", { type: "button", id, title: name, "aria-label": name, onclick: act }, text);
     this.header.replaceChildren(
       h(
         "div",
@@ -179,69 +245,48 @@ class Page {
         h(
           "div",
           { class: "tools" },
-          choice(words.units, unitNames, state.unit, (unit) => this.set({ unit })),
+          choice(words.units, UNITS.map((unit) => [unit, words[unit]]), state.unit, (unit) => this.set({ unit })),
           h("button", { type: "button", id: "language", onclick: () => this.set({ language: state.language === "en" ? "zh" : "en" }) }, words.language),
-          h("button", { type: "button", id: "theme", title: words.theme, "aria-label": words.theme, onclick: () => this.set({ theme: isDark() ? "light" : "dark" }) }, isDark() ? "☀" : "☾"),
-          h("button", { type: "button", id: "help", title: `${words.help} (?)`, "aria-label": words.help, onclick: () => this.help() }, "?"),
+          tool("theme", words.theme, isDark() ? "☀" : "☾", () => this.set({ theme: isDark() ? "light" : "dark" })),
+          tool("help", `${words.help} (?)`, "?", () => this.help()),
         ),
       ),
-      h("div", { class: "texts" }, line(words.text, data.text, "source"), line(data.answer === null ? words.says : answered, data.answer ?? data.says, "answer")),
+      this.panels.length > 1 ? "" : h("div", { class: "texts" }, line(words.text, data.text, "source"), line(data.answer === null ? words.says : answered, data.answer ?? data.says, "answer")),
     );
-    this.tabs.replaceChildren(
-      ...this.views.map((view, i) =>
-        h(
-          "button",
-          {
-            type: "button",
-            role: "tab",
-            "aria-selected": String(view.name === state.view),
-            "aria-controls": "view",
-            tabindex: view.name === state.view ? "0" : "-1",
-            "data-view": view.name,
-            title: `${words[view.name]} (${i + 1})`,
-            onclick: () => this.set({ view: view.name }),
-          },
-          words[view.name],
-        ),
-      ),
-    );
+    this.tabs.replaceChildren(...this.views.map((view, i) => this.tab(view.title, i)));
     const selected = this.tabs.querySelector('[aria-selected="true"]');
     if (selected) this.tabs.scrollLeft = selected.offsetLeft - this.tabs.clientWidth / 2 + selected.offsetWidth / 2;
-    this.footer.replaceChildren(
-      ...data.notes.map((note) => h("p", {}, note[state.language])),
-      h("p", {}, `${words.precision}: ${data.precision[state.language]}`),
-      h("p", {}, words.unitsAbout),
-      h("p", {}, `glassformer ${data.version}`),
-    );
+    const notes = this.panels.flatMap((panel) => panel.data.notes.map((note) => h("p", {}, note[state.language])));
+    const precision = data.precision ? h("p", {}, `${words.precision}: ${data.precision[state.language]}`) : "";
+    this.footer.replaceChildren(...notes, precision, h("p", {}, words.counting), h("p", {}, words.unitsAbout), h("p", {}, `glassformer ${data.version}`));
+  }
+
+  tab(name, i) {
+    const { state, words } = this;
+    const on = name === state.view;
+    const title = `${words[name]}${i < 9 ? ` (${i + 1})` : ""}`;
+    return h("button", { type: "button", role: "tab", "aria-selected": String(on), "aria-controls": "view", tabindex: on ? "0" : "-1", "data-view": name, title, onclick: () => this.set({ view: name }) }, words[name]);
   }
 
   help() {
     const { words } = this;
     const row = (keys, text) => h("tr", {}, h("td", {}, keys.map((key) => h("kbd", {}, key))), h("td", {}, text));
-    const dialog = h(
-      "dialog",
-      { class: "help", "aria-label": words.help },
-      h("h2", {}, words.keys),
-      h(
-        "table",
-        {},
-        row(["1", "–", String(this.views.length)], words.keyViews),
-        row(["⇧←", "⇧→", "⇧↑", "⇧↓"], words.keyHeads),
-        row(["←", "→", "↑", "↓"], words.keyTokens),
-        row(["⏎", "Esc"], words.keyLock),
-        row(["+", "−"], words.keyZoom),
-        row(["k"], words.keyKind),
-        row(["u"], words.keyUnits),
-        row(["d"], words.keyTheme),
-        row(["l"], words.keyLanguage),
-        this.data.across?.length ? row(["p"], words.keyPlay) : null,
-        row(["?"], words.keyHelp),
-      ),
-      h("h2", {}, words.mouse),
-      h("p", {}, words.mouseAbout),
-      h("p", {}, words.unitsAbout),
-      h("button", { type: "button", class: "close", onclick: () => dialog.close() }, words.close),
-    );
+    const rows = [
+      row(["1", "–", String(Math.min(9, this.views.length))], words.keyViews),
+      row(["⇧←", "⇧→", "⇧↑", "⇧↓"], words.keyHeads),
+      row(["←", "→", "↑", "↓"], words.keyTokens),
+      row(["⏎"], words.keyLock),
+      row(["Esc"], words.keyRelease),
+      row(["+", "−"], words.keyZoom),
+      row(["k"], words.keyKind),
+      row(["u"], words.keyUnits),
+      row(["d"], words.keyTheme),
+      row(["l"], words.keyLanguage),
+      this.data.across?.length ? row(["p"], words.keyPlay) : null,
+      row(["?"], words.keyHelp),
+    ];
+    const close = h("button", { type: "button", class: "close", onclick: () => dialog.close() }, words.close);
+    const dialog = h("dialog", { class: "help", "aria-label": words.help }, h("h2", {}, words.keys), h("table", {}, rows), h("h2", {}, words.mouse), h("p", {}, words.mouseAbout), h("p", {}, words.unitsAbout), close);
     dialog.addEventListener("close", () => dialog.remove());
     this.root.append(dialog);
     dialog.showModal();
@@ -249,38 +294,46 @@ class Page {
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    if (event.key === "Escape" && (this.state.held || this.state.candidate)) {
+      this.dispatch({ type: "release" });
+      event.preventDefault();
+      return;
+    }
     if (["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName) && event.key !== "?") return;
     const { state, data } = this;
     const layers = data.attentions[state.kind].layers;
-    const onTab = event.target.getAttribute?.("role") === "tab";
     const arrows = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-    const kinds = Object.keys(data.attentions);
     const next = (list, value) => list[(list.indexOf(value) + 1) % list.length];
     const digit = Number(event.key);
     const thumb = event.target.closest?.(".thumb");
-    if (onTab && arrows[event.key] && !event.shiftKey) {
-      const names = this.views.map((view) => view.name);
-      const at = (names.indexOf(state.view) + (arrows[event.key][1] || arrows[event.key][0]) + names.length) % names.length;
-      this.set({ view: names[at] });
+    if (event.target.getAttribute?.("role") === "tab" && arrows[event.key] && !event.shiftKey) {
+      const names = this.views.map((view) => view.title);
+      this.set({ view: names[(names.indexOf(state.view) + (arrows[event.key][1] || arrows[event.key][0]) + names.length) % names.length] });
       this.tabs.querySelector('[aria-selected="true"]').focus();
     } else if (arrows[event.key] && (event.shiftKey || thumb)) {
       const [down, right] = arrows[event.key];
       const layer = (state.layer + down + layers.length) % layers.length;
       const heads = Math.max(1, layers[layer].head_ids.length);
-      const head = (Math.min(state.head, heads - 1) + right + heads) % heads;
-      this.set({ layer, head, query: state.query, key: null }).then(() => {
+      Promise.resolve(this.set({ layer, head: (Math.min(state.head, heads - 1) + right + heads) % heads })).then(() => {
         if (thumb) this.root.querySelector('.thumb[aria-pressed="true"]')?.focus({ preventScroll: true });
       });
-    } else if (digit >= 1 && digit <= this.views.length) this.set({ view: this.views[digit - 1].name });
-    else if (event.key === "k") this.set({ kind: next(kinds, state.kind), locked: null, query: null, key: null });
+    } else if (digit >= 1 && digit <= this.views.length) this.set({ view: this.views[digit - 1].title });
+    else if (event.key === "k") this.set({ kind: next(Object.keys(data.attentions), state.kind) });
     else if (event.key === "u") this.set({ unit: next(UNITS, state.unit) });
     else if (event.key === "d") this.set({ theme: isDark() ? "light" : "dark" });
     else if (event.key === "l") this.set({ language: next(LANGUAGES, state.language) });
-    else if (event.key === "p" && state.view === "across") this.play(!state.playing);
+    else if (event.key === "p" && state.view === "across") this.dispatch({ type: "play", on: !state.playing });
     else if (event.key === "?") this.help();
-    else if (event.key === "Escape" && state.locked) this.set({ locked: null });
     else return;
     event.preventDefault();
+  }
+
+  destroy() {
+    clearInterval(this.timer);
+    this.stop.abort();
+    this.observer.disconnect();
+    this.unmount();
+    this.root.replaceChildren();
   }
 }
 

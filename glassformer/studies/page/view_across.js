@@ -1,13 +1,13 @@
 // The same sentence at every kept checkpoint: a strip, an animation, the loss and the probabilities.
 
+import { headControls, headName, mergedMap, readCell, tapName, weightMap, weightScale } from "./attention.js";
 import { paint } from "./colours.js";
-import { largest, matrix, unpack } from "./data.js";
-import { choice, h, number, select, share, svg, token, widthOf } from "./elements.js";
-import { heatmap } from "./heatmap.js";
+import { matrix, unpack } from "./data.js";
+import { choice, h, number, share, svg, token, widthOf } from "./elements.js";
+import { Heatmap } from "./heatmap.js";
+import { heldOutput, positionOf } from "./held.js";
+import { View } from "./view.js";
 import { filled } from "./words.js";
-import { headName, mergedMap, readCell } from "./view_maps.js";
-
-const TICK = 700; // milliseconds a checkpoint stays
 
 /** A short number for an axis. */
 function tick(value) {
@@ -15,119 +15,172 @@ function tick(value) {
   return String(Number(value.toPrecision(3)));
 }
 
-function lossCurve(page, moment) {
-  const { data, words } = page;
-  const losses = data.across.map((m) => m.loss);
-  const wide = Math.max(220, Math.min(480, (page.width() > 860 ? page.width() * 0.38 : page.width()) - 20));
-  const high = 130;
-  const [bottom, top] = [high - 26, 14];
-  const steps = data.across.map((m) => m.step);
-  const low = Math.min(...losses);
-  const span = Math.max(...losses) - low || 1;
-  const left = 14 + Math.max(34, ...[low, low + span].map((value) => widthOf(tick(value))));
-  const x = (i) => left + ((wide - left - 14) * i) / Math.max(1, losses.length - 1);
-  const y = (loss) => bottom - ((bottom - top) * (loss - low)) / span;
-  const picture = svg("svg", { class: "curve", width: wide, height: high, role: "img", "aria-label": words.loss });
-  picture.append(svg("line", { class: "axis", x1: left, x2: wide - 8, y1: bottom, y2: bottom }), svg("line", { class: "axis", x1: left, x2: left, y1: top, y2: bottom }));
-  picture.append(svg("polyline", { points: losses.map((loss, i) => `${x(i)},${y(loss)}`).join(" ") }));
-  losses.forEach((loss, i) => {
-    const dot = svg("circle", { cx: x(i), cy: y(loss), r: i === moment ? 6 : 3.5, class: i === moment ? "now" : "" }, svg("title", {}, `${data.across[i].name}: ${number(loss, 4)}`));
-    dot.addEventListener("click", () => page.set({ moment: i }));
-    picture.append(dot);
-  });
-  for (const value of [low, low + span]) picture.append(svg("text", { x: left - 6, y: y(value), "text-anchor": "end", "dominant-baseline": "central" }, tick(value)));
-  const every = Math.max(1, Math.ceil(losses.length / Math.floor((wide - left) / 56)));
-  data.across.forEach((m, i) => {
-    const lastShown = i === losses.length - 1;
-    if (i % every === 0 && (lastShown || losses.length - 1 - i >= every || every === 1)) {
-      picture.append(svg("text", { x: x(i), y: bottom + 16, "text-anchor": lastShown ? "end" : "middle" }, m.name));
-    } else if (lastShown) picture.append(svg("text", { x: x(i), y: bottom + 16, "text-anchor": "end" }, m.name));
-  });
-  return steps.length ? picture : null;
-}
+export class AcrossView extends View {
+  static title = "across";
 
-async function strip(page, kind, layer, head, moment, small) {
-  const { data } = page;
-  const row = h("div", { class: small ? "strip small" : "strip" });
-  for (const [i, m] of data.across.entries()) {
-    const map = matrix(await unpack(m.weights[kind][layer]), head);
-    const canvas = h("canvas", { "aria-hidden": "true" });
-    paint(canvas, map, page.state.acrossColour === "one" ? 1 : largest(map.values));
-    row.append(
-      h(
-        "button",
-        { type: "button", class: "frame", "aria-pressed": String(i === moment), title: m.name, "data-moment": i, onclick: () => page.set({ moment: i, kind, layer, head }) },
-        canvas,
-        small ? null : h("span", {}, m.name),
-      ),
-    );
+  static has(data) {
+    return Boolean(data.across?.length);
   }
-  return row;
-}
 
-export async function drawAcross(page) {
-  const { words, data, state } = page;
-  const last = data.across.length - 1;
-  const moment = Math.min(state.moment ?? last, last);
-  const attention = data.attentions[state.kind];
-  const layer = attention.layers[state.layer];
-  const kinds = Object.keys(data.attentions).map((kind) => [kind, words[kind]]);
-  const play = h(
-    "button",
-    { type: "button", class: "play", "aria-pressed": String(Boolean(state.playing)), onclick: () => page.play(!page.state.playing) },
-    state.playing ? `❚❚ ${words.pause}` : `▶ ${words.play}`,
-  );
-  const slider = h("input", { type: "range", min: 0, max: last, value: moment, "aria-label": words.step, oninput: (e) => page.set({ moment: Number(e.target.value), playing: false }) });
-  const controls = h(
-    "div",
-    { class: "controls" },
-    select(words.kind, kinds, state.kind, (kind) => page.set({ kind, layer: 0, head: 0 })),
-    select(words.layer, attention.layers.map((_, l) => [l, String(l + 1)]), state.layer, (l) => page.set({ layer: Number(l) })),
-    select(words.headNumber, layer.head_ids.map((n, at) => [at, String(n + 1)]), state.head, (at) => page.set({ head: Number(at) })),
-    choice(words.colour, [["map", words.colourMap], ["one", words.colourOne]], state.acrossColour, (acrossColour) => page.set({ acrossColour })),
-  );
-  if (!layer.head_ids.length) return [controls, h("p", {}, words.noHeads)];
-  const player = h("div", { class: "player" }, play, slider, h("b", {}, filled(words.stepN, data.across[moment].name)), h("span", { class: "note" }, `${words.loss} ${number(data.across[moment].loss, 4)}`));
-  const map = matrix(await unpack(data.across[moment].weights[state.kind][state.layer]), state.head);
-  const found = mergedMap(page, map, attention.queries, attention.keys);
-  const large = heatmap({
-    ...found,
-    most: state.acrossColour === "one" ? 1 : largest(found.map.values),
-    say: (i, j) => readCell(page, found, i, j),
-    locked: page.lockFor(found),
-    lock: (cell) => page.remember({ locked: cell }),
-    name: headName(page, state.kind, state.layer, state.head),
-    words,
-    format: share,
-  });
-  const count = data.outputs.tokens.length;
-  const values = new Float32Array(count * data.across.length);
-  data.across.forEach((m, i) => m.logprob.forEach((value, at) => (values[i * count + at] = Math.exp(value))));
-  const chances = { values, rows: data.across.length, columns: count };
-  const tokens = data.outputs.tokens.map((id, at) => data.outputs.words?.[at] ?? data.names[id]);
-  const say = (i, j) => h("p", {}, `${filled(words.stepN, data.across[i].name)}: `, token(tokens[j]), " ", h("b", {}, share(chances.values[i * count + j])), `, ${words.rank} ${data.across[i].rank[j]}`);
-  const table = heatmap({ map: chances, rows: data.across.map((m) => m.name), columns: tokens, most: 1, say, locked: null, name: words.chances, words, format: share });
-  const every = h("div", { class: "every" });
-  for (const [l, one] of attention.layers.entries()) {
-    for (const [at, number_] of one.head_ids.entries()) {
-      every.append(h("span", { class: "layer" }, `${l + 1}.${number_ + 1}`), await strip(page, state.kind, l, at, moment, true));
+  get moment() {
+    const { across } = this.data;
+    const own = across.findIndex((m) => m.own);
+    return Math.min(this.state.moment ?? (own < 0 ? across.length - 1 : own), across.length - 1);
+  }
+
+  get facts() {
+    return this.data.across[this.moment];
+  }
+
+  /** Steps on a scale that has room for 0, 10, 30, 100 …: the logarithm of the step and ten. */
+  place(step) {
+    return Math.log10(step + 10);
+  }
+
+  lossCurve() {
+    const { data, words, panel } = this;
+    const losses = data.across.map((m) => m.loss);
+    if (losses.some((loss) => loss === null)) return null;
+    const wide = Math.max(200, Math.min(520, (panel.width() > 860 ? panel.width() * 0.38 : panel.width()) - 10));
+    const [high, top] = [150, 14];
+    const bottom = high - 40;
+    const low = Math.min(...losses);
+    const span = Math.max(...losses) - low || 1;
+    const left = 14 + Math.max(34, ...[low, low + span].map((value) => widthOf(tick(value))));
+    const first = this.place(data.across[0].step);
+    const reach = this.place(data.across[data.across.length - 1].step) - first || 1;
+    const x = (m) => left + 6 + ((wide - left - 20) * (this.place(m.step) - first)) / reach;
+    const y = (loss) => bottom - ((bottom - top) * (loss - low)) / span;
+    const picture = svg("svg", { class: "curve", width: wide, height: high, role: "img", "aria-label": words.loss });
+    picture.append(svg("line", { class: "line", x1: left, x2: wide - 8, y1: bottom, y2: bottom }), svg("line", { class: "line", x1: left, x2: left, y1: top, y2: bottom }));
+    picture.append(svg("polyline", { points: data.across.map((m) => `${x(m)},${y(m.loss)}`).join(" ") }));
+    let end = -Infinity;
+    data.across.forEach((m, i) => {
+      const dot = svg("circle", { cx: x(m), cy: y(m.loss), r: 4, "data-moment": i }, svg("title", {}, `${m.name}: ${number(m.loss, 4)}`));
+      dot.addEventListener("click", () => panel.set({ moment: i }));
+      picture.append(dot);
+      const half = widthOf(m.name) / 2;
+      if (x(m) - half > end + 6) {
+        picture.append(svg("text", { x: x(m), y: bottom + 16, "text-anchor": "middle" }, m.name));
+        end = x(m) + half;
+      }
+    });
+    for (const value of [low, low + span]) picture.append(svg("text", { x: left - 6, y: y(value), "text-anchor": "end", "dominant-baseline": "central" }, tick(value)));
+    picture.append(svg("text", { class: "axis", x: (left + wide) / 2, y: high - 6, "text-anchor": "middle" }, words.stepAxis));
+    return picture;
+  }
+
+  async map(moment, kind, layer, head) {
+    const attention = this.data.attentions[kind];
+    return mergedMap(this.panel, matrix(await unpack(this.data.across[moment].weights[kind][layer]), head), attention.queries, attention.keys, attention);
+  }
+
+  async strip(kind, layer, head, small) {
+    const { data, panel } = this;
+    const row = h("div", { class: small ? "strip small" : "strip" });
+    for (const [i, m] of data.across.entries()) {
+      const found = await this.map(i, kind, layer, head);
+      const canvas = h("canvas", { "aria-hidden": "true" });
+      paint(canvas, found.map, weightScale(panel), found.masked);
+      row.append(h("button", { type: "button", class: "frame", title: m.name, "data-moment": i, onclick: () => panel.set({ moment: i, kind, layer, head }) }, canvas, small ? null : h("span", {}, m.own ? `${m.name} ★` : m.name)));
     }
+    return row;
   }
-  return [
-    controls,
-    h("h3", {}, `${words.strip}: ${headName(page, state.kind, state.layer, state.head)}`),
-    h("div", { class: "scroll" }, await strip(page, state.kind, state.layer, state.head, moment, false)),
-    player,
-    h("div", { class: "twocolumns even" }, large, h("div", {}, h("h3", {}, words.loss), lossCurve(page, moment))),
-    h("h3", {}, words.chances),
-    table,
-    h("h3", {}, `${words.everyHead}: ${words[`${state.kind}Long`]}`),
-    h("div", { class: "scroll" }, every),
-  ];
-}
 
-/** Calls `next` again and again until told to stop. */
-export function ticking(next) {
-  const timer = setInterval(next, TICK);
-  return () => clearInterval(timer);
+  /** All that depends on the checkpoint that is shown; the slider itself stays, so that it can be dragged. */
+  async showMoment() {
+    const { state, words, panel } = this;
+    this.play.setAttribute("aria-pressed", String(Boolean(state.playing)));
+    this.play.textContent = state.playing ? `❚❚ ${words.pause}` : `▶ ${words.play}`;
+    this.slider.value = this.moment;
+    const { loss, name } = this.facts;
+    const losses = loss === null ? "" : `${words.loss} ${number(loss, 4)} · ${words.perToken} ${share(Math.exp(-loss))}`;
+    this.caption.replaceChildren(h("b", {}, filled(words.stepN, name)), " ", h("span", { class: "note" }, losses));
+    this.root.querySelectorAll(".frame[data-moment]").forEach((frame) => frame.setAttribute("aria-pressed", String(Number(frame.dataset.moment) === this.moment)));
+    this.root.querySelectorAll("circle[data-moment]").forEach((dot) => dot.classList.toggle("now", Number(dot.dataset.moment) === this.moment));
+    const found = await this.map(this.moment, state.kind, state.layer, state.head);
+    const drawn = weightMap(panel, found, headName(panel, state.kind, state.layer, state.head), { say: (i, j) => readCell(panel, found, i, j) });
+    this.live = this.live.filter((part) => part !== this.large);
+    this.large?.destroy?.();
+    this.large = drawn;
+    this.box.replaceChildren(this.keep(drawn));
+    drawn.shown();
+  }
+
+  async patch(changed) {
+    if (![...changed].every((name) => name === "moment" || name === "playing")) return false;
+    if (this.box) await this.showMoment();
+    return Boolean(this.box);
+  }
+
+  async render() {
+    await super.render();
+    if (this.box) await this.showMoment();
+  }
+
+  chances() {
+    const { data, words, panel } = this;
+    const count = data.outputs.tokens.length;
+    const values = new Float32Array(count * data.across.length);
+    data.across.forEach((m, i) => m.logprob.forEach((value, at) => (values[i * count + at] = Math.exp(value))));
+    const tokens = data.outputs.tokens.map((id, at) => data.outputs.words?.[at] ?? data.names[id]);
+    return new Heatmap({
+      map: { values, rows: data.across.length, columns: count },
+      rows: data.across.map((m) => m.name),
+      plainRows: true,
+      columns: tokens,
+      axes: [words.step, words.token],
+      scale: { kind: "one", most: 1 },
+      masked: null,
+      say: (i, j) => h("p", {}, `${filled(words.stepN, data.across[i].name)}: `, token(tokens[j]), " ", h("b", {}, share(values[i * count + j])), `, ${words.rank} ${data.across[i].rank[j]}`),
+      held: () => (heldOutput(panel) < 0 ? null : [this.moment, heldOutput(panel)]),
+      setHold: (cell) => panel.hold(cell ? { query: positionOf(data, "written", cell[1]), key: null } : null),
+      name: words.chances,
+      words,
+      format: String,
+    });
+  }
+
+  sentence() {
+    const { data, words } = this;
+    const [first, last] = [data.across[0], data.across[data.across.length - 1]];
+    let at = 0;
+    const gain = (i) => Math.exp(last.logprob[i]) - Math.exp(first.logprob[i]);
+    data.outputs.tokens.forEach((_, i) => (gain(i) > gain(at) ? (at = i) : null));
+    return filled(words.acrossRead, { token: data.names[data.outputs.tokens[at]], first: first.name, p: share(Math.exp(first.logprob[at])), last: last.name, q: share(Math.exp(last.logprob[at])) });
+  }
+
+  async draw() {
+    const { words, data, state, panel } = this;
+    const attention = data.attentions[state.kind];
+    const scales = [["one", words.scaleOne], ["root", words.scaleRoot], ["row", words.scaleRow]];
+    const controls = h("div", { class: "controls" }, headControls(panel), choice(words.colour, scales, state.scale, (scale) => panel.set({ scale })));
+    this.box = null;
+    if (!attention.layers[state.layer].head_ids.length) return [controls, h("p", {}, words.noHeads)];
+    this.play = h("button", { type: "button", class: "play", onclick: () => panel.page.dispatch({ type: "play", on: !this.state.playing }) });
+    this.slider = h("input", { type: "range", min: 0, max: data.across.length - 1, value: this.moment, "aria-label": words.step, oninput: (event) => {
+      if (this.state.playing) panel.page.dispatch({ type: "play", on: false });
+      panel.set({ moment: Number(event.target.value) });
+    } });
+    this.caption = h("span", {});
+    this.box = h("div", {});
+    const every = h("div", { class: "every" });
+    for (const [l, one] of attention.layers.entries()) {
+      for (const [at, head] of one.head_ids.entries()) every.append(h("span", { class: "layer" }, `${l}.${head}`), await this.strip(state.kind, l, at, true));
+    }
+    const curve = this.lossCurve();
+    return [
+      controls,
+      this.howTo(this.sentence()),
+      h("h3", {}, `${words.strip}: ${headName(panel, state.kind, state.layer, state.head)} `, h("code", { class: "note" }, tapName(data, state.kind, state.layer, state.head))),
+      h("div", { class: "scroll" }, await this.strip(state.kind, state.layer, state.head, false)),
+      data.across.some((m) => m.own) ? h("p", { class: "note" }, `★ ${words.theseWeights}`) : null,
+      h("div", { class: "player" }, this.play, this.slider, this.caption),
+      h("div", { class: "twocolumns even" }, this.box, curve ? h("div", {}, h("h3", {}, words.loss), curve) : null),
+      h("h3", {}, words.chances),
+      this.keep(this.chances()),
+      h("h3", {}, `${words.everyHead}: ${words[`${state.kind}Long`]}`),
+      h("div", { class: "scroll" }, every),
+    ];
+  }
 }

@@ -1,112 +1,174 @@
-// The tree of a beam search: every candidate, its score, and where the survivors went.
+// The tree of a beam search: the best candidates of each step, their scores, and where the survivors went.
 
+import { h, isControl, number, share, shortened, svg, token, visible } from "./elements.js";
+import { heldOutput, positionOf } from "./held.js";
+import { View } from "./view.js";
 import { filled } from "./words.js";
-import { h, number, shortened, svg, token, visible, isControl } from "./elements.js";
 
 const WIDE = 118;
 const HIGH = 44;
+const MARGIN = 76;
+const ABOVE = 30;
 
-export async function drawBeam(page) {
-  const { words, data } = page;
-  const { beam, names } = data;
-  const steps = beam.steps;
-  const rows = Math.max(1, ...steps.map((step) => step.length));
-  const margin = 76;
-  const above = 30;
-  const picture = svg("svg", { class: "tree", width: margin + steps.length * WIDE + 20, height: above + rows * HIGH + 10, role: "group", "aria-label": words.beam });
-  const lines = svg("g", { class: "branches" });
-  const nodes = svg("g", {});
-  picture.append(lines, nodes);
-  const readout = h("div", { class: "readout", "aria-live": "polite" }, h("span", { class: "note" }, words.beamHover));
-  const all = [];
-  let slots = new Map([[0, { x: margin - 24, y: above + HIGH / 2, path: [] }]]);
-  nodes.append(svg("text", { class: "root", x: margin - 30, y: above + HIGH / 2, "text-anchor": "end", "dominant-baseline": "central" }, shortened(visible(names[beam.root]), 6)));
-  let locked = null;
+export class BeamView extends View {
+  static title = "beam";
 
-  function light(entry) {
+  static has(data) {
+    return Boolean(data.beam);
+  }
+
+  /** The candidate that is held: by name, or the one on the way to the answer at the output that is held. */
+  chosen() {
+    const { state, data } = this;
+    if (state.candidate) return this.entries.find((entry) => `${entry.step}.${entry.rank}` === state.candidate) ?? null;
+    const output = heldOutput(this.panel);
+    if (output < 0) return null;
+    const step = output - (data.outputs.tokens.length - this.answerLength());
+    return this.entries.find((entry) => entry.step === step && entry.candidate.best) ?? null;
+  }
+
+  answerLength() {
+    const { outputs } = this.data;
+    const first = outputs.status.findIndex((status) => status !== "given");
+    return outputs.tokens.length - Math.max(0, first);
+  }
+
+  holds() {
+    this.light(this.chosen());
+    return true;
+  }
+
+  async patch(changed) {
+    return [...changed].every((name) => name === "held" || name === "candidate") && this.holds();
+  }
+
+  choose(entry) {
+    const name = `${entry.step}.${entry.rank}`;
+    if (this.chosen() === entry) return this.panel.set({ candidate: null, held: null });
+    const at = this.data.outputs.tokens.length - this.answerLength() + entry.step;
+    const held = entry.candidate.best && at < this.data.outputs.tokens.length ? { query: positionOf(this.data, "written", at), key: null } : null;
+    return this.panel.set({ candidate: name, held });
+  }
+
+  light(entry) {
+    const { words, data } = this;
     const lit = new Set(entry ? [...entry.path, entry] : []);
-    picture.classList.toggle("dimmed", Boolean(entry));
-    for (const one of all) {
+    this.picture.classList.toggle("dimmed", Boolean(entry));
+    for (const one of this.entries) {
       one.node.classList.toggle("lit", lit.has(one));
       one.line?.classList.toggle("lit", lit.has(one));
     }
-    if (!entry) return readout.replaceChildren(h("span", { class: "note" }, words.beamHover));
+    if (!entry) return this.readout.replaceChildren(h("span", { class: "note" }, words.beamHover));
     const { candidate: c, step, rank } = entry;
-    readout.replaceChildren(
+    return this.readout.replaceChildren(
       h(
         "div",
         {},
-        h("p", {}, `${filled(words.stepN, step + 1)}, ${words.rank} ${rank + 1}: `, token(names[c.token]), ` · ${words.logprob} ${number(c.logprob, 3)} · ${words.total} ${number(c.total, 3)} · ${words.score} ${number(c.score, 3)} · ${words[c.fate]}`),
+        h(
+          "p",
+          {},
+          `${filled(words.stepN, step + 1)}, ${words.rank} ${rank + 1}: `,
+          token(data.names[c.token]),
+          ` · ${words.probability} ${share(Math.exp(c.logprob))} (${words.log} ${number(c.logprob, 3)}) · ${words.total} ${share(Math.exp(c.total))} (${words.log} ${number(c.total, 3)}) · ${words.score} ${number(c.score, 3)} · ${words[c.fate]}`,
+        ),
         h("p", { class: "path" }, c.text),
       ),
     );
   }
 
-  steps.forEach((step, s) => {
-    const next = new Map();
-    picture.append(svg("text", { class: "caption", x: margin + s * WIDE + 4, y: 16 }, filled(words.stepN, s + 1)));
-    step.forEach((candidate, rank) => {
-      const x = margin + s * WIDE;
-      const y = above + rank * HIGH + HIGH / 2;
-      const parent = slots.get(candidate.parent);
-      const from = parent ?? { x, y, path: [] };
-      const line = parent
-        ? svg("path", { class: `branch ${candidate.fate}${candidate.best ? " best" : ""}`, d: `M${from.x},${from.y} C${from.x + 14},${from.y} ${x - 14},${y} ${x},${y}` })
-        : null;
-      if (line) lines.append(line);
-      const label = shortened(visible(names[candidate.token]), 8);
-      const width = WIDE - 34;
-      const node = svg(
-        "g",
-        { class: `node ${candidate.fate}${candidate.best ? " best" : ""}`, tabindex: "-1", role: "button", "data-step": s, "data-rank": rank, "aria-label": `${names[candidate.token]} ${number(candidate.score)} ${words[candidate.fate]}` },
-        svg("rect", { x, y: y - 18, width, height: 36, rx: 4 }),
-        svg("text", { x: x + 6, y: y - 7, "dominant-baseline": "central", class: isControl(names[candidate.token]) ? "control" : "" }, label),
-        svg("text", { class: "score", x: x + width - 5, y: y + 9, "text-anchor": "end", "dominant-baseline": "central" }, number(candidate.score)),
-        candidate.fate === "ended" ? svg("text", { class: "flag", x: x + width - 5, y: y - 8, "text-anchor": "end", "dominant-baseline": "central" }, "■") : null,
-      );
-      const entry = { candidate, node, line, step: s, rank, x: x + width, y, path: from.path };
-      all.push(entry);
-      if (candidate.slot !== null) next.set(candidate.slot, { x: x + width, y, path: [...from.path, entry] });
-      node.addEventListener("pointerenter", () => !locked && light(entry));
-      node.addEventListener("pointerleave", () => !locked && light(null));
-      node.addEventListener("focus", () => !locked && light(entry));
-      node.addEventListener("click", () => {
-        locked = locked === entry ? null : entry;
-        light(locked ?? entry);
+  node(candidate, s, rank, slots) {
+    const { words, data } = this;
+    const x = MARGIN + s * WIDE;
+    const y = ABOVE + rank * HIGH + HIGH / 2;
+    const parent = slots.get(candidate.parent);
+    const from = parent ?? { x, y, path: [] };
+    const kind = `${candidate.fate}${candidate.best ? " best" : ""}`;
+    const line = parent ? svg("path", { class: `branch ${kind}`, d: `M${from.x},${from.y} C${from.x + 14},${from.y} ${x - 14},${y} ${x},${y}` }) : null;
+    if (line) this.lines.append(line);
+    const name = data.names[candidate.token];
+    const width = WIDE - 34;
+    const node = svg(
+      "g",
+      { class: `node ${kind}`, tabindex: "-1", role: "button", "data-step": s, "data-rank": rank, "aria-label": `${name} ${share(Math.exp(candidate.logprob))} ${words[candidate.fate]}` },
+      svg("rect", { x, y: y - 18, width, height: 36, rx: 4 }),
+      svg("text", { x: x + 6, y: y - 7, "dominant-baseline": "central", class: isControl(name) ? "control" : "" }, shortened(visible(name), 8)),
+      svg("text", { class: "score", x: x + 6, y: y + 9, "dominant-baseline": "central" }, share(Math.exp(candidate.logprob))),
+      svg("text", { class: "score", x: x + width - 5, y: y + 9, "text-anchor": "end", "dominant-baseline": "central" }, number(candidate.score)),
+      candidate.fate === "ended" ? svg("text", { class: "flag", x: x + width - 5, y: y - 8, "text-anchor": "end", "dominant-baseline": "central" }, "■") : null,
+    );
+    const entry = { candidate, node, line, step: s, rank, x: x + width, y, path: from.path };
+    node.addEventListener("pointerenter", () => !this.chosen() && this.light(entry));
+    node.addEventListener("pointerleave", () => !this.chosen() && this.light(null));
+    node.addEventListener("focus", () => !this.chosen() && this.light(entry));
+    node.addEventListener("click", () => this.choose(entry));
+    this.nodes.append(node);
+    this.entries.push(entry);
+    return entry;
+  }
+
+  tree() {
+    const { words, data } = this;
+    const { steps, root } = data.beam;
+    const rows = Math.max(1, ...steps.map((step) => step.length));
+    this.picture = svg("svg", { class: "tree", width: MARGIN + steps.length * WIDE + 20, height: ABOVE + rows * HIGH + 10, role: "group", "aria-label": words.beam });
+    this.lines = svg("g", { class: "branches" });
+    this.nodes = svg("g", {});
+    this.picture.append(this.lines, this.nodes);
+    this.entries = [];
+    const start = { x: MARGIN - 24, y: ABOVE + HIGH / 2, path: [] };
+    this.nodes.append(svg("text", { class: "root", x: MARGIN - 30, y: start.y, "text-anchor": "end", "dominant-baseline": "central" }, shortened(visible(data.names[root]), 6)));
+    let slots = new Map([[0, start]]);
+    steps.forEach((step, s) => {
+      const next = new Map();
+      this.picture.append(svg("text", { class: "axis", x: MARGIN + s * WIDE + 4, y: 16 }, filled(words.stepN, s + 1)));
+      step.forEach((candidate, rank) => {
+        const entry = this.node(candidate, s, rank, slots);
+        if (candidate.slot !== null) next.set(candidate.slot, { x: entry.x, y: entry.y, path: [...entry.path, entry] });
       });
-      nodes.append(node);
+      slots = next;
     });
-    slots = next;
-  });
-  all[0]?.node.setAttribute("tabindex", "0");
-  picture.addEventListener("keydown", (event) => {
-    const node = event.target.closest?.("g.node");
-    const move = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] }[event.key];
-    if (!node || event.shiftKey) return;
-    if (move) {
-      const s = Number(node.dataset.step) + move[0];
-      const r = Math.min(Number(node.dataset.rank) + move[1], (steps[s]?.length ?? 1) - 1);
-      picture.querySelector(`g.node[data-step="${s}"][data-rank="${r}"]`)?.focus();
+    this.entries[0]?.node.setAttribute("tabindex", "0");
+    this.picture.addEventListener("keydown", (event) => {
+      const node = event.target.closest?.("g.node");
+      const move = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] }[event.key];
+      if (!node || event.shiftKey) return;
+      if (move) {
+        const s = Number(node.dataset.step) + move[0];
+        const r = Math.min(Number(node.dataset.rank) + move[1], (steps[s]?.length ?? 1) - 1);
+        this.picture.querySelector(`g.node[data-step="${s}"][data-rank="${r}"]`)?.focus();
+      } else if (event.key === "Enter" || event.key === " ") node.dispatchEvent(new MouseEvent("click"));
+      else return;
       event.preventDefault();
-    } else if (event.key === "Enter" || event.key === " ") {
-      node.dispatchEvent(new MouseEvent("click"));
-      event.preventDefault();
-    }
-  });
-  const key = h(
-    "p",
-    { class: "key" },
-    h("span", { class: "swatch kept" }, words.kept),
-    h("span", { class: "swatch ended" }, `■ ${words.ended}`),
-    h("span", { class: "swatch dropped" }, words.dropped),
-    beam.has_best ? h("span", { class: "swatch best" }, words.lookedAt) : null,
-    h("span", { class: "note" }, `${words.beamOf} ${beam.width}`),
-  );
-  const answers = h(
-    "table",
-    { class: "answers" },
-    h("thead", {}, h("tr", {}, [words.answers, words.score, words.logprob].map((t) => h("th", { scope: "col" }, t)))),
-    h("tbody", {}, beam.answers.map((a) => h("tr", {}, h("td", { class: "path" }, a.text || "∅"), h("td", { class: "number" }, number(a.score, 3)), h("td", { class: "number" }, number(a.logprob, 3))))),
-  );
-  return [key, h("div", { class: "sticky" }, readout), h("div", { class: "scroll" }, picture), h("div", { class: "scroll" }, answers)];
+    });
+    return this.picture;
+  }
+
+  sentence() {
+    const { words, data } = this;
+    const { answers } = data.beam;
+    if (answers.length < 2) return null;
+    return filled(words.beamRead, { first: answers[0].text || "∅", p: share(Math.exp(answers[0].logprob)), second: answers[1].text || "∅", q: share(Math.exp(answers[1].logprob)) });
+  }
+
+  async draw() {
+    const { words, data } = this;
+    const { beam } = data;
+    this.readout = h("div", { class: "readout", "aria-live": "polite" });
+    const tree = this.tree();
+    this.holds();
+    const key = h(
+      "p",
+      { class: "key" },
+      h("span", { class: "swatch kept" }, words.kept),
+      h("span", { class: "swatch ended" }, `■ ${words.ended}`),
+      h("span", { class: "swatch dropped" }, words.dropped),
+      beam.has_best ? h("span", { class: "swatch best" }, words.lookedAt) : null,
+      h("span", { class: "note" }, filled(words.beamOf, { width: beam.width, most: 2 * beam.width })),
+    );
+    const captions = [words.answers, words.probability, words.logprob, words.score];
+    const row = (a) => h("tr", {}, h("td", { class: "path" }, a.text || "∅"), h("td", { class: "number" }, share(Math.exp(a.logprob))), h("td", { class: "number" }, number(a.logprob, 3)), h("td", { class: "number" }, number(a.score, 3)));
+    const answers = h("table", { class: "answers" }, h("thead", {}, h("tr", {}, captions.map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, beam.answers.map(row)));
+    const greedy = beam.recipe === 1 && beam.width > 1 ? h("p", { class: "note greedy" }, filled(words.greedyRecipe, beam.width)) : null;
+    return [this.howTo(this.sentence()), greedy, key, h("div", { class: "sticky" }, this.readout), h("div", { class: "scroll" }, tree), h("div", { class: "scroll" }, answers)];
+  }
 }

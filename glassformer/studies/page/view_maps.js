@@ -1,114 +1,90 @@
 // The grid of all maps, and one of them large.
 
+import { headMap, headName, mapSentence, mergedMap, tapName, weightMap, weightScale, furthest } from "./attention.js";
 import { paint } from "./colours.js";
-import { largest, matrix, merge, strongest, unitsOf, unpack } from "./data.js";
-import { choice, h, share, token } from "./elements.js";
-import { heatmap } from "./heatmap.js";
+import { matrix, unpack } from "./data.js";
+import { choice, h, number } from "./elements.js";
+import { pooled } from "./heatmap.js";
 import { filled } from "./words.js";
+import { View } from "./view.js";
 
-/** The title of a head. */
-export function headName(page, kind, layer, head) {
-  const { words, data } = page;
-  const number = data.attentions[kind].layers[layer].head_ids[head];
-  return `${words[`${kind}Long`]} · ${filled(words.layerN, layer + 1)} · ${filled(words.headN, number + 1)}`;
-}
+const THUMB = 64; // cells of a small map on a side
 
-/** The same head as `heads`, `compare` and Python call it. */
-function tapName(page, kind, layer, head) {
-  const number = page.data.attentions[kind].layers[layer].head_ids[head];
-  return kind === "cross" ? `decoder.${layer}.cross:${number}` : `${kind}.${layer}.attention:${number}`;
-}
+export class MapsView extends View {
+  static title = "maps";
 
-/** The weights of one head between the units that are chosen, with their labels. */
-async function headMap(page, kind, layer, head) {
-  const attention = page.data.attentions[kind];
-  const map = matrix(await unpack(attention.layers[layer].weights), head);
-  return mergedMap(page, map, attention.queries, attention.keys);
-}
-
-export function mergedMap(page, map, querySide, keySide) {
-  const queries = unitsOf(page.data.sides[querySide], page.state.unit);
-  const keys = unitsOf(page.data.sides[keySide], page.state.unit);
-  return { map: merge(map, queries, keys), rows: queries.labels, columns: keys.labels };
-}
-
-/** What a cell says, and the strongest of its row. */
-export function readCell(page, { map, rows, columns }, i, j) {
-  const { words } = page;
-  const best = strongest(map, i, 5).map(([w, at]) => h("span", { class: "pair" }, token(columns[at]), " ", h("b", {}, share(w))));
-  return h(
-    "div",
-    {},
-    h("p", {}, token(rows[i]), ` ${words.looksAt} `, token(columns[j]), ": ", h("b", {}, share(map.values[i * map.columns + j]))),
-    h("p", { class: "strongest" }, h("span", { class: "caption" }, words.most), best),
-  );
-}
-
-/** The thumbnails of one kind: a row a layer, a column a head. */
-async function thumbnails(page, kind, pick) {
-  const { words, data, state } = page;
-  const attention = data.attentions[kind];
-  const heads = Math.max(1, ...attention.layers.map((layer) => Math.max(0, ...layer.head_ids) + 1));
-  const grid = h("div", { class: "thumbs", role: "grid", "aria-label": words[`${kind}Long`], style: { "--heads": heads } });
-  for (const [l, layer] of attention.layers.entries()) {
-    const row = h("div", { class: "thumbrow", role: "row" }, h("span", { class: "layer", role: "rowheader" }, `${l + 1}`));
-    const array = await unpack(layer.thumbs ?? layer.weights);
-    layer.head_ids.forEach((number, at) => {
-      const map = matrix(array, at);
-      const canvas = h("canvas", { "aria-hidden": "true" });
-      paint(canvas, map, state.colour === "one" ? 1 : largest(map.values));
-      const chosen = state.kind === kind && state.layer === l && state.head === at;
-      const name = headName(page, kind, l, at);
-      const button = h(
-        "button",
-        {
-          type: "button",
-          class: "thumb",
-          style: { gridColumn: number + 2 }, // a head keeps its place when others are pruned
-          role: "gridcell",
-          "aria-label": name,
-          title: name,
-          "aria-pressed": String(chosen),
-          "data-kind": kind,
-          "data-layer": l,
-          "data-head": at,
-          onclick: () => pick(kind, l, at),
-        },
-        canvas,
-      );
-      row.append(button);
-    });
-    if (!layer.head_ids.length) row.append(h("span", { class: "note", style: { gridColumn: "2 / -1" } }, words.noHeads));
-    grid.append(row);
+  static has() {
+    return true;
   }
-  return grid;
-}
 
-export async function drawMaps(page) {
-  const { words, data, state } = page;
-  const pick = (kind, layer, head) => page.set({ kind, layer, head, locked: null });
-  const sections = [];
-  for (const kind of Object.keys(data.attentions)) {
-    sections.push(h("section", {}, h("h3", {}, words[`${kind}Long`]), await thumbnails(page, kind, pick)));
+  /** Every head of a kind: a row a layer, a column a head, in the units and colours of the large map. */
+  async thumbnails(kind) {
+    const { words, data, state, panel } = this;
+    const attention = data.attentions[kind];
+    const heads = Math.max(1, ...attention.layers.map((layer) => Math.max(0, ...layer.head_ids) + 1));
+    const grid = h("div", { class: "thumbs", role: "grid", "aria-label": words[`${kind}Long`], style: { "--heads": heads } });
+    grid.append(h("div", { class: "thumbrow captions", "aria-hidden": "true" }, h("span", {}, ""), Array.from({ length: heads }, (_, head) => h("span", { class: "layer" }, String(head)))));
+    for (const [l, layer] of attention.layers.entries()) {
+      const row = h("div", { class: "thumbrow", role: "row" }, h("span", { class: "layer", role: "rowheader" }, `${l}`));
+      const coarse = layer.thumbs && state.unit === "pieces";
+      const array = await unpack(coarse ? layer.thumbs : layer.weights);
+      layer.head_ids.forEach((number_, at) => {
+        const whole = coarse ? { map: matrix(array, at), masked: null } : mergedMap(panel, matrix(array, at), attention.queries, attention.keys, attention);
+        const small = Math.max(whole.map.rows, whole.map.columns) <= THUMB;
+        row.append(this.thumbnail(kind, l, at, number_, small ? whole.map : pooled(whole.map, THUMB), small ? whole.masked : null));
+      });
+      if (!layer.head_ids.length) row.append(h("span", { class: "note", style: { gridColumn: "2 / -1" } }, words.noHeads));
+      grid.append(row);
+    }
+    return grid;
   }
-  const colours = choice(words.colour, [["map", words.colourMap], ["one", words.colourOne]], state.colour, (colour) => page.set({ colour }));
-  const large = h("div", { class: "large" });
-  if (data.attentions[state.kind].layers[state.layer].head_ids.length) {
-    const found = await headMap(page, state.kind, state.layer, state.head);
-    const name = headName(page, state.kind, state.layer, state.head);
-    large.append(
-      h("h3", {}, name, " ", h("code", { class: "note" }, tapName(page, state.kind, state.layer, state.head))),
-      heatmap({
-        ...found,
-        most: state.colour === "one" ? 1 : largest(found.map.values),
-        say: (i, j) => readCell(page, found, i, j),
-        locked: page.lockFor(found),
-        lock: (cell) => page.remember({ locked: cell }),
-        name,
-        words,
-        format: share,
-      }),
-    );
-  } else large.append(h("p", {}, words.noHeads));
-  return [h("div", { class: "controls" }, colours), h("div", { class: "twocolumns" }, h("div", { class: "grids" }, sections), large)];
+
+  thumbnail(kind, layer, head, place, map, masked) {
+    const { data, state, words, panel } = this;
+    const canvas = h("canvas", { "aria-hidden": "true" });
+    paint(canvas, map, weightScale(panel), masked);
+    const name = headName(panel, kind, layer, head);
+    const worth = data.importance?.[tapName(data, kind, layer, head)];
+    const badge = worth ? h("span", { class: `badge${worth.loss > 0 ? "" : " none"}` }, number(worth.loss, Math.abs(worth.loss) < 0.995 ? 2 : 1)) : null;
+    const pressed = state.kind === kind && state.layer === layer && state.head === head;
+    const title = worth ? `${name}. ${filled(words.worth, { loss: number(worth.loss, 3), kind: worth.kind })}` : name;
+    const style = { gridColumn: place + 2 }; // a head keeps its place when others are pruned
+    const attributes = { type: "button", class: "thumb", style, role: "gridcell", "aria-label": title, title, "aria-pressed": String(pressed) };
+    return h("button", { ...attributes, "data-kind": kind, "data-layer": layer, "data-head": head, onclick: () => panel.set({ kind, layer, head }) }, canvas, badge);
+  }
+
+  /** The same head of the two reports, one less the other, where they read the same tokens. */
+  async difference(found) {
+    const { panel, state, words } = this;
+    const { kind, layer, head } = state;
+    const beside = panel.other;
+    if (panel.index !== 1 || beside?.attentions[kind]?.layers[layer]?.head_ids[head] === undefined) return null;
+    const theirs = await headMap({ data: beside, state, words }, kind, layer, head);
+    if (theirs.map.rows !== found.map.rows || theirs.map.columns !== found.map.columns) return h("p", { class: "note" }, words.notComparable);
+    const values = found.map.values.map((value, i) => value - theirs.map.values[i]);
+    const scale = { kind: "sign", most: furthest(values) || 1 };
+    const map = { values, rows: found.map.rows, columns: found.map.columns };
+    const say = (i, j) => h("p", {}, `${found.rows[i]} → ${found.columns[j]}: `, h("b", {}, number(values[i * map.columns + j], 3)));
+    const drawn = weightMap(panel, { ...found, map }, words.difference, { scale, say, format: (value) => number(value, 2) });
+    return [h("h3", {}, words.difference), this.keep(drawn)];
+  }
+
+  async draw() {
+    const { words, data, state, panel } = this;
+    const sections = [];
+    for (const kind of Object.keys(data.attentions)) sections.push(h("section", {}, h("h3", {}, words[`${kind}Long`]), await this.thumbnails(kind)));
+    const scales = [["one", words.scaleOne], ["root", words.scaleRoot], ["row", words.scaleRow]];
+    const colours = choice(words.colour, scales, state.scale, (scale) => panel.set({ scale }));
+    const large = h("div", { class: "large" });
+    let sentence = null;
+    if (data.attentions[state.kind].layers[state.layer].head_ids.length) {
+      const found = await headMap(panel, state.kind, state.layer, state.head);
+      const name = headName(panel, state.kind, state.layer, state.head);
+      sentence = mapSentence(panel, found, words.mapsRead);
+      large.append(h("h3", {}, name, " ", h("code", { class: "note" }, tapName(data, state.kind, state.layer, state.head))), this.keep(weightMap(panel, found, name)));
+      for (const part of [await this.difference(found)].flat()) if (part) large.append(part);
+    } else large.append(h("p", {}, words.noHeads));
+    const legend = Object.keys(data.importance ?? {}).length ? h("p", { class: "note" }, words.badges) : null;
+    return [h("div", { class: "controls" }, colours), this.howTo(sentence), h("div", { class: "twocolumns" }, h("div", { class: "grids" }, sections, legend), large)];
+  }
 }

@@ -1,39 +1,39 @@
 // Attention rollout after each layer.
 
-import { largest, matrix, unpack } from "./data.js";
-import { choice, h, select, share } from "./elements.js";
-import { heatmap } from "./heatmap.js";
+import { mapSentence, mergedMap, weightMap, weightScale } from "./attention.js";
+import { matrix, unpack } from "./data.js";
+import { choice, h, select } from "./elements.js";
+import { View } from "./view.js";
 import { filled } from "./words.js";
-import { mergedMap, readCell } from "./view_maps.js";
 
-export async function drawRollout(page) {
-  const { words, data, state } = page;
-  const kinds = Object.keys(data.rollout);
-  const kind = kinds.includes(state.rollout) ? state.rollout : kinds[kinds.length - 1];
-  const array = await unpack(data.rollout[kind]);
-  const layers = array.shape[0];
-  const depth = Math.min(state.depth ?? layers - 1, layers - 1);
-  const { queries, keys } = data.attentions[kind];
-  const found = mergedMap(page, matrix(array, depth), queries, keys);
-  const labels = { encoder: words.encoderLong, decoder: words.decoderLong, cross: words.crossLong };
-  const pairs = { encoder: words.encoder, decoder: words.decoder, cross: `${words.source} → ${words.target}` };
-  const depths = Array.from({ length: layers }, (_, l) => [String(l), filled(words.layerN, l + 1)]);
-  return [
-    h(
-      "div",
-      { class: "controls" },
-      choice(words.kind, kinds.map((k) => [k, pairs[k]]), kind, (rollout) => page.set({ rollout, locked: null })),
-      select(words.depth, depths, depth, (value) => page.set({ depth: Number(value) })),
-    ),
-    heatmap({
-      ...found,
-      most: largest(found.map.values),
-      say: (i, j) => readCell(page, found, i, j),
-      locked: page.lockFor(found),
-      lock: (cell) => page.remember({ locked: cell }),
-      name: `${words.rollout}: ${labels[kind]}`,
-      words,
-      format: share,
-    }),
-  ];
+export class RolloutView extends View {
+  static title = "rollout";
+
+  static has(data) {
+    return Boolean(data.rollout && Object.keys(data.rollout).length);
+  }
+
+  async draw() {
+    const { words, data, state, panel } = this;
+    const kinds = Object.keys(data.rollout);
+    const kind = kinds.includes(state.kind) ? state.kind : kinds[kinds.length - 1];
+    const array = await unpack(data.rollout[kind]);
+    const layers = array.shape[0];
+    const layer = Math.min(state.rolloutLayer ?? layers - 1, layers - 1);
+    const { queries, keys, causal } = data.attentions[kind];
+    const found = mergedMap(panel, matrix(array, layer), queries, keys, kind === "cross" ? null : { causal, window: null });
+    const depths = Array.from({ length: layers }, (_, l) => [String(l), filled(words.afterLayer, l)]);
+    const scales = [["one", words.scaleOne], ["root", words.scaleRoot], ["row", words.scaleRow]];
+    return [
+      h(
+        "div",
+        { class: "controls" },
+        choice(words.kind, kinds.map((name) => [name, words[name]]), kind, (name) => panel.set({ kind: name })),
+        select(words.depth, depths, layer, (value) => panel.set({ rolloutLayer: Number(value) })),
+        choice(words.colour, scales, state.scale, (scale) => panel.set({ scale })),
+      ),
+      this.howTo(mapSentence(panel, found, words.rolloutRead)),
+      this.keep(weightMap(panel, found, `${words.rollout}: ${words[`${kind}Long`]}`, { axes: [words.rolloutRows, words.rolloutColumns], scale: { ...weightScale(panel) } })),
+    ];
+  }
 }

@@ -398,7 +398,7 @@ def with_checkpoints(path: Path, steps: list[int]) -> RunFolder:
         with torch.no_grad():
             for parameter in net.parameters():
                 parameter.mul_(step / steps[-1])
-        write_checkpoint(run.checkpoints.path(step), {"model": model_tensors(net)}, {"step": step})
+        write_checkpoint(run.checkpoints.path(step), {"model": model_tensors(net)}, {"step": step, "run": run.id})
     return run
 
 

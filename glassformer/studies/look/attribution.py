@@ -180,7 +180,7 @@ def sublayer_terms(
             weight = module.out.weight.double().unflatten(1, (module.n_head, module.value_size))
             z = seen[f"{path}.heads"][:, asked]
             each = torch.einsum("pkc,chd,hpd->pkh", u, weight, z)
-            for at, number in enumerate(module.numbers):
+            for at, number in enumerate(module.head_ids):
                 terms[f"{path}:{number}"] = each[..., at]
             bias = module.out.bias
         if bias is not None:
@@ -199,7 +199,7 @@ def attribute(net: Any, model_input: ModelInput, activations: Activations) -> At
     stack: Stack = getattr(net, name)
     layers = sublayers(stack, name)
     pools = isinstance(net, BERT) and net.pools
-    heads = [f"{path}.heads" for path, module, _, _ in layers if hasattr(module, "numbers")]
+    heads = [f"{path}.heads" for path, module, _, _ in layers if hasattr(module, "head_ids")]
     patterns = [f"{name}.0.in", f"{name}.*.mlp.activation", *{tap for *_, tap in layers}, *heads]
     patterns += [f"{path}.out" for path, *_ in layers]
     with record(net, *patterns) as taps:

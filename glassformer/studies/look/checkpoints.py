@@ -35,13 +35,12 @@ def kept_weights(run: RunFolder) -> list[tuple[int, str, Weights]]:
     twice under different names are listed once, under the step at which they were learned."""
     folders: dict[int, Path] = {}
     for kept in (run.history, run.snapshots, run.checkpoints):
-        folders |= {step: kept.path(step) for step in kept.steps()}
+        folders |= {step: kept.path(step) for step in kept.steps() if kept.problem(step) is None}
     found: list[tuple[int, str, Weights]] = []
     for step, folder in sorted(folders.items()):
-        if problem(folder) is None:
-            weights = served_weights(read_checkpoint(folder)[0])
-            if all(torch.isfinite(tensor).all() for tensor in weights.values() if tensor.is_floating_point()):
-                found.append((step, str(step), weights))
+        weights = served_weights(read_checkpoint(folder)[0])
+        if all(torch.isfinite(tensor).all() for tensor in weights.values() if tensor.is_floating_point()):
+            found.append((step, str(step), weights))
     if run.final.is_dir() and problem(run.final) is None:
         tensors, state = read_checkpoint(run.final)
         final = served_weights(tensors)

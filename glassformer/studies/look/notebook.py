@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.api import Model
 from glassformer.config import VERSION
 from glassformer.errors import UserError
 from glassformer.studies.look.checkpoints import look_across
@@ -31,6 +30,7 @@ from glassformer.studies.look.inside import NEW, look_inside
 from glassformer.studies.look.packing import packed_weights
 from glassformer.studies.look.patching import patch
 from glassformer.studies.page import page_html
+from glassformer.tasks import TextModel
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Look:
 
 
 def look(
-    model: Model,
+    model: TextModel,
     text: str,
     target: str | None = None,
     *,

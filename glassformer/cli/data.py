@@ -32,39 +32,48 @@ def get(
 
 
 def check(
-    files: Annotated[list[Path], typer.Argument(help="train, val and test: a file each, or two aligned ones.")],
-    task: Annotated[str | None, typer.Option(help="pairs, text, classify or tag; guessed if not said.")] = None,
-    source_field: Annotated[str, typer.Option(help="JSONL, Parquet: the field of the source.")] = "source",
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RECIPE | FILES", help="A recipe; or train, val and test: a file each, or two aligned ones."
+        ),
+    ],
+    task: Annotated[str | None, typer.Option(help="Files: pairs, text, classify or tag; guessed if not said.")] = None,
+    source_field: Annotated[str, typer.Option(help="CSV, JSON, Parquet: the field of the source.")] = "source",
     target_field: Annotated[str, typer.Option(help="The field of the target.")] = "target",
     text_field: Annotated[str, typer.Option(help="The field of the text or the words.")] = "text",
     label_field: Annotated[str, typer.Option(help="The field of the label or the tags.")] = "label",
-    picture: Annotated[Path, typer.Option(help="The picture, as PNG and SVG.")] = Path("data-check.png"),
-    no_picture: Annotated[bool, typer.Option("--no-picture", help="No picture.")] = False,
+    picture: Annotated[Path | None, typer.Option(help="Draw it, too, as PNG and SVG.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of a table.")] = False,
 ) -> None:
     """Look at data as training would read it; exit code 1 if training on it would be a mistake."""
     from rich.console import Console
 
-    from glassformer import plots
+    from glassformer.config import PRESETS, read_recipe, recipe_names
     from glassformer.data import doctor
 
-    fields = {
-        "source_field": source_field,
-        "target_field": target_field,
-        "text_field": text_field,
-        "label_field": label_field,
-    }
-    report = doctor.check(files, task, **fields)
+    if files[0].endswith(".toml") or (files[0] in recipe_names() and not Path(files[0]).exists()):
+        report = doctor.check_config(read_recipe(files[0], files[1:], presets=PRESETS).data)
+    else:
+        fields = {
+            "source_field": source_field,
+            "target_field": target_field,
+            "text_field": text_field,
+            "label_field": label_field,
+        }
+        report = doctor.check([Path(file) for file in files], task, **fields)
     console = Console()
     if as_json:
         print(json.dumps(report.to_dict(), ensure_ascii=False))
     else:
         doctor.show(report, console)
-    if not no_picture:
+    if picture is not None:
+        from glassformer import plots
+
         picture.parent.mkdir(parents=True, exist_ok=True)
         saved = plots.save(doctor.picture(report), picture)
         if not as_json:
-            console.print(f"picture: {saved[0]}", highlight=False, soft_wrap=True)
+            console.print(f"picture: {saved[0]}", highlight=False, soft_wrap=True, markup=False)
     if report.mistake:
         raise typer.Exit(1)
 

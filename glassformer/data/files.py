@@ -53,6 +53,7 @@ class Reading:
     """One reading of some files: what is done about a bad line, and what is remembered of each file that was read whole."""
 
     complain: Complain = refuse
+    remark: Complain = lambda problem: None  # of what can be read and is worth a look, such as a third column
     files: list[FileFacts] = field(default_factory=list)
     keep_facts: bool = False
 

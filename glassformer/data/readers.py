@@ -99,6 +99,10 @@ def two_columns(path: Path, what: str, reading: Reading) -> Iterator[tuple[int, 
             problem = f"only one column; each line must be {what}, with a tab between"
             reading.complain(BadLine("columns", path, number, problem))
             continue
+        if any(column.strip() for column in columns[2:]):
+            reading.remark(
+                BadLine("third column", path, number, f"{len(columns)} columns; only the first two are read")
+            )
         yield number, columns[0].strip(), columns[1].strip()
 
 

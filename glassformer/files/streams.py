@@ -7,13 +7,13 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import Any
 
 
 class Unbreakable:
     """A text stream that loses words rather than raise. Everything else is the stream's own."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: Any) -> None:
         self.stream = stream
 
     def __getattr__(self, name: str) -> Any:

@@ -8,12 +8,16 @@ error means that training on this would be a mistake:
     unknown labels      in val or test, which training never saw
     leaked              more than 1% of val or test stands word for word in train: the score would be of memory
     copies              more than half of the pairs have two identical sides: one file twice, or the wrong one
-    foreign             more than half of the words of val or test never occur in train: another language
+    shifted             one side is moved against the other by a line or two, from some line on (see sides.py)
+    exchanged           more than 1% of the pairs have their columns exchanged
+    NUL                 a binary file, or UTF-16; more than 5% replacement characters, control characters or HTML
 
 A warning is for a person to weigh: empty sides (training passes them over), some identical sides, duplicates, a few
-leaked examples or known sources, pairs whose sides differ in length far more than the others, more than 5% unknown words.
+leaked examples or known sources, a few exchanged pairs, a third column, traces of HTML or of a wrong encoding, pairs whose
+sides differ in length far more than the others, more than 5% unknown words (half: is it another language?).
 
-What is remembered of an example is 40 bytes, hashes and lengths, never its text. Equality is of a 64-bit hash.
+What is remembered of an example is 56 bytes, hashes and lengths, never its text. Equality is of a 64-bit hash of the text
+without case and blanks, as where splits are carved.
 """
 
 from __future__ import annotations
@@ -24,9 +28,10 @@ from pathlib import Path
 from glassformer.config import DataConfig
 from glassformer.data.doctor.drawing import picture, show
 from glassformer.data.doctor.facts import Finding, Report, SplitFacts, examine
-from glassformer.data.doctor.findings import across, inside, measure_unknown
+from glassformer.data.doctor.findings import across, exchange_findings, inside, measure_unknown
 from glassformer.data.doctor.roles import arrange
 from glassformer.data.origins import SPLITS, origins_of
+from glassformer.errors import UserError
 
 
 def check(files: Sequence[str | Path], task: str | None = None, **fields: str) -> Report:
@@ -39,10 +44,17 @@ def check(files: Sequence[str | Path], task: str | None = None, **fields: str) -
 
 
 def check_config(config: DataConfig) -> Report:
+    """Look at all that a configuration names, as training would read it."""
+    if config.builtin is not None:
+        raise UserError(f"the built-in data {config.builtin!r} needs no check; `data check` is for files of your own")
+    if not config.files("train"):
+        raise UserError("there is no data to check: data.train is not set")
     report = Report(config.task, {}, [], {}, "word")
     for split in SPLITS:
         if origins_of(config, split):
-            report.splits[split] = examine(config, split, report.findings)
+            facts = report.splits[split] = examine(config, split, report.findings)
+            if config.task == "pairs" and facts.examples and not any(f.kind == "unreadable" for f in report.findings):
+                report.findings += exchange_findings(config, split, facts)
     for facts in report.splits.values():
         report.findings += inside(config, facts)
     train = report.splits.get("train")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -12,10 +13,12 @@ from typing import Any, Literal
 import numpy as np
 
 from glassformer.config import DataConfig
+from glassformer.data.doctor.sides import anchors
 from glassformer.data.files import BadLine, Reading
 from glassformer.data.origins import Split
 from glassformer.data.readers import Row
 from glassformer.data.sources import all_rows
+from glassformer.data.splits import hash_of, plain
 from glassformer.errors import UserError
 
 SHOWN_LINES = 5
@@ -45,6 +48,10 @@ class SplitFacts:
     target_lengths: array[int] = field(default_factory=lambda: array("Q"))  # pairs only
     empty: list[int] = field(default_factory=list)  # lines, the first few; the counts are beside them
     identical: list[int] = field(default_factory=list)
+    source_marks: array[int] = field(default_factory=lambda: array("Q"))  # of pairs: see sides.py
+    target_marks: array[int] = field(default_factory=lambda: array("Q"))
+    odd: dict[str, list[int]] = field(default_factory=dict)  # NUL and its like: the first lines, by kind
+    n_odd: Counter[str] = field(default_factory=Counter)
     n_empty: int = 0
     n_identical: int = 0
     labels: Counter[str] = field(default_factory=Counter)
@@ -93,29 +100,32 @@ def quantiles(lengths: array[int]) -> dict[str, int]:
     return {name: int(np.quantile(values, q, method="higher")) for name, q in names.items()}
 
 
-def hash_of(*texts: str) -> int:
-    digest = hashlib.blake2b(digest_size=8)
-    for text in texts:
-        digest.update(text.encode("utf-8", errors="surrogatepass") + b"\x00")
-    return int.from_bytes(digest.digest(), "big")
-
-
 def examine(config: DataConfig, split: Split, findings: list[Finding]) -> SplitFacts:
     facts = SplitFacts(split)
     problems: dict[str, list[BadLine]] = {}
     counts: Counter[str] = Counter()
+    remarks: dict[str, list[BadLine]] = {}
 
     def complain(problem: BadLine) -> None:
         counts[problem.kind] += 1
         if counts[problem.kind] <= SHOWN_LINES:
             problems.setdefault(problem.kind, []).append(problem)
 
+    def remark(problem: BadLine) -> None:
+        counts[problem.kind] += 1
+        if counts[problem.kind] <= SHOWN_LINES:
+            remarks.setdefault(problem.kind, []).append(problem)
+
     try:
-        rows = all_rows(config, split, Reading(complain))
-        for row in whole_documents(rows, facts.source_lengths) if config.task == "text" else rows:
+        rows = all_rows(config, split, Reading(complain, remark))
+        for row in whole_documents(rows, facts) if config.task == "text" else rows:
             remember(config.task, facts, row)
     except UserError as error:  # the file as a whole cannot be read on
         findings.append(Finding("error", split, "unreadable", str(error), 1))
+    for kind, found in remarks.items():
+        lines = tuple(problem.line for problem in found if problem.line is not None)
+        message = f"{counts[kind]} of {facts.examples} lines have more than two columns; only the first two are read"
+        findings.append(Finding("warning", split, kind, message, counts[kind], lines))
     for kind, found in problems.items():
         more = f" (and {counts[kind] - 1} more like it)" if counts[kind] > 1 else ""
         lines = tuple(problem.line for problem in found if problem.line is not None)
@@ -123,16 +133,36 @@ def examine(config: DataConfig, split: Split, findings: list[Finding]) -> SplitF
     return facts
 
 
-def whole_documents(rows: Iterable[Row], line_lengths: array[int]) -> Iterator[Row]:
+def whole_documents(rows: Iterable[Row], facts: SplitFacts) -> Iterator[Row]:
     """A document's pieces as one row, which is its hash; of its text the lengths of lines are kept."""
     digest, documents = hashlib.blake2b(digest_size=8), 0
     for row in rows:
         digest.update(row.example.text.encode("utf-8", errors="surrogatepass"))
-        line_lengths.extend(map(len, row.example.text.splitlines()))
+        look_at(facts, row.line, row.example.text)
+        facts.source_lengths.extend(map(len, row.example.text.splitlines()))
         if row.example.ends:
             documents += 1
             yield Row(int.from_bytes(digest.digest(), "big"), row.path, documents)
             digest = hashlib.blake2b(digest_size=8)
+
+
+ODD = {
+    "NUL": re.compile("\0"),
+    "replacement characters": re.compile("\ufffd"),
+    "control characters": re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]"),
+    "HTML": re.compile(
+        r"</?(?:p|br|div|span|a|b|i|em|strong|li|ul|td|tr|table|img|font|h[1-6])\b[^<>]*>|&(?:[a-z]{2,8}|#\d+);", re.I
+    ),
+}
+
+
+def look_at(facts: SplitFacts, line: int, text: str) -> None:
+    """What a text should not hold: traces of a wrong encoding, of a binary file, of a page."""
+    for kind, pattern in ODD.items():
+        if pattern.search(text):
+            facts.n_odd[kind] += 1
+            lines = facts.odd.setdefault(kind, [])
+            lines += [line] * (len(lines) < SHOWN_LINES)
 
 
 def remember(task: str, facts: SplitFacts, row: Row) -> None:
@@ -146,9 +176,12 @@ def remember(task: str, facts: SplitFacts, row: Row) -> None:
             facts.empty += [row.line] * (len(facts.empty) < SHOWN_LINES)
             return
         facts.source_lengths.append(len(text))
-        source = hash_of(text)
+        look_at(facts, row.line, f"{text}\n{second if isinstance(second, str) else ''}")
+        source = hash_of(plain(text))
         if task == "pairs":
-            whole = hash_of(text, second)
+            whole = hash_of(plain(text), plain(second))
+            facts.source_marks.append(anchors(text))
+            facts.target_marks.append(anchors(second))
             facts.target_lengths.append(len(second))
             if first == second:
                 facts.n_identical += 1

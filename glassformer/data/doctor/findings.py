@@ -11,6 +11,7 @@ import numpy as np
 
 from glassformer.config import DataConfig
 from glassformer.data.doctor.facts import SHOWN_LINES, Finding, Report, SplitFacts
+from glassformer.data.doctor.sides import exchanged, shifted
 from glassformer.data.files import Reading
 from glassformer.data.origins import Split
 from glassformer.data.sources import all_rows
@@ -20,7 +21,8 @@ from glassformer.text.tokenizer import UNK, Tokenizer
 
 RATIO_LIMIT = 4.0  # times the usual ratio of lengths, either way
 SMOOTHING = 5  # characters added to both sides of a ratio, as short sentences vary much
-LEAK_LIMIT, COPY_LIMIT, FOREIGN_LIMIT = 0.01, 0.5, 0.5  # above: errors
+LEAK_LIMIT, COPY_LIMIT, ODD_LIMIT = 0.01, 0.5, 0.05  # above: errors
+FOREIGN_LIMIT = 0.5  # above, a question is asked
 IDENTICAL_NOTICE, UNKNOWN_NOTICE = 0.01, 0.05  # above: warnings
 WORDS_FROM = 100_000  # so many examples of train teach the words, and as many of val and test are held against them
 WORDS_KEPT = 50_000
@@ -38,6 +40,12 @@ def inside(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
         level: Literal["error", "warning"] = "error" if facts.n_identical > COPY_LIMIT * total else "warning"
         message = f"{facts.n_identical} of {total} pairs have two identical sides"
         yield Finding(level, name, "identical", message, facts.n_identical, tuple(facts.identical))
+    for kind, count in facts.n_odd.items():
+        where = "documents" if config.task == "text" else "examples"
+        bad: Literal["error", "warning"] = "error" if kind == "NUL" or count > ODD_LIMIT * total else "warning"
+        yield Finding(bad, name, kind, f"{count} of {total} {where} hold {kind}", count, tuple(facts.odd[kind]))
+    if config.task == "pairs" and total:
+        yield from shift_findings(facts)
     repeated = repeats(np.frombuffer(facts.whole, np.uint64)) if total else np.zeros(0, np.int64)
     if len(repeated):
         what = "documents" if config.task == "text" else "examples"
@@ -50,6 +58,30 @@ def inside(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
             yield Finding("warning", name, "ratio", message, len(strange), lines_at(facts, strange))
     if config.task in ("classify", "tag") and name == "train" and total and len(facts.labels) < 2:
         yield Finding("error", name, "labels", f"all examples have the label {next(iter(facts.labels))!r}", total)
+
+
+def shift_findings(facts: SplitFacts) -> Iterator[Finding]:
+    """Whether one side of the pairs is moved against the other."""
+    lengths, marks = (facts.source_lengths, facts.target_lengths), (facts.source_marks, facts.target_marks)
+    if (found := shifted(lengths, marks)) is not None:
+        place, by = found
+        where, side = facts.lines[place], "later" if by > 0 else "earlier"
+        message = (
+            f"from about line {where} on, targets fit sources much better {abs(by)} line{'s' * (abs(by) > 1)} {side}: a line "
+            "was lost or doubled"
+        )
+        yield Finding("error", facts.name, "shifted", message, facts.examples - place, (where,))
+
+
+def exchange_findings(config: DataConfig, name: Split, facts: SplitFacts) -> Iterator[Finding]:
+    """Pairs whose source stands where the target should."""
+    rows = [r for r in itertools.islice(all_rows(config, name, Reading(lambda _: None)), WORDS_FROM) if all(r.example)]
+    places = exchanged([row.example for row in rows])
+    if places:
+        level: Literal["error", "warning"] = "error" if len(places) > LEAK_LIMIT * len(rows) else "warning"
+        message = f"{len(places)} of {len(rows)} pairs seem to have their columns exchanged"
+        lines = tuple(rows[place].line for place in places[:SHOWN_LINES])
+        yield Finding(level, name, "exchanged", message, len(places), lines)
 
 
 def across(config: DataConfig, train: SplitFacts, other: SplitFacts) -> Iterator[Finding]:
@@ -131,7 +163,8 @@ def measure_unknown(config: DataConfig, report: Report) -> None:
             continue  # no jieba; or a file that cannot be read, which has been found already
     for name, share in report.unknown.items():
         if share > UNKNOWN_NOTICE:
-            level: Literal["error", "warning"] = "error" if share > FOREIGN_LIMIT else "warning"
             what = "words" if report.tokenizer == "word" else "characters"
             message = f"{share:.1%} of the {what} of {name} never occur in train"
-            report.findings.append(Finding(level, name, "unknown", message, round(share * 100)))
+            if share > FOREIGN_LIMIT:
+                message += "; is it in another language?"
+            report.findings.append(Finding("warning", name, "unknown", message, round(share * 100)))

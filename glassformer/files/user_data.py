@@ -100,6 +100,8 @@ class UserFile:
             if (why := why_not_readable(self.path, found)) is not None:
                 raise UserError(f"{self.path} {why}")
             self.reader = HashedReader(io.FileIO(self.path, "rb"))
+        except UserError:
+            raise
         except FileNotFoundError:
             raise UserError(f"there is no file {self.path}") from None
         except OSError as error:

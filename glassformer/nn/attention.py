@@ -319,14 +319,16 @@ class MultiHeadAttention(Tapped):
 
     def tap_rows(self, name: str, value: Tensor, length: int) -> Tensor:
         """A tap of (B, H, T, S) whose rows are the beams, where beams that ask one sentence stand side by side."""
-        beams = value.size(2) // max(1, length)
+        beams = value.size(2) // (length or max(1, value.size(2)))
         if beams == 1 or not self.listeners.get(name):
             return self.tap(name, value)
         apart = self.tap(name, value.unflatten(2, (beams, length)).transpose(1, 2).flatten(0, 1))
         return apart.unflatten(0, (-1, beams)).transpose(1, 2).flatten(2, 3)
 
-    def explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, length: int) -> Float[Tensor, "B H T Dv"]:
-        """The equation again, with its two places to listen at. Of the T queries, `length` are one row's."""
+    def explicit(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, length: int = 0
+    ) -> Float[Tensor, "B H T Dv"]:
+        """The equation again, with its two places to listen at. Of the T queries, `length` are one row's (0: all)."""
         group = q.size(1) // max(1, k.size(1))
         k, v = (k, v) if group <= 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
         scores = attention_scores(q, k, scaled=self.scaled)

@@ -81,7 +81,9 @@ class LinearAttention(MultiHeadAttention):
         k, v = (k, v) if group <= 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
         return linear_attention(q, k, v, causal=mask.causal, keys_seen=seen)
 
-    def explicit(self, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, length: int) -> Float[Tensor, "B H T Dv"]:
+    def explicit(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, length: int = 0
+    ) -> Float[Tensor, "B H T Dv"]:
         """The quadratic form, with the places to listen at that attention has."""
         group = q.size(1) // max(1, k.size(1))
         k, v = (k, v) if group <= 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))

@@ -1,0 +1,105 @@
+"""What the documents say, done: examples in docstrings, Python in README and how-tos, and the notebook, cell by cell.
+
+The runs they speak of are made on the spot and never trained, so what a model answers is not compared; that every line
+works is."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import os
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import glassformer
+from tests.talking import make_run
+
+ROOT = Path(__file__).parents[1]
+NEEDS_TRITON = re.compile(r"kernel|triton")
+RUNS = {
+    "dates": {"model": {"n_layer": 2}},
+    "mine": {},
+    "stdlib-gpt": {"model": {"family": "gpt"}, "data": {"task": "text"}},
+    "stdlib-bert": {"tokenizer": "bpe", "model": {"family": "bert"}, "data": {"task": "text"}},
+    "languages": {
+        "labels": ["de", "fr"],
+        "model": {"family": "bert", "head": "classify"},
+        "data": {"task": "classify"},
+    },
+    "date-parts": {
+        "labels": ["day", "month"],
+        "model": {"family": "bert", "head": "tag"},
+        "data": {"task": "tag", "builtin": "date-parts"},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the runs that the documents name."""
+    folder = tmp_path_factory.mktemp("documents")
+    for name, how in RUNS.items():
+        make_run(folder / "runs" / name, **how)
+    before = Path.cwd()
+    os.chdir(folder)
+    yield folder
+    os.chdir(before)
+
+
+def modules() -> list[str]:
+    found = (m.name for m in pkgutil.walk_packages(glassformer.__path__, "glassformer."))
+    return [name for name in found if not NEEDS_TRITON.search(name) and not name.endswith("__main__")]
+
+
+def test_the_examples_of_docstrings(place: Path) -> None:
+    """All modules in one go: the same interpreter, the same folder."""
+    tried = 0
+    for name in modules():
+        found = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+        assert found.failed == 0, name
+        tried += found.attempted
+    assert tried > 60
+
+
+@pytest.mark.parametrize("name", glassformer.__all__)
+def test_every_public_name_has_an_example(name: str) -> None:
+    thing = getattr(glassformer, name)
+    document = (thing.verb.__doc__ if name in ("train", "evaluate") else thing.__doc__) or ""
+    assert ">>>" in document, f"{name} has no example in its docstring"
+
+
+def blocks(text: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+
+
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if blocks(path.read_text("utf-8"))], ids=lambda p: p.stem)
+def test_the_python_of_documents_runs(place: Path, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    for number, block in enumerate(blocks(path.read_text("utf-8")), 1):
+        exec(compile(block, f"{path.name}, block {number}", "exec"), names)
+
+
+def test_readme_has_python(place: Path) -> None:
+    assert blocks((ROOT / "README.md").read_text("utf-8"))
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_and_shows_a_map(tmp_path: Path) -> None:
+    import nbclient
+    import nbformat
+
+    notebook = nbformat.read(ROOT / "docs" / "notebooks" / "first-look.ipynb", as_version=4)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    client = nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}})
+    client.execute(env=environment)
+    shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert any("image/png" in output.get("data", {}) for output in shown)
+    assert any("<b" in output.get("data", {}).get("text/html", "") for output in shown)
+    assert (tmp_path / "runs" / "turned-round" / "run.json").exists()

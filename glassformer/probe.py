@@ -71,17 +71,39 @@ def net(model: Any) -> Net:
 
 
 def record(model: Any, *patterns: str) -> Any:
-    """Inside, every run of the model leaves the matching activations in the dictionary, detached, the latest run's."""
+    """Inside, every run of the model leaves the matching activations in the dictionary, detached, the latest run's.
+
+    >>> import torch
+    >>> from glassformer import GPT
+    >>> model = GPT(n_layer=1, n_head=2, n_embd=8, vocab_size=9)
+    >>> with record(model, "*.weights") as seen:
+    ...     _ = model(torch.tensor([[1, 2, 3]]))
+    >>> seen["decoder.0.attention.weights"].shape
+    torch.Size([1, 2, 3, 3])
+    """
     return taps.record(net(model), *patterns)
 
 
 def replace(model: Any, pattern: str, change: taps.Listener) -> Any:
-    """Inside, whatever matches `pattern` is what `change` makes of it. A name that matches nothing is an error."""
+    """Inside, whatever matches `pattern` is what `change` makes of it. A name that matches nothing is an error.
+
+    >>> import torch
+    >>> from glassformer import GPT
+    >>> model = GPT(n_layer=1, n_head=2, n_embd=8, vocab_size=9)
+    >>> with replace(model, "decoder.0.mlp.out", lambda x: 0 * x):
+    ...     without = model(torch.tensor([[1, 2, 3]]))
+    """
     return taps.replace(net(model), pattern, change)
 
 
 def tap_names(model: Any) -> list[str]:
-    """Every name that can be listened to in this model."""
+    """Every name that can be listened to in this model.
+
+    >>> from glassformer import GPT
+    >>> model = GPT(n_layer=1, n_head=2, n_embd=8, vocab_size=9)
+    >>> tap_names(model)[:2]
+    ['embeddings', 'logits']
+    """
     return taps.tap_names(net(model))
 
 
@@ -181,7 +203,14 @@ def ablate(
     model: Any, heads: Iterable[Named | Part], mode: str = "zero", *, means: Mapping[str, Tensor] | None = None
 ) -> Iterator[None]:
     """Inside, these heads and MLPs write zeros, or (`mode="mean"`) always the same: their average in `means`, which
-    `mean_outputs` makes; without it the average over the rows and positions of the very run, padding included."""
+    `mean_outputs` makes; without it the average over the rows and positions of the very run, padding included.
+
+    >>> import torch
+    >>> from glassformer import GPT
+    >>> model = GPT(n_layer=1, n_head=2, n_embd=8, vocab_size=9)
+    >>> with ablate(model, ["decoder.0.attention:1", "decoder.0.mlp"]):
+    ...     without = model(torch.tensor([[1, 2, 3]]))
+    """
     if mode not in ("zero", "mean"):
         raise UserError(f"a part is cut by mode 'zero' or 'mean', not {mode!r}")
     own = net(model)

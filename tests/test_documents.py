@@ -21,7 +21,7 @@ from tests.talking import make_run
 ROOT = Path(__file__).parents[1]
 NEEDS_TRITON = re.compile(r"kernel|triton")
 RUNS = {
-    "dates": {"model": {"n_layer": 2}},
+    "dates": {"model": {"n_layer": 2, "n_head": 4}},
     "mine": {},
     "stdlib-gpt": {"model": {"family": "gpt"}, "data": {"task": "text"}},
     "stdlib-bert": {"tokenizer": "bpe", "model": {"family": "bert"}, "data": {"task": "text"}},

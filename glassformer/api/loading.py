@@ -56,7 +56,11 @@ def load(
 ) -> Translator | Generator | Filler | Classifier | Tagger:
     """The model of a run: its final weights, or those of the checkpoint of `step`.
 
-    What comes back depends on what was trained: a `Translator`, `Generator`, `Filler`, `Classifier` or `Tagger`."""
+    What comes back depends on what was trained: a `Translator`, `Generator`, `Filler`, `Classifier` or `Tagger`.
+
+    >>> type(load("runs/dates")).__name__
+    'Translator'
+    """
     known = pick_device(device)
     folder = RunFolder.open(run)
     if step is not None and step not in folder.checkpoints.steps():

@@ -149,7 +149,17 @@ class Scoring(LoadedModel):
 
 
 class Translator(Scoring):
-    """A model that answers a text with a text: an encoder-decoder, or a GPT that learned from pairs."""
+    """A model that answers a text with a text: an encoder-decoder, or a GPT that learned from pairs.
+
+    >>> import glassformer
+    >>> model = glassformer.load("runs/dates")
+    >>> answer = model.translate("3 mai 1979", n_best=3)     # a text that knows its alternatives
+    >>> len(answer.texts), len(model.translate(["3 mai 1979", "4 mai 1979"]))
+    (3, 2)
+    >>> text = "".join(model.stream("3 mai 1979"))            # as it is written
+    >>> float(model.score("3 mai 1979", "1979-05-03")) < 0    # its log-probability
+    True
+    """
 
     made_for = "translate"
 
@@ -181,7 +191,13 @@ class Translator(Scoring):
 
 
 class Generator(Scoring):
-    """A GPT: text that goes on where a prompt ends."""
+    """A GPT: text that goes on where a prompt ends.
+
+    >>> import glassformer
+    >>> model = glassformer.load("runs/stdlib-gpt")
+    >>> len(model.generate("def ", num_samples=2, max_new_tokens=8, seed=1).texts)
+    2
+    """
 
     made_for = "generate"
 
@@ -210,7 +226,13 @@ class Generator(Scoring):
 
 
 class Filler(LoadedModel):
-    """A BERT that finds the words behind masks."""
+    """A BERT that finds the words behind masks.
+
+    >>> import glassformer
+    >>> model = glassformer.load("runs/stdlib-bert")
+    >>> [len(words) for words in model.fill("for ___ in ___:", top=3).masks]
+    [3, 3]
+    """
 
     made_for = "fill"
 
@@ -224,7 +246,13 @@ class Filler(LoadedModel):
 
 
 class Classifier(LoadedModel):
-    """A model that gives a text a label."""
+    """A model that gives a text a label.
+
+    >>> import glassformer
+    >>> label = glassformer.load("runs/languages").classify("3 mai 1979")
+    >>> label in ("de", "fr"), len(label.labels)
+    (True, 2)
+    """
 
     made_for = "classify"
 
@@ -238,7 +266,12 @@ class Classifier(LoadedModel):
 
 
 class Tagger(LoadedModel):
-    """A BERT that gives each word of a sentence a label."""
+    """A BERT that gives each word of a sentence a label.
+
+    >>> import glassformer
+    >>> [one.word for one in glassformer.load("runs/date-parts").tag("3 mai 1979")]
+    ['3', 'mai', '1979']
+    """
 
     made_for = "tag"
 

@@ -95,8 +95,11 @@ def train(
     `train(recipe, steps=200, n_layer=2)`, or by table: `train={"steps": 200}`. Each of `callbacks` is called with a report
     of every logged step (`.step`, `.loss`, `.rate`, `.norm`, `.tokens`).
 
-        model = glassformer.train({"model": {"preset": "transformer-tiny"}}, [("3 mai", "05-03"), …], out="runs/mine")
-        model.translate("3 mai")
+    >>> pairs = [(f"{a} {b}", f"{b} {a}") for a in "abcdef" for b in "abcdef"]
+    >>> recipe = {"model": {"preset": "transformer-tiny"}, "data": {"tokenizer": "char"}}
+    >>> model = train(recipe, pairs, out="runs/swapped", steps=2, n_embd=16, overwrite=True)
+    >>> type(model).__name__, model.recipe.train.steps
+    ('Translator', 2)
     """
     watchers = [Calling(tuple(callbacks))] if callbacks else []
     if isinstance(recipe, str | Path) and RunFolder.is_run(Path(recipe)):

@@ -42,7 +42,11 @@ Files = str | tuple[DataFile, ...] | None
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """What a model is trained on: a recipe's [data]. The comments beside the fields are their documentation."""
+    """What a model is trained on: a recipe's [data]. The comments beside the fields are their documentation.
+
+    >>> DataConfig(train="pairs.tsv", tokenizer="char").task
+    'pairs'
+    """
 
     # pairs: source and target; text: lines to write on from, or to fill in; classify: a label a text; tag: a label a word
     task: Literal["pairs", "text", "classify", "tag"] = "pairs"

@@ -26,7 +26,11 @@ MOST = {
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeConfig:
-    """How a model's scores become text. Temperature 0 searches (a beam; greedy where it is 1), above 0 draws."""
+    """How a model's scores become text. Temperature 0 searches (a beam; greedy where it is 1), above 0 draws.
+
+    >>> DecodeConfig().beams, DecodeConfig(temperature=0.8).beams
+    (4, 1)
+    """
 
     beam: int | None = None  # hypotheses searched side by side; 1 is greedy; none: 4, or 1 where tokens are drawn
     n_best: int = 1  # so many answers of the search, best first

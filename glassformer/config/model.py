@@ -34,7 +34,11 @@ class ModelConfig:
 
         ModelConfig(family="gpt", vocab_size=65, n_layer=4, n_head=4, n_embd=128)
 
-    A value that cannot be is a ConfigError with a sentence."""
+    A value that cannot be is a ConfigError with a sentence.
+
+    >>> ModelConfig(n_embd=64, n_head=4).key_size
+    16
+    """
 
     # transformer: an encoder-decoder, for pairs; gpt: a decoder, which writes on; bert: an encoder, which reads
     family: Literal["transformer", "gpt", "bert"] = "transformer"

@@ -105,7 +105,11 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 
 def preset(name: str) -> ModelConfig:
-    """The ModelConfig of a known size by its name, such as "gpt2" or "transformer-base"."""
+    """The ModelConfig of a known size by its name, such as "gpt2" or "transformer-base".
+
+    >>> preset("gpt2").n_embd
+    768
+    """
     if name not in PRESETS:
         raise ConfigError(f"there is no preset {name!r}{did_you_mean(name, list(PRESETS))}")
     return ModelConfig(**PRESETS[name])

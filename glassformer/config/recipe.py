@@ -36,7 +36,11 @@ from glassformer.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A whole training in numbers: model, data, train and decode, under a name."""
+    """A whole training in numbers: model, data, train and decode, under a name.
+
+    >>> Recipe.from_dict({"data": {"builtin": "dates"}, "train": {"steps": 200}}).train.steps
+    200
+    """
 
     name: str = "recipe"
     about: str = ""

@@ -31,7 +31,11 @@ MOST = {
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How a model is trained: what a recipe's [train] holds. The comments beside the fields are their documentation."""
+    """How a model is trained: what a recipe's [train] holds. The comments beside the fields are their documentation.
+
+    >>> TrainConfig(steps=200).steps
+    200
+    """
 
     steps: int = 2000  # updates of the weights
     seed: int = 1  # of the first weights, of dropout and of the order of batches; the same seed repeats the run

@@ -11,7 +11,11 @@ from glassformer.models.transformer import Transformer
 
 
 def build_model(config: ModelConfig) -> Transformer | GPT | BERT:
-    """The model a config describes, with fresh weights (from torch's global random state)."""
+    """The model a config describes, with fresh weights (from torch's global random state).
+
+    >>> type(build_model(ModelConfig(family="gpt", vocab_size=9, n_layer=1, n_embd=8, n_head=2))).__name__
+    'GPT'
+    """
     refuse_what_cannot_fit(config)
     match config.family:
         case "transformer":

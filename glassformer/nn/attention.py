@@ -65,7 +65,13 @@ def attention(
     *,
     scaled: bool = True,
 ) -> Float[Tensor, "*b T Dv"]:
-    """The equation. For each query, a weighted mean of the values; the weights say how well each key answers it."""
+    """The equation. For each query, a weighted mean of the values; the weights say how well each key answers it.
+
+    >>> import torch
+    >>> x = torch.randn(2, 5, 8)
+    >>> attention(x, x, x).shape
+    torch.Size([2, 5, 8])
+    """
     return attention_weights(q, k, mask, scaled=scaled) @ v
 
 

@@ -35,7 +35,11 @@ class Rows:
     """Token ids (B, T), each with its segment (0: padding) and its position in that segment.
 
     Rows.from_lists([[5, 6, 7], [8, 9]])      # one sentence a row, padded
-    Rows.pack([[[5, 6, 7], [8, 9]]], 8)       # both in one row of 8"""
+    Rows.pack([[[5, 6, 7], [8, 9]]], 8)       # both in one row of 8
+
+    >>> Rows.from_lists([[5, 6, 7], [8, 9]]).real.tolist()
+    [[True, True, True], [True, True, False]]
+    """
 
     tokens: Int[Tensor, "B T"]
     segments: Int[Tensor, "B T"]

@@ -60,8 +60,8 @@ def evaluate(
     """Scores of a run on one of its splits (test, where it has one), or on examples of your own: a list of (source, target),
     (text, label) or (words, tags), or a table with those fields.
 
-        glassformer.evaluate("runs/mine", split="val")["exact_match"]
-        glassformer.evaluate("runs/mine", [("3 mai 1979", "1979-05-03")])
+    >>> evaluate("runs/dates", [("3 mai 1979", "1979-05-03")])["exact_match"]
+    0.0
     """
     if isinstance(run, LoadedModel):
         if data is None and run.origin is None:

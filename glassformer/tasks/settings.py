@@ -40,7 +40,9 @@ def changed(config: DecodeConfig, options: Mapping[str, Any]) -> DecodeConfig:
     if options.get("beam") is not None:
         values |= {name: default for name, default in SEARCHING.items() if name != "beam"}
     values |= options
-    if values["beam"] is None and not draws and values["n_best"] > DecodeConfig().beams:
+    # More answers than the recipe's beam keeps: it is as wide as they are many, unless a width was asked for, too.
+    kept = values["beam"] or DecodeConfig().beams
+    if options.get("beam") is None and not draws and values["n_best"] > kept:
         groups = max(1, values["groups"])
         values["beam"] = -(-values["n_best"] // groups) * groups
     return DecodeConfig(**values)

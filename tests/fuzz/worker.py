@@ -1,0 +1,126 @@
+"""Commands by the hundred: one process imports the package and forks for each. A command has its own folder and streams, a
+limit of processor time, and is measured: seconds of processor time, and memory beyond what it was forked with."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.commands import ENVIRONMENT
+
+MOST_SECONDS = 10.0
+MOST_MEMORY = 1 << 30
+PATIENCE = 150  # seconds of the clock, on a machine that may be busy, before a command counts as hanging
+
+SERVER = """
+import json, os, resource, select, signal, sys, time
+import glassformer.cli.main as cli, glassformer.api, glassformer.runs, glassformer.studies.run_doctor
+import glassformer.studies.score, glassformer.data.doctor
+import rich.table, sacrebleu, safetensors.torch, msgspec, tokenizers, torch._dynamo
+from glassformer.studies import curves
+curves.draw_curves = lambda run: []
+import glassformer.cli.verbs as verbs
+verbs.make_app()
+for line in sys.stdin:
+    order = json.loads(line)
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    child = os.fork()
+    if child == 0:
+        os.setpgid(0, 0)
+        resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+        os.chdir(order["cwd"])
+        for number, name in ((0, os.devnull), (1, order["out"]), (2, order["err"])):
+            os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
+        sys.argv = ["glassformer", *order["arguments"]]
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            code = 1
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+    until = time.monotonic() + order["patience"]
+    hung = False
+    while True:
+        pid, status, usage = os.wait4(child, os.WNOHANG)
+        if pid:
+            break
+        if time.monotonic() > until:
+            hung = True
+            os.kill(child, signal.SIGKILL)
+            pid, status, usage = os.wait4(child, 0)
+            break
+        time.sleep(0.005)
+    answer = {
+        "code": os.waitstatus_to_exitcode(status),
+        "seconds": usage.ru_utime + usage.ru_stime,
+        "memory": max(0, usage.ru_maxrss - held) * 1024,
+        "hung": hung,
+    }
+    print(json.dumps(answer), flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended, what it said, and what it took."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+    memory: int
+    hung: bool
+
+    def complaint(self) -> str | None:
+        """What no command may do, whatever it is given."""
+        if self.hung:
+            return "it hangs"
+        if self.code not in (0, 1, 2, 75):
+            return f"exit code {self.code}"
+        if "Traceback (most recent call last)" in self.err + self.out:
+            return "a traceback"
+        if self.seconds > MOST_SECONDS:
+            return f"{self.seconds:.0f} seconds of processor time"
+        if self.memory > MOST_MEMORY:
+            return f"{self.memory / 2**30:.1f} GB more memory"
+        if self.code == 2 and not self.err.strip():
+            return "exit code 2 without a word"
+        return None
+
+
+@cache
+def server() -> subprocess.Popen[str]:
+    started = subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+    atexit.register(started.kill)
+    return started
+
+
+def run(arguments: list[Any], folder: Path) -> Outcome:
+    """`glassformer ARGUMENTS` in `folder`, with nothing on its stdin; its words are kept beside the folder."""
+    out, err = folder.with_name(f"{folder.name}.out"), folder.with_name(f"{folder.name}.err")
+    for path in (out, err):
+        path.unlink(missing_ok=True)
+    order = {"cwd": str(folder), "out": str(out), "err": str(err), "arguments": [str(a) for a in arguments]}
+    process = server()
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(json.dumps(order | {"patience": PATIENCE}) + "\n")
+    process.stdin.flush()
+    answer = json.loads(process.stdout.readline())
+    words = [path.read_text(encoding="utf-8", errors="replace") if path.exists() else "" for path in (out, err)]
+    return Outcome(answer["code"], words[0], words[1], answer["seconds"], answer["memory"], answer["hung"])

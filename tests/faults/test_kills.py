@@ -4,6 +4,7 @@ final weights, and no more than one save interval is ever lost."""
 from __future__ import annotations
 
 import random
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from glassformer.files.durable import FAULT_POINTS
+from glassformer.runs import STOPPED
 from tests.counts import count
 from tests.faults.processes import Ended, Runner, differences, everything, seconds
 
@@ -66,17 +68,23 @@ def test_killed_inside_a_save(number: int, straight: Runner, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("number", range(count(fast=1, soak=10)))
 def test_killed_at_random_times(number: int, straight: Runner, tmp_path: Path) -> None:
-    """From the first line of the process to its last: preparing, training, validating, saving, finishing."""
+    """From the first line of the process to its last: preparing, training, validating, saving, finishing. Between the kills
+    a signal asks for a stop now and then, and a disk is full."""
     runner, draw = Runner(tmp_path / "run", SETTINGS), random.Random(number)
     trial = Runner(tmp_path / "trial", SETTINGS)
     whole = seconds(trial.train)
     kills = 0
     while kills < KILLS_IN_A_RUN:
-        running = runner.go_on() if runner.run.is_run(runner.folder) else runner.begin()
-        time.sleep(draw.uniform(0.1, 0.6) * whole)
-        running.signal(9)
+        how = draw.choice(["kill", "kill", "kill", "signal", "disk"])
+        faults = [{"file_size": draw.randint(2_000, 60_000)}] if how == "disk" else []
+        running = runner.go_on(*faults) if runner.run.is_run(runner.folder) else runner.begin(*faults)
+        if how != "disk":
+            time.sleep(draw.uniform(0.1, 0.6) * whole)
+            running.signal(9 if how == "kill" else draw.choice([signal.SIGTERM, signal.SIGINT, signal.SIGHUP]))
         ended = running.wait()
-        assert ended.code in (KILLED, 0), ended.said
+        # Before there is a run, or after its end, nobody listens, and a signal does what signals do.
+        stopped = (STOPPED, -signal.SIGTERM, -signal.SIGHUP, 130, 1)
+        assert ended.code in {"kill": (KILLED, 0), "signal": (*stopped, 0), "disk": (2, 0)}[how], (how, ended.said)
         kills += ended.code == KILLED
         no_more_lost_than_an_interval(runner)
         if ended.code == 0:

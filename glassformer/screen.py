@@ -140,7 +140,7 @@ class Progress:
                 self.draw()
             if self.live is not None:
                 with self.unbroken():
-                    self.bar.update(self.task, completed=done, description=self.what)
+                    self.bar.update(self.task, completed=done, total=self.total, description=self.what)
         elif line or now - self.last_line > self.EVERY:
             self.last_line = now
             warn("  ".join(part for part in (self.what, facts, self.time_left(now)) if part))

@@ -1,24 +1,16 @@
-"""`glassformer heads`: what each head and MLP is one, what each head looks at, and how many can go."""
+"""`glassformer heads`: what each head and MLP is worth, what each head looks at, and how many can go."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli import lines
 from glassformer.errors import UserError
-
-
-def progress(done: int, total: int, what: str) -> None:
-    """One line that changes on a terminal, a line now and then elsewhere."""
-    if sys.stderr.isatty():
-        end = "\n" if done + 1 == total else ""
-        print(f"\r\033[K{done + 1}/{total}  {what}", end=end, file=sys.stderr, flush=True)
-    elif done % max(1, total // 10) == 0 or done + 1 == total:
-        print(f"{done + 1}/{total}  {what}", file=sys.stderr, flush=True)
+from glassformer.screen import Progress, table_console
 
 
 def heads(
@@ -30,7 +22,7 @@ def heads(
     prune: Annotated[int | None, typer.Option(help="Write a run without the N least important heads.")] = None,
     to: Annotated[Path | None, typer.Option(help="Where that run goes; by default RUN-without-N-heads.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: lines.Device = "auto",
 ) -> None:
     """What every head and MLP is worth (cut, and measured again), what each head looks at, and how many can go."""
     from glassformer import probe
@@ -39,14 +31,14 @@ def heads(
     from glassformer.studies import heads as study
     from glassformer.studies.held_out import held_out
 
+    if to is not None and prune is None:
+        raise UserError("--to says where a pruned run goes; say with --prune how many heads it shall lose")
     folder = RunFolder.open(run)
     model = load(run, device=device)
     held = held_out(model, split, examples, folder.path / "data")
     everything = probe.heads(model)
     if not everything:
         raise UserError(f"{run} has no heads left to look at")
-    if to is not None and prune is None:
-        raise UserError("--to says where a pruned run goes; say with --prune how many heads it shall lose")
     if prune is not None:
         if not 1 <= prune < len(everything):
             raise UserError(
@@ -55,7 +47,13 @@ def heads(
         to = to or run.with_name(f"{run.resolve().name}-without-{prune}-heads")
         if RunFolder.is_run(to):
             raise UserError(f"{to} holds a run already; choose another folder with --to")
-    found = study.study(model, held, split, decoding=not loss_only, tell=progress)
+    with Progress("heads", 1) as display:
+
+        def tell(done: int, total: int, what: str) -> None:
+            display.total = total
+            display.update(done + 1, f"{done + 1}/{total}  {what}")
+
+        found = study.study(model, held, split, decoding=not loss_only, tell=tell)
     out = out or run / "heads"
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -93,15 +91,25 @@ def short(change: float) -> str:
     return "0" if float(text) == 0 else text
 
 
-def importances(found: Any, title: str) -> Any:
-    """The table, narrow enough for a terminal of 80 columns."""
+def scores_that_fit(found: Any, width: int) -> list[str]:
+    """The scores there is room for: the one that parts are ranked by, the loss, then the others."""
+    names = [name for name in found.whole if name != "perplexity" or found.score == "perplexity"]
+    first = max(len(str(one.part)) for one in found.parts)
+    second = max(len(f"{one.kind} {one.strength:.2f}") for one in found.parts)
+    room = max(1, (width - first - second - 3) // (2 * 7))
+    ranked = sorted(names, key=lambda name: (name != found.score, name != "loss"))
+    return [name for name in names if name in ranked[:room]]
+
+
+def importances(found: Any, title: str, width: int = 80) -> Any:
+    """The table, with as many scores as there is room for."""
     from rich import box
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("part", no_wrap=True)
     table.add_column("looks at", no_wrap=True)
-    names = [name for name in found.whole if name != "perplexity" or found.score == "perplexity"]
+    names = scores_that_fit(found, width)
     labels = {"exact_match": "exact", "perplexity": "perpl.", "accuracy": "accur."}
     for name in names:
         for mode in ("zero", "mean"):
@@ -114,25 +122,20 @@ def importances(found: Any, title: str) -> Any:
 
 
 def show(found: Any, title: str) -> None:
-    from rich.console import Console
-
-    console = Console()
-    console.print(importances(found, title))
+    console = table_console()
+    console.print(importances(found, title, console.width))
     whole = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in found.whole.items())
     console.print(
-        f"The whole model: {whole}. Above: the change when one part is cut, its output set to zero or to its mean.",
-        highlight=False,
+        f"The whole model: {whole}. Above: the change when one part is cut, its output set to zero or to its mean."
     )
     heads_count = len(found.curve)
     console.print(
         f"{found.can_go} of {heads_count} heads can go, the least important first, before 1% of the "
-        f"{found.score.replace('_', ' ')} is lost.",
-        highlight=False,
+        f"{found.score.replace('_', ' ')} is lost."
     )
 
 
 def show_pruned(facts: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     before, after = facts["before"], facts["after"]
@@ -148,4 +151,4 @@ def show_pruned(facts: dict[str, Any]) -> None:
             form.format(after[name]),
             f"{after[name] / before[name]:.3f}" if before[name] else "",
         )
-    Console().print(table)
+    table_console().print(table)

@@ -127,6 +127,7 @@ def train(
 ) -> RunFolder:
     """Trains from nothing into a new or an empty folder. `overwrite`: a run that is there is replaced, and dropped when the
     new one has its first checkpoint. `given`: data in memory (see data/memory.py) instead of the recipe's files."""
+    metric_of(recipe)  # what cannot be measured is refused before anything is read
     stop = StopRequest()
     with unbreakable_screen(), friendly_errors(out, recipe), stop.listening(), ExitStack() as held:
         if RunFolder.is_run(out) and not overwrite:

@@ -101,3 +101,27 @@ def test_a_full_stdout_is_told() -> None:
         check=False,
     )
     assert done.returncode == 2 and done.stderr.decode().count("\n") == 1 and b"No space left" in done.stderr
+
+
+def test_text_is_never_read_as_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    """A run called `a[/b]` and data with `[INST]` or `:smile:` are shown as they are. Caught: a console with markup on."""
+    from rich.table import Table
+
+    from glassformer.screen import table_console
+
+    table = Table(title="a[/b]")
+    table.add_column("[bold]x[/]")
+    table.add_row("[INST] :smile: [/INST]")
+    console = table_console()
+    console.print(table)
+    console.print("[red]a[/b]")
+    text = capsys.readouterr().out
+    for part in ("a[/b]", "[bold]x[/]", "[INST] :smile: [/INST]", "[red]a[/b]"):
+        assert part in text
+
+
+def test_no_verb_makes_a_console_of_its_own() -> None:
+    """Every table goes through `table_console`; a report of `data check` escapes what it shows."""
+    for path in (ROOT / "glassformer" / "cli").glob("*.py"):
+        if path.name not in ("data.py", "machine.py"):
+            assert "Console(" not in path.read_text(encoding="utf-8"), path.name

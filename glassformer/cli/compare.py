@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli import lines
 from glassformer.errors import UserError
+from glassformer.screen import Progress, table_console
+
+STAGES = 5  # that the study tells of, and its end
 
 
 def compare(
@@ -20,7 +23,7 @@ def compare(
     show: Annotated[int, typer.Option(help="Show so many of the most changed examples.")] = 8,
     out: Annotated[Path | None, typer.Option(help="Write pictures and compare.json into this folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, every sentence in it.")] = False,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: lines.Device = "auto",
 ) -> None:
     """Two runs on the same examples: scores with intervals, what they say differently, where they look differently."""
     from glassformer.api import load
@@ -31,13 +34,12 @@ def compare(
     models = load(first, device=device), load(second, device=device)
     names = (first.name, second.name) if first.name != second.name else (str(first), str(second))
 
-    def tell(what: str) -> None:
-        if sys.stderr.isatty():
-            print(f"\r\033[K{what} …", end="", file=sys.stderr, flush=True)
+    with Progress("compare", STAGES) as display:
 
-    found = study.compare(models, names, split, examples, (first / "data", second / "data"), tell)
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+        def tell(what: str) -> None:
+            display.update(display.done + 1, what)
+
+        found = study.compare(models, names, split, examples, (first / "data", second / "data"), tell)
     if out is not None:
         try:
             out.mkdir(parents=True, exist_ok=True)
@@ -52,44 +54,55 @@ def compare(
         print_comparison(found, show)
 
 
-def print_comparison(found: Any, show: int) -> None:
-    from rich.console import Console
-    from rich.markup import escape
+def scores_table(found: Any) -> Any:
+    """Three lines a score (each run's, and the difference), so that an interval never has to be broken."""
     from rich.table import Table
+
+    table = Table(title=f"{found.examples:,} examples of {found.split}", title_justify="left")
+    for column in ("score", "of", "value", "95% from", "to", "p"):
+        table.add_column(column, justify="left" if column in ("score", "of") else "right", no_wrap=column != "of")
+    for name, paired in found.scores.items():
+        clear = paired.difference.low > 0 or paired.difference.high < 0
+        rows = zip((*found.names, "difference"), (paired.first, paired.second, paired.difference), strict=True)
+        for number, (of, one) in enumerate(rows):
+            last = number == 2
+            table.add_row(
+                "" if number else name.replace("_", " "),
+                of,
+                *(f"{value:+.4g}" if last else f"{value:.4g}" for value in (one.value, one.low, one.high)),
+                f"{paired.p:.3g}" if last else "",
+                style="bold" if last and clear else None,
+                end_section=last,
+            )
+    return table
+
+
+def print_comparison(found: Any, show: int) -> None:
+    from rich.text import Text
 
     from glassformer.runs.session import shorten
 
-    console = Console()
-    table = Table(title=f"{found.examples:,} examples of {found.split}", title_justify="left")
-    table.add_column("score")
-    for heading in (*found.names, "difference (95%)", "p"):
-        table.add_column(heading, justify="right")
-    for name, paired in found.scores.items():
-        cells = [f"{i.value:.4g} [{i.low:.4g}, {i.high:.4g}]" for i in (paired.first, paired.second, paired.difference)]
-        clear = paired.difference.low > 0 or paired.difference.high < 0
-        table.add_row(name.replace("_", " "), *map(escape, cells), f"{paired.p:.3g}", style="bold" if clear else None)
-    console.print(table)
+    console = table_console()
+    console.print(scores_table(found))
     written = any(s.first or s.second for s in found.sentences)
     if written:
-        console.print(f"They say the same to {found.same:,} of {found.examples:,}.", highlight=False)
-    shown = [s for s in found.most_changed(show) if s.distance > 0 or not written]
-    for s in shown:
-        given = shorten(s.source, 100)
-        console.print(f"  {escape(given)}", highlight=False, style="dim")
-        if written:
-            for name, said in zip(found.names, (s.first, s.second), strict=True):
-                mark = "[green]=[/]" if said.strip() == s.wanted.strip() else "[red]≠[/]"
-                console.print(f"    {mark} {escape(said)}  [dim]{escape(name)}[/]", highlight=False)
-            console.print(f"      {escape(s.wanted)}  [dim]wanted[/]", highlight=False)
-        else:
-            console.print(f"    loss {s.first_loss:.4g} → {s.second_loss:.4g}", highlight=False)
+        console.print(f"They say the same to {found.same:,} of {found.examples:,}.")
+    for s in [s for s in found.most_changed(show) if s.distance > 0 or not written]:
+        console.print(f"  {shorten(s.source, 100)}", style="dim")
+        if not written:
+            console.print(f"    loss {s.first_loss:.4g} → {s.second_loss:.4g}")
+            continue
+        for name, said in zip(found.names, (s.first, s.second), strict=True):
+            same = said.strip() == s.wanted.strip()
+            mark = Text("    ").append("=" if same else "≠", "green" if same else "red")
+            console.print(mark.append(f" {said}  ").append(name, "dim"))
+        console.print(Text(f"      {s.wanted}  ").append("wanted", "dim"))
     if found.attention:
         furthest = sorted(found.attention.items(), key=lambda item: -item[1].distance)[:5]
         listed = ", ".join(f"{name} {apart.distance:.2f}" for name, apart in furthest)
         console.print(
             f"Heads of {found.names[0]} that look least like any of {found.names[1]}: {listed} (0 the same, 1 nothing in "
-            "common).",
-            highlight=False,
+            "common)."
         )
     if found.no_attention:
-        console.print(f"Attention is not compared: {found.no_attention}.", highlight=False)
+        console.print(f"Attention is not compared: {found.no_attention}.")

@@ -8,14 +8,15 @@ from typing import Annotated
 import typer
 
 from glassformer.config import PRESETS, read_recipe
+from glassformer.screen import table_console
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Where the run goes.")] = Path("runs/dates"),
 ) -> None:
     """Train `dates` on this machine (about three minutes on two cores) and show what it learned."""
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from glassformer import runs
     from glassformer.api import load
@@ -27,14 +28,12 @@ def demo(
     from glassformer.studies.score import score_split
     from glassformer.tasks import translations
 
-    console = Console()
+    console = table_console()
     if RunFolder.is_run(out) and problem(RunFolder(out).final) is None:
-        console.print(
-            f"The run [bold]{out}[/] is there already; this is what it can do. (Delete the folder to train again.)"
-        )
+        console.print(f"The run {out} is there already; this is what it can do. (Delete the folder to train again.)")
     else:
         console.print(
-            "[bold]Dates in two dozen languages to ISO 8601[/]: training a 2+2-layer Transformer from nothing."
+            "Dates in two dozen languages to ISO 8601: training a 2+2-layer Transformer from nothing.", style="bold"
         )
         try:
             if RunFolder.is_run(out):
@@ -56,17 +55,19 @@ def demo(
     for (language, source, wanted), answer in zip(
         examples, translations(model, [s for _, s, _ in examples]), strict=True
     ):
-        table.add_row(language, source, answer, "[green]right[/]" if answer == wanted else f"[red]it is {wanted}[/]")
+        right = answer == wanted
+        verdict = Text("right", "green") if right else Text(f"it is {wanted}", "red")
+        table.add_row(language, source, answer, verdict)
     console.print(table)
     console.print(
-        f"[bold]{scores.values['exact_match']:.1f}%[/] of {count:,} unseen days read exactly right "
+        f"{scores.values['exact_match']:.1f}% of {count:,} unseen days read exactly right "
         f"(BLEU {scores.values['bleu']:.1f}, chrF {scores.values['chrf']:.1f})\n"
     )
     curves = draw_curves(RunFolder(out))
     attention = draw_cross_attention(model, "3 mai 1979", out / "cross-attention")
-    console.print(f"loss curve       {curves[0]}", highlight=False)
-    console.print(f"cross-attention  {attention[0]}", highlight=False)
-    console.print(f"the run          {out}", highlight=False)
+    console.print(f"loss curve       {curves[0]}")
+    console.print(f"cross-attention  {attention[0]}")
+    console.print(f"the run          {out}")
     console.print("\nTry next:")
     for command in (
         f'glassformer translate {out} "3 mai 1979"',
@@ -74,7 +75,7 @@ def demo(
         f"glassformer heads {out}",
         f"glassformer evaluate {out}",
     ):
-        console.print(f"  {program()} {command.removeprefix('glassformer ')}", highlight=False)
+        console.print(f"  {program()} {command.removeprefix('glassformer ')}")
 
 
 def program() -> str:

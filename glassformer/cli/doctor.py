@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from glassformer.screen import table_console
+
 
 def doctor(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
@@ -23,7 +25,6 @@ def doctor(
     if as_json:
         print(json.dumps({"run": str(run), **found.to_dict()}))
     else:
-        from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
@@ -38,8 +39,8 @@ def doctor(
             table.add_row(
                 finding.name, size, Text(finding.condition, style=colours[finding.condition]), Text(finding.about)
             )
-        console = Console()
+        console = table_console()
         console.print(table)
-        console.print(found.outlook, highlight=False, markup=False, soft_wrap=True)
+        console.print(found.outlook, soft_wrap=True)
     if found.damaged:
         raise SystemExit(1)

@@ -11,7 +11,7 @@ import typer
 
 from glassformer.cli import writing
 from glassformer.errors import UserError
-from glassformer.screen import warn
+from glassformer.screen import table_console, warn
 
 
 def new_file(path: Path) -> Callable[[str], None]:
@@ -78,7 +78,6 @@ def evaluate(
 
 def show(run: Path, found: Any) -> None:
     """A table of scores, each with what it is, and a few examples."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -89,9 +88,9 @@ def show(run: Path, found: Any) -> None:
     for name, value in found.scores.values.items():
         signature = Text(found.scores.signatures.get(name, ""))
         table.add_row(name.replace("_", " "), f"{value:.4f}" if name == "loss" else f"{value:.2f}", signature)
-    console = Console()
+    console = table_console()
     console.print(table)
     for given, wanted, written in found.scores.samples:
         same = wanted.strip() == written.strip()
         line = Text(f"  {given} → {written}  ").append("=" if same else "≠", "green" if same else "red")
-        console.print(line.append(f"  {wanted}"), highlight=False)
+        console.print(line.append(f"  {wanted}"))

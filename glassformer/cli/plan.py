@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from glassformer.config import PRESETS, read_recipe
+from glassformer.screen import table_console
 
 
 def plan(
@@ -15,7 +16,6 @@ def plan(
     seconds: Annotated[float, typer.Option(help="How long to measure.")] = 5.0,
 ) -> None:
     """Parameters, memory, whether it fits here, tokens a second measured in a few seconds, and the time to finish."""
-    from rich.console import Console
     from rich.table import Table
 
     from glassformer.studies.plan import make_plan
@@ -26,8 +26,8 @@ def plan(
     table.add_column()
     for name, value in found.rows():
         table.add_row(name, value)
-    console = Console()
+    console = table_console()
     console.print(table)
     if not found.fits:
-        console.print(f"[red]It does not fit:[/] {found.advice}", highlight=False, soft_wrap=True)
+        console.print(f"It does not fit: {found.advice}", style="red", soft_wrap=True)
         raise SystemExit(1)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from glassformer.config import PRESETS, RECIPE_FOLDER, read_recipe, recipe_names
+from glassformer.screen import table_console
 
 
 def recipes() -> None:
     """List the built-in recipes: what each learns and how long it takes."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
@@ -15,6 +15,6 @@ def recipes() -> None:
     table.add_column()
     for name in recipe_names():
         table.add_row(name, read_recipe(name, presets=PRESETS).about)
-    console = Console()
+    console = table_console()
     console.print(table)
-    console.print(f"\nThey are TOML files in {RECIPE_FOLDER}; copy one and change what you like.", highlight=False)
+    console.print(f"\nThey are TOML files in {RECIPE_FOLDER}; copy one and change what you like.")

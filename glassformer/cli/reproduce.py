@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from glassformer.screen import table_console
+
 if TYPE_CHECKING:
     from glassformer.studies.reproduce import Outcome, Report
 
@@ -66,7 +68,6 @@ def show_list(as_json: bool) -> None:
     if as_json:
         print(json.dumps([asdict(one) for one in REPRODUCTIONS], ensure_ascii=False))
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0))
@@ -77,31 +78,27 @@ def show_list(as_json: bool) -> None:
         goal = one.goal_text if one.goal is not None else f"plain + {one.margin:g}"
         time = f"; training within {one.time_text}" if one.within is not None else ""
         table.add_row(one.name, one.metric, published, goal, one.what + time)
-    console = Console()
+    console = table_console()
     console.print(table)
     commands = sorted({f"glassformer data get {one.collection}" for one in REPRODUCTIONS if one.collection})
-    console.print(
-        f"\nWhat is not built in needs its data first: {', '.join(commands)}; or --data DIR.", highlight=False
-    )
+    console.print(f"\nWhat is not built in needs its data first: {', '.join(commands)}; or --data DIR.")
 
 
 def show(report: Report) -> None:
-    from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title=f"{report.what.name}: {report.what.what}", title_justify="left", show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for row in rows_of(report):
-        table.add_row(row[0], escape(row[1]))
-    console = Console()
+        table.add_row(*row)
+    console = table_console()
     console.print(table)
-    verdict = "[bold green]PASS[/]" if report.passed else "[bold red]FAIL[/]"
+    verdict = Text("PASS", "bold green") if report.passed else Text("FAIL", "bold red")
     why = f" ({report.too_large})" if report.too_large else ""
     console.print(
-        f"{verdict}  {report.what.metric} {report.median:.4f}, goal {goal_of(report)}{why}",
-        highlight=False,
+        verdict.append(f"  {report.what.metric} {report.median:.4f}, goal {goal_of(report)}{why}", "default not bold"),
         soft_wrap=True,
     )
 

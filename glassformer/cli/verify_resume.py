@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from glassformer.config import PRESETS, read_recipe
+from glassformer.screen import say, table_console
 
 
 def verify_resume(
@@ -22,7 +23,6 @@ def verify_resume(
 
     Exit codes: 0 they agree; 1 they differ; 2 something to put right.
     """
-    from rich.console import Console
     from rich.table import Table
 
     from glassformer.runs import pick_device
@@ -30,11 +30,8 @@ def verify_resume(
 
     resolved = read_recipe(recipe, overrides or [], presets=PRESETS)
     device = pick_device(resolved.train).type
-    errors = Console(stderr=True)
     with study.ending_in_order(), TemporaryDirectory() as folder:
-        parts = study.verify_resume(
-            resolved, steps, Path(folder), lambda text: errors.print(text, style="dim", highlight=False)
-        )
+        parts = study.verify_resume(resolved, steps, Path(folder), say)
     table = Table(title=f"{resolved.name}: {2 * steps} steps, and {steps} + kill + resume + {steps}, on {device}")
     table.add_column("what")
     table.add_column("compared", justify="right")
@@ -42,11 +39,11 @@ def verify_resume(
     table.add_column("bits", justify="right")
     for part in parts:
         table.add_row(part.name, f"{part.compared:,}", f"{len(part.differences):,}", f"{part.bits:,}")
-    console = Console()
+    console = table_console()
     console.print(table)
     wrong = [(part.name, d) for part in parts for d in part.differences]
     for where, difference in wrong[:20]:
-        console.print(f"  {where}: {difference.name}: {difference.what}", highlight=False, markup=False)
+        console.print(f"  {where}: {difference.name}: {difference.what}")
     if len(wrong) > 20:
         console.print(f"  … and {len(wrong) - 20:,} more")
     console.print(f"{sum(part.bits for part in parts):,} bits differ", style="red" if wrong else "green")

@@ -12,6 +12,7 @@ from glassformer.plots.style import COLOURS, MAP, SIGNED, figure, heading
 
 
 def worked_attention(found: Mapping[str, np.ndarray]) -> Any:
+    """Attention by hand: scores, weights and output of a few tokens, as three small maps."""
     fig, axes = figure(9.0, 3.1, ncols=3, width_ratios=[4, 4, 2.2])
     tokens = [f"token {i}" for i in range(len(found["scores"]))]
     small_map(axes[0], found["scores"], "scores: Q K$^T$ / √d", cmap=SIGNED, vmin=-4.5, vmax=4.5)
@@ -26,6 +27,7 @@ def worked_attention(found: Mapping[str, np.ndarray]) -> Any:
 
 
 def softmax_scaling(found: Mapping[str, Any]) -> Any:
+    """What dividing by the square root of d_k does to scores, weights and gradients, over the head size."""
     fig, axes = figure(10.0, 3.2, ncols=3)
     titles = {
         "spread": "standard deviation of the scores",
@@ -45,6 +47,7 @@ def softmax_scaling(found: Mapping[str, Any]) -> Any:
 
 
 def masks(found: Mapping[str, np.ndarray]) -> Any:
+    """Masks side by side, dark where attention is allowed."""
     from matplotlib.colors import ListedColormap
 
     fig, axes = figure(8.4, 5.8, nrows=2, ncols=3)
@@ -64,6 +67,7 @@ def masks(found: Mapping[str, np.ndarray]) -> Any:
 
 
 def sinusoids(table: np.ndarray, products: Mapping[int, np.ndarray], mark: tuple[int, int]) -> Any:
+    """The table of sinusoids, and the product of two positions over their distance."""
     fig, axes = figure(10.0, 3.6, ncols=2)
     shown = axes[0].imshow(table, cmap=SIGNED, vmin=-1, vmax=1, aspect="auto")
     axes[0].grid(False)
@@ -92,6 +96,7 @@ def sinusoids(table: np.ndarray, products: Mapping[int, np.ndarray], mark: tuple
 
 
 def rotary(angles: np.ndarray, products: np.ndarray) -> Any:
+    """The angles of rotary positions, and the product of a turned query and key over their distance."""
     fig, axes = figure(10.0, 3.6, ncols=2)
     shown = axes[0].imshow(angles, cmap=SIGNED, vmin=-1, vmax=1, aspect="auto")
     axes[0].set_xlabel("position")
@@ -109,6 +114,7 @@ def rotary(angles: np.ndarray, products: np.ndarray) -> Any:
 
 
 def alibi(lines: np.ndarray) -> Any:
+    """What ALiBi takes off a score, over the distance, a line a head."""
     fig, axis = figure(6.0, 3.4)
     for head, (line, colour) in enumerate(zip(lines, COLOURS, strict=False)):
         axis.plot(line, color=colour, linewidth=1.4)
@@ -121,6 +127,7 @@ def alibi(lines: np.ndarray) -> Any:
 
 
 def activations(found: Mapping[str, Any]) -> Any:
+    """Activations and their slopes."""
     fig, axes = figure(9.0, 3.4, ncols=2)
     styles = {
         "relu": ("ReLU", COLOURS[0], "-"),
@@ -139,6 +146,7 @@ def activations(found: Mapping[str, Any]) -> Any:
 
 
 def smoothing(found: Mapping[str, Any]) -> Any:
+    """Targets with smoothed labels, and the loss over the probability of the right word."""
     fig, axes = figure(9.0, 3.5, ncols=2)
     words = found["words"]
     amounts = [key for key in found if key not in ("chance", "words")]
@@ -166,6 +174,7 @@ def smoothing(found: Mapping[str, Any]) -> Any:
 
 
 def schedules(found: Mapping[str, Any]) -> Any:
+    """Learning rates over the steps of a run."""
     fig, axis = figure(7.0, 3.4)
     styles = {
         "noam": ("Noam", COLOURS[0], "-"),

@@ -41,6 +41,7 @@ def curves(records: Sequence[Mapping[str, Any]], score: str | None = None, title
 
 
 def histogram(lengths: Mapping[str, Sequence[int]], title: str, label: str) -> Any:
+    """Lengths of several lists in one histogram."""
     fig, axis = figure(7.0, 3.4)
     top = max((max(v) for v in lengths.values() if len(v)), default=1)
     bins = np.linspace(0, top + 1, min(60, top + 2))

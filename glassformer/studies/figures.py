@@ -94,6 +94,7 @@ def masks() -> dict[str, np.ndarray]:
 
 
 def sinusoidal_table(length: int = 100, width: int = 128) -> np.ndarray:
+    """The table of the paper's positions, (length, width)."""
     return sinusoids(length, width).numpy()
 
 
@@ -190,4 +191,5 @@ def at_distance(width: int, distance: int) -> float:
 
 
 def highest_rate(width: int, warmup: int) -> float:
+    """Where Noam's schedule has its peak: 1 / sqrt(width * warmup)."""
     return 1 / math.sqrt(width * warmup)

@@ -34,11 +34,14 @@ SAFE = 0.9  # of what is available
 
 
 def counted(number: int | float, what: str) -> str:
+    """ "1 step", "2 steps"."""
     return f"{number:,.0f} {what}{'' if round(number) == 1 else 's'}"
 
 
 @dataclass(frozen=True)
 class Plan:
+    """What a training would take: parameters, memory, speed as measured here, time."""
+
     device: str
     parameters: int
     non_embedding: int
@@ -55,9 +58,11 @@ class Plan:
 
     @property
     def fits(self) -> bool:
+        """Whether the memory is enough."""
         return not self.advice
 
     def rows(self) -> list[tuple[str, str]]:
+        """As a table: what, how much."""
         about = "at least " if self.cut_short else ""
         of = "" if self.available is None else f" of {self.available / 2**30:.1f} GB"
         rows = [("parameters", f"{self.parameters:,} ({self.non_embedding:,} without embeddings)")]
@@ -124,12 +129,14 @@ class Trial:
 
 
 def size_of(batches: Batches) -> tuple[int, str]:
+    """How much there is to learn from, and in what it is counted."""
     if isinstance(batches, SentenceBatches):
         return len(batches.kept), "examples"
     return getattr(batches, "blocks", 0), "blocks"
 
 
 def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -> Trial:
+    """A few real steps, their speed and their memory."""
     session = make_session(run, recipe, texts)
     trainer, progress = session.trainer, session.trainer.progress
     trainer.watchers = []
@@ -152,6 +159,7 @@ def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -
 
 
 def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS) -> Plan:
+    """Prepares some of the data, tries a few steps, and reckons up the whole training."""
     device = pick_device(recipe.train)
     with TemporaryDirectory() as folder:
         run = RunFolder.create(Path(folder) / "plan", recipe, VERSION)

@@ -34,14 +34,18 @@ class Finding:
 
 @dataclass(frozen=True)
 class Diagnosis:
+    """What was found in a run folder, and what --resume would do with it."""
+
     findings: list[Finding]
     outlook: str  # what --resume would do
 
     @property
     def damaged(self) -> bool:
+        """Whether anything in it is."""
         return any(f.condition == "damaged" for f in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
         findings = [{"name": f.name, "condition": f.condition, "about": f.about, "size": f.size} for f in self.findings]
         return {"damaged": self.damaged, "findings": findings, "outlook": self.outlook}
 
@@ -56,6 +60,7 @@ def size_of(path: Path) -> int:
 
 
 def look_at_recipe(run: RunFolder) -> Finding:
+    """Whether run.json can be read and is as it was written."""
     path = run.path / "run.json"
     try:
         recipe, sealed = run.recipe, run.sealed
@@ -70,6 +75,7 @@ def look_at_recipe(run: RunFolder) -> Finding:
 
 
 def look_at_files(run: RunFolder) -> list[Finding]:
+    """Whether the prepared data is as it was written."""
     if not run.prepared:
         return [Finding("data", "note", "the preparation has not been finished")]
     return [
@@ -81,6 +87,7 @@ def look_at_files(run: RunFolder) -> list[Finding]:
 
 
 def look_at_checkpoints(run: RunFolder, problems: dict[int, str | None]) -> list[Finding]:
+    """Whether each checkpoint is whole, and which is the best and the latest."""
     latest = max((step for step, wrong in problems.items() if wrong is None), default=None)
     best = run.checkpoints.state(latest).get("best_step") if latest is not None else None
     found = []
@@ -97,6 +104,7 @@ def look_at_checkpoints(run: RunFolder, problems: dict[int, str | None]) -> list
 
 
 def look_at_weights(run: RunFolder) -> list[Finding]:
+    """Whether snapshots and kept weights are whole."""
     found = []
     for name, kept in {"snapshots": run.snapshots, "history": run.history}.items():
         for step, wrong in kept.problems().items():
@@ -111,6 +119,7 @@ def look_at_weights(run: RunFolder) -> list[Finding]:
 
 
 def look_at_metrics(run: RunFolder) -> list[Finding]:
+    """How many lines the log has, and whether any is broken."""
     if not run.metrics_file.exists():
         return []
     lines, broken, last = 0, 0, 0
@@ -133,6 +142,7 @@ def look_at_metrics(run: RunFolder) -> list[Finding]:
 
 
 def is_busy(run: RunFolder) -> bool:
+    """Whether a training holds the run's lock."""
     import fcntl
 
     try:
@@ -151,6 +161,7 @@ def is_busy(run: RunFolder) -> bool:
 
 
 def readable(run: RunFolder) -> bool:
+    """Whether its recipe can be read."""
     try:
         return bool(run.recipe)
     except UserError:
@@ -200,6 +211,7 @@ def look_at_model(run: RunFolder) -> list[Finding]:
 
 
 def look(run: RunFolder, busy: bool) -> Diagnosis:
+    """A diagnosis of the whole folder, which is left as it is."""
     findings = [look_at_recipe(run)]
     problems = run.checkpoints.problems()
     if readable(run):

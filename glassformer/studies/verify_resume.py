@@ -40,6 +40,8 @@ CHILD = "import sys; from glassformer.studies.verify_resume import child; child(
 
 @dataclass(frozen=True)
 class Difference:
+    """Something that is not the same in both runs."""
+
     name: str
     what: str
 
@@ -61,11 +63,12 @@ class KillAt:
     step: int
 
     def on_log(self, report: StepReport) -> None:
+        """Kills the process at the step."""
         if report.step >= self.step:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def on_message(self, text: str) -> None:
-        pass
+        """Nothing."""
 
 
 def end_with_parent() -> None:
@@ -114,6 +117,7 @@ def ending_in_order() -> Iterator[None]:
 
 
 def in_a_fresh_process(recipe_file: Path, folder: Path, *, kill_at: int | None = None, resume: bool = False) -> None:
+    """A training in a process of its own, killed at a step or resumed."""
     arguments = [str(recipe_file), str(folder), str(kill_at or ""), "yes" if resume else ""]
     command = [sys.executable, "-c", CHILD, *arguments]
     with subprocess.Popen(
@@ -148,6 +152,8 @@ def with_steps(recipe: Recipe, steps: int) -> Recipe:
 
 
 def differing_bits(a: Tensor, b: Tensor) -> int:
+    """How many bits of two tensors differ."""
+
     def raw(tensor: Tensor) -> np.ndarray:
         return tensor.contiguous().flatten().view(torch.uint8).numpy()
 
@@ -155,6 +161,7 @@ def differing_bits(a: Tensor, b: Tensor) -> int:
 
 
 def compare_tensors(name: str, a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> Part:
+    """Two sets of tensors by name, bit by bit."""
     differences, bits = [], 0
     for key in sorted(a.keys() | b.keys()):
         one, other = a.get(key), b.get(key)

@@ -25,6 +25,8 @@ MOST_WORDS = 200_000  # whose cuts are kept; the rest of a large text is cut eac
 
 
 class Word:
+    """A word and the ways of cutting it that were drawn."""
+
     __slots__ = ("cuts", "kept", "letters")
 
     def __init__(self, letters: str, kept: bool) -> None:
@@ -71,6 +73,7 @@ class BPEDropout:
         return found
 
     def word(self, letters: str) -> Word:
+        """The word with these letters, remembered where there is room."""
         known = self.known.get(letters)
         if known is None:
             known = Word(letters, kept=len(letters) <= LONG and len(self.known) < MOST_WORDS)

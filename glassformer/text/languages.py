@@ -44,11 +44,13 @@ EITHER = frozenset('"')  # opens and closes in turn
 
 
 def is_han(character: str) -> bool:
+    """Whether it is a Chinese character."""
     code = ord(character)
     return code >= 0x2E80 and any(low <= code <= high for low, high in HAN)
 
 
 def is_unspaced(character: str) -> bool:
+    """Whether it belongs to a script that is written without spaces."""
     code = ord(character)
     return code >= 0x2E80 and any(low <= code <= high for low, high in UNSPACED)
 
@@ -60,6 +62,7 @@ def lowercase(text: str) -> str:
 
 @functools.cache
 def load_jieba() -> Any:
+    """The segmenter of Chinese; a sentence that says how to get it where it is missing."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its source has escapes that newer Pythons warn of

@@ -80,6 +80,7 @@ class Tokenizer:
 
     @staticmethod
     def load(path: str | Path) -> Tokenizer:
+        """From a file that `save` wrote; one that is damaged is refused in a sentence."""
         path = Path(path)
         try:
             content = read_regular(path, LARGEST_FILE)
@@ -117,6 +118,7 @@ class Tokenizer:
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of many texts, without control tokens."""
         texts = list(encodable(texts))
         look_up = self._id_of.get
         if self.kind == "char":
@@ -192,6 +194,7 @@ def byte_letters() -> dict[int, str]:
 
 
 def encodable(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, each of which must be possible in UTF-8."""
     for text in texts:
         try:
             text.encode("utf-8")
@@ -204,6 +207,7 @@ def encodable(texts: Iterable[str]) -> Iterator[str]:
 
 
 def not_empty(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, of which not all may be blank."""
     empty = True
     for text in texts:
         empty = empty and not text.strip()
@@ -213,6 +217,7 @@ def not_empty(texts: Iterable[str]) -> Iterator[str]:
 
 
 def word_spans(splitter: Any, text: str) -> list[tuple[int, int]]:
+    """Where each word begins and ends; Chinese is segmented."""
     spans: list[tuple[int, int]] = []
     for piece, (start, end) in splitter.pre_tokenize_str(text):
         if not is_han(piece[0]):
@@ -225,6 +230,7 @@ def word_spans(splitter: Any, text: str) -> list[tuple[int, int]]:
 
 
 def train_char(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
+    """A vocabulary of the most frequent characters."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(lowercase(text) if lower else text)
@@ -233,6 +239,7 @@ def train_char(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers
 
 
 def train_word(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
+    """A vocabulary of the most frequent words."""
     splitter = pre_tokenizers.Split(Regex(WORD_PATTERN), "removed", invert=True)
     counts: Counter[str] = Counter()
     for text in texts:
@@ -255,6 +262,7 @@ def listing(counts: Counter[str], vocab_size: int, splitter: Any, decoder: Any, 
 
 
 def train_bpe(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
+    """Byte-pair encoding (Sennrich et al. 2016) on bytes, so that no text is unknown."""
     library = byte_level(models.BPE(), lower)
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size - CONTROL,
@@ -272,6 +280,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.
 
 
 def train_unigram(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
+    """A unigram model of pieces (Kudo 2018) on bytes."""
     alphabet = sorted(byte_letters().values())
     library = byte_level(models.Unigram(), lower)
     trainer = trainers.UnigramTrainer(vocab_size=vocab_size - CONTROL, initial_alphabet=alphabet, show_progress=False)
@@ -291,6 +300,7 @@ def train_unigram(texts: Iterable[str], vocab_size: int, lower: bool) -> tokeniz
 
 
 def byte_level(model: Any, lower: bool) -> tokenizers.Tokenizer:
+    """A tokenizer of the library that reads and writes bytes as letters."""
     library = tokenizers.Tokenizer(model)
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = decoders.ByteLevel()
@@ -332,6 +342,7 @@ def strange_part(facts: dict[str, Any]) -> str | None:
 
 
 def names_of(facts: dict[str, Any]) -> list[str]:
+    """The pieces of a vocabulary in the order of their ids."""
     vocab = facts["model"]["vocab"]
     return [piece for piece, _ in vocab] if isinstance(vocab, list) else sorted(vocab, key=vocab.__getitem__)
 

@@ -23,9 +23,11 @@ class Tokenizers:
 
     @property
     def shared(self) -> bool:
+        """Whether source and target have one tokenizer."""
         return self.source is self.target
 
     def save(self, folder: Path) -> None:
+        """Writes them (and the labels) into a run's folder."""
         if self.shared:
             self.target.save(folder / "tokenizer.json")
         else:

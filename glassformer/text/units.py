@@ -106,6 +106,7 @@ def goes_with_the_one_before(before: str, character: str) -> bool:
 
 
 def character_starts(text: str) -> set[int]:
+    """Where each character begins, as a reader sees them: with its accents, flags whole."""
     starts, flags = set(), 0
     for i, character in enumerate(text):
         is_flag = 0x1F1E6 <= ord(character) <= 0x1F1FF
@@ -118,10 +119,12 @@ def character_starts(text: str) -> set[int]:
 
 @cache
 def splitter() -> Any:
+    """What finds words in text with spaces."""
     return pre_tokenizers.Split(Regex(WORD_PATTERN), "removed", invert=True)
 
 
 def chinese_words(run: str) -> list[str]:
+    """The words of a run of Chinese; its characters where the segmenter is not there."""
     try:
         return segment_chinese(run)
     except UserError:  # jieba is an extra

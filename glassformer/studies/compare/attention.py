@@ -25,6 +25,7 @@ class HeadDistance:
     distance: float
 
     def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
         return {"same": self.same, "nearest": self.nearest, "distance": self.distance}
 
 

@@ -42,15 +42,19 @@ def draw_counts(examples: int, draws: int, seed: int = 1) -> Int[np.ndarray, "dr
 
 @dataclass(frozen=True)
 class Interval:
+    """A value with the ends of its confidence interval."""
+
     value: float
     low: float
     high: float
 
     def to_dict(self) -> dict[str, float]:
+        """As JSON has it."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
 def interval(value: float, drawn: Float[np.ndarray, "draws"]) -> Interval:
+    """The interval that holds the middle 95% of what was drawn."""
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail])
     return Interval(value, float(low), float(high))
@@ -66,6 +70,7 @@ class Paired:
     p: float
 
     def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
         return {
             "first": self.first.to_dict(),
             "second": self.second.to_dict(),
@@ -77,6 +82,7 @@ class Paired:
 def paired_bootstrap(
     first: Statistics, second: Statistics, combine: Combine, *, draws: int = DRAWS, seed: int = 1
 ) -> Paired:
+    """Both runs on the same resampled examples (Koehn 2004): each score, their difference, and how likely luck alone is."""
     counts = draw_counts(len(first), draws, seed).astype(np.float64)
     a, b = combine(counts @ first), combine(counts @ second)
     value_a, value_b = (float(combine(own.sum(0, keepdims=True))[0]) for own in (first, second))
@@ -95,10 +101,12 @@ def mean(sums: np.ndarray) -> np.ndarray:
 
 
 def perplexity(sums: np.ndarray) -> np.ndarray:
+    """exp of the mean loss."""
     return np.exp(np.minimum(mean(sums), 50.0))
 
 
 def percent(sums: np.ndarray) -> np.ndarray:
+    """A mean of zeros and ones as a percentage."""
     return 100 * mean(sums)
 
 

@@ -57,14 +57,18 @@ class Sentence:
 
     @property
     def change(self) -> float:
+        """By how much the second run's loss is higher."""
         return self.second_loss - self.first_loss
 
     def to_dict(self) -> dict[str, Any]:
+        """As JSON has it, without what is empty."""
         return {k: v for k, v in vars(self).items() if v != "" and not (isinstance(v, float) and math.isnan(v))}
 
 
 @dataclass(frozen=True)
 class Comparison:
+    """Two runs on the same examples: scores with their intervals, sentences, and how far apart their heads look."""
+
     names: tuple[str, str]
     split: str
     examples: int
@@ -79,9 +83,11 @@ class Comparison:
 
     @property
     def same(self) -> int:
+        """Sentences of which both say the same."""
         return sum(s.distance == 0 for s in self.sentences)
 
     def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
         return {
             "first": self.names[0],
             "second": self.names[1],
@@ -135,6 +141,7 @@ def score_both(
 
 
 def tag_hits(held: HeldOut, said: list[str]) -> Statistics:
+    """Right tags and all tags of every sentence."""
     rows = []
     for (_, tags), own in zip(held.examples, said, strict=True):
         rows.append([float(sum(a == b for a, b in zip(own.split(), tags, strict=False))), float(len(tags))])
@@ -182,6 +189,7 @@ def compare(
 
 
 def draw(found: Comparison, attentions: Sequence[str], n_head: int, out: Path) -> list[Path]:
+    """The comparison as figures; the files they are in."""
     scores = {name: (p.difference.value, p.difference.low, p.difference.high) for name, p in found.scores.items()}
     better = {name: name not in BETTER_WHEN_LOWER for name in scores}
     paths = plots.save(plots.differences(scores, better, found.names), out / "scores")

@@ -41,6 +41,7 @@ TASKS = {"pairs": "pairs", "text": "text", "classify": "labelled lines", "tag": 
 
 
 def check_same_task(first: TextModel, second: TextModel) -> None:
+    """Refuses two runs that have learned to do different things."""
     a, b = first.recipe.data, second.recipe.data
     if a.task != b.task or writes(first) != writes(second) or (a.task == "text" and first.kind != second.kind):
         one, other = (
@@ -65,6 +66,7 @@ def losses(model: TextModel, held: HeldOut, count: int) -> Statistics:
 
 
 def tokenizers_agree(first: TextModel, second: TextModel) -> bool:
+    """Whether both cut text into the same tokens."""
     sides = [(t.tokenizers.source.library.to_str(), t.tokenizers.target.library.to_str()) for t in (first, second)]
     return sides[0] == sides[1]
 

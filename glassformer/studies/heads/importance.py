@@ -36,7 +36,7 @@ Tell = Callable[[int, int, str], None]
 
 
 def say_nothing(done: int, total: int, what: str) -> None:
-    pass
+    """For whoever wants no progress."""
 
 
 def measures(model: TextModel) -> tuple[str, ...]:
@@ -72,6 +72,7 @@ class Importance:
 
     @property
     def kind(self) -> str:
+        """What the head looks at, in a word; mlp for a feed-forward layer."""
         return kind_of(self.kinds) if self.part.head is not None else "mlp"
 
     @property
@@ -93,6 +94,7 @@ class Heads:
     curve: list[tuple[Part, dict[str, float]]]  # one head after the other cut, and what is measured without all so far
 
     def change(self, one: Importance, mode: str, name: str) -> float:
+        """By how much a score of the whole model changes without this part."""
         return one.without[mode][name] - self.whole[name]
 
     def order(self) -> list[Part]:
@@ -113,6 +115,7 @@ class Heads:
         return next((n for n, (_, values) in enumerate(self.curve) if not self.kept(values)), len(self.curve))
 
     def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
         return {
             "examples": self.examples,
             "split": self.split,
@@ -127,6 +130,7 @@ class Heads:
 
 
 def study(model: TextModel, held: HeldOut, split: str, *, decoding: bool = True, tell: Tell = say_nothing) -> Heads:
+    """What every head and feed-forward layer is worth, by leaving each out in turn, and what each head looks at."""
     net = model.model
     parts = [*probe.heads(net), *probe.mlps(net)]
     heads = [part for part in parts if part.head is not None]
@@ -157,6 +161,7 @@ def study(model: TextModel, held: HeldOut, split: str, *, decoding: bool = True,
 
 
 def least_important(found: Heads, count: int) -> list[Part]:
+    """So many heads that the model misses least."""
     order = found.order()
     if not 1 <= count < len(order):
         raise UserError(
@@ -166,6 +171,7 @@ def least_important(found: Heads, count: int) -> list[Part]:
 
 
 def save(found: Heads, out: Path, extra: Mapping[str, Any] | None = None) -> Path:
+    """The numbers in heads.json."""
     (path,) = OwnedFiles(out).claim("heads.json")
     write_atomically(path, to_json(found.to_dict() | dict(extra or {})))
     return path

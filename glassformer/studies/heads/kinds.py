@@ -47,6 +47,7 @@ class AttentionStats:
     count: dict[str, float] = field(default_factory=dict)
 
     def add(self, kind: str, weight: Float[Tensor, "B H T"], queries: Bool[Tensor, "B T"]) -> None:
+        """Adds the weight that real queries gave to keys of this kind, head by head."""
         here = (weight.double() * queries[:, None]).sum((0, 2))
         self.found[kind] = self.found.get(kind, 0) + here
         self.count[kind] = self.count.get(kind, 0.0) + float(queries.sum())
@@ -115,6 +116,7 @@ def add_induction(
 
 
 def kind_of(scores: Mapping[str, float]) -> str:
+    """The kind that a head gives most of its weight to; broad where it spreads it, mixed where neither."""
     pointed = {kind: value for kind, value in scores.items() if kind != "broad"}
     best = max(pointed, key=pointed.__getitem__, default="")
     if best and pointed[best] >= POINTED:

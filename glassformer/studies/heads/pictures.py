@@ -22,6 +22,7 @@ NAMES = {
 
 
 def row_label(name: str) -> str:
+    """The name of an attention as a figure shows it."""
     side, layer, part = name.split(".")
     return f"{side} {layer} {'self' if part == 'attention' else part}"
 

@@ -33,6 +33,7 @@ class Footprint:
     writing: float | None  # seconds to write all answers
 
     def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
@@ -50,6 +51,8 @@ def best_of(times: int, *works: Callable[[], Any]) -> list[float]:
 def measure_footprints(
     folders: Sequence[RunFolder], models: Sequence[TextModel], held: HeldOut, *, times: int = 5
 ) -> list[Footprint]:
+    """Size and speed of several models in turns, so that a busy machine is busy for all of them."""
+
     def reading(model: TextModel) -> Callable[[], Any]:
         return lambda: teacher_forced(model.model, held.batches, model.device)
 
@@ -91,6 +94,7 @@ def fill_pruned(
 
 
 def step_of(run: RunFolder) -> int:
+    """The step at which the served weights of a run were saved."""
     import json
 
     return int(json.loads((run.weights_folder() / STATE).read_bytes()).get("step", 0))

@@ -48,6 +48,7 @@ class Predictions:
 
 
 def predictions(logits: Float[Tensor, "n V"], chosen: Int[Tensor, " n"], top: int) -> Predictions:
+    """Log-probability and rank of the chosen tokens, entropy, and the `top` best at every position."""
     logprobs = logits.double().log_softmax(-1)
     own = logprobs.gather(1, chosen[:, None])
     best = logprobs.topk(min(top, logprobs.size(1)))
@@ -86,6 +87,8 @@ class Norms:
 
 @dataclass(frozen=True)
 class Activations:
+    """What went on inside a model that read one text."""
+
     attentions: dict[str, list[AttentionLayer]]  # by kind
     norms: dict[str, Norms]  # by stack
     outputs: Predictions  # at the positions
@@ -93,6 +96,7 @@ class Activations:
     loss: float | None  # mean over the positions that have a label
 
     def weights(self, kind: str) -> list[Float[Array, "H T S"]]:
+        """The attention weights of this kind, a layer each."""
         return [layer.weights for layer in self.attentions[kind]]
 
 
@@ -105,6 +109,7 @@ KINDS: dict[str, dict[str, str]] = {
 
 
 def attention_layer(net: Any, path: str, taps: dict[str, Tensor]) -> AttentionLayer:
+    """The queries, keys, values and weights of one attention from what was recorded."""
     part = net.get_submodule(path)
     numbers = list(part.head_ids)
     group = max(1, part.n_head // max(1, part.n_kv_head))
@@ -118,6 +123,8 @@ def attention_layer(net: Any, path: str, taps: dict[str, Tensor]) -> AttentionLa
 
 
 def stack_norms(stack: Stack, name: str, taps: dict[str, Tensor]) -> Norms:
+    """How long the residual stream's vectors are, and what each part of a block adds to them."""
+
     def lengths(tap: str) -> Array:
         found = [taps[f"{name}.{layer}.{tap}"][0].float().norm(dim=-1) for layer in range(stack.depth)]
         return torch.stack(found).cpu().numpy()

@@ -32,6 +32,7 @@ def cross_attention(model: TextModel, text: str) -> tuple[dict[str, np.ndarray],
 
 
 def draw_cross_attention(model: TextModel, text: str, stem: Path) -> list[Path]:
+    """Every head's cross-attention of a translation as a figure."""
     weights, written, source = cross_attention(model, text)
     maps, titles = [], []
     for name, layer in weights.items():

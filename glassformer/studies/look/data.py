@@ -34,6 +34,7 @@ class Names:
         self.texts: list[str] = []
 
     def number(self, ids: Sequence[int]) -> list[int]:
+        """The places of these tokens' texts in the page's list, which grows by those it lacks."""
         new = [i for i in dict.fromkeys(int(i) for i in ids) if i not in self.place]
         for i, text in zip(new, self.inside.names(new)):
             self.place[i] = len(self.texts)
@@ -42,6 +43,7 @@ class Names:
 
 
 def predictions_data(said: Predictions, names: Names) -> dict[str, Any]:
+    """Predictions as the page reads them."""
     return {
         "logprob": few_digits(said.logprob),
         "rank": said.rank.tolist(),
@@ -52,6 +54,7 @@ def predictions_data(said: Predictions, names: Names) -> dict[str, Any]:
 
 
 def norms_data(norms: Norms) -> dict[str, Any]:
+    """Norms as the page reads them."""
     parts = {name: few_digits(values) for name, values in norms.parts.items()}
     return {"entering": few_digits(norms.entering), "parts": parts, "leaving": few_digits(norms.leaving)}
 
@@ -72,6 +75,7 @@ def numbers_plan(layers: Sequence[AttentionLayer]) -> tuple[bool, set[int]]:
 
 
 def layer_data(layer: AttentionLayer, with_numbers: bool, coarse: bool) -> dict[str, Any]:
+    """One attention as the page reads it, with queries, keys and values where asked for."""
     found: dict[str, Any] = {
         "head_ids": layer.head_ids,
         "kv_head_of": layer.kv_head_of,
@@ -157,6 +161,7 @@ def beam_data(inside: Inside, names: Names) -> dict[str, Any] | None:
 
 
 def precision_in_words(inside: Inside, coarse: bool, left_out: bool) -> dict[str, str]:
+    """How exactly the page's numbers are kept, in English and Chinese."""
     longest = max(len(inside.input.row), len(inside.input.source))
     if longest <= FINE:
         english, chinese = "weights are rounded to 1/65535", "权重舍入到 1/65535"

@@ -31,6 +31,7 @@ def attribution_data(found: Attribution, number: Number) -> dict[str, Any]:
 
 
 def saliency_data(found: Saliency) -> dict[str, Any]:
+    """Saliency as the page reads it."""
     return {
         "gradient": {axis: packed(values, "float32") for axis, values in found.gradient.items()},
         "integrated": None
@@ -42,6 +43,7 @@ def saliency_data(found: Saliency) -> dict[str, Any]:
 
 
 def patching_data(found: PatchResult) -> dict[str, Any]:
+    """A patching as the page reads it."""
     panels = [
         {"name": p.name, "stack": p.stack, "effects": packed(p.effects, "float32"), "tokens": p.tokens}
         for p in found.panels

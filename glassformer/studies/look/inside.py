@@ -63,10 +63,12 @@ class Inside:
 
     @property
     def kind(self) -> str:
+        """What the model does: translate, generate, mlm, classify or tag."""
         return self.model.kind
 
     @property
     def residual(self) -> bool:
+        """Whether the model has residual connections."""
         return self.model.model.config.residual
 
     @property

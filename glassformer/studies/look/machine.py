@@ -49,10 +49,12 @@ def definition(tree: ast.Module, name: str) -> ast.stmt:
 
 
 def parameters(module: nn.Module | None) -> int:
+    """Numbers in a module; 0 where there is none."""
     return 0 if module is None else sum(p.numel() for p in module.parameters())
 
 
 def stack_data(stack: Stack, name: str, length: str) -> dict[str, Any]:
+    """A stack's parts with their sizes, as the page draws them."""
     block: Block = stack.layers[0]
     counts = {
         "attention": parameters(block.attention),

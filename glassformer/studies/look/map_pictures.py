@@ -52,6 +52,7 @@ def ticks(axis: Any, rows: Sequence[str], columns: Sequence[str], inches: tuple[
 def map_figure(
     weights: np.ndarray, rows: Sequence[str], columns: Sequence[str], title: str, bar: str, most: float
 ) -> Any:
+    """One map with the tokens at its sides."""
     cell = 0.22 if max(len(rows), len(columns)) <= LONGEST else 8.0 / max(len(rows), len(columns))
     inches = (max(2.0, cell * len(columns)), max(1.2, cell * len(rows)))
     fig, axis = plots.figure(inches[0] + 2.4, inches[1] + 1.6)
@@ -114,6 +115,7 @@ def sharpest(inside: Inside) -> tuple[str, int, int]:
 
 
 def head_map_figure(inside: Inside) -> Any | None:
+    """The head that looks most sharply; None where there is none."""
     kind, n, h = sharpest(inside)
     if h < 0:
         return None
@@ -124,6 +126,7 @@ def head_map_figure(inside: Inside) -> Any | None:
 
 
 def alignment_figure(inside: Inside) -> Any | None:
+    """The mean of all cross-attention; None for models without any."""
     weights = alignment(inside.activations)
     if weights is None:
         return None
@@ -133,6 +136,7 @@ def alignment_figure(inside: Inside) -> Any | None:
 
 
 def rollout_figure(inside: Inside) -> Any:
+    """How much of every token has reached every position after the last layer."""
     found = rollout(inside.activations, residual=inside.residual)
     kind = list(found)[-1]
     sides = inside.readings()

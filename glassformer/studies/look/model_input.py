@@ -60,6 +60,7 @@ def read_text(tokenizer: Tokenizer, text: str, what: str) -> tuple[list[int], li
 
 
 def refuse_longer(ids: Sequence[int], most: int, what: str) -> None:
+    """A text that does not fit the model is refused in a sentence."""
     if len(ids) > most:
         raise UserError(f"{what} has {len(ids)} tokens, and this model reads {most} at once; shorten it")
 
@@ -106,6 +107,7 @@ def make_prompt_input(model: TextModel, prompt: list[int], more: list[int], note
 
 
 def make_bert_input(model: TextModel, text: str) -> ModelInput:
+    """What a BERT reads of a text, with the masks that stand in it or that are put into it."""
     tokenizer = model.tokenizers.target
     check_text(text)
     if model.kind == "mlm":

@@ -121,6 +121,7 @@ def side(tokens: Sequence[str]) -> dict[str, Any]:
 def foreign_attention(
     layers: list[np.ndarray], queries: tuple[str, Sequence[str]], keys: tuple[str, Sequence[str]], what: str
 ) -> dict[str, Any]:
+    """Attention of any model, given as arrays, as the page reads it."""
     for number, layer in enumerate(layers):
         if layer.shape[1:] != (len(queries[1]), len(keys[1])):
             raise UserError(

@@ -30,10 +30,12 @@ Packed = dict[str, Any]
 
 
 def squeezed(raw: bytes) -> str:
+    """Bytes compressed, as text that fits in a page."""
     return base64.b64encode(zlib.compress(raw, 6)).decode("ascii")
 
 
 def packed(array: Array, dtype: str, **more: Any) -> Packed:
+    """An array as text that the page unpacks."""
     little = np.dtype(dtype).newbyteorder("<")
     return {"dtype": dtype, "shape": list(array.shape), "data": squeezed(array.astype(little).tobytes()), **more}
 

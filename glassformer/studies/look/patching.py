@@ -43,18 +43,22 @@ class Panel:
 
 @dataclass(frozen=True)
 class PatchResult:
+    """Two texts, their answers, and how far each patched activation turned one into the other."""
+
     texts: tuple[str, str]
     answers: tuple[str, str]
     panels: list[Panel]
 
 
 def first_difference(first: Sequence[int], second: Sequence[int]) -> int:
+    """The first place where two lists differ."""
     return next(
         (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
     )
 
 
 def check_lengths(model: TextModel, first: Sequence[int], second: Sequence[int]) -> None:
+    """Patching goes position by position, so both texts must have the same number of tokens."""
     if len(first) != len(second):
         raise UserError(
             f"the two texts have {len(first)} and {len(second)} tokens; patching goes position by position, so choose "
@@ -87,6 +91,7 @@ def patch(model: TextModel, text: str, other: str) -> PatchResult:
 
 
 def patch_pair(model: TextModel, text: str, other: str) -> PatchResult:
+    """The encoder-decoder: activations of one sentence put into the translation of another."""
     sources = [[*model.tokenizers.source.encode(t), EOS] for t in (text, other)]
     check_lengths(model, *sources)
     wrote = translations(model, [text, other])
@@ -114,6 +119,8 @@ def patch_pair(model: TextModel, text: str, other: str) -> PatchResult:
 def effects(
     model: TextModel, inputs: Sequence[Rows], others: Sequence[Rows], place: int, first: int, second: int
 ) -> dict[str, Tensor]:
+    """By how much each patched activation moves the scores from the first answer to the second, layer by position."""
+
     def leaning(logits: Tensor) -> Tensor:
         log_p = logits[:, place].float().log_softmax(-1)
         return log_p[:, second] - log_p[:, first]
@@ -122,11 +129,13 @@ def effects(
 
 
 def panel(name: str, stack: str, maps: dict[str, Tensor], tokens: list[str]) -> Panel:
+    """One stack's effects with their labels."""
     layers = ["embeddings" if "embeddings" in key else f"after layer {key.split('.')[1]}" for key in maps]
     return Panel(name, stack, torch.stack(list(maps.values())).numpy(), layers, tokens)
 
 
 def draw(found: PatchResult, stem: Path) -> list[Path]:
+    """The effects as a figure; the files it is in."""
     first, second = (f"{text} → {plots.visible(said)}" for text, said in zip(found.texts, found.answers, strict=True))
     title = f"{first}   with activations of\n{second}"
     panels = [(p.name, p.effects, p.layers, p.tokens) for p in found.panels]

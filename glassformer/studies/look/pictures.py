@@ -56,6 +56,7 @@ def tokens_figure(inside: Inside) -> Any:
 
 
 def lens_figure(inside: Inside) -> Any:
+    """The best word after every block, if the rest of the model were left out (logit lens)."""
     lens, said = inside.activations.lens, inside.activations.outputs
     shown = min(LONGEST, len(said.tokens))
     chances = np.stack([layer.chances[:shown, 0] for layer in lens])
@@ -82,6 +83,7 @@ def lens_figure(inside: Inside) -> Any:
 
 
 def norms_figure(inside: Inside) -> Any:
+    """What each part of a block adds to the residual stream, layer by layer."""
     stacks = inside.activations.norms
     fig, axes = plots.figure(4.6 * len(stacks) + 0.6, 3.6, ncols=len(stacks), squeeze=False)
     for axis, (stack, norms) in zip(axes[0], stacks.items()):

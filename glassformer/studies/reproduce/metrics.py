@@ -41,12 +41,15 @@ ESTIMATE_ROWS = 64  # its batch_size
 
 @dataclass(frozen=True)
 class Score:
+    """A value with the signature that says how it was taken."""
+
     value: float
     signature: str
     others: dict[str, float] = field(default_factory=dict)  # told beside it
 
 
 def device_of(recipe: Recipe) -> torch.device:
+    """Where the recipe is trained."""
     return runs.pick_device(recipe.train)
 
 
@@ -124,6 +127,7 @@ def validation_tokens(run: RunFolder) -> Int[Tensor, " N"]:
 
 
 def loss_score(run: RunFolder) -> Score:
+    """The loss of the next token over the validation text, in blocks that do not overlap."""
     device = device_of(run.recipe)
     model = run.load_model(device=device)
     if not isinstance(model, GPT):
@@ -147,5 +151,6 @@ def full_precision() -> Iterator[None]:
 
 
 def score(run: RunFolder, metric: Metric) -> Score:
+    """A run by the metric that others published with, in full precision."""
     with full_precision():
         return loss_score(run) if metric == "loss" else text_score(run, metric)

@@ -18,6 +18,8 @@ from glassformer.studies.reproduce.times import Times
 
 @dataclass(frozen=True)
 class Outcome:
+    """One training with its score and its times."""
+
     recipe: str
     seed: int
     folder: str
@@ -31,11 +33,14 @@ class Outcome:
 
     @property
     def tokens_per_second(self) -> float:
+        """Target tokens learned from in a second of training."""
         return self.tokens / self.times.training if self.times.training > 0 else 0.0
 
 
 @dataclass(frozen=True)
 class Report:
+    """All trainings of a reproduction, and whether they reach its goal."""
+
     what: Reproduction
     outcomes: list[Outcome]
     beside: list[Outcome]
@@ -48,10 +53,12 @@ class Report:
 
     @property
     def scores(self) -> list[float]:
+        """Each training's score."""
         return [one.score for one in self.outcomes]
 
     @property
     def median(self) -> float:
+        """The score that is compared with the goal."""
         return statistics.median(self.scores)
 
     @property
@@ -62,6 +69,7 @@ class Report:
         return statistics.median(one.times.training for one in self.outcomes) <= self.what.within
 
     def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
         what = {key: value for key, value in asdict(self.what).items() if value is not None}
         spread = {
             "mean": statistics.fmean(self.scores),
@@ -86,6 +94,7 @@ class Report:
 
 
 def as_facts(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as JSON has it."""
     return asdict(outcome) | {"tokens_per_second": outcome.tokens_per_second}
 
 
@@ -99,6 +108,7 @@ def commit() -> str | None:
 
 
 def device_name(device: torch.device) -> str:
+    """The device as a person would name it."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"CPU ({platform.machine()}), {torch.get_num_threads()} threads"

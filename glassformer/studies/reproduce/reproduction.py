@@ -73,6 +73,7 @@ def begin_afresh() -> None:
 
 
 def train_and_score(recipe: Recipe, folder: Path, metric: Metric, *, overwrite: bool = False) -> Outcome:
+    """One training from a fresh random state, timed and scored."""
     begin_afresh()
     look, began = FirstLook(), time.perf_counter()
     run = runs.train(recipe, folder, overwrite=overwrite, watchers=[look])
@@ -127,6 +128,7 @@ def announce(plan: Plan, name: str, times: int, tell: Tell) -> float:
 
 
 def spoken(seconds: float) -> str:
+    """A duration in the unit that suits it."""
     if seconds < 100:
         return f"{seconds:.1f} s"
     if seconds < 5400:

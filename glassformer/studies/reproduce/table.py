@@ -16,6 +16,8 @@ Metric = Literal["bleu-none", "bleu-13a", "bleu-zh", "exact-match", "loss"]
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
+    """A recipe, what was published for it, and what it must reach here."""
+
     name: str  # of the recipe too
     what: str
     metric: Metric
@@ -32,6 +34,7 @@ class Reproduction:
 
     @property
     def lower_is_better(self) -> bool:
+        """A loss should be small, a score large."""
         return self.metric == "loss"
 
     @property
@@ -41,6 +44,7 @@ class Reproduction:
 
     @property
     def goal_text(self) -> str:
+        """The goal in a few signs."""
         sign = "≤" if self.lower_is_better else "≥"
         return f"{sign} {self.goal:g}" if self.goal is not None else f"{sign} {self.beside} + {self.margin:g}"
 
@@ -52,6 +56,7 @@ class Reproduction:
         return f"{self.within:g} s on {'two CPU cores' if self.where == 'CPU' else 'an ' + self.where}"
 
     def reached(self, value: float, goal: float) -> bool:
+        """Whether a value is as good as the goal."""
         return value <= goal if self.lower_is_better else value >= goal
 
 
@@ -159,6 +164,7 @@ REPRODUCTIONS: tuple[Reproduction, ...] = (
 
 
 def reproduction(name: str) -> Reproduction:
+    """The reproduction of this name; a misspelt one is an error with a suggestion."""
     for one in REPRODUCTIONS:
         if one.name == name:
             return one

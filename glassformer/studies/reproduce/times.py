@@ -25,11 +25,12 @@ class FirstLook:
         self.at: float | None = None
 
     def on_log(self, report: StepReport) -> None:
+        """Remembers when the first report came."""
         if self.at is None:
             self.at = time.perf_counter()
 
     def on_message(self, text: str) -> None:
-        pass
+        """Nothing."""
 
 
 @dataclass(frozen=True)

@@ -60,9 +60,9 @@ def parameters(function: Function) -> list[ast.arg]:
     return found[1:] if found and found[0].arg in ("self", "cls") else found
 
 
-def is_command(function: Function) -> bool:
-    """Whether its parameters are the options of a command line: a person reads them one by one, with help for each."""
-    return any("command" in ast.unparse(decorator) for decorator in function.decorator_list)
+def is_command(path: str, function: Function) -> bool:
+    """Whether its parameters are the options of a command: a person reads them one by one, with help for each."""
+    return path == f"cli/{function.name}.py"
 
 
 def definitions(node: ast.AST, path: str = "", public: bool = True) -> Iterator[tuple[str, ast.AST, bool]]:
@@ -92,7 +92,9 @@ def figures_of(file: Path) -> Figures:
         length = (node.end_lineno or node.lineno) - node.lineno + 1
         if length > (LONGEST_KERNEL if kernel else LONGEST_FUNCTION):
             found.long_functions[full] = length
-        if len(parameters(node)) > (MOST_OF_A_KERNEL if kernel else MOST_PARAMETERS) and not is_command(node):
+        if len(parameters(node)) > (MOST_OF_A_KERNEL if kernel else MOST_PARAMETERS) and not is_command(
+            found.path, node
+        ):
             found.wide_signatures[full] = len(parameters(node))
         if not kernel and (node.returns is None or any(p.annotation is None for p in parameters(node))):
             found.unannotated.append(full)

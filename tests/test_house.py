@@ -179,16 +179,9 @@ NOT_YET: dict[str, set[str]] = {
         *("decode/ops/attention_kernels.py", "decode/ops/product_kernels.py"),
     },
     "functions": {"cli/generate.py:generate", "cli/translate.py:translate"},
-    "signatures": {
-        "cli/evaluate.py:evaluate",
-        "cli/generate.py:generate",
-        "cli/translate.py:translate",
-        "data/block_batches.py:BlockBatches.__init__",
-        "decode/lengths.py:settled",
-    },
+    "signatures": {"data/block_batches.py:BlockBatches.__init__", "decode/lengths.py:settled"},
     "docstrings": {
-        *("__init__", "api", "cli", "data", "decode", "evaluate", "files", "interop", "plots", "probe"),
-        *("runs", "screen", "studies", "text"),
+        *("__init__", "api", "cli", "data", "decode", "evaluate", "files", "interop", "probe", "runs", "screen"),
     },
 }
 

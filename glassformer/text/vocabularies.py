@@ -1,0 +1,171 @@
+"""How a vocabulary is learned from text: characters, words, byte-level BPE, unigram. What each kind is, and why control ids are
+named with a space, is told in tokenizer.py."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, get_args
+
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+
+from glassformer.errors import UserError
+from glassformer.text.languages import WORD_PATTERN, is_han, lowercase, segment_chinese
+
+PAD, BOS, EOS, UNK, MASK = range(5)
+CONTROL = 5
+
+CONTROL_NAMES = ("<pad >", "<bos >", "<eos >", "<unk >", "<mask >")  # the space is the point: see tokenizer.py
+CHARACTER_PATTERN = r"[\s\S]"
+
+Kind = Literal["char", "word", "bpe", "unigram"]
+SMALLEST_BYTE_LEVEL = CONTROL + 256
+
+
+def kind_of(facts: dict[str, Any]) -> Kind:
+    """Read the kind off the model in a tokenizer.json."""
+    model = facts["model"]["type"]
+    if model == "BPE":
+        return "bpe"
+    if model == "Unigram":
+        return "unigram"
+    pattern = facts["pre_tokenizer"].get("pattern", {}).get("Regex") if facts.get("pre_tokenizer") else None
+    if model == "WordLevel" and pattern in (CHARACTER_PATTERN, WORD_PATTERN):
+        return "char" if pattern == CHARACTER_PATTERN else "word"
+    raise UserError(f"a tokenizer with a {model} model and this splitting is none of {', '.join(get_args(Kind))}")
+
+
+def byte_letters() -> dict[int, str]:
+    """The letter that stands for each byte in byte-level pieces: GPT-2's table, printable bytes as themselves."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    table = {byte: chr(byte) for byte in printable}
+    for byte in range(256):
+        if byte not in table:
+            table[byte] = chr(0x100 + len(table) - len(printable))
+    return table
+
+
+def encodable(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, each of which must be possible in UTF-8."""
+    for text in texts:
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise UserError(
+                f"the text has a lone surrogate (U+{ord(text[error.start]):04X}) at character {error.start + 1}, "
+                "which is half a character and cannot be encoded; remove it"
+            ) from None
+        yield text
+
+
+def not_empty(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, of which not all may be blank."""
+    empty = True
+    for text in texts:
+        empty = empty and not text.strip()
+        yield text
+    if empty:
+        raise UserError("there is no text to train a tokenizer on: all of it is empty or blank")
+
+
+def word_spans(splitter: Any, text: str) -> list[tuple[int, int]]:
+    """Where each word begins and ends; Chinese is segmented."""
+    spans: list[tuple[int, int]] = []
+    for piece, (start, end) in splitter.pre_tokenize_str(text):
+        if not is_han(piece[0]):
+            spans.append((start, end))
+            continue
+        for word in segment_chinese(piece):
+            spans.append((start, start + len(word)))
+            start += len(word)
+    return spans
+
+
+def listing(counts: Counter[str], vocab_size: int, splitter: Any, decoder: Any, lower: bool) -> tokenizers.Tokenizer:
+    """The most frequent pieces, each an id of its own."""
+    frequent = sorted(counts, key=lambda piece: (-counts[piece], piece))[: vocab_size - CONTROL]
+    vocab = {piece: index for index, piece in enumerate((*CONTROL_NAMES, *frequent))}
+    library = tokenizers.Tokenizer(models.WordLevel(vocab, unk_token=CONTROL_NAMES[UNK]))
+    library.pre_tokenizer = splitter
+    if decoder is not None:
+        library.decoder = decoder
+    if lower:
+        library.normalizer = normalizers.Lowercase()
+    return library
+
+
+def train_char(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
+    """A vocabulary of the most frequent characters."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(lowercase(text) if lower else text)
+    splitter = pre_tokenizers.Split(Regex(CHARACTER_PATTERN), "isolated")
+    return listing(counts, vocab_size, splitter, decoders.Fuse(), lower)
+
+
+def train_word(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
+    """A vocabulary of the most frequent words."""
+    splitter = pre_tokenizers.Split(Regex(WORD_PATTERN), "removed", invert=True)
+    counts: Counter[str] = Counter()
+    for text in texts:
+        words = (text[start:end] for start, end in word_spans(splitter, text))
+        counts.update(map(lowercase, words) if lower else words)
+    return listing(counts, vocab_size, splitter, None, lower)
+
+
+def byte_level(model: Any, lower: bool) -> tokenizers.Tokenizer:
+    """A tokenizer of the library that reads and writes bytes as letters."""
+    library = tokenizers.Tokenizer(model)
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = decoders.ByteLevel()
+    if lower:
+        library.normalizer = normalizers.Lowercase()
+    return library
+
+
+def train_bpe(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
+    """Byte-pair encoding (Sennrich et al. 2016) on bytes, so that no text is unknown."""
+    library = byte_level(models.BPE(), lower)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size - CONTROL,
+        min_frequency=2,
+        initial_alphabet=sorted(byte_letters().values()),
+        show_progress=False,
+    )
+    library.train_from_iterator(texts, trainer)
+    facts = json.loads(library.to_str())
+    learned = facts["model"]["vocab"]
+    facts["model"]["vocab"] = {name: index for index, name in enumerate(CONTROL_NAMES)} | {
+        piece: index + CONTROL for piece, index in learned.items()
+    }
+    return tokenizers.Tokenizer.from_str(json.dumps(facts))
+
+
+def train_unigram(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
+    """A unigram model of pieces (Kudo 2018) on bytes."""
+    alphabet = sorted(byte_letters().values())
+    library = byte_level(models.Unigram(), lower)
+    trainer = trainers.UnigramTrainer(vocab_size=vocab_size - CONTROL, initial_alphabet=alphabet, show_progress=False)
+    library.train_from_iterator(texts, trainer)
+    facts = json.loads(library.to_str())
+    score_of = {piece: round(score, 6) for piece, score in facts["model"]["vocab"]}
+    lowest = min(score_of.values(), default=0.0)
+    # The library gives each unseen letter the lowest score plus 0.0001 times its place in an order that is random.
+    unseen_below = lowest + 0.0001 * len(alphabet)
+    for letter in alphabet:
+        if score_of.get(letter, lowest) <= unseen_below:
+            score_of[letter] = lowest
+    pieces = sorted(score_of.items(), key=lambda item: (-item[1], item[0]))
+    facts["model"]["vocab"] = [(name, lowest) for name in CONTROL_NAMES] + pieces
+    facts["model"]["unk_id"] = UNK  # never used, as every byte has a letter; the library asks for one
+    return tokenizers.Tokenizer.from_str(json.dumps(facts))
+
+
+TRAINERS: dict[str, Callable[[Iterable[str], int, bool], tokenizers.Tokenizer]] = {
+    "char": train_char,
+    "word": train_word,
+    "bpe": train_bpe,
+    "unigram": train_unigram,
+}

@@ -43,6 +43,8 @@ HEAVY = [
     "safetensors",
     "msgspec",
     "sacrebleu",
+    "pooch",
+    "requests",
     "babel",
     "jieba",
     "transformers",

@@ -52,24 +52,30 @@ class DataConfig:
     task: Literal["pairs", "text", "classify", "tag"] = "pairs"
     builtin: str | None = None  # dates, phrases, stdlib, languages, date-parts, copy, reverse, sort
     direction: str | None = None  # phrases: "zh-en" and its sisters
-    path: str | None = None  # where relative file names start
+    path: str | None = None  # the folder that relative file names start from; None: the recipe's own
     # a file or folder, or a list of them: ["a.tsv", {path = "b.tsv", weight = 2, tag = "<bt>"}]; its format follows from
     # its name, or from `format`
     train: Files = None
-    val: Files = None
-    test: Files = None
-    train_target: str | None = None  # the second of two line-aligned files
-    val_target: str | None = None
-    test_target: str | None = None
+    val: Files = None  # what weights are chosen on, like train; None: taken out of train, see val_fraction
+    test: Files = None  # what is scored in the end, like train; None: taken out of train, but of a text
+    train_target: str | None = None  # pairs in two line-aligned files: the second of them
+    val_target: str | None = None  # the second file of val
+    test_target: str | None = None  # the second file of test
+    # auto: by the name (.tsv, .csv, .json, .jsonl, .parquet, a folder of texts or of a saved data set; any may be .gz);
+    # tsv: columns with a tab between; lines: a line an example; text: whole files; datasets: a name at Hugging Face
     format: Literal["auto", "tsv", "lines", "csv", "json", "jsonl", "text", "parquet", "datasets"] = "auto"
     on_error: Literal["stop", "skip"] = "stop"  # at a line that cannot be used: end there, or leave it out and count it
-    source_field: str = "source"  # CSV, JSON, JSONL, Parquet, datasets: the names of the fields
-    target_field: str = "target"
-    text_field: str = "text"
-    label_field: str = "label"
+    source_field: str = (
+        "source"  # CSV, JSON, JSONL, Parquet, datasets: the field of the source; a.b reaches into a record
+    )
+    target_field: str = "target"  # the field of the target
+    text_field: str = "text"  # the field of a text, or of the words to be tagged
+    label_field: str = "label"  # the field of the label, or of the words' tags
     swap: bool = False  # pairs: learn target to source
     both_ways: bool = False  # pairs with one vocabulary: learn target to source as well, with the same weights
-    val_fraction: float = 0.05  # taken out of the training data where no val (or test) is given; see data/sources.py
+    val_fraction: float = (
+        0.05  # taken out of the training data where no val (or test) is given, by a hash of the source
+    )
     # char: a character a token; word: a word a token, rare ones unknown; bpe and unigram: pieces of words, nothing unknown
     tokenizer: Literal["char", "word", "bpe", "unigram"] = "bpe"
     tokenizer_file: str | None = None  # a finished tokenizer.json instead of training one
@@ -80,7 +86,9 @@ class DataConfig:
     lowercase: bool = False  # all text is read and learned in lower case
     max_length: int | None = None  # longer pairs are left out of training (and counted); None: the model's block_size
     batch_tokens: int = 4096  # target tokens a step, over all micro-batches and devices
-    layout: Literal["auto", "padded", "packed"] = "auto"  # auto: padded on a CPU, packed on CUDA
+    layout: Literal["auto", "padded", "packed"] = (
+        "auto"  # a sentence a row, or several; auto: padded on a CPU, packed on CUDA
+    )
     row_width: int = 128  # packed: the width of a row
     respect_documents: bool = False  # text: no block crosses a document's end
     prompt_answer: bool = False  # GPT on pairs: the source is the prompt, the loss is on the answer

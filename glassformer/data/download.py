@@ -19,16 +19,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import http.client
 import json
 import os
 import unicodedata
-import urllib.error
-import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO
 
 from glassformer.config import did_you_mean
@@ -38,8 +37,8 @@ from glassformer.errors import UserError
 from glassformer.files.owned import OwnedFiles
 
 TIMEOUT = 30.0  # seconds without a byte
-BLOCK = 1 << 16
 LOCK = "checksums.json"
+LARGEST_TEXT = 512 << 20  # bytes of an unpacked archive; the largest edition has 60 MB
 HELD_OUT = 0.02  # of Tatoeba, for each of val and test
 MOST_HELD_OUT = 1000
 
@@ -81,13 +80,16 @@ def fetch(url: str, folder: Path, sha256: str | None) -> Path:
     known = sha256 or read_lock(folder).get(path.name)
     if known is not None and path.exists() and sha256_of(path) == known:
         return path
-    with written(path) as handle:
-        digest = stream(url, handle)
+    OwnedFiles(folder).claim(path.name)
+    with TemporaryDirectory(dir=folder, prefix=".download-") as temporary:
+        arrived = download(url, Path(temporary))
+        digest = sha256_of(arrived)
         if known is not None and digest != known:
             advice = "" if sha256 else f" (if the publisher has a new edition, remove {path.name} from {folder / LOCK})"
             raise UserError(
                 f"{url} is not the file that was expected: its SHA-256 is {digest}, not {known}; nothing was kept{advice}"
             )
+        os.replace(arrived, path)
     if known is None:
         with written(folder / LOCK) as handle:
             handle.write((json.dumps(read_lock(folder) | {path.name: digest}, indent=2) + "\n").encode())
@@ -118,38 +120,64 @@ def written(path: Path) -> Iterator[IO[bytes]]:
         temporary.unlink(missing_ok=True)
 
 
-def stream(url: str, handle: IO[bytes]) -> str:
-    """Copy a URL into a file, with a bar on stderr; the SHA-256 of what came."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+def download(url: str, folder: Path) -> Path:
+    """What an address holds, by pooch, which looks after redirects, proxies and half files."""
+    import pooch
+    import requests
 
-    request = urllib.request.Request(url, headers={"User-Agent": "glassformer"})  # some publishers refuse Python's own
-    digest = hashlib.sha256()
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    done = 0
+    pooch.get_logger().setLevel("ERROR")  # it would print checksums that are noted here anyway
+    fetcher = pooch.HTTPDownloader(
+        progressbar=ProgressBar(url.rsplit("/", 1)[-1]),
+        headers={"User-Agent": "glassformer"},  # some publishers refuse that of a library
+        timeout=TIMEOUT,
+    )
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-            length = answer.headers.get("Content-Length")
-            total = int(length) if length is not None and length.isdigit() else None
-            with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-                task = progress.add_task(url.rsplit("/", 1)[-1], total=total)
-                while block := answer.read(BLOCK):
-                    handle.write(block)
-                    digest.update(block)
-                    done += len(block)
-                    progress.update(task, completed=done)
-    except urllib.error.HTTPError as error:
-        raise UserError(f"{url} answered {error.code} {error.reason}; nothing was kept") from None
-    except urllib.error.URLError as error:
-        raise UserError(f"{url} cannot be reached: {error.reason}") from None
-    except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
-        what = str(error) or type(error).__name__
-        raise UserError(
-            f"the download of {url} broke off after {done} bytes ({what}); nothing was kept, try again"
-        ) from None
-    if total is not None and done != total:
-        raise UserError(f"the download of {url} broke off after {done} of {total} bytes; nothing was kept, try again")
-    return digest.hexdigest()
+        return Path(pooch.retrieve(url, known_hash=None, fname="file", path=folder, downloader=fetcher))
+    except requests.exceptions.HTTPError as error:
+        answer = error.response
+        said = f"{answer.status_code} {answer.reason}" if answer is not None else str(error)
+        raise UserError(f"{url} answered {said}; nothing was kept") from None
+    except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ReadTimeout) as error:
+        raise UserError(broke_off(url, error)) from None
+    except requests.exceptions.ConnectionError as error:
+        if "timed out" in str(error):  # in the middle of a body
+            raise UserError(broke_off(url, error)) from None
+        why = getattr(error.args[0] if error.args else error, "reason", error)
+        raise UserError(f"{url} cannot be reached: {str(why).rpartition(': ')[2]}") from None
+    except requests.exceptions.RequestException as error:
+        raise UserError(f"{url} cannot be fetched: {error}") from None
+
+
+def broke_off(url: str, error: Exception) -> str:
+    """A sentence for half a file."""
+    why = str(error).rpartition(": ")[2] or type(error).__name__
+    return f"the download of {url} broke off ({why}); nothing was kept, try again"
+
+
+class ProgressBar:
+    """The house's bar on stderr, as pooch wants one: `total` is set, then update, reset and close are called."""
+
+    def __init__(self, name: str) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self.task = self.bar.add_task(name, total=None)
+        self.total: float | None = None
+
+    def update(self, size: int) -> None:
+        """So many bytes more."""
+        self.bar.start()
+        self.bar.update(self.task, advance=size, total=self.total or None)
+
+    def reset(self) -> None:
+        """Back to the beginning, as pooch does once a download is complete."""
+        self.bar.reset(self.task, total=self.total or None)
+
+    def close(self) -> None:
+        """Takes the bar away."""
+        self.bar.stop()
 
 
 def sha256_of(path: Path) -> str:
@@ -172,8 +200,15 @@ def cut_tatoeba(folder: Path, files: Sequence[Path]) -> dict[str, int]:
     try:
         with zipfile.ZipFile(files[0]) as archive:
             inside = next(name for name in archive.namelist() if name.endswith(".txt") and not name.startswith("_"))
-            text = archive.read(inside).decode("utf-8")
-    except (zipfile.BadZipFile, StopIteration, UnicodeDecodeError) as error:
+            if archive.getinfo(inside).file_size > LARGEST_TEXT:
+                raise UserError(
+                    f"{files[0]} unpacks to more than {LARGEST_TEXT >> 20} MiB, which no edition does; remove it"
+                )
+            with archive.open(inside) as packed:
+                text = packed.read(LARGEST_TEXT).decode("utf-8")
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, StopIteration) as error:
+        raise UserError(f"{files[0]} is not an archive of sentence pairs ({error}); remove it and try again") from None
+    except UnicodeDecodeError as error:
         raise UserError(f"{files[0]} is not an archive of sentence pairs ({error}); remove it and try again") from None
     columns = (line.split("\t") for line in text.split("\n"))
     pairs = {(row[0], row[1]) for row in columns if len(row) >= 2}

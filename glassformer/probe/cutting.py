@@ -1,0 +1,122 @@
+"""Heads and MLPs cut (their words replaced by zeros or by their mean) and pruned (their weights gone)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace as changed
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.data.batches import Batch
+from glassformer.errors import UserError
+from glassformer.models import build_model
+from glassformer.nn import taps
+from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.rows import Rows
+from glassformer.probe.seeing import Named, Net, Part, attentions, find_parts, heads, mlps, net, record
+
+
+@torch.no_grad()
+def mean_outputs(model: Any, batches: Iterable[Batch]) -> dict[str, Tensor]:
+    """What every head and every MLP writes on average, over all real tokens: `….heads` (H, D) and `….mlp.out` (C)."""
+    own = net(model)
+    names = {part.tap for part in [*heads(own), *mlps(own)]}
+    total: dict[str, Tensor] = {}
+    count: dict[str, int] = dict.fromkeys(names, 0)
+    with record(own, *sorted(names)) as seen:
+        for batch in batches:
+            own.hidden(*((batch.rows,) if batch.source is None else (batch.source, batch.rows)))
+            for name in names:
+                reads_source = batch.source is not None and name.startswith("encoder.")
+                rows: Rows = batch.source if reads_source else batch.rows  # type: ignore[assignment]
+                value = seen[name].double()
+                value = value if value.dim() == 3 else value.transpose(1, 2)
+                total[name] = total.get(name, 0) + value[rows.real].sum(0)
+                count[name] += int(rows.real.sum())
+    weight = next(own.parameters())
+    return {name: (total[name] / max(1, count[name])).to(weight) for name in total}
+
+
+@contextmanager
+def ablate(
+    model: Any, heads: Iterable[Named | Part], mode: str = "zero", *, means: Mapping[str, Tensor] | None = None
+) -> Iterator[None]:
+    """Inside, these heads and MLPs write zeros, or (`mode="mean"`) always the same: their average in `means`, which
+    `mean_outputs` makes; without it the average over the rows and positions of the very run, padding included.
+
+    >>> import torch
+    >>> from glassformer import GPT
+    >>> model = GPT(n_layer=1, n_head=2, n_embd=8, vocab_size=9)
+    >>> with ablate(model, ["decoder.0.attention:1", "decoder.0.mlp"]):
+    ...     without = model(torch.tensor([[1, 2, 3]]))
+    """
+    if mode not in ("zero", "mean"):
+        raise UserError(f"a part is cut by mode 'zero' or 'mean', not {mode!r}")
+    own = net(model)
+    by_tap: dict[str, list[Part]] = {}
+    for part in find_parts(own, heads):
+        by_tap.setdefault(part.tap, []).append(part)
+    found = attentions(own)
+
+    def cutter(tap: str, parts: list[Part]) -> taps.Listener:
+        if parts[0].head is None:
+            which: Any = ...
+        else:
+            numbers = found[parts[0].module].head_ids
+            which = [numbers.index(part.head) for part in parts if part.head is not None]
+
+        def cut(value: Tensor) -> Tensor:
+            value = value.clone()
+            if mode == "zero":
+                value[:, which] = 0.0
+            elif which is ...:
+                value[:] = value.mean((0, 1)) if means is None else means[tap].to(value)
+            else:
+                usual = value.mean((0, 2)) if means is None else means[tap].to(value)
+                value[:, which] = usual[which][None, :, None]
+            return value
+
+        return cut
+
+    with ExitStack() as stack:
+        for tap, parts in by_tap.items():
+            stack.enter_context(taps.replace(own, tap, cutter(tap, parts)))
+        yield
+
+
+@torch.no_grad()
+def pruned(model: Any, heads: Iterable[Named | Part]) -> Net:
+    """A model without these heads: it answers as the ablated one (`mode="zero"`), and their weights are gone. The heads of
+    grouped attention share keys and values; those go with the last head that asks them."""
+    own = net(model)
+    gone = find_parts(own, heads)
+    for part in gone:
+        if part.head is None:
+            raise UserError(f"{part} is an MLP; only heads are pruned")
+    if own.config.share_layers:
+        raise UserError("all layers of this model are one (model.share_layers); a head cannot be pruned in one of them")
+    names = (*own.config.pruned_heads, *map(str, gone))
+    weight = next(own.parameters())
+    smaller = build_model(changed(own.config, pruned_heads=names)).to(weight.device, weight.dtype)
+    state = dict(own.state_dict())
+    for name, old in attentions(own).items():
+        new = smaller.get_submodule(name)
+        assert isinstance(new, MultiHeadAttention)
+        asked = [old.head_ids.index(number) for number in new.head_ids]
+        of_head = old.kv_head_of or [i // (old.n_head // max(1, old.n_kv_head)) for i in range(old.n_head)]
+        shared = sorted({of_head[i] for i in asked})
+        for projection, size, kept in (
+            ("query", old.head_size, asked),
+            ("key", old.head_size, shared),
+            ("value", old.value_size, shared),
+        ):
+            for tensor in ("weight", "bias"):
+                if (full := f"{name}.{projection}.{tensor}") in state:
+                    state[full] = state[full].unflatten(0, (-1, size))[kept].flatten(0, 1)
+        out = state[f"{name}.out.weight"].unflatten(1, (-1, old.value_size))
+        state[f"{name}.out.weight"] = out[:, asked].flatten(1)
+    smaller.load_state_dict(state)
+    return smaller.train(own.training)

@@ -1,0 +1,150 @@
+"""See or change any activation by its name; the heads and MLPs of a model by theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import did_you_mean
+from glassformer.errors import UserError
+from glassformer.models import BERT, GPT, Transformer
+from glassformer.nn import taps
+from glassformer.nn.attention import MultiHeadAttention
+
+Net = Transformer | GPT | BERT
+Named = str | tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A head (an attention's name and a number) or an MLP (its name)."""
+
+    module: str
+    head: int | None = None
+
+    def __str__(self) -> str:
+        return self.module if self.head is None else f"{self.module}:{self.head}"
+
+    @property
+    def tap(self) -> str:
+        """Where what it writes can be changed."""
+        return f"{self.module}.out" if self.head is None else f"{self.module}.heads"
+
+
+def net(model: Any) -> Net:
+    """The module behind whatever stands for a model."""
+    found = model if isinstance(model, nn.Module) else getattr(model, "model", None)
+    if not isinstance(found, Transformer | GPT | BERT):
+        raise TypeError(f"a Transformer, GPT or BERT, or what load() returns, not {type(model).__name__}")
+    return found
+
+
+# ---- see, change
+
+
+def record(model: Any, *patterns: str) -> Any:
+    """Inside, every run of the model leaves the matching activations in the dictionary, detached, the latest run's.
+
+    >>> import torch
+    >>> from glassformer import GPT
+    >>> model = GPT(n_layer=1, n_head=2, n_embd=8, vocab_size=9)
+    >>> with record(model, "*.weights") as seen:
+    ...     _ = model(torch.tensor([[1, 2, 3]]))
+    >>> seen["decoder.0.attention.weights"].shape
+    torch.Size([1, 2, 3, 3])
+    """
+    return taps.record(net(model), *patterns)
+
+
+def replace(model: Any, pattern: str, change: taps.Listener) -> Any:
+    """Inside, whatever matches `pattern` is what `change` makes of it. A name that matches nothing is an error.
+
+    >>> import torch
+    >>> from glassformer import GPT
+    >>> model = GPT(n_layer=1, n_head=2, n_embd=8, vocab_size=9)
+    >>> with replace(model, "decoder.0.mlp.out", lambda x: 0 * x):
+    ...     without = model(torch.tensor([[1, 2, 3]]))
+    """
+    return taps.replace(net(model), pattern, change)
+
+
+def tap_names(model: Any) -> list[str]:
+    """Every name that can be listened to in this model.
+
+    >>> from glassformer import GPT
+    >>> model = GPT(n_layer=1, n_head=2, n_embd=8, vocab_size=9)
+    >>> tap_names(model)[:2]
+    ['embeddings', 'logits']
+    """
+    return taps.tap_names(net(model))
+
+
+def tap_shapes(model: Any) -> dict[str, tuple[str, str]]:
+    """Every name that can be listened to in this model, with its shape and what it is.
+
+    >>> from glassformer import GPT
+    >>> tap_shapes(GPT(n_layer=1, n_head=2, n_embd=8, vocab_size=9))["decoder.0.attention.weights"][0]
+    'B H T S'
+    """
+    return taps.tap_shapes(net(model))
+
+
+@torch.no_grad()
+def run_with_cache(model: Any, *inputs: Any, names: str | Sequence[str] = "*") -> tuple[Tensor, dict[str, Tensor]]:
+    """The logits of one run, and every activation whose name matches, by name.
+
+    >>> import torch
+    >>> from glassformer import GPT
+    >>> model = GPT(n_layer=1, n_head=2, n_embd=8, vocab_size=9)
+    >>> logits, cache = run_with_cache(model, torch.tensor([[1, 2, 3]]))
+    >>> cache["decoder.0.attention.weights"].shape
+    torch.Size([1, 2, 3, 3])
+    """
+    own = net(model)
+    with record(own, *([names] if isinstance(names, str) else names)) as seen:
+        logits = own(*inputs)
+    return logits, dict(seen)
+
+
+# ---- parts by name
+
+
+def attentions(model: Any) -> dict[str, MultiHeadAttention]:
+    return {name: m for name, m in net(model).named_modules() if isinstance(m, MultiHeadAttention)}
+
+
+def heads(model: Any) -> list[Part]:
+    """Every head the model has, in the order in which text goes through them."""
+    own = net(model)
+    found = attentions(own)
+    return [Part(name, number) for name in own.config.attentions for number in found[name].head_ids]
+
+
+def mlps(model: Any) -> list[Part]:
+    return [Part(name) for name, _ in net(model).named_modules() if name.endswith(".mlp")]
+
+
+def find_parts(model: Any, names: Iterable[Named | Part]) -> list[Part]:
+    """The parts that names stand for, each once; a name that stands for none is refused with a suggestion."""
+    own = net(model)
+    known = {str(part): part for part in [*heads(own), *mlps(own)]}
+    whole = {name: [Part(name, number) for number in m.head_ids] for name, m in attentions(own).items()}
+    found: dict[Part, None] = {}
+    for named in names:
+        name = f"{named[0]}:{named[1]}" if isinstance(named, tuple) else str(named)
+        if name in whole:
+            found |= dict.fromkeys(whole[name])
+        elif name in known:
+            found[known[name]] = None
+        elif name in own.config.pruned_heads:
+            raise UserError(f"the head {name} was pruned; this model no longer has it")
+        else:
+            raise UserError(
+                f"there is no head or MLP {name!r}{did_you_mean(name, [*known, *whole])}; a head is written as "
+                f"{heads(own)[0] if heads(own) else 'decoder.0.attention:0'}, an MLP as {mlps(own)[0]}"
+            )
+    return list(found)

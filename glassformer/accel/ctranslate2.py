@@ -163,7 +163,12 @@ def options(config: ModelConfig) -> dict[str, Any]:
     if config.key_size * config.n_head != config.n_embd:
         found["head_dim"] = config.key_size
     if config.positions == "rotary":
-        found |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": config.rotary_base}
+        found |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": config.rotary_theta}
+        if config.rotary_squeeze != 1:
+            from ctranslate2.specs import attention_spec
+
+            found["rotary_scaling_type"] = attention_spec.RotaryScalingType.Linear
+            found["rotary_scaling_factor"] = config.rotary_squeeze
     return found
 
 

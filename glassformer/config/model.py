@@ -25,6 +25,8 @@ MOST = {
     "n_label": 10_000_000,
     "n_token_type": 10_000,
     "rotary_base": 1e30,
+    "sinusoid_base": 1e30,
+    "rotary_factor": 1e9,
 }
 
 
@@ -72,6 +74,11 @@ class ModelConfig:
     embedding_norm: bool = False  # a norm on the embeddings, as in BERT
     # how the order of tokens is told: sinusoids, a learned table, rotated queries and keys, ALiBi's bias, not at all
     positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = "sinusoidal"
+    sinusoid_base: float = 10000.0  # of the wavelengths of sinusoidal positions; larger: a longer period
+    # reading texts longer than those trained on: linear squeezes positions by rotary_factor (position interpolation), ntk slows
+    # the slow turns instead and leaves the fast ones
+    rotary_scaling: Literal["none", "linear", "ntk"] = "none"
+    rotary_factor: float = 1.0  # how many times longer, with rotary_scaling
     rotary_base: float = 10000.0  # of the wavelengths of rotary positions; larger: slower turns, for longer texts
     # self-attention sees this many keys, self included; none: all. Cross-attention always sees all
     window: int | None = None
@@ -91,6 +98,7 @@ class ModelConfig:
     n_label: int = 0  # BERT: the number of classes or tags; filled in from the data
     # how weights begin: normal with deviation 0.02 (GPT-2's), or Glorot's uniform (the paper's)
     init: Literal["normal", "xavier"] = "normal"
+    scaled_init: bool = True  # init=normal: what writes into the residual stream begins smaller, the deeper the model
     # heads that were taken out after training, as "decoder.3.cross:5"; written by `heads --prune`
     pruned_heads: tuple[str, ...] = ()
 
@@ -150,8 +158,18 @@ class ModelConfig:
             raise ConfigError('model.embedding_norm asks for a norm that model.norm="none" rules out')
         if not 0 <= self.norm_eps < 1:
             raise ConfigError(f"model.norm_eps must be at least 0 and below 1, not {self.norm_eps}")
-        if not self.rotary_base > 0:
-            raise ConfigError(f"model.rotary_base must be above 0, not {self.rotary_base}")
+        for name in ("rotary_base", "sinusoid_base"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"model.{name} must be above 0, not {getattr(self, name)}")
+        if not self.rotary_factor >= 1:
+            raise ConfigError(f"model.rotary_factor must be at least 1, not {self.rotary_factor}")
+        if (self.rotary_factor > 1) != (self.rotary_scaling != "none"):
+            raise ConfigError(
+                "longer texts by rotary positions need both model.rotary_scaling (linear or ntk) and model.rotary_factor above "
+                f"1; they are {self.rotary_scaling} and {self.rotary_factor}"
+            )
+        if self.rotary_scaling != "none" and self.positions != "rotary":
+            raise ConfigError(f"model.rotary_scaling is for rotary positions, and model.positions is {self.positions}")
         if self.pruned_heads:
             self.check_pruned()
 
@@ -202,6 +220,19 @@ class ModelConfig:
     def kept_kv_heads(self, attention: str) -> int:
         """How many of its key and value heads some head still asks."""
         return len({head // (self.n_head // self.kv_heads) for head in self.kept_heads(attention)})
+
+    @property
+    def rotary_theta(self) -> float:
+        """The base of rotary positions as they are used: NTK-aware scaling raises it, so that the slowest pair turns
+        rotary_factor times more slowly and the fastest as before."""
+        if self.rotary_scaling != "ntk":
+            return self.rotary_base
+        return self.rotary_base * self.rotary_factor ** (self.key_size / max(1, self.key_size - 2))
+
+    @property
+    def rotary_squeeze(self) -> float:
+        """By what positions are divided: position interpolation (Chen et al. 2023)."""
+        return self.rotary_factor if self.rotary_scaling == "linear" else 1.0
 
     @property
     def kv_heads(self) -> int:

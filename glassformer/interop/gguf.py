@@ -117,7 +117,12 @@ def write_sizes(writer: Any, config: ModelConfig) -> None:
     if config.norm == "rms":
         writer.add_layer_norm_rms_eps(config.norm_eps)
         writer.add_rope_dimension_count(config.key_size)
-        writer.add_rope_freq_base(config.rotary_base)
+        writer.add_rope_freq_base(config.rotary_theta)
+        if config.rotary_squeeze != 1:
+            from gguf import RopeScalingType
+
+            writer.add_rope_scaling_type(RopeScalingType.LINEAR)
+            writer.add_rope_scaling_factor(config.rotary_squeeze)
         writer.add_key_length(config.key_size)
         writer.add_value_length(config.val_size)
     else:

@@ -102,7 +102,7 @@ def make_positions(config: ModelConfig) -> PositionalEncoding | LearnedPositions
     """The positions that are added to embeddings; rotary and ALiBi act inside attention instead."""
     match config.positions:
         case "sinusoidal":
-            return PositionalEncoding(config.block_size, config.n_embd)
+            return PositionalEncoding(config.block_size, config.n_embd, config.sinusoid_base)
         case "learned":
             return LearnedPositions(config.block_size, config.n_embd)
         case _:
@@ -155,7 +155,9 @@ class Family(Tapped):
         self.cross_entropy: Callable[..., Tensor] = linear_cross_entropy
         self.drop = nn.Dropout(config.dropout)
         self.rotary = (
-            Rotary(config.block_size, config.key_size, config.rotary_base) if config.positions == "rotary" else None
+            Rotary(config.block_size, config.key_size, config.rotary_theta, config.rotary_squeeze)
+            if config.positions == "rotary"
+            else None
         )
         if config.positions == "alibi":
             self.slopes = Slopes(config.n_head)
@@ -266,7 +268,9 @@ def initialise(model: Family) -> None:
                 writers = config.encoder_layers * 2
             elif config.family == "transformer":
                 writers = config.n_layer * 3
-            nn.init.normal_(parameter, std=0.02 / math.sqrt(writers) if writes and config.residual else 0.02)
+            nn.init.normal_(
+                parameter, std=0.02 / math.sqrt(writers) if writes and config.residual and config.scaled_init else 0.02
+            )
         else:
             nn.init.xavier_uniform_(parameter)
     for name, parameter in model.named_parameters():

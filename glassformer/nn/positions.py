@@ -124,18 +124,19 @@ class Rotation:
 
 
 class Rotary(Table):
-    """Angles pos * base^(-2i/D) for the D/2 pairs of a head: the table holds their cosines, then their sines."""
+    """Angles pos / squeeze * base^(-2i/D) for the D/2 pairs of a head: the table holds their cosines, then their sines. A
+    `squeeze` above 1 is position interpolation: longer texts between the positions that were learned."""
 
-    def __init__(self, length: int, head_size: int, base: float = 10000.0) -> None:
+    def __init__(self, length: int, head_size: int, base: float = 10000.0, squeeze: float = 1.0) -> None:
         if head_size % 2:
             raise ValueError(f"rotary positions turn pairs of numbers, so the head size must be even, not {head_size}")
-        self.head_size, self.base = head_size, base
+        self.head_size, self.base, self.squeeze = head_size, base, squeeze
         super().__init__(length)
 
     def make(self, length: int) -> Float[Tensor, "length width"]:
-        """cos and sin of pos * base^(-2i/D), side by side."""
+        """cos and sin of pos / squeeze * base^(-2i/D), side by side."""
         frequencies = self.base ** (-torch.arange(0, self.head_size, 2, dtype=torch.float64) / self.head_size)
-        angle = torch.arange(length, dtype=torch.float64)[:, None] * frequencies
+        angle = torch.arange(length, dtype=torch.float64)[:, None] / self.squeeze * frequencies
         return torch.cat([angle.cos(), angle.sin()], dim=-1)
 
     def rotation(self, positions: Int[Tensor, "P T"]) -> Rotation:

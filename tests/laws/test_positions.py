@@ -9,7 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glassformer.config import ModelConfig
+from glassformer.errors import ConfigError
+from glassformer.models import build_model
 from glassformer.nn import AttentionMask, MultiHeadAttention, Rows
+from glassformer.nn.positions import sinusoids
 from tests.counts import count
 from tests.laws.zoo import POSITIONS, VOCABULARY, Model, small
 
@@ -95,3 +99,37 @@ def test_tables_are_rounded_once(scheme: str, dtype: torch.dtype) -> None:
     for name, buffer in never_cast.named_buffers():
         if name.endswith("table"):
             assert torch.equal(tables[name], buffer)
+
+
+def test_interpolated_positions_are_those_between_and_ntk_leaves_the_fastest_pair() -> None:
+    """Chen et al. 2023: at position n * factor stands what stood at n. NTK: the fastest pair turns as before, the slowest
+    `factor` times more slowly. Caught: a base raised by the factor itself, a squeeze that multiplies."""
+    common = {"family": "gpt", "vocab_size": 9, "n_layer": 1, "n_head": 2, "n_embd": 32, "positions": "rotary"}
+    plain, linear, ntk = (
+        build_model(ModelConfig(**common, **more)).rotary  # type: ignore[arg-type]
+        for more in (
+            {},
+            {"rotary_scaling": "linear", "rotary_factor": 4.0},
+            {"rotary_scaling": "ntk", "rotary_factor": 4.0},
+        )
+    )
+    assert plain is not None and linear is not None and ntk is not None
+    torch.testing.assert_close(linear.table[::4], plain.table[: len(linear.table[::4])])
+    angles = [torch.atan2(r.table[1, 8:], r.table[1, :8]) for r in (plain, ntk)]
+    torch.testing.assert_close(angles[1][0], angles[0][0])
+    torch.testing.assert_close(angles[1][-1] * 4, angles[0][-1], rtol=1e-4, atol=1e-8)
+    for wrong in ({"rotary_scaling": "ntk"}, {"rotary_factor": 2.0}, {"rotary_factor": 0.5}):
+        with pytest.raises(ConfigError):
+            ModelConfig(**common, **wrong)  # type: ignore[arg-type]
+
+
+def test_the_base_of_the_sinusoid_and_the_start_of_deep_models() -> None:
+    sizes = {"family": "gpt", "vocab_size": 9, "n_layer": 8, "n_head": 2, "n_embd": 64}
+    longer = build_model(ModelConfig(**sizes, sinusoid_base=1e6)).positions  # type: ignore[arg-type]
+    torch.testing.assert_close(longer.table, sinusoids(256, 64, 1e6).float())
+    stds = {}
+    for scaled in (True, False):
+        torch.manual_seed(0)
+        model = build_model(ModelConfig(**sizes, scaled_init=scaled))  # type: ignore[arg-type]
+        stds[scaled] = float(model.decoder.layers[0].mlp.down.weight.std())
+    assert stds[False] == pytest.approx(0.02, rel=0.05) and stds[True] == pytest.approx(0.02 / 4, rel=0.05)

@@ -95,6 +95,13 @@ def llama_table(config: ModelConfig) -> list[Entry]:
     return rows + ([] if config.tie_output else same("output", "lm_head", bias=False))
 
 
+def rope_of(config: ModelConfig) -> dict[str, Any]:
+    """Rotary positions as they say it; NTK scaling is a larger base."""
+    if config.rotary_squeeze == 1:
+        return {"rope_type": "default", "rope_theta": config.rotary_theta}
+    return {"rope_type": "linear", "rope_theta": config.rotary_theta, "factor": config.rotary_squeeze}
+
+
 def llama_to(config: ModelConfig) -> dict[str, Any]:
     return {
         "model_type": "qwen3" if config.qk_norm else "llama",
@@ -108,8 +115,8 @@ def llama_to(config: ModelConfig) -> dict[str, Any]:
         "hidden_act": "silu",
         "max_position_embeddings": config.block_size,
         "rms_norm_eps": config.norm_eps,
-        "rope_parameters": {"rope_type": "default", "rope_theta": config.rotary_base},
-        "rope_theta": config.rotary_base,  # where older readers look for it
+        "rope_parameters": rope_of(config),
+        "rope_theta": config.rotary_theta,  # where older readers look for it
         "attention_bias": config.bias,
         "mlp_bias": config.bias,
         "attention_dropout": config.attention_dropout,
@@ -123,8 +130,9 @@ def llama_to(config: ModelConfig) -> dict[str, Any]:
 def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     rope = hf.get("rope_parameters") or hf.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default":
-        raise UserError(f"rope_type {kind!r} is not known here; a model with default rotary positions can be imported")
+    if kind not in ("default", "linear"):
+        raise UserError(f"rope_type {kind!r} is not known here; default and linear rotary positions can be imported")
+    scaled = {"rotary_scaling": "linear", "rotary_factor": float(rope.get("factor", 1.0))} if kind == "linear" else {}
     if need(hf, "hidden_act", str) not in ("silu", "swish"):
         raise UserError(f"hidden_act {hf['hidden_act']!r} is not known here; a gate of silu (SwiGLU) can be imported")
     if bool(hf.get("attention_bias", False)) != bool(hf.get("mlp_bias", False)):
@@ -146,6 +154,7 @@ def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
         "activation": "swiglu",
         "positions": "rotary",
         "rotary_base": float(rope.get("rope_theta") or hf.get("rope_theta") or 10000.0),
+        **scaled,
         "attention_dropout": float(hf.get("attention_dropout", 0.0)),
         "dropout": 0.0,
         "tie_output": bool(hf.get("tie_word_embeddings", False)),

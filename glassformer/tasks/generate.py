@@ -42,11 +42,11 @@ def generate(
     check_constraints(model, constraints, settings)
     ids = [prompt_ids(model, prompt) for prompt in as_list(prompts)]
     demands = token_constraints(model, constraints, constraints.terms)
-    source, target = model.tokenizers.source, model.tokenizers.target
+    target = model.tokenizers.target
     how: dict[str, Any] = {"demands": demands, "controls": model.special_tokens, "text": target.decode}
     found = generate_batch(net, ids, settings, trace=trace, **how)
     return [
-        [Answer(h.text or "", [Part(source.pieces(own), target.pieces(h.ids), h)]) for h in hypotheses]
+        [Answer(h.text or "", [Part(own, h, model.tokenizers)]) for h in hypotheses]
         for own, hypotheses in zip(ids, found, strict=True)
     ]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from glassformer.decode import BeamTrace, Ending, Hypothesis
+from glassformer.text.tokenizers import Tokenizers
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,19 @@ class Filled:
 class Part:
     """What was decoded at once: a whole text, or a sentence of one that was too long."""
 
-    source_tokens: list[str]  # of the source (a GPT: of the prompt), to be read
-    tokens: list[str]  # of the answer
+    source: Sequence[int]  # ids of the source (a GPT: of the prompt)
     hypothesis: Hypothesis
+    tokenizers: Tokenizers = field(repr=False, compare=False)
+
+    @property
+    def source_tokens(self) -> list[str]:
+        """The source's tokens, to be read."""
+        return self.tokenizers.source.pieces(self.source)
+
+    @property
+    def tokens(self) -> list[str]:
+        """The answer's tokens, to be read."""
+        return self.tokenizers.target.pieces(self.hypothesis.ids)
 
     @property
     def links(self) -> list[tuple[int, int]]:
@@ -91,7 +103,7 @@ class Answer:
         links, source, target = [], 0, 0
         for part in self.parts:
             links += [(source + s, target + t) for s, t in part.links]
-            source, target = source + len(part.source_tokens), target + len(part.tokens)
+            source, target = source + len(part.source), target + len(part.hypothesis.ids)
         return links
 
     @property

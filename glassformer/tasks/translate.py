@@ -112,10 +112,7 @@ def joined(
         # After a stop string nothing follows.
         count = next((n for n, h in enumerate(chosen, 1) if h.ended == "stop"), len(chosen))
         text = join_pieces(pieces[:count], [h.text or "" for h in chosen[:count]])
-        parts = [
-            Part(model.tokenizers.source.pieces(source), model.tokenizers.target.pieces(h.ids), h)
-            for source, h in zip(sources, chosen[:count])
-        ]
+        parts = [Part(source, h, model.tokenizers) for source, h in zip(sources, chosen[:count])]
         answers.append(Answer(text, parts))
     return answers
 

@@ -268,6 +268,7 @@ class CapturedDriver(Driver):
             if not self.n or self.state is None:
                 return self.receive(wait=True)
             if self.state.needs_host or self.outgrows:
+                self.catch_up()
                 return [*self.receive(wait=True), *super().step()]
             for _ in range(POLL):
                 self.steps.advance(self.n)
@@ -276,6 +277,13 @@ class CapturedDriver(Driver):
             if self.n:
                 self.poll()
             return self.receive(wait=False)
+
+    def catch_up(self) -> None:
+        """Before steps that are made one by one: whoever's answer was sent for leaves."""
+        self.polled = None
+        if self.gone[: self.n].any():
+            self.leave(self.gone[: self.n].tolist())
+        self.gone[:] = False
 
     def poll(self) -> None:
         """Have the host told who is over now."""

@@ -148,7 +148,7 @@ class Slots:
         end, device = start + len(jobs), self.written.device
         self.jobs[start:] = jobs
         self.note_jobs(start)
-        self.grow(max(job.limit for job in jobs))
+        self.grow(max(job.limit for job in jobs) + self.static)  # static: what is over writes behind the end
         for tensor in (self.totals, self.score, self.cut_totals):
             tensor[start:end] = -math.inf
         for tensor in (self.written, self.count, self.cut_length):

@@ -14,7 +14,7 @@ def differences(
     scores: Mapping[str, tuple[float, float, float]], higher_is_better: Mapping[str, bool], names: tuple[str, str]
 ) -> Any:
     """Each score's difference (second less first) with its interval, a panel each since scales differ."""
-    fig, axes = figure(7.0, 0.95 * len(scores) + 0.9, nrows=max(1, len(scores)), squeeze=False)
+    fig, axes = figure(8.4, 1.15 * len(scores) + 0.9, nrows=max(1, len(scores)), squeeze=False)
     for axis, (name, (value, low, high)) in zip(axes[:, 0], scores.items(), strict=False):
         clear = low > 0 or high < 0
         better = (value > 0) == higher_is_better[name]
@@ -30,7 +30,8 @@ def differences(
         axis.grid(axis="y", visible=False)
         axis.tick_params(labelsize=8)
         verdict = ("better" if better else "worse") if clear else "no clear difference"
-        axis.set_title(verdict, loc="right", fontsize=9, fontweight="normal", color=colour)
+        axis.set_xlabel(f"difference in {name.replace('_', ' ')}", fontsize=8)
+        axis.annotate(verdict, (1.01, 0.5), xycoords="axes fraction", fontsize=9, color=colour, va="center")
     axes[0, 0].set_title(f"{names[1]} less {names[0]}", loc="left", fontsize=10)
     return fig
 

@@ -74,11 +74,15 @@ def picture(report: Report) -> Any:
         axis.legend(frameon=False)
     if panels == 2:
         axis = axes[0][1]
+        every = [log_ratios(facts) / np.log(2) for facts in report.splits.values() if facts.examples]
+        reach = max(3.0, *(float(np.abs(ratios).max()) for ratios in every)) if every else 3.0  # nothing is hidden
         for (name, facts), colour in zip(report.splits.items(), COLOURS, strict=False):
             if facts.examples:
-                ratios = np.clip(log_ratios(facts) / np.log(2), -3, 3)
+                ratios = log_ratios(facts) / np.log(2)
                 shares = np.full(len(ratios), 1 / len(ratios))
-                axis.hist(ratios, np.linspace(-3, 3, 49), weights=shares, histtype="step", color=colour, label=name)
+                axis.hist(
+                    ratios, np.linspace(-reach, reach, 49), weights=shares, histtype="step", color=colour, label=name
+                )
         axis.set(title="Target against source", xlabel="log₂ of the ratio of lengths", ylabel="share of pairs")
         if any(facts.examples for facts in report.splits.values()):
             axis.legend(frameon=False)

@@ -33,17 +33,18 @@ def label(text: str) -> str:
 
 
 def ticks(axis: Any, rows: Sequence[str], columns: Sequence[str], inches: tuple[float, float], size: int = 8) -> None:
-    """Labels on both sides, as many as have room; columns above, upright where all are short."""
+    """Labels on both sides, as many as have room; columns above, each upright where it fits."""
     down = max(1, int(np.ceil(len(rows) * size * 1.25 / 72 / max(inches[1], 0.1))))
     across = max(1, int(np.ceil(len(columns) * size * 1.25 / 72 / max(inches[0], 0.1))))
     axis.set_yticks(range(0, len(rows), down), [label(t) for t in rows[::down]], fontsize=size)
-    upright = all(len(label(t)) <= 1 for t in columns)
     axis.set_xticks(
         range(0, len(columns), across),
         [label(t) for t in columns[::across]],
         fontsize=size,
-        rotation=0 if upright else 90,
     )
+    wide = inches[0] * 72 / max(1, len(columns)) * across  # points a label has; one that needs more lies on its side
+    for text in axis.get_xticklabels():
+        text.set_rotation(0 if len(text.get_text()) * 0.62 * size <= wide else 90)
     axis.xaxis.tick_top()
     axis.tick_params(length=0)
     axis.grid(False)
@@ -56,7 +57,7 @@ def map_figure(
     cell = 0.22 if max(len(rows), len(columns)) <= LONGEST else 8.0 / max(len(rows), len(columns))
     inches = (max(2.0, cell * len(columns)), max(1.2, cell * len(rows)))
     fig, axis = plots.figure(inches[0] + 2.4, inches[1] + 1.6)
-    image = axis.imshow(weights, cmap=plots.MAP, vmin=0, vmax=most or 1.0, aspect="auto")
+    image = axis.imshow(weights, cmap=colours(), vmin=0, vmax=most or 1.0, aspect="auto")
     ticks(axis, rows, columns, inches)
     for side in ("left", "bottom"):
         axis.spines[side].set_visible(False)
@@ -65,14 +66,30 @@ def map_figure(
     return fig
 
 
-def mosaic(axis: Any, maps: Sequence[dict[int, np.ndarray]], *, absolute: bool) -> list[float]:
+def with_masks(inside: Inside, kind: str, weights: np.ndarray) -> np.ma.MaskedArray:
+    """What may not be looked at is masked: it is grey in a figure, apart from a weight of 0."""
+    window = inside.model.model.config.window
+    i, j = np.indices(weights.shape[-2:])
+    hidden = np.zeros(weights.shape[-2:], dtype=bool)
+    if kind != "cross":
+        hidden = (kind == "decoder") & (j > i) | (np.abs(i - j) >= (window or np.inf))
+    return np.ma.masked_array(weights, np.broadcast_to(hidden, weights.shape))
+
+
+def colours() -> Any:
+    """The map of weights, grey where there is none."""
+    import matplotlib
+
+    return matplotlib.colormaps[plots.MAP].with_extremes(bad="#dedee2")
+
+
+def mosaic(axis: Any, maps: Sequence[dict[int, np.ndarray]]) -> list[float]:
     """Many small maps in one axes, each in a square of its own: for each row, the maps by their columns. Returns the middle of
     each row."""
     for down, row in enumerate(maps):
         for right, weights in row.items():
-            top = 1.0 if absolute else float(weights.max()) or 1.0
             box = (right + 0.04, right + 0.96, down + 0.96, down + 0.04)
-            axis.imshow(weights, cmap=plots.MAP, vmin=0, vmax=top, extent=box, aspect="auto", interpolation="nearest")
+            axis.imshow(weights, cmap=colours(), vmin=0, vmax=1, extent=box, aspect="auto", interpolation="nearest")
             axis.plot(
                 [box[0], box[1], box[1], box[0], box[0]], [box[2], box[2], box[3], box[3], box[2]], "#bbbbbb", lw=0.5
             )
@@ -88,17 +105,19 @@ def mosaic(axis: Any, maps: Sequence[dict[int, np.ndarray]], *, absolute: bool) 
 def maps_figure(inside: Inside) -> Any:
     """Every layer, head and kind of attention: a row a layer, a column a head."""
     layers = [
-        (f"{kind} {n + 1}", layer)
+        (kind, f"{kind} {n}", layer)
         for kind, found in inside.activations.attentions.items()
         for n, layer in enumerate(found)
     ]
-    heads = 1 + max((number for _, layer in layers for number in layer.head_ids), default=0)
+    heads = 1 + max((number for _, _, layer in layers for number in layer.head_ids), default=0)
     fig, axis = plots.figure(1.2 * heads + 1.2, 1.2 * len(layers) + 0.9)
-    middles = mosaic(axis, [dict(zip(layer.head_ids, layer.weights)) for _, layer in layers], absolute=False)
-    axis.set_yticks(middles, [name for name, _ in layers], fontsize=9)
-    axis.set_xticks([h + 0.5 for h in range(heads)], [f"head {h + 1}" for h in range(heads)], fontsize=9)
+    middles = mosaic(
+        axis, [dict(zip(layer.head_ids, with_masks(inside, kind, layer.weights))) for kind, _, layer in layers]
+    )
+    axis.set_yticks(middles, [name for _, name, _ in layers], fontsize=9)
+    axis.set_xticks([h + 0.5 for h in range(heads)], [f"head {h}" for h in range(heads)], fontsize=9)
     axis.xaxis.tick_top()
-    plots.heading(fig, "attention of every head (rows ask, columns answer)", size=10)
+    plots.heading(fig, "attention of every head (rows ask, columns answer; colour from 0 to 1, grey: masked)", size=10)
     return fig
 
 
@@ -121,8 +140,9 @@ def head_map_figure(inside: Inside) -> Any | None:
         return None
     layer, sides = inside.activations.attentions[kind][n], inside.readings()
     queries, keys = (sides[name].pieces for name in inside.axes(kind))
-    title = f"{NAMES[kind]}, layer {n + 1}, head {layer.head_ids[h] + 1}"
-    return map_figure(layer.weights[h], queries, keys, title, "weight", float(layer.weights[h].max()))
+    title = f"{NAMES[kind]}, layer {n}, head {layer.head_ids[h]}"
+    weights = with_masks(inside, kind, layer.weights[h])
+    return map_figure(weights, queries, keys, title, "weight", 1.0)
 
 
 def alignment_figure(inside: Inside) -> Any | None:
@@ -158,12 +178,15 @@ def across_figure(inside: Inside) -> Any | None:
     if not inside.across or not heads:
         return None
     rows = [
-        {i: view.activations.attentions[kind][n].weights[h] for i, view in enumerate(inside.across)}
+        {
+            i: with_masks(inside, kind, view.activations.attentions[kind][n].weights[h])
+            for i, view in enumerate(inside.across)
+        }
         for n, h, _ in heads
     ]
     fig, axis = plots.figure(1.0 * len(inside.across) + 1.2, 1.0 * len(heads) + 1.2)
-    middles = mosaic(axis, rows, absolute=True)
-    axis.set_yticks(middles, [f"{n + 1}.{number + 1}" for n, _, number in heads], fontsize=9)
+    middles = mosaic(axis, rows)
+    axis.set_yticks(middles, [f"{n}.{number}" for n, _, number in heads], fontsize=9)
     titles = [f"{view.name}\nloss {view.activations.loss:.2g}" for view in inside.across]
     axis.set_xticks([i + 0.5 for i in range(len(titles))], titles, fontsize=8)
     axis.xaxis.tick_top()

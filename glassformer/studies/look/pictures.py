@@ -65,12 +65,12 @@ def lens_figure(inside: Inside) -> Any:
     for depth, layer in enumerate(lens):
         names = inside.names([int(i) for i in layer.best[:shown, 0]])
         for place, name in enumerate(names):
-            right = layer.best[place, 0] == said.tokens[place]
+            right = depth > 0 and layer.best[place, 0] == said.tokens[place]
             ink = "white" if chances[depth, place] > 0.45 else "black"
             weight = "bold" if right else "normal"
             text = label(name)[:8]
             axis.text(place, depth, text, ha="center", va="center", fontsize=8, color=ink, fontweight=weight)
-    depths = ["before layer 1", *(f"after layer {n + 1}" for n in range(len(lens) - 1))]
+    depths = ["embedding", *(f"after layer {n}" for n in range(len(lens) - 1))]
     chosen = inside.names([int(i) for i in said.tokens[:shown]])
     axis.set_yticks(range(len(lens)), depths, fontsize=8)
     axis.set_xticks(range(shown), [label(name)[:8] for name in chosen], fontsize=8)
@@ -78,7 +78,7 @@ def lens_figure(inside: Inside) -> Any:
     axis.tick_params(length=0)
     axis.grid(False)
     fig.colorbar(image, ax=axis, label="probability of the word shown")
-    plots.heading(fig, "logit lens: what each layer would have said (bold: chosen in the end)")
+    plots.heading(fig, "logit lens: what each layer would have said (bold: what stands there in the end)")
     return fig
 
 
@@ -100,7 +100,7 @@ def norms_figure(inside: Inside) -> Any:
                 label=name,
             )
         axis.plot(layers, norms.entering.mean(axis=1), "o--", color="#444444", markersize=4, label="the stream itself")
-        axis.set_xticks(layers, [f"layer {n + 1}" for n in layers], fontsize=8)
+        axis.set_xticks(layers, [f"layer {n}" for n in layers], fontsize=8)
         axis.grid(axis="x", visible=False)
         axis.set_title(stack)
         axis.set_ylabel("mean length of the vectors")
@@ -126,13 +126,13 @@ def head_figure(inside: Inside) -> Any | None:
     scores = k @ q / (np.sqrt(len(q)) if inside.model.model.config.scaled_attention else 1.0)
     fig, axes = plots.figure(12.0, 0.22 * shown + 2.2, ncols=4, sharey=True, width_ratios=(3, 2, 2, 3))
     top_k, top_v = (float(np.abs(x).max()) or 1.0 for x in (k, v))
-    axes[0].imshow(k, cmap="PuOr_r", vmin=-top_k, vmax=top_k, aspect="auto")
+    axes[0].imshow(k, cmap=plots.SIGNED, vmin=-top_k, vmax=top_k, aspect="auto")
     axes[0].set_title("keys", fontsize=10)
     axes[1].barh(range(shown), scores, color=plots.COLOURS[0])
     axes[1].set_title("q·k / √d" if inside.model.model.config.scaled_attention else "q·k", fontsize=10)
     axes[2].barh(range(shown), layer.weights[h, query, strongest], color=plots.COLOURS[1])
     axes[2].set_title("weights (softmax)", fontsize=10)
-    axes[3].imshow(v, cmap="PuOr_r", vmin=-top_v, vmax=top_v, aspect="auto")
+    axes[3].imshow(v, cmap=plots.SIGNED, vmin=-top_v, vmax=top_v, aspect="auto")
     axes[3].set_title("values", fontsize=10)
     axes[0].set_yticks(range(shown), [label(keys[j]) for j in strongest], fontsize=8)
     for axis in axes[1:3]:
@@ -145,7 +145,7 @@ def head_figure(inside: Inside) -> Any | None:
         axis.tick_params(axis="y", length=0)
     axes[0].grid(False)
     axes[3].grid(False)
-    title = f"{NAMES[kind]}, layer {n + 1}, head {layer.head_ids[h] + 1}: what {label(queries[query])} asks and gets"
+    title = f"{NAMES[kind]}, layer {n}, head {layer.head_ids[h]}: what {label(queries[query])} asks and gets"
     plots.heading(fig, title)
     return fig
 
@@ -190,7 +190,7 @@ def beam_figure(inside: Inside) -> Any | None:
     axis.set_xlabel("step")
     axis.grid(False)
     axis.spines["left"].set_visible(False)
-    title = f"beam of {found.beam}: token and score of every candidate (blue kept, orange ended, grey dropped)"
+    title = f"beam of {found.beam}: the best {2 * found.beam} candidates of each step (blue kept, orange ended, grey dropped)"
     plots.heading(fig, title, size=10)
     return fig
 

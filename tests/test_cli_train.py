@@ -16,7 +16,6 @@ from glassformer.cli.train import print_next
 from glassformer.config import read_recipe
 from glassformer.data.sources import open_split
 from glassformer.errors import UserError
-from glassformer.models import PRESETS
 from glassformer.runs.folder import RunFolder
 from tests.commands import call, call_by_hand
 from tests.test_runs import pairs, recipe, write_tsv
@@ -275,7 +274,7 @@ def test_what_to_do_next_can_be_typed(
     name: str, changes: list[str], command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Caught: a text without a mask for `fill`, which is refused."""
-    print_next(read_recipe(name, changes, presets=PRESETS), Path("x"))
+    print_next(read_recipe(name, changes), Path("x"))
     assert command in capsys.readouterr().out
 
 

@@ -141,7 +141,7 @@ dropout = 0.5
 betas = [0.8, 0.9]
 clip = "none"
 """
-    recipe = read_recipe(write(tmp_path, text), presets=PRESETS)
+    recipe = read_recipe(write(tmp_path, text))
     assert recipe.name == "mine" and recipe.about == "a test"
     assert recipe.model == ModelConfig(**{**PRESETS["transformer-tiny"], "dropout": 0.5})
     assert recipe.train == TrainConfig(betas=(0.8, 0.9), clip=None)
@@ -161,7 +161,7 @@ def test_overrides_come_last_and_speak_every_type(tmp_path: Path) -> None:
         "data.builtin=dates",
         "decode.alpha=0.9",
     ]
-    recipe = read_recipe(path, overrides, presets=PRESETS)
+    recipe = read_recipe(path, overrides)
     assert (recipe.model.n_layer, recipe.model.bias, recipe.model.window, recipe.model.dropout) == (2, False, None, 0.0)
     assert (recipe.train.steps, recipe.train.betas, recipe.train.clip) == (1000, (0.5, 0.75), None)
     assert (recipe.data.builtin, recipe.decode.alpha, recipe.model.n_embd) == ("dates", 0.9, 768)
@@ -188,7 +188,7 @@ WRONG_OVERRIDES = {
 @pytest.mark.parametrize(("override", "words"), WRONG_OVERRIDES.items())
 def test_a_wrong_override(override: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
-        read_recipe(write(tmp_path, ""), [override], presets=PRESETS)
+        read_recipe(write(tmp_path, ""), [override])
     assert words in one_sentence(error)
 
 
@@ -206,7 +206,7 @@ WRONG_RECIPES = {
 @pytest.mark.parametrize(("text", "words"), WRONG_RECIPES.items())
 def test_a_wrong_recipe(text: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
-        read_recipe(write(tmp_path, text), presets=PRESETS)
+        read_recipe(write(tmp_path, text))
     assert words in one_sentence(error)
 
 
@@ -223,7 +223,7 @@ PATH_OF_RECIPES = Path(__file__).parents[1] / "glassformer" / "recipes"
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_in_the_box_reads(name: str) -> None:
     """Each builds its configs, says what it is about, and repeats nothing that its preset already says."""
-    recipe = read_recipe(name, presets=PRESETS)
+    recipe = read_recipe(name)
     assert recipe.name == name and recipe.about
     written = tomllib.loads(Path(PATH_OF_RECIPES, f"{name}.toml").read_text(encoding="utf-8"))
     for part in PARTS:
@@ -282,7 +282,7 @@ def test_any_override_is_taken_or_refused_in_a_sentence(override: str) -> None:
     values: dict[str, Any] = {}
     try:
         apply_override(values, override)
-        Recipe.from_dict(values, presets=PRESETS)
+        Recipe.from_dict(values)
     except ConfigError:
         pass
 

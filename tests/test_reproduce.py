@@ -20,7 +20,7 @@ from glassformer import runs
 from glassformer.config import DataConfig, ModelConfig, read_recipe, recipe_names
 from glassformer.data.download import COLLECTIONS
 from glassformer.errors import UserError
-from glassformer.models import GPT, PRESETS
+from glassformer.models import GPT
 from glassformer.models.costs import costs
 from glassformer.nn.rows import Rows
 from glassformer.runs.folder import RunFolder
@@ -91,7 +91,7 @@ def test_the_table_names_recipes_and_collections_that_exist() -> None:
         assert {one.name, *([one.beside] if one.beside else [])} <= set(recipe_names())
         assert one.collection is None or one.collection in COLLECTIONS
         assert (one.goal is None) == (one.beside is not None)
-        recipe = read_recipe(one.name, presets=PRESETS)
+        recipe = read_recipe(one.name)
         assert (recipe.data.builtin is None) == (one.collection is not None)
         if one.metric.startswith("bleu-"):
             # What a recipe was chosen by on validation is what it is judged by.
@@ -231,9 +231,7 @@ def test_a_recipe_is_held_against_the_plain_one_beside_it(tmp_path: Path) -> Non
 
 def test_a_larger_model_is_no_fair_comparison() -> None:
     what = study.reproduction("shakespeare-char-best")
-    best, plain = (
-        read_recipe(name, ["model.vocab_size=70"], presets=PRESETS) for name in (what.name, "shakespeare-char")
-    )
+    best, plain = (read_recipe(name, ["model.vocab_size=70"]) for name in (what.name, "shakespeare-char"))
     counted = [costs(one.model).parameters for one in (best, plain)]
     assert counted[0] <= counted[1]
     done = Outcome("x", 1, "x", 1.0, "", {}, Times(0.0, 0.0, 0.0, 0.0, 0.0), 1, 1, counted[0])
@@ -304,7 +302,7 @@ def test_the_sign_that_ends_a_text_is_not_scored(tmp_path: Path) -> None:
         "train.steps=1",
         *data_settings(study.reproduction("shakespeare-char"), tmp_path, tmp_path),
     ]
-    recipe = read_recipe("shakespeare-char", settings, presets=PRESETS)
+    recipe = read_recipe("shakespeare-char", settings)
     run = runs.train(recipe, tmp_path / "run")
     tokens = validation_tokens(run)
     text = (tmp_path / "input.txt").read_text(encoding="utf-8")
@@ -361,7 +359,7 @@ def test_times_are_told_apart() -> None:
 
 
 def test_the_plain_recipe_is_plain_and_has_as_many_updates() -> None:
-    ours, plain = (read_recipe(name, presets=PRESETS) for name in ("tatoeba-zh-en", "tatoeba-zh-en-plain"))
+    ours, plain = (read_recipe(name) for name in ("tatoeba-zh-en", "tatoeba-zh-en-plain"))
     for name in ("steps", "accumulate"):
         assert getattr(ours.train, name) == getattr(plain.train, name)
     assert ours.data.batch_tokens == plain.data.batch_tokens
@@ -374,7 +372,7 @@ def test_the_plain_recipe_is_plain_and_has_as_many_updates() -> None:
     [("base", 100_000, 0.1, 5, 63_082_496), ("big", 300_000, 0.3, 20, 214_245_376)],
 )
 def test_the_settings_of_the_paper(name: str, steps: int, dropout: float, average: int, parameters: int) -> None:
-    recipe = read_recipe(f"wmt14-en-de-{name}", presets=PRESETS)
+    recipe = read_recipe(f"wmt14-en-de-{name}")
     train, decode = recipe.train, recipe.decode
     assert (train.steps, recipe.model.dropout, train.average_last) == (steps, dropout, average)
     assert (train.schedule, train.warmup, train.label_smoothing, train.betas, train.eps) == (
@@ -447,13 +445,13 @@ def small_start(name: str, folder: Path) -> list[str]:
     return [*small, f"data.train={write_web(folder)}", "data.val_fraction=0.1"]
 
 
-REAL_DATA = [name for name in recipe_names() if read_recipe(name, presets=PRESETS).data.builtin is None]
+REAL_DATA = [name for name in recipe_names() if read_recipe(name).data.builtin is None]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REAL_DATA)
 def test_every_recipe_starts_on_a_small_file_of_its_format(name: str, tmp_path: Path) -> None:
-    recipe = read_recipe(name, small_start(name, tmp_path / "data"), presets=PRESETS)
+    recipe = read_recipe(name, small_start(name, tmp_path / "data"))
     run = runs.train(recipe, tmp_path / "run")
     assert run.finished() == 4
     last = [line for line in run.metrics() if "val_loss" in line][-1]
@@ -466,7 +464,7 @@ def test_every_recipe_starts_on_a_small_file_of_its_format(name: str, tmp_path: 
 def test_a_web_corpus_may_be_jsonl(tmp_path: Path) -> None:
     pages = write_jsonl(tmp_path / "web")
     settings = [*small_start("gpt2-124m", tmp_path / "unused"), f"data.train={pages}"]
-    run = runs.train(read_recipe("gpt2-124m", settings, presets=PRESETS), tmp_path / "run")
+    run = runs.train(read_recipe("gpt2-124m", settings), tmp_path / "run")
     assert run.finished() == 4
     assert isinstance(run.recipe.data, DataConfig) and run.recipe.data.task == "text"
-    assert costs(read_recipe("gpt2-124m", presets=PRESETS).model).parameters == 124_439_808
+    assert costs(read_recipe("gpt2-124m").model).parameters == 124_439_808

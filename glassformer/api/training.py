@@ -12,7 +12,6 @@ from glassformer.api.loading import load
 from glassformer.api.models import Classifier, Filler, Generator, Tagger, Translator
 from glassformer.config import Recipe
 from glassformer.config.fields import did_you_mean
-from glassformer.config.presets import PRESETS
 from glassformer.config.recipe import PARTS, read_recipe
 from glassformer.errors import ConfigError, UserError
 from glassformer.runs.folder import RunFolder
@@ -71,9 +70,9 @@ def with_settings(values: dict[str, Any], overrides: Mapping[str, Any]) -> dict[
 def make_recipe(recipe: str | Path | Mapping[str, Any] | Recipe, overrides: Mapping[str, Any]) -> Recipe:
     """The recipe that a name, a file or a dictionary stands for, with settings on top."""
     if isinstance(recipe, Mapping):
-        return Recipe.from_dict(with_settings(dict(recipe), overrides), presets=PRESETS, name="mine")
-    found = recipe if isinstance(recipe, Recipe) else read_recipe(str(recipe), presets=PRESETS)
-    return Recipe.from_dict(with_settings(found.to_dict(), overrides), presets=PRESETS) if overrides else found
+        return Recipe.from_dict(with_settings(dict(recipe), overrides), name="mine")
+    found = recipe if isinstance(recipe, Recipe) else read_recipe(str(recipe))
+    return Recipe.from_dict(with_settings(found.to_dict(), overrides)) if overrides else found
 
 
 def train(

@@ -49,11 +49,11 @@ def check(
     """Look at data as training would read it; exit code 1 if training on it would be a mistake."""
     from rich.console import Console
 
-    from glassformer.config import PRESETS, read_recipe, recipe_names
+    from glassformer.config import read_recipe, recipe_names
     from glassformer.data import doctor
 
     if files[0].endswith(".toml") or (files[0] in recipe_names() and not Path(files[0]).exists()):
-        report = doctor.check_config(read_recipe(files[0], files[1:], presets=PRESETS).data)
+        report = doctor.check_config(read_recipe(files[0], files[1:]).data)
     else:
         fields = {
             "source_field": source_field,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from glassformer.config import PRESETS, read_recipe
+from glassformer.config import read_recipe
 from glassformer.screen import table_console
 
 
@@ -40,7 +40,7 @@ def demo(
                 console.print(f"Going on with the unfinished run in {out}.")
                 runs.resume(out)
             else:
-                runs.train(read_recipe("dates", presets=PRESETS), out)
+                runs.train(read_recipe("dates"), out)
         except runs.Stopped:
             console.print(
                 f"Stopped and saved; `make demo` goes on with it, and so does: glassformer train {out} --resume"

@@ -26,9 +26,9 @@ def find_recipe(name: str, overrides: list[str]) -> Recipe:
         values: dict[str, Any] = {"name": name, "model": {"preset": name}}
         for override in overrides:
             apply_override(values, override)
-        return Recipe.from_dict(values, presets=PRESETS)
+        return Recipe.from_dict(values)
     if name.endswith(".toml") or name in recipe_names():
-        return read_recipe(name, overrides, presets=PRESETS)
+        return read_recipe(name, overrides)
     from glassformer.runs.folder import RunFolder
 
     if RunFolder.is_run(Path(name)):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from glassformer.config import PRESETS, read_recipe
+from glassformer.config import read_recipe
 from glassformer.screen import table_console
 
 
@@ -20,7 +20,7 @@ def plan(
 
     from glassformer.studies.plan import make_plan
 
-    found = make_plan(read_recipe(recipe, overrides or [], presets=PRESETS), seconds=seconds)
+    found = make_plan(read_recipe(recipe, overrides or []), seconds=seconds)
     table = Table(title=f"{recipe} on {found.device}", show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glassformer.config import PRESETS, RECIPE_FOLDER, Recipe, read_recipe
+from glassformer.config import RECIPE_FOLDER, Recipe, read_recipe
 from glassformer.config.recipe import apply_override
 from glassformer.errors import ConfigError
 from glassformer.files.streams import unbreakable_screen
@@ -56,7 +56,7 @@ def train(
         return
     if resume and Path(recipe).is_dir():
         RunFolder.open(recipe)  # says what is wrong with it
-    resolved = read_recipe(recipe, changes, presets=PRESETS)
+    resolved = read_recipe(recipe, changes)
     folder = out or Path("runs") / resolved.name
     if resume and RunFolder.is_run(folder):
         run_it(lambda: runs.resume(folder, resolved, accept_changes=accept_changes), folder)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from glassformer.config import PRESETS, read_recipe
+from glassformer.config import read_recipe
 from glassformer.screen import say, table_console
 
 
@@ -28,7 +28,7 @@ def verify_resume(
     from glassformer.runs import pick_device
     from glassformer.studies import verify_resume as study
 
-    resolved = read_recipe(recipe, overrides or [], presets=PRESETS)
+    resolved = read_recipe(recipe, overrides or [])
     device = pick_device(resolved.train).type
     with study.ending_in_order(), TemporaryDirectory() as folder:
         parts = study.verify_resume(resolved, steps, Path(folder), say)

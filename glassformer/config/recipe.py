@@ -12,7 +12,7 @@ here, in a sentence, before anything is built.
     [train]
     steps = 2000
 
-This file knows nothing of tensors. Which presets exist is told to `Recipe.from_dict` by its caller.
+This file knows nothing of tensors.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from glassformer.config.data import DataConfig
 from glassformer.config.decode import DecodeConfig
 from glassformer.config.fields import check_name, coerce, did_you_mean, shortened
 from glassformer.config.model import ModelConfig
+from glassformer.config.presets import PRESETS
 from glassformer.config.train import TrainConfig
 from glassformer.errors import ConfigError
 
@@ -61,22 +62,19 @@ class Recipe:
             )
 
     @staticmethod
-    def from_dict(
-        values: Mapping[str, Any], *, presets: Mapping[str, Mapping[str, Any]] | None = None, name: str = "recipe"
-    ) -> Recipe:
+    def from_dict(values: Mapping[str, Any], *, name: str = "recipe") -> Recipe:
         """From the tables of a TOML file; an unknown key is an error with a suggestion."""
         values = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
         refuse_unknown(values, [f.name for f in dataclasses.fields(Recipe)], "recipe")
         model = values.get("model", {})
         if isinstance(model, dict) and "preset" in model:
             preset = model.pop("preset")
-            known = presets or {}
-            if not isinstance(preset, str) or preset not in known:
+            if not isinstance(preset, str) or preset not in PRESETS:
                 raise ConfigError(
-                    f"there is no preset {shortened(preset)}{did_you_mean(shortened(preset), list(known))}; "
-                    f"there are {', '.join(known)}"
+                    f"there is no preset {shortened(preset)}{did_you_mean(shortened(preset), list(PRESETS))}; "
+                    f"there are {', '.join(PRESETS)}"
                 )
-            values["model"] = {**known[preset], **model}
+            values["model"] = {**PRESETS[preset], **model}
         parts: dict[str, Any] = {
             "name": coerce(values.get("name", name), str, "name"),
             "about": coerce(values.get("about", ""), str, "about"),
@@ -126,9 +124,7 @@ def recipe_names() -> list[str]:
     return sorted(p.stem for p in RECIPE_FOLDER.glob("*.toml"))
 
 
-def read_recipe(
-    name_or_file: str, overrides: Sequence[str] = (), *, presets: Mapping[str, Mapping[str, Any]] | None = None
-) -> Recipe:
+def read_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> Recipe:
     """A built-in recipe by its name, or a TOML file by its path, with `key.sub=value` changes applied on top."""
     path = Path(name_or_file)
     if path.suffix != ".toml" or not path.exists():
@@ -153,7 +149,7 @@ def read_recipe(
         place_in(values, path.parent)
     for override in overrides:
         apply_override(values, override)
-    return Recipe.from_dict(values, presets=presets, name=path.stem)
+    return Recipe.from_dict(values, name=path.stem)
 
 
 FILE_KEYS = ("train", "val", "test", "train_target", "val_target", "test_target")

@@ -21,7 +21,6 @@ from glassformer.data.origins import SPLITS, origins_of
 from glassformer.errors import UserError
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.files.owned import OwnedFiles
-from glassformer.models import PRESETS
 from glassformer.models.costs import costs
 from glassformer.runs.folder import RunFolder
 from glassformer.studies.plan import Plan, make_plan
@@ -51,7 +50,7 @@ def data_settings(what: Reproduction, folder: Path | None, out: Path) -> list[st
 
 def recipe_of(name: str, what: Reproduction, settings: Sequence[str], overrides: Sequence[str]) -> Recipe:
     """The recipe with its data where they are; a sentence with the command that brings them where they are not."""
-    recipe = read_recipe(name, [*settings, *overrides], presets=PRESETS)
+    recipe = read_recipe(name, [*settings, *overrides])
     try:
         for split in SPLITS:
             origins_of(recipe.data, split)
@@ -105,7 +104,7 @@ def size_problem(what: Reproduction, outcomes: Sequence[Outcome], recipe: Recipe
     if what.no_larger_than is None:
         return ""
     settings = [f"model.vocab_size={recipe.model.vocab_size}"]
-    most = costs(read_recipe(what.no_larger_than, settings, presets=PRESETS).model).parameters
+    most = costs(read_recipe(what.no_larger_than, settings).model).parameters
     found = max(one.parameters for one in outcomes)
     return f"{found:,} parameters, and {what.no_larger_than} has {most:,}" if found > most else ""
 

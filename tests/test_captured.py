@@ -1,0 +1,113 @@
+"""The driver that captures its steps, without a device: its steps run as they are, and it writes what the plain model writes.
+Requests join and leave while it runs ahead of what it knows; a session is used again by the next call."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.decode import captured, generate
+from glassformer.decode.decoder import Decoder
+from glassformer.decode.generate import translate_batch
+from glassformer.decode.ops.torch import TorchOps
+from glassformer.decode.request import SpecialTokens, TokenConstraints
+from glassformer.models import build_model
+from tests.counts import count
+
+SPECIAL = SpecialTokens(bos=1, eos=2, unknown=3, never=(0,))
+
+
+@pytest.fixture
+def by_capture(monkeypatch: pytest.MonkeyPatch) -> dict[int, Decoder]:
+    """`engine=auto` goes through the captured driver, on torch's own operations."""
+    decoders: dict[int, Decoder] = {}
+
+    def kept(model: Any, config: DecodeConfig, rows: int) -> Decoder:
+        return decoders.setdefault(id(model), Decoder(model, TorchOps()))
+
+    def make(model: Any, config: DecodeConfig, *given: Any, **named: Any) -> Any:
+        kind = captured.Driver if config.engine == "plain" else captured.CapturedDriver
+        return kind(model, config, *given, **named)
+
+    monkeypatch.setattr(captured, "kept_decoder", kept)
+    monkeypatch.setattr(generate, "make_driver", make)
+    return decoders
+
+
+def lively(trial: int) -> tuple[Any, list[list[int]]]:
+    """A model that ends its texts at different lengths, and texts for it."""
+    torch.manual_seed(trial)
+    draw = random.Random(trial)
+    config = ModelConfig(
+        family=("gpt", "transformer", "transformer")[trial % 3], vocab_size=120, n_layer=2, n_head=2, n_embd=16, n_hidden=32,
+        block_size=64, dropout=0.0, pre_norm=trial % 2 == 0, norm=draw.choice(["layer", "rms"]), n_kv_head=draw.choice([1, 2]),
+        positions=draw.choice(["sinusoidal", "learned", "rotary", "alibi", "none"]), tie_output=False,
+    )  # fmt: skip
+    model = build_model(config).eval()
+    for p in model.parameters():
+        p.data.mul_(2.5)
+    model.output_weight.data[2] = model.output_weight.data[draw.randrange(5, 120)] * 0.98
+    return model, [
+        [draw.randrange(5, 120) for _ in range(draw.randrange(1, 9))] for _ in range(draw.choice([1, 7, 12]))
+    ]
+
+
+def assert_same(plain: Any, ours: Any) -> None:
+    for wanted, got in zip(plain, ours, strict=True):
+        assert [(h.ids, h.ended) for h in got] == [(h.ids, h.ended) for h in wanted]
+        assert [h.score for h in got] == pytest.approx([h.score for h in wanted], abs=1e-4)
+        for one, other in zip(got, wanted, strict=True):
+            assert one.token_logprobs == pytest.approx(other.token_logprobs, abs=1e-4)
+
+
+@pytest.mark.parametrize("trial", range(count(fast=14, soak=300)))
+def test_captured_steps_write_what_the_plain_model_writes(trial: int, by_capture: dict[int, Decoder]) -> None:
+    """Caught: a slot that is over and goes on writing into its answer; flags of one numbering of the slots read under another;
+    a second call on memory that the first one left as it was."""
+    model, texts = lively(trial)
+    draw = random.Random(trial)
+    beam, most = (1, 4, 2, 1, 3, 5)[trial % 6], draw.choice([2, 5, 9])
+    how: dict[str, Any] = {
+        "beam": beam, "n_best": draw.randrange(1, beam + 1), "batch_size": draw.choice([2, 3, 16]), "max_new_tokens": most,
+        "min_new_tokens": draw.choice([0, min(2, most)]), "alpha": draw.choice([0.0, 0.6, 1.0, -1.0, 2.0]),
+        "length_rule": draw.choice(["gnmt", "power", "power-no-eos"]), "stop_rule": draw.choice(["exact", "first-k"]),
+        "strict": draw.choice([False, False, True]),
+    }  # fmt: skip
+    if trial % 7 == 3:
+        how = {
+            "temperature": 1.0,
+            "num_samples": 2,
+            "top_p": 0.9,
+            "max_new_tokens": most,
+            "batch_size": how["batch_size"],
+        }
+    plain = translate_batch(model, texts, DecodeConfig(engine="plain", **how), controls=SPECIAL)
+    for _ in range(2):
+        assert_same(plain, translate_batch(model, texts, DecodeConfig(**how), controls=SPECIAL))
+    assert captured.sessions_of(by_capture[id(model)]).kept
+
+
+def test_what_a_graph_cannot_do_is_done_among_others(by_capture: dict[int, Decoder]) -> None:
+    """Requests with constraints come after requests without. Caught: an answer that was sent for and is collected again."""
+    model, _ = lively(1)
+    draw = random.Random(1)
+    texts = [[draw.randrange(5, 120) for _ in range(9 - i // 4)] for i in range(20)]  # the longest go first
+    wishes = [TokenConstraints(prefix=(7, 8)) if i >= 12 else TokenConstraints() for i in range(20)]
+    how: dict[str, Any] = {"beam": 2, "batch_size": 8, "max_new_tokens": 12}
+    plain, ours = (
+        translate_batch(model, texts, DecodeConfig(engine=engine, **how), demands=wishes, controls=SPECIAL)
+        for engine in ("plain", "auto")
+    )
+    assert_same(plain, ours)
+    assert all(h[0].ids[:2] == [7, 8] for h in ours[12:])
+
+
+def test_buckets_are_few_and_wide_enough() -> None:
+    for number in range(1, 3000):
+        assert captured.at_least(number) >= number
+        assert number <= captured.rounded(number) <= max(8, 1.25 * number + 8)
+    assert len({captured.rounded(number) for number in range(1, 2000)}) < 70

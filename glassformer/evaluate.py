@@ -21,6 +21,7 @@ from torch import Tensor
 
 from glassformer.data.batches import Batch
 from glassformer.models import BERT, GPT, Transformer
+from glassformer.models.evaluating import evaluating
 from glassformer.nn.loss import IGNORE
 from glassformer.text.languages import is_han
 
@@ -58,19 +59,17 @@ def batch_loss(model: Any, batch: Batch, smoothing: float = 0.0) -> Float[Tensor
 @torch.no_grad()
 def teacher_forced(model: Model, batches: Iterable[Batch], device: torch.device | str = "cpu") -> Scores:
     """Loss (in nats), perplexity and token accuracy over every labelled position."""
-    was_training = model.training
-    model.eval()
     total = torch.zeros((), dtype=torch.float64)
     right = count = 0
-    for batch in batches:
-        batch = batch.to(device)
-        wanted = batch.labels != IGNORE
-        logits = model.logits(model.hidden(*model_inputs(batch)))[wanted].float()
-        labels = batch.labels[wanted]
-        total += F.cross_entropy(logits, labels, reduction="sum").double().cpu()
-        right += int((logits.argmax(-1) == labels).sum())
-        count += labels.numel()
-    model.train(was_training)
+    with evaluating(model):
+        for batch in batches:
+            batch = batch.to(device)
+            wanted = batch.labels != IGNORE
+            logits = model.logits(model.hidden(*model_inputs(batch)))[wanted].float()
+            labels = batch.labels[wanted]
+            total += F.cross_entropy(logits, labels, reduction="sum").double().cpu()
+            right += int((logits.argmax(-1) == labels).sum())
+            count += labels.numel()
     loss = float(total) / max(1, count)
     values = {"loss": loss, "perplexity": math.exp(min(loss, 50)), "token_accuracy": 100 * right / max(1, count)}
     return Scores(values, dict(TEACHER_FORCED))

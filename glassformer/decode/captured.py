@@ -30,10 +30,11 @@ from glassformer.config import DecodeConfig
 from glassformer.decode.cache import Cache
 from glassformer.decode.decoder import Decoder
 from glassformer.decode.driver import Driver, Result
-from glassformer.decode.engines import evaluating, kept_decoder, uses_plain_model
+from glassformer.decode.engines import kept_decoder, uses_plain_model
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
 from glassformer.decode.stepper import CachedSteps, Steps, Texts, has_window
+from glassformer.models.evaluating import evaluating
 
 POLL = 2  # steps between two looks at who is done
 SESSIONS_KEPT = 4

@@ -31,7 +31,7 @@ from glassformer.decode.align import alignments
 from glassformer.decode.choose import fingerprint
 from glassformer.decode.constraints import tokens_needed
 from glassformer.decode.ctranslate2 import answer_by_ctranslate2
-from glassformer.decode.engines import evaluating, kept_decoder, slots_that_fit, uses_plain_model
+from glassformer.decode.engines import kept_decoder, slots_that_fit, uses_plain_model
 from glassformer.decode.lengths import generation_limits, translation_limits
 from glassformer.decode.request import BeamTrace, Hypothesis, Request, SpecialTokens
 from glassformer.decode.search import SearchState
@@ -39,6 +39,7 @@ from glassformer.decode.slots import Job
 from glassformer.decode.stepper import CachedSteps, PlainSteps, Steps, context_start, has_window
 from glassformer.decode.streaming import Decode, cut_at_stop, stop_watcher
 from glassformer.errors import ConfigError, UserError
+from glassformer.models.evaluating import evaluating
 
 BUCKET = 8  # strict mode: widths are multiples of this
 STRICT_ROWS = 32  # strict mode: sentences at a time, where the settings do not say

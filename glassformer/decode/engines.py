@@ -12,8 +12,6 @@ import copy
 import os
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -37,29 +35,6 @@ gpu_decoders: weakref.WeakKeyDictionary[nn.Module, dict[str, tuple[list[Tensor],
     weakref.WeakKeyDictionary()
 )
 lock = threading.Lock()
-
-
-evaluating_lock = threading.Lock()
-evaluated: weakref.WeakKeyDictionary[nn.Module, list[int]] = weakref.WeakKeyDictionary()
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Dropout off, for as long as anyone (of any thread) decodes with the model; then as it was."""
-    with evaluating_lock:
-        state = evaluated.setdefault(model, [0, model.training])  # how many, and what to go back to
-        if state[0] == 0:
-            state[1] = model.training
-            if model.training:
-                model.eval()
-        state[0] += 1
-    try:
-        yield
-    finally:
-        with evaluating_lock:
-            state[0] -= 1
-            if state[0] == 0 and state[1]:
-                model.train()
 
 
 def is_watched(model: nn.Module) -> bool:

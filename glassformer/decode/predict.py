@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UserError
+from glassformer.models.evaluating import evaluating
 from glassformer.nn.rows import Rows
 
 
@@ -32,17 +33,13 @@ def predict(
     model: Any, sentences: Sequence[Sequence[int]], *, batch_size: int = 32
 ) -> Iterator[tuple[int, Float[Tensor, "T V"]]]:
     """(number of the sentence, log-probabilities at each of its places), in the order of length, no sentence empty."""
-    training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         order = sorted((i for i in range(len(sentences)) if sentences[i]), key=lambda i: -len(sentences[i]))
         for start in range(0, len(order), batch_size):
             numbers = order[start : start + batch_size]
             rows = Rows.from_lists([sentences[i] for i in numbers]).to(next(model.parameters()).device)
             for i, logits in zip(numbers, model(rows)):
                 yield i, logits[: len(sentences[i])].float().log_softmax(-1)
-    finally:
-        model.train(training)
 
 
 def need_head(model: Any, head: str, what: str) -> None:

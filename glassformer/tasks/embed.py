@@ -11,6 +11,7 @@ from torch import Tensor
 
 from glassformer.errors import ConfigError
 from glassformer.models import Transformer
+from glassformer.models.evaluating import evaluating
 from glassformer.nn.rows import Rows
 from glassformer.tasks.generate import prompt_ids
 from glassformer.tasks.text_model import TextModel, as_list
@@ -54,10 +55,8 @@ def embed(model: TextModel, texts: Sequence[str], *, pool: Pool = "mean") -> Flo
         rows = [[BOS, *ids[: longest - 1]] for ids in model.tokenizers.target.encode_batch(as_list(texts))]
     read = net.encode if isinstance(net, Transformer) else net.hidden
     found = []
-    was_training = net.training
-    net.eval()
-    for start in range(0, len(rows), AT_ONCE):
-        own = Rows.from_lists(rows[start : start + AT_ONCE]).to(model.device)
-        found.append(pooled(read(own), own.real, pool).float().cpu())
-    net.train(was_training)
+    with evaluating(net):
+        for start in range(0, len(rows), AT_ONCE):
+            own = Rows.from_lists(rows[start : start + AT_ONCE]).to(model.device)
+            found.append(pooled(read(own), own.real, pool).float().cpu())
     return torch.cat(found) if found else torch.zeros(0, net.config.n_embd)

@@ -14,6 +14,7 @@ from glassformer.data.batches import BlockBatches, SentenceBatches
 from glassformer.data.examples import Pairs, Prompts
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
+from glassformer.models.evaluating import evaluating
 from glassformer.nn.loss import IGNORE
 from glassformer.tasks.text_model import TextModel
 
@@ -34,10 +35,8 @@ class TextScore:
 @torch.no_grad()
 def sums(model: Any, batches: Any, budget: int) -> dict[int, TextScore]:
     """By the number of the example, over its labels."""
-    was_training = model.training
-    model.eval()
     found: dict[int, TextScore] = {}
-    try:
+    with evaluating(model):
         for batch in batches.in_order(budget):
             batch = batch.to(next(model.parameters()).device)
             sides = (batch.rows,) if batch.source is None else (batch.source, batch.rows)
@@ -48,8 +47,6 @@ def sums(model: Any, batches: Any, budget: int) -> dict[int, TextScore]:
             counts = (batch.labels != IGNORE).sum(1)
             for row, number in enumerate(batch.examples):
                 found[number] = TextScore(-float(losses[row].double().sum()), int(counts[row]))
-    finally:
-        model.train(was_training)
     return found
 
 

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 from glassformer.errors import UserError
 from glassformer.models import GPT, Transformer
+from glassformer.models.evaluating import evaluating
 from glassformer.nn.rows import Rows
 from glassformer.tasks.generate import prompt_ids
 from glassformer.tasks.text_model import FAMILIES, TextModel
@@ -71,17 +72,15 @@ def token_scores(model: TextModel, sources: Sequence[str], targets: Sequence[str
             f"a text has {longest} tokens, and this model has learned positions for {net.config.block_size}"
         )
     found: list[TokenScores] = []
-    was_training = net.training
-    net.eval()
-    for start in range(0, len(rows), AT_ONCE):
-        here = slice(start, start + AT_ONCE)
-        inputs: list[Any] = [Rows.from_lists(ids).to(model.device) for ids in ([read[here]] if read else [])]
-        inputs.append(Rows.from_lists([row[:-1] for row in rows[here]]).to(model.device))
-        scores = net.logits(net.hidden(*inputs)).float().log_softmax(-1)
-        for row, begin, own in zip(rows[here], begins[here], scores, strict=True):
-            labels = torch.tensor(row[len(begin) :], device=own.device, dtype=torch.long)
-            at = own[len(begin) - 1 : len(row) - 1]
-            values = -F.nll_loss(at, labels, reduction="none") if len(labels) else at.new_zeros(0)
-            found.append(TokenScores(model.tokenizers.target.pieces(labels.tolist()), values.tolist()))
-    net.train(was_training)
+    with evaluating(net):
+        for start in range(0, len(rows), AT_ONCE):
+            here = slice(start, start + AT_ONCE)
+            inputs: list[Any] = [Rows.from_lists(ids).to(model.device) for ids in ([read[here]] if read else [])]
+            inputs.append(Rows.from_lists([row[:-1] for row in rows[here]]).to(model.device))
+            scores = net.logits(net.hidden(*inputs)).float().log_softmax(-1)
+            for row, begin, own in zip(rows[here], begins[here], scores, strict=True):
+                labels = torch.tensor(row[len(begin) :], device=own.device, dtype=torch.long)
+                at = own[len(begin) - 1 : len(row) - 1]
+                values = -F.nll_loss(at, labels, reduction="none") if len(labels) else at.new_zeros(0)
+                found.append(TokenScores(model.tokenizers.target.pieces(labels.tolist()), values.tolist()))
     return found

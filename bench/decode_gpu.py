@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import glassformer
 from glassformer.api.models import Generator, Translator
-from glassformer.config import PRESETS, Recipe
+from glassformer.config import Recipe
 from glassformer.models import build_model, preset
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.tokenizers import Tokenizers
@@ -125,7 +125,7 @@ def random_model(name: str, texts: list[str], kind: type, **changes: Any) -> Any
     tokenizer = Tokenizer.train("bpe", texts, 10000)
     config = replace(preset(name), **changes)
     family: dict[str, Any] = {"task": "text"} if config.family == "gpt" else {"task": "pairs"}
-    recipe = Recipe.from_dict({"name": name, "model": {"preset": name}, "data": family}, presets=PRESETS)
+    recipe = Recipe.from_dict({"name": name, "model": {"family": config.family}, "data": family})
     return kind(build_model(config).cuda().eval(), Tokenizers(tokenizer, tokenizer, []), recipe)
 
 

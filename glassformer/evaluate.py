@@ -48,6 +48,7 @@ class Scores:
 
 
 def model_inputs(batch: Batch) -> tuple[Any, ...]:
+    """The rows that a model of this batch's kind reads."""
     return (batch.rows,) if batch.source is None else (batch.source, batch.rows)
 
 
@@ -157,6 +158,7 @@ def entity_scores(found: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]
 
 
 def is_better(metric: str, new: float, old: float | None) -> bool:
+    """Whether a new value of the metric beats the old one."""
     if old is None:
         return True
     return new < old if metric in BETTER_WHEN_LOWER else new > old

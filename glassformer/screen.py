@@ -99,6 +99,7 @@ class Progress:
 
     @property
     def on_terminal(self) -> bool:
+        """Whether a person is watching."""
         return sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
 
     def draw(self) -> None:
@@ -146,6 +147,7 @@ class Progress:
             warn("  ".join(part for part in (self.what, facts, self.time_left(now)) if part))
 
     def time_left(self, now: float) -> str:
+        """The time to the end at the speed so far."""
         share = (self.done - self.first) / max(1e-9, self.total - self.first)
         if not 0 < share < 1:
             return ""

@@ -40,6 +40,7 @@ class Batch:
     examples: tuple[int, ...]
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
+        """The same batch on another device."""
         source = self.source.to(device, non_blocking) if self.source is not None else None
         labels = self.labels.to(device, non_blocking=non_blocking)
         return replace(self, source=source, rows=self.rows.to(device, non_blocking), labels=labels)
@@ -63,7 +64,8 @@ class Plan(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def build(self, number: int) -> Batch: ...
+    def build(self, number: int) -> Batch:
+        """The micro-batch of this number."""
 
 
 class Batches(ABC):
@@ -92,6 +94,7 @@ class Batches(ABC):
         return None
 
     def planned(self, epoch: int) -> Plan:
+        """The plan of an epoch, remembered together with that of the epoch before."""
         if (known := self.plans.get(epoch)) is not None:
             return known
         with self.planning:
@@ -112,6 +115,7 @@ class Batches(ABC):
                 yield self.planned(epoch).build(number), following
 
     def itinerary(self, position: Position) -> Iterator[tuple[int, int, Position]]:
+        """From a position on: epoch and number of each micro-batch, and the position after it."""
         index = position.index
         for epoch in itertools.count(position.epoch):
             end = len(self.planned(epoch))

@@ -73,6 +73,7 @@ def make_batches(
 
 
 def examples_for(config: DataConfig, family: str, head: str, files: Mapping[str, TokenFile | np.ndarray]) -> Examples:
+    """The examples of a task as rows and labels for this family of models."""
     if config.task == "pairs":
         if family == "bert":
             raise ConfigError('model.family="bert" does not learn from pairs; use "transformer" or "gpt"')
@@ -97,6 +98,7 @@ def examples_for(config: DataConfig, family: str, head: str, files: Mapping[str,
 
 
 def token_file(files: Mapping[str, TokenFile | np.ndarray], name: str) -> TokenFile:
+    """The token file of this name."""
     file = files[name]
     if not isinstance(file, TokenFile):
         raise TypeError(f"{name} must be a token file")

@@ -29,6 +29,8 @@ NOTHING = np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class BlockPlan(Plan):
+    """An epoch's blocks of text, in their order and cut into micro-batches."""
+
     make: Callable[[np.ndarray, np.ndarray, int, int], Batch]
     epoch: int
     stride: int
@@ -41,6 +43,7 @@ class BlockPlan(Plan):
         return len(self.starts) - 1
 
     def build(self, number: int) -> Batch:
+        """The micro-batch of this number; one of padding past the end."""
         inside = number < len(self)
         blocks = self.order[self.starts[number] : self.starts[number + 1]] if inside else NOTHING
         return self.make(blocks, self.phase + blocks * self.stride, self.epoch, self.height or max(1, len(blocks)))
@@ -86,6 +89,7 @@ class BlockBatches(Batches):
             raise ConfigError("model.block_size must be at least 2 to learn from masked text")
 
     def check_long_enough(self) -> None:
+        """Refuses a text that is shorter than one block."""
         if self.size < self.stride + self.beyond:
             raise UserError(
                 f"the text has {self.size} tokens, which is less than one block of {self.block_size}; "
@@ -105,6 +109,7 @@ class BlockBatches(Batches):
 
     @cached_property
     def batches_in_epoch(self) -> int:
+        """Micro-batches that one pass over the text makes."""
         most = max(1, self.budget // self.block_size)
         return even_batches(self.blocks, most, self.parts) if self.fixed_shape else -(-self.blocks // most)
 
@@ -115,9 +120,11 @@ class BlockBatches(Batches):
 
     @property
     def shape(self) -> tuple[int, int, int] | None:
+        """Rows, 0 and block size, where every batch has one shape."""
         return (self.rows_in_batch, 0, self.block_size) if self.fixed_shape else None
 
     def plan(self, epoch: int) -> BlockPlan:
+        """The blocks of an epoch: where the first begins (its phase) and in what order they come."""
         phase = int(random_bits(1, self.seed, epoch, Stream.PHASE)[0] % np.uint64(self.phases))
         order = epoch_order(self.blocks, self.seed, epoch)
         starts = share_out(self.blocks, self.batches_in_epoch)
@@ -159,6 +166,7 @@ class BlockBatches(Batches):
         return Batch(None, rows, torch.from_numpy(out), int((labels != IGNORE).sum()), tuple(blocks.tolist()))
 
     def as_rows(self, tokens: np.ndarray, segments: np.ndarray, positions: np.ndarray, height: int, width: int) -> Rows:
+        """Blocks as rows, filled up to `height`; packed where documents are segments of their own."""
         full = bool(segments.all())
         empty = np.zeros((height - len(tokens), width), np.int64)
         padded = [torch.from_numpy(np.concatenate([a, empty])) for a in (tokens, segments, positions)]

@@ -45,6 +45,8 @@ MOST_HELD_OUT = 1000
 
 @dataclass(frozen=True)
 class Collection:
+    """A corpus that can be fetched: where from, its checksums, how it is cut into splits, its licence."""
+
     base: str  # files are at base/name
     files: Mapping[str, str | None]  # names, with their SHA-256 where it is known
     cut: Callable[[Path, Sequence[Path]], dict[str, int]]  # writes the splits, returns their sizes
@@ -97,6 +99,7 @@ def fetch(url: str, folder: Path, sha256: str | None) -> Path:
 
 
 def read_lock(folder: Path) -> dict[str, str]:
+    """The checksums that were seen when the files were first fetched."""
     try:
         return dict(json.loads((folder / LOCK).read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -181,6 +184,7 @@ class ProgressBar:
 
 
 def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file."""
     with open(path, "rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
@@ -189,6 +193,7 @@ def sha256_of(path: Path) -> str:
 
 
 def write_pairs(path: Path, pairs: Sequence[tuple[str, str]]) -> int:
+    """Writes pairs as lines with a tab; how many there were."""
     with written(path) as handle:
         for pair in pairs:
             handle.write("\t".join(" ".join(side.split()) for side in pair).encode() + b"\n")
@@ -248,6 +253,7 @@ def cut_multi30k(folder: Path, files: Sequence[Path]) -> dict[str, int]:
 
 
 def cut_shakespeare(folder: Path, files: Sequence[Path]) -> dict[str, int]:
+    """The first nine tenths are train, the rest is val, as nanoGPT cuts it."""
     text = files[0].read_text(encoding="utf-8")
     border = int(len(text) * 0.9)
     parts = {"train": text[:border], "val": text[border:]}

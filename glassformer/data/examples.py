@@ -33,12 +33,15 @@ class Examples(Protocol):
     has_source: bool
 
     @property
-    def source_lengths(self) -> Ids: ...
+    def source_lengths(self) -> Ids:
+        """Tokens of each example's source, EOS included; 0 where there is none."""
 
     @property
-    def row_lengths(self) -> Ids: ...
+    def row_lengths(self) -> Ids:
+        """Tokens of each example in the rows that are learned from."""
 
-    def sources(self, ids: Ids) -> Flat: ...
+    def sources(self, ids: Ids) -> Flat:
+        """The source tokens of these examples, one after the other."""
 
     def rows(self, ids: Ids) -> tuple[Flat, Flat]:
         """Tokens and labels, equally long."""
@@ -46,6 +49,7 @@ class Examples(Protocol):
 
 
 def starts_of(lengths: Ids) -> Ids:
+    """Where each of several stretches begins when they stand one after the other."""
     return np.cumsum(lengths) - lengths
 
 
@@ -81,13 +85,17 @@ class Pairs:
         self.row_lengths = target.lengths + 1
 
     def sources(self, ids: Ids) -> Flat:
+        """source EOS"""
         return before(EOS, self.source, ids)
 
     def rows(self, ids: Ids) -> tuple[Flat, Flat]:
+        """BOS target, and target EOS as labels."""
         return after(BOS, self.target, ids), before(EOS, self.target, ids)
 
 
 class OneSided:
+    """Examples that are one text."""
+
     has_source = False
 
     def __init__(self, row_lengths: Ids) -> None:
@@ -95,6 +103,7 @@ class OneSided:
         self.source_lengths = np.zeros_like(row_lengths)
 
     def sources(self, ids: Ids) -> Flat:
+        """An error: there is none."""
         raise TypeError("these examples have one side only")
 
 
@@ -107,6 +116,7 @@ class Prompts(OneSided):
         super().__init__(source.lengths + target.lengths + 2)
 
     def rows(self, ids: Ids) -> tuple[Flat, Flat]:
+        """BOS source EOS target, with labels on the target alone."""
         prompt, answer = self.source.lengths[ids] + 1, self.target.lengths[ids] + 1
         # Pieces alternate: BOS source, EOS target, BOS source, …
         pieces = np.stack([prompt, answer], axis=1).reshape(-1)
@@ -120,12 +130,15 @@ class Prompts(OneSided):
 
 
 class Classify(OneSided):
+    """A text and its class."""
+
     def __init__(self, text: TokenFile, classes: Int[np.ndarray, " n"]) -> None:
         check_equal(len(text), len(classes), "text", "labels")
         self.text, self.classes = text, classes
         super().__init__(text.lengths + 1)
 
     def rows(self, ids: Ids) -> tuple[Flat, Flat]:
+        """BOS text, with the class as the label of BOS."""
         tokens = after(BOS, self.text, ids)
         labels = np.full(len(tokens), IGNORE, np.int64)
         labels[starts_of(self.row_lengths[ids])] = self.classes[ids]
@@ -147,10 +160,12 @@ class Tag(OneSided):
         super().__init__(text.lengths + 1)
 
     def rows(self, ids: Ids) -> tuple[Flat, Flat]:
+        """BOS text, with a label a token."""
         return after(BOS, self.text, ids), after(IGNORE, self.tags, ids)
 
 
 def check_equal(first: int, second: int, first_name: str, second_name: str) -> None:
+    """Refuses two files that should have as many examples as each other."""
     if first != second:
         raise UserError(
             f"{first_name} has {first} examples and {second_name} has {second}; they must be as many, line for line"

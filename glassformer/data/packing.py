@@ -114,6 +114,7 @@ class RowPacker:
         self.tables.clear()
 
     def remove(self, kinds: np.ndarray, times: np.ndarray) -> None:
+        """Takes sentences of these kinds out of what is left to be placed."""
         self.counts[kinds] -= times
         if not self.counts[kinds].all():
             self.refresh()

@@ -63,6 +63,7 @@ def texts_in(config: DataConfig, example: Any) -> tuple[str, ...]:
 
 
 def limited(texts: Iterable[str], characters: int) -> Iterator[str]:
+    """Texts until so many characters have been seen."""
     for text in texts:
         yield text
         characters -= len(text)
@@ -125,6 +126,7 @@ def encode_tagged(
 
 
 def known_label(label: str, label_ids: dict[str, int], where: str) -> int:
+    """The id of a label; one that training never saw is refused in a sentence."""
     if label not in label_ids:
         raise UserError(
             f"the label {label!r} in the {where} data never occurs in training, which knows {', '.join(sorted(label_ids)[:12])}"
@@ -192,6 +194,7 @@ def encode_split(
 
 
 def open_files(config: DataConfig, split_name: str, folder: Path) -> dict[str, Any]:
+    """The prepared token files of a split by their names."""
     names = {"pairs": ("source", "target"), "text": ("text",)}.get(config.task, ("text", "labels"))
     files: dict[str, Any] = {name: TokenFile.open(folder / f"{split_name}.{name}") for name in names}
     if config.task == "classify":

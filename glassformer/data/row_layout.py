@@ -26,10 +26,12 @@ class RowLayout:
         return RowLayout(row, np.arange(len(row)) - np.searchsorted(row, row) + 1)
 
     def columns(self, lengths: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+        """The column in which each sentence begins, given the sentences' lengths."""
         starts = np.cumsum(lengths) - lengths
         return starts - starts[np.searchsorted(self.row, self.row)] if len(starts) else starts
 
     def widest(self, lengths: Int[np.ndarray, " n"]) -> int:
+        """The width that the longest row needs."""
         return int((self.columns(lengths) + lengths).max(initial=1))
 
     def place(self, flat: Int[np.ndarray, " m"], lengths: Int[np.ndarray, " n"], height: int, width: int) -> Rows:
@@ -43,6 +45,7 @@ class RowLayout:
 
 
 def scatter(values: Int[np.ndarray, " m"], at: Int[np.ndarray, " m"], height: int, width: int, empty: int) -> Tensor:
+    """A rectangle of `empty` with the values at their places."""
     out = np.full(height * width, empty, np.int64)
     out[at] = values
     return torch.from_numpy(out).view(height, width)

@@ -45,6 +45,7 @@ class SentencePlan(Plan):
         return len(self.starts) - 1
 
     def build(self, number: int) -> Batch:
+        """The micro-batch of this number; one of padding past the end."""
         if number >= len(self):
             return self.make(NOTHING, None if self.rows is None else NOTHING)
         span = slice(int(self.starts[number]), int(self.starts[number + 1]))
@@ -152,6 +153,7 @@ class SentenceBatches(Batches):
 
     @cached_property
     def packing(self) -> Packing:
+        """Which sentences share a row, found once for all epochs."""
         return pack(self.source, self.target, self.shapes)
 
     @cached_property
@@ -162,15 +164,18 @@ class SentenceBatches(Batches):
 
     @cached_property
     def rows_in_batch(self) -> int:
+        """Rows of every packed micro-batch."""
         return -(-len(self.packing.shape_of) // self.batches_in_epoch)
 
     @property
     def shape(self) -> tuple[int, int, int] | None:
+        """Rows, source width and target width of every batch, where rows are packed."""
         if self.layout == "padded":
             return None
         return self.rows_in_batch, self.shapes[0].source, self.shapes[0].target
 
     def plan(self, epoch: int) -> SentencePlan:
+        """An epoch: sentences of like length together, or packed rows, in a random order."""
         if self.length_bins is not None:
             order, starts = cut_by_budget(self.source, self.target, self.budget, self.length_bins, self.seed, epoch)
             turn = epoch_order(len(starts) - 1, self.seed, epoch, Stream.BATCHES)
@@ -196,6 +201,7 @@ class SentenceBatches(Batches):
         return SentencePlan(self.batch_of, self.kept[sentences[places]], np.repeat(row_in_batch, sizes), starts)
 
     def batch_of(self, ids: Int[np.ndarray, " n"], row: Int[np.ndarray, " n"] | None) -> Batch:
+        """These examples as a batch, one a row or as `row` says."""
         layout = RowLayout.in_rows(np.arange(len(ids)) if row is None else row)
         lengths_s, lengths_t = self.examples.source_lengths[ids], self.examples.row_lengths[ids]
         if self.layout == "packed" and row is not None:
@@ -216,6 +222,7 @@ class SentenceBatches(Batches):
         return Batch(source, rows, placed, int((labels != IGNORE).sum()), tuple(ids.tolist()))
 
     def in_order(self, budget: int | None = None, *, limit: int | None = None) -> Iterator[Batch]:
+        """For evaluation: every example once, in the order of the file, one a row."""
         budget = budget or self.budget
         ids = self.kept[:limit]
         lengths = self.examples.row_lengths[ids]
@@ -228,4 +235,5 @@ class SentenceBatches(Batches):
 
 
 def up_to_8(n: int) -> int:
+    """The next multiple of 8."""
     return -(-n // 8) * 8

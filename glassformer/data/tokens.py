@@ -49,6 +49,7 @@ class TokenFile:
 
     @staticmethod
     def path(prefix: str | os.PathLike[str]) -> Path:
+        """The file of this prefix."""
         return Path(os.fspath(prefix) + SUFFIX)
 
     @staticmethod
@@ -121,6 +122,7 @@ class TokenFile:
 
     @staticmethod
     def open(prefix: str | os.PathLike[str]) -> TokenFile:
+        """A file that `write` made, read from disk as it is needed; a damaged one is refused in a sentence."""
         path = TokenFile.path(prefix)
         try:
             size = path.stat().st_size
@@ -164,6 +166,7 @@ class TokenFile:
 
     @cached_property
     def lengths(self) -> Int[np.ndarray, " n"]:
+        """Tokens of each sentence."""
         return np.diff(self.offsets)
 
     def take(self, indices: Int[np.ndarray, " n"]) -> Int[np.ndarray, " m"]:
@@ -172,12 +175,14 @@ class TokenFile:
 
 
 def dtype_for(vocab_size: int | None) -> type[np.generic]:
+    """The smallest type that holds every id."""
     if vocab_size is None:
         return np.int32
     return np.uint16 if vocab_size <= 1 << 16 else np.uint32
 
 
 def check_range(tokens: np.ndarray, vocab_size: int | None) -> None:
+    """Refuses an id that the vocabulary does not have."""
     if vocab_size is not None and len(tokens) and not (tokens.min() >= 0 and tokens.max() < vocab_size):
         wrong = int(tokens.min()) if tokens.min() < 0 else int(tokens.max())
         raise ValueError(f"token {wrong} does not belong to a vocabulary of {vocab_size}")

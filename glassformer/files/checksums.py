@@ -25,6 +25,7 @@ SETTLED = 2_000_000_000  # ns; of a file that changed just now, the next change 
 
 
 def signature(path: Path) -> tuple[int, int, int, int]:
+    """What changes whenever a file's content may have: device, inode, size and time."""
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 

@@ -28,11 +28,13 @@ FAULT_POINTS = (
 
 
 def sha256(path: Path) -> str:
+    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def fsync(path: Path) -> None:
+    """Waits until a file or folder is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -67,8 +69,10 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def to_json(value: Any) -> bytes:
+    """JSON with sorted keys, the same bytes for the same value."""
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def temporary_name(path: Path) -> Path:
+    """The name under which a file is written before it takes its own."""
     return path.with_name(f".tmp-{path.name}")

@@ -26,6 +26,7 @@ LIST = ".glassformer-files"
 
 
 def refuse_link(path: Path) -> None:
+    """Nothing is written through a link."""
     if path.is_symlink():
         raise UserError(
             f"{path} is a link to {os.readlink(path)}, and links are not written through; remove it or name the folder itself"
@@ -177,6 +178,7 @@ def new_folder(path: Path, what: str) -> Iterator[Path]:
 
 
 def current_umask() -> int:
+    """The permissions that new files of this process are without."""
     mask = os.umask(0o022)
     os.umask(mask)
     return mask

@@ -20,6 +20,7 @@ class Unbreakable:
         return getattr(self.stream, name)
 
     def write(self, text: str) -> int:
+        """Writes, with question marks for letters the stream does not have, and not at all once it is closed."""
         try:
             return self.stream.write(text)
         except UnicodeEncodeError:
@@ -30,6 +31,7 @@ class Unbreakable:
             return len(text)
 
     def flush(self) -> None:
+        """Flushes, unless nobody is there any more."""
         try:
             self.stream.flush()
         except (OSError, ValueError):

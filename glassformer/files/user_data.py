@@ -53,12 +53,15 @@ class HashedReader(io.RawIOBase):
         self.hashed = self.position = 0
 
     def readable(self) -> bool:
+        """True."""
         return True
 
     def seekable(self) -> bool:
+        """As the file underneath."""
         return self.raw.seekable()
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        """Reads, and hashes what had not been read before."""
         count = self.raw.readinto(buffer) or 0
         new = self.position + count - self.hashed
         if new > 0:
@@ -68,10 +71,12 @@ class HashedReader(io.RawIOBase):
         return count
 
     def rewind(self) -> None:
+        """Back to the beginning; what was hashed stays hashed."""
         self.raw.seek(0)
         self.position = 0
 
     def close(self) -> None:
+        """Closes the file underneath too."""
         self.raw.close()
         super().close()
 

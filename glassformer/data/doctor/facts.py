@@ -26,6 +26,8 @@ SHOWN_LINES = 5
 
 @dataclass(frozen=True)
 class Finding:
+    """Something about the data that a person should know, with the first lines it was seen in."""
+
     level: Literal["error", "warning"]
     split: str
     kind: str
@@ -58,11 +60,14 @@ class SplitFacts:
 
     @property
     def examples(self) -> int:
+        """How many were read."""
         return len(self.lines)
 
 
 @dataclass
 class Report:
+    """What the doctor found, split by split."""
+
     task: str
     splits: dict[str, SplitFacts]
     findings: list[Finding]
@@ -75,6 +80,7 @@ class Report:
         return any(finding.level == "error" for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
         return {
             "task": self.task,
             "mistake": self.mistake,
@@ -93,6 +99,7 @@ class Report:
 
 
 def quantiles(lengths: array[int]) -> dict[str, int]:
+    """Median, 95th percentile and longest of some lengths."""
     if not lengths:
         return {}
     values = np.frombuffer(lengths, np.uint64)
@@ -101,6 +108,7 @@ def quantiles(lengths: array[int]) -> dict[str, int]:
 
 
 def examine(config: DataConfig, split: Split, findings: list[Finding]) -> SplitFacts:
+    """Reads a split once and remembers what the findings need; what cannot be read becomes a finding."""
     facts = SplitFacts(split)
     problems: dict[str, list[BadLine]] = {}
     counts: Counter[str] = Counter()
@@ -166,6 +174,7 @@ def look_at(facts: SplitFacts, line: int, text: str) -> None:
 
 
 def remember(task: str, facts: SplitFacts, row: Row) -> None:
+    """Notes an example's line, lengths and fingerprints."""
     if task == "text":
         source = whole = row.example
     else:

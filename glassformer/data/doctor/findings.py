@@ -112,24 +112,29 @@ def repeats(hashes: np.ndarray) -> np.ndarray:
 
 
 def found_in(these: array[int], those: array[int]) -> np.ndarray:
+    """Where in `these` something stands that is in `those` too."""
     return np.flatnonzero(np.isin(np.frombuffer(these, np.uint64), np.frombuffer(those, np.uint64)))
 
 
 def log_ratios(facts: SplitFacts) -> np.ndarray:
+    """The logarithm of target length over source length, example by example."""
     source, target = (np.frombuffer(x, np.uint64).astype(float) for x in (facts.source_lengths, facts.target_lengths))
     return np.log((target + SMOOTHING) / (source + SMOOTHING))
 
 
 def ratio_outliers(facts: SplitFacts) -> np.ndarray:
+    """Examples whose ratio of lengths is far from the usual."""
     ratios = log_ratios(facts)
     return np.flatnonzero(np.abs(ratios - np.median(ratios)) > np.log(RATIO_LIMIT))
 
 
 def lines_at(facts: SplitFacts, places: np.ndarray) -> tuple[int, ...]:
+    """The first few line numbers of these examples."""
     return tuple(facts.lines[int(place)] for place in places[:SHOWN_LINES])
 
 
 def texts_of(config: DataConfig, split: Split) -> Iterator[str]:
+    """The texts of a split, up to as many as words are counted in."""
     for row in itertools.islice(all_rows(config, split, Reading(lambda _: None)), WORDS_FROM):
         if config.task == "text":
             yield row.example.text
@@ -140,6 +145,7 @@ def texts_of(config: DataConfig, split: Split) -> Iterator[str]:
 
 
 def unknown_shares(config: DataConfig, kind: str, names: Iterable[str]) -> dict[str, float]:
+    """The share of each split's tokens that a vocabulary learned from train does not know."""
     tokenizer = Tokenizer.train(kind, texts_of(config, "train"), WORDS_KEPT)
     shares = {}
     for name in names:

@@ -58,11 +58,13 @@ def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> 
 
 
 def first_line(path: Path) -> str:
+    """The first line that is not blank."""
     lines = (line for _, line in numbered_lines(path, Reading(lambda _: None)) if line.strip())
     return next(lines, "")
 
 
 def has_tab(path: Path) -> bool:
+    """Whether the first line has two columns."""
     return "\t" in first_line(path)
 
 

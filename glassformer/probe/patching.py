@@ -53,6 +53,7 @@ def patch(model: Any, activations: Mapping[str, Tensor], positions: Sequence[int
 
 
 def repeated(rows: Rows, times: int) -> Rows:
+    """The same row so many times."""
     tokens, segments, positions = (t.expand(times, -1) for t in (rows.tokens, rows.segments, rows.positions))
     return Rows(tokens.contiguous(), segments.contiguous(), positions.contiguous(), rows.layout)
 

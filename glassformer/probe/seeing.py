@@ -114,6 +114,7 @@ def run_with_cache(model: Any, *inputs: Any, names: str | Sequence[str] = "*") -
 
 
 def attentions(model: Any) -> dict[str, MultiHeadAttention]:
+    """Every attention of a model by its name."""
     return {name: m for name, m in net(model).named_modules() if isinstance(m, MultiHeadAttention)}
 
 
@@ -125,6 +126,7 @@ def heads(model: Any) -> list[Part]:
 
 
 def mlps(model: Any) -> list[Part]:
+    """Every feed-forward layer of a model."""
     return [Part(name) for name, _ in net(model).named_modules() if name.endswith(".mlp")]
 
 

@@ -71,6 +71,7 @@ def as_prepared(recipe: Recipe, run: Recipe) -> Recipe:
 
 
 def same_files(recipe: Recipe, run: Recipe, key: str) -> bool:
+    """Whether a setting of the data names the same files, wherever they lie."""
     if key == "path":
         return True
     return bool(file_names(getattr(recipe.data, key)) == file_names(getattr(run.data, key)))

@@ -40,6 +40,7 @@ class Screen:
             self.display.__exit__(*ended)
 
     def place(self, step: int) -> str:
+        """How far the training is."""
         return f"step {step:,}/{self.steps:,}"
 
     def on_log(self, report: StepReport) -> None:

@@ -50,7 +50,7 @@ class DataConfig:
 
     # pairs: source and target; text: lines to write on from, or to fill in; classify: a label a text; tag: a label a word
     task: Literal["pairs", "text", "classify", "tag"] = "pairs"
-    builtin: str | None = None  # dates, phrases, stdlib, languages, date-parts, copy, reverse, sort
+    builtin: str | None = None  # dates, phrases, stdlib, languages, date-parts, copy, reverse, sort, in-context
     direction: str | None = None  # phrases: "zh-en" and its sisters
     path: str | None = None  # the folder that relative file names start from; None: the recipe's own
     # a file or folder, or a list of them: ["a.tsv", {path = "b.tsv", weight = 2, tag = "<bt>"}]; its format follows from
@@ -93,6 +93,8 @@ class DataConfig:
     respect_documents: bool = False  # text: no block crosses a document's end
     prompt_answer: bool = False  # GPT on pairs: the source is the prompt, the loss is on the answer
     mask_fraction: float = 0.15  # BERT on text: the share of tokens that are to be guessed
+    # copy, reverse and sort: the test has rows of these lengths, shortest and longest, such as [20, 30]; empty: as in training
+    test_lengths: tuple[int, ...] = ()
     size: int | None = None  # built-in data: how many training examples
     workers: int | None = None  # background threads that make batches ahead; None: 2 on CUDA, else none
 
@@ -117,6 +119,12 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        if self.test_lengths and not (
+            len(self.test_lengths) == 2 and 2 <= self.test_lengths[0] <= self.test_lengths[1] <= 1000
+        ):
+            raise ConfigError(
+                f"data.test_lengths is a shortest and a longest length, such as [20, 30], not {list(self.test_lengths)}"
+            )
         for split in ("train", "val", "test"):
             if getattr(self, split) == ():
                 raise ConfigError(f"data.{split} is an empty list; name a file in it, or leave it out")

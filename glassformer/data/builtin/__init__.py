@@ -3,6 +3,7 @@
     dates                pairs     a date as one of many locales writes it, to ISO 8601
     phrases              pairs     everyday sentences in English, Chinese and German (see phrases.py)
     copy, reverse, sort  pairs     a short row of letters, repeated, turned round, put in order
+    in-context           pairs     a made-up table in the prompt, and a question that only it answers
     stdlib               text      the source of the Python that is running, one document a file
     languages            classify  a line of names and dates, to the language it is written in
     date-parts           tag       the tokens of a written date, each with DAY, MONTH, YEAR, WEEKDAY or O
@@ -25,7 +26,7 @@ from glassformer.data.builtin.dates import Split
 from glassformer.data.builtin.languages import LANGUAGES, language_lines
 from glassformer.data.builtin.phrases import open_phrases
 from glassformer.data.builtin.stdlib import stdlib_files
-from glassformer.data.builtin.toys import HELD_OUT_SIZE, reverse, rows_and_answers
+from glassformer.data.builtin.toys import HELD_OUT_SIZE, in_context, reverse, rows_and_answers
 from glassformer.data.builtin.written_dates import date_pairs, date_parts, examples_in_ten_languages
 from glassformer.errors import ConfigError
 
@@ -47,11 +48,12 @@ TASKS = {
     "copy": "pairs",
     "reverse": "pairs",
     "sort": "pairs",
+    "in-context": "pairs",
     "stdlib": "text",
     "languages": "classify",
     "date-parts": "tag",
 }
-DEFAULT_SIZES = {"dates": 100_000, "copy": 50_000, "reverse": 50_000, "sort": 50_000}
+DEFAULT_SIZES = {"dates": 100_000, "copy": 50_000, "reverse": 50_000, "sort": 50_000, "in-context": 50_000}
 DEFAULT_SIZES |= {"languages": 48_000, "date-parts": 50_000}  # stdlib and phrases give all they have
 
 
@@ -66,6 +68,8 @@ def check_builtin(config: DataConfig) -> str:
         raise ConfigError(f'the built-in data {name!r} is for data.task="{TASKS[name]}", not "{config.task}"')
     if config.direction is not None and name != "phrases":
         raise ConfigError(f"data.direction belongs to the built-in phrases; {name!r} has only one")
+    if config.test_lengths and name not in ("copy", "reverse", "sort"):
+        raise ConfigError(f"data.test_lengths belongs to the built-in copy, reverse and sort, not to {name!r}")
     if config.size is not None and config.size < 1:
         raise ConfigError(f"data.size must be at least 1, not {config.size}")
     return name
@@ -76,6 +80,7 @@ def open_builtin(config: DataConfig, split: Split) -> DataSet:
     name = check_builtin(config)
     limit = config.size if split == "train" else None  # None: as many as the data set gives by itself
     size = limit or (DEFAULT_SIZES.get(name, 0) if split == "train" else HELD_OUT_SIZE)
+    lengths = (config.test_lengths[0], config.test_lengths[1]) if config.test_lengths else None
     match name:
         case "dates":
             return date_pairs(split, size)
@@ -84,11 +89,13 @@ def open_builtin(config: DataConfig, split: Split) -> DataSet:
         case "languages":
             return language_lines(split, size)
         case "copy":
-            return rows_and_answers(list, split, size)
+            return rows_and_answers(list, split, size, lengths)
         case "reverse":
-            return rows_and_answers(reverse, split, size)
+            return rows_and_answers(reverse, split, size, lengths)
         case "sort":
-            return rows_and_answers(sorted, split, size)
+            return rows_and_answers(sorted, split, size, lengths)
+        case "in-context":
+            return in_context(split, size)
         case "stdlib":
             return stdlib_files(split, limit)
         case _:

@@ -1,4 +1,12 @@
-"""`copy`, `reverse`, `sort`: a short row of letters, repeated, turned round, put in order."""
+"""`copy`, `reverse`, `sort`: a short row of letters, repeated, turned round, put in order.
+
+`in-context`: a rule that stands in the prompt alone. Each example makes up a new table of letters and answers, shows it in
+shots, and asks for some of them:
+
+    b K , f Q , h D , a M ? h b        D K
+
+No weight can know the answer: what is learned is to look it up (Olsson et al. 2022 call the heads that do it induction
+heads)."""
 
 from __future__ import annotations
 
@@ -12,24 +20,54 @@ HELD_OUT_SIZE = 1000  # examples in validation, and in test
 SHORTEST_ROW, LONGEST_ROW = 2, 16
 
 
-def letter_rows(split: Split, size: int) -> list[list[str]]:
+def letter_rows(split: Split, size: int, lengths: tuple[int, int] | None = None) -> list[list[str]]:
     """Distinct rows of 2 to 16 letters, from one endless series: first the test, then validation, then training. (There are
-    only 26 rows of one letter, and the first two would take them all: training would never see that length.)"""
+    only 26 rows of one letter, and the first two would take them all: training would never see that length.) With `lengths`
+    a test of other lengths, from a series of its own."""
+    if lengths is not None and split == "test":
+        return drawn_rows(Random(f"rows of {lengths[0]} to {lengths[1]} letters"), size, *lengths)
     start = {"test": 0, "val": HELD_OUT_SIZE, "train": 2 * HELD_OUT_SIZE}[split]
-    uniform = Random("rows of letters").random
+    return drawn_rows(Random("rows of letters"), start + size, SHORTEST_ROW, LONGEST_ROW)[start:]
+
+
+def drawn_rows(draw: Random, count: int, shortest: int, longest: int) -> list[list[str]]:
+    """So many distinct rows, each of some length between the two."""
+    uniform = draw.random
     letters = string.ascii_lowercase
     rows: dict[str, list[str]] = {}
-    while len(rows) < start + size:
+    while len(rows) < count:
         row = [
             letters[int(uniform() * len(letters))]
-            for _ in range(SHORTEST_ROW + int(uniform() * (LONGEST_ROW - SHORTEST_ROW + 1)))
+            for _ in range(shortest + int(uniform() * (longest - shortest + 1)))
         ]
         rows[" ".join(row)] = row
-    return list(rows.values())[start:]
+    return list(rows.values())
 
 
-def rows_and_answers(answer: Callable[[list[str]], list[str]], split: Split, size: int) -> list[tuple[str, str]]:
-    return [(" ".join(row), " ".join(answer(row))) for row in letter_rows(split, size)]
+def rows_and_answers(
+    answer: Callable[[list[str]], list[str]], split: Split, size: int, lengths: tuple[int, int] | None = None
+) -> list[tuple[str, str]]:
+    """Rows of letters and what the task makes of them."""
+    return [(" ".join(row), " ".join(answer(row))) for row in letter_rows(split, size, lengths)]
+
+
+SHOTS, ASKED = (4, 8), (1, 3)
+
+
+def in_context(split: Split, size: int) -> list[tuple[str, str]]:
+    """Prompts that show a made-up table and ask for some of its entries, with the answers; no prompt twice."""
+    start = {"test": 0, "val": HELD_OUT_SIZE, "train": 2 * HELD_OUT_SIZE}[split]
+    draw = Random("rules in prompts")
+    found: dict[str, str] = {}
+    while len(found) < start + size:
+        count = draw.randint(*SHOTS)
+        keys = draw.sample(string.ascii_lowercase[:16], count)
+        values = draw.sample(string.ascii_uppercase[:16], count)
+        table = dict(zip(keys, values, strict=True))
+        asked = draw.sample(keys, draw.randint(*ASKED))
+        shots = " , ".join(f"{key} {value}" for key, value in table.items())
+        found[f"{shots} ? {' '.join(asked)}"] = " ".join(table[key] for key in asked)
+    return list(found.items())[start:]
 
 
 def reverse(row: list[str]) -> list[str]:

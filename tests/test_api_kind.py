@@ -18,6 +18,7 @@ from glassformer.api.options import DecodeOptions
 from glassformer.api.results import Translation
 from glassformer.config import DecodeConfig
 from glassformer.errors import ConfigError, UserError
+from glassformer.models.costs import count_parameters
 from glassformer.nn.rows import Rows
 from glassformer.tasks import Answer
 from glassformer.text.tokenizer import BOS, EOS
@@ -212,3 +213,25 @@ def test_settings_that_are_not_there_or_are_two(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=match):
             glassformer.train("dates", out=tmp_path / "run", **wrong)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_gpt_classifies_by_its_last_token(tmp_path: Path) -> None:
+    """The first letter decides, so only a token that has seen it knows. Caught: a class read off the first token, which under
+    a causal mask has seen nothing."""
+    letters = "abcdefgh"
+    data = [(f"{a}{b}{c}", "early" if a < "e" else "late") for a in letters for b in letters for c in letters[:4]]
+    recipe = {
+        "model": RECIPE["model"] | {"family": "gpt", "head": "classify"},
+        "data": {"task": "classify", "tokenizer": "char", "batch_tokens": 512, "val_fraction": 0.2},
+    }
+    model = glassformer.train(
+        recipe, data, out=tmp_path / "run", steps=60, learning_rate=5e-3, validate_every=60, warmup=5, device="cpu"
+    )
+    assert isinstance(model, glassformer.Classifier) and model.metrics["accuracy"] > 90
+    found = model.classify(["abc", "hbc"])
+    assert found == ["early", "late"] and found[0].probability > 0.5
+    row = Rows.from_lists([[BOS, *model.tokenizer.encode("abc")]])
+    chances = model.model(row)[0, -1].softmax(-1)
+    assert found[0].labels[0].probability == pytest.approx(float(chances.max()), abs=1e-5)
+    assert model.model.num_params() == count_parameters(model.config)

@@ -150,8 +150,13 @@ class ModelConfig:
                 "source and target with vocabularies of their own cannot share an embedding table; "
                 "set model.share_source_target=false"
             )
-        if self.family != "bert" and (self.head != "mlm" or self.n_label or self.n_token_type):
-            raise ConfigError("model.head, model.n_label and model.n_token_type belong to family bert")
+        if self.family == "gpt" and self.head == "classify":
+            if self.output_bias or self.n_token_type:
+                raise ConfigError("a GPT that classifies has neither model.output_bias nor model.n_token_type")
+        elif self.family != "bert" and (self.head != "mlm" or self.n_label or self.n_token_type):
+            raise ConfigError(
+                "model.head, model.n_label and model.n_token_type belong to family bert; a gpt can have head=classify alone"
+            )
         if self.family == "bert" and self.output_bias:
             raise ConfigError("model.output_bias is for models that write; a BERT's masked words have a bias already")
         if self.norm == "none" and self.embedding_norm:

@@ -84,9 +84,10 @@ def examples_for(config: DataConfig, family: str, head: str, files: Mapping[str,
                 "a GPT learns from pairs as prompt and answer; set data.prompt_answer=true or use the encoder-decoder"
             )
         return Prompts(token_file(files, "source"), token_file(files, "target"))
-    if family != "bert" or head != config.task:
+    if head != config.task or not (family == "bert" or (family, head) == ("gpt", "classify")):
+        either = "bert or gpt" if config.task == "classify" else "bert"
         raise ConfigError(
-            f'data.task="{config.task}" needs model.family="bert" with model.head="{config.task}", '
+            f'data.task="{config.task}" needs model.family={either} with model.head="{config.task}", '
             f'not "{family}" with "{head}"'
         )
     if config.task == "tag":
@@ -94,7 +95,7 @@ def examples_for(config: DataConfig, family: str, head: str, files: Mapping[str,
     classes = files["labels"]
     if isinstance(classes, TokenFile):
         classes = np.asarray(classes.tokens)
-    return Classify(token_file(files, "text"), classes.astype(np.int64))
+    return Classify(token_file(files, "text"), classes.astype(np.int64), at_the_end=family == "gpt")
 
 
 def token_file(files: Mapping[str, TokenFile | np.ndarray], name: str) -> TokenFile:

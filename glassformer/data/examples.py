@@ -2,7 +2,7 @@
 
     pairs      source = ids EOS     row = BOS ids                  labels = ids EOS
     prompts    (decoder alone)      row = BOS source EOS target    labels = target EOS, from the place of that first EOS
-    classify                        row = BOS ids                  label = the class, at BOS
+    classify                        row = BOS ids                  label = the class, at BOS (a GPT: at the last token)
     tag                             row = BOS ids                  labels = a tag at the first piece of each word
 
 A label at a place is what the model should say *at* that place; -100 says nothing is learned there. Examples come in
@@ -132,16 +132,17 @@ class Prompts(OneSided):
 class Classify(OneSided):
     """A text and its class."""
 
-    def __init__(self, text: TokenFile, classes: Int[np.ndarray, " n"]) -> None:
+    def __init__(self, text: TokenFile, classes: Int[np.ndarray, " n"], *, at_the_end: bool = False) -> None:
         check_equal(len(text), len(classes), "text", "labels")
-        self.text, self.classes = text, classes
+        self.text, self.classes, self.at_the_end = text, classes, at_the_end
         super().__init__(text.lengths + 1)
 
     def rows(self, ids: Ids) -> tuple[Flat, Flat]:
-        """BOS text, with the class as the label of BOS."""
+        """BOS text, with the class as the label of BOS (for a GPT: of the last token)."""
         tokens = after(BOS, self.text, ids)
         labels = np.full(len(tokens), IGNORE, np.int64)
-        labels[starts_of(self.row_lengths[ids])] = self.classes[ids]
+        lengths = self.row_lengths[ids]
+        labels[starts_of(lengths) + (lengths - 1 if self.at_the_end else 0)] = self.classes[ids]
         return tokens, labels
 
 

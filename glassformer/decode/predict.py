@@ -43,8 +43,9 @@ def predict(
 
 
 def need_head(model: Any, head: str, what: str) -> None:
-    if model.config.family != "bert" or model.config.head != head:
-        found = model.config.head if model.config.family == "bert" else model.config.family
+    family = model.config.family
+    if model.config.head != head or not (family == "bert" or (family, head) == ("gpt", "classify")):
+        found = model.config.head if family == "bert" else family
         raise UserError(f"{what} needs a BERT with head={head!r}; this model is {found!r}")
 
 
@@ -65,11 +66,12 @@ def fill(
 
 
 def classify(model: Any, sentences: Sequence[Sequence[int]]) -> list[list[float]]:
-    """The probability of every class, for every sentence (an empty one has none)."""
+    """The probability of every class, for every sentence (an empty one has none): a BERT's at its first token, a GPT's at its
+    last."""
     need_head(model, "classify", "classifying")
     out: list[list[float]] = [[] for _ in sentences]
     for i, logprobs in predict(model, sentences):
-        out[i] = logprobs[0].exp().tolist()
+        out[i] = logprobs[-1 if model.config.family == "gpt" else 0].exp().tolist()
     return out
 
 

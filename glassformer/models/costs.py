@@ -199,6 +199,9 @@ def output_parts(config: ModelConfig) -> list[Part]:
             return [*found, Part("head.label", "matrix", (config.n_label, width), config.n_label)]
         found += norm_parts(config, "head.norm")
         found.append(Part("head.bias", "gain", (words,)))
+    if config.family == "gpt" and config.head == "classify":
+        dense = Part("head.dense", "matrix", (width, width), width * config.bias)
+        return [dense, Part("head.label", "matrix", (config.n_label, width), config.n_label)]
     if config.output_bias:
         found.append(Part("output_bias", "gain", (words,)))
     # A tied output layer has no numbers of its own, and costs its product all the same.

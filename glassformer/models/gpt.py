@@ -10,6 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
+from glassformer.errors import ConfigError
+from glassformer.models.bert import LabelHead
 from glassformer.models.parts import Family, initialise, make_decoder, make_norm, make_positions
 from glassformer.models.state import State
 from glassformer.nn.embedding import Embedding
@@ -43,14 +45,32 @@ class GPT(Family):
         self.positions = make_positions(config)
         self.embedding_norm = make_norm(config) if config.embedding_norm else None
         self.decoder = make_decoder(config, cross=False)
-        self.output = None if config.tie_output else nn.Linear(config.n_embd, config.vocab_size, bias=False)
+        if config.head == "classify" and config.n_label < 2:
+            raise ConfigError(
+                "model.head='classify' needs model.n_label of at least 2; it is set from the data, or by hand"
+            )
+        self.head = LabelHead(config) if config.head == "classify" else None
+        writes = not config.tie_output and self.head is None
+        self.output = nn.Linear(config.n_embd, config.vocab_size, bias=False) if writes else None
         self.output_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
         initialise(self)
 
     @property
     def output_weight(self) -> Tensor:
         """The matrix that scores words: the embedding table where they are tied. (V, C)"""
+        if self.head is not None:
+            return self.head.label.weight
         return self.embedding.weight if self.output is None else self.output.weight
+
+    @property
+    def score_bias(self) -> Tensor | None:
+        """A bias a word or a label, where there is one."""
+        return self.output_bias if self.head is None else self.head.label.bias
+
+    def before_scores(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T C"]:
+        """What the output layer reads: the last layer's output, or what a classifier's head makes of it. A class is read off
+        the last token, the only one that has seen the whole text."""
+        return x if self.head is None else self.head(x)
 
     def read(
         self, tokens: Tensor, places: Tensor, length: int | None, real: Tensor | None = None
@@ -73,7 +93,7 @@ class GPT(Family):
 
     def logits(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
         """A score for every word from the decoder's output. (B, T, C) -> (B, T, V)"""
-        return self.tap("logits", nn.functional.linear(x, self.output_weight, self.output_bias))
+        return self.tap("logits", nn.functional.linear(self.before_scores(x), self.output_weight, self.score_bias))
 
     def loss(
         self,
@@ -88,7 +108,7 @@ class GPT(Family):
         rows = as_rows(rows, lengths)
         wanted = next_tokens(rows) if labels is None else labels
         total = self.cross_entropy(
-            self.hidden(rows), self.output_weight, wanted, bias=self.output_bias, smoothing=smoothing
+            self.before_scores(self.hidden(rows)), self.output_weight, wanted, bias=self.score_bias, smoothing=smoothing
         )
         return total if labels is not None else total / (wanted != IGNORE).sum().clamp(min=1)
 

@@ -150,7 +150,7 @@ class RunFolder:
             "target words": (found.target.vocab_size, model.vocab_size),
             "source words": (found.source.vocab_size, model.source_vocab_size or model.vocab_size),
         }
-        if model.family == "bert" and model.head != "mlm":
+        if model.head != "mlm":
             sizes["labels"] = (len(found.labels), model.n_label)
         for what, (have, expected) in sizes.items():
             if have != expected:

@@ -22,7 +22,7 @@ def measured(recipe: Recipe) -> list[str]:
     match recipe.data.task, recipe.model.family:
         case "pairs", _:
             return ["loss", "exact_match", "bleu", "chrf"]
-        case (("classify" | "tag"), "bert"):
+        case (("classify" | "tag"), _):
             return ["loss", "accuracy", "f1"]
     return ["loss"]
 
@@ -58,7 +58,7 @@ def example_scores(
         case "pairs", _:
             tokenize = recipe.train.bleu_tokenize
             return written_scores(lambda texts: translations(own, texts), examples, tokenize, edits=edits)
-        case "classify", "bert":
+        case "classify", _:
             found = [labels[0].label for labels in classify(own, [text for text, _ in examples])]
             return label_scores(found, [label for _, label in examples]) | Scores({}, written=found)
         case "tag", "bert":

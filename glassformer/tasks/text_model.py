@@ -57,9 +57,9 @@ class TextModel:
     def kind(self) -> str:
         """What was trained, and on what: one of `VERBS`."""
         config = self.model.config
-        if config.family == "gpt" and self.recipe.data.prompt_answer:
-            return "gpt on pairs"
-        return config.head if config.family == "bert" else config.family
+        if config.family == "gpt" and config.head == "mlm":
+            return "gpt on pairs" if self.recipe.data.prompt_answer else "gpt"
+        return config.family if config.family == "transformer" else config.head
 
     @property
     def verb(self) -> Verb:

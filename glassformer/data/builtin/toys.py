@@ -37,8 +37,7 @@ def drawn_rows(draw: Random, count: int, shortest: int, longest: int) -> list[li
     rows: dict[str, list[str]] = {}
     while len(rows) < count:
         row = [
-            letters[int(uniform() * len(letters))]
-            for _ in range(shortest + int(uniform() * (longest - shortest + 1)))
+            letters[int(uniform() * len(letters))] for _ in range(shortest + int(uniform() * (longest - shortest + 1)))
         ]
         rows[" ".join(row)] = row
     return list(rows.values())

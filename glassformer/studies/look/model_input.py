@@ -137,7 +137,8 @@ def make_bert_input(model: TextModel, text: str) -> ModelInput:
         ids, notes = read_text(tokenizer, text, "the text")
         refuse_longer(ids, model.max_text_tokens, "the text")
         row = [BOS, *ids]
-        return ModelInput([], row, [None] * len(row), [0], len(row), notes=notes)
+        place = 0 if model.model.config.family == "bert" else len(row) - 1
+        return ModelInput([], row, [None] * len(row), [place], len(row), notes=notes)
     if not text.strip():
         raise UserError("the text is empty; there is nothing to look at")
     row, firsts, notes = [BOS], [], []

@@ -76,7 +76,7 @@ def patch(model: TextModel, text: str, other: str) -> PatchResult:
     rows = [[BOS, *encode(t)] if model.kind == "classify" else prompt_ids(model, t) for t in (text, other)]
     check_lengths(model, *rows)
     inputs = [(Rows.from_lists([ids]).to(model.device),) for ids in rows]
-    place = 0 if model.kind == "classify" else -1
+    place = 0 if model.model.config.family == "bert" else -1
     with torch.no_grad():
         said = [int(model.model(*own)[0, place].argmax()) for own in inputs]
     if model.kind == "classify":

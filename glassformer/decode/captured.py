@@ -82,6 +82,8 @@ class GraphRunner:
         """One step of the first slots; what the host knows of them is counted once, however it runs."""
         if self.memory != (self.cache.generation, self.state.longest):
             self.graphs.clear()  # they were made for memory that is no more
+            # A pool dies with the last of its graphs.
+            self.pool = torch.cuda.graph_pool_handle() if self.on_device else None
             self.memory = (self.cache.generation, self.state.longest)
         n, ends, ages = bucket[0], self.cache.ends.copy(), self.state.ages.copy()
         graph = self.graphs.get(bucket)

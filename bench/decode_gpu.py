@@ -122,8 +122,12 @@ def same_answers(model: Translator, texts: list[str], beam: int) -> str:
 def random_model(name: str, texts: list[str], kind: type, **changes: Any) -> Any:
     """A model of a preset with random weights, and a tokenizer for it."""
     torch.manual_seed(0)
-    tokenizer = Tokenizer.train("bpe", texts, 10000)
     config = replace(preset(name), **changes)
+    # As many words as the model has, so that whatever it says can be written.
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    more = (a + b + c + d for a in letters for b in letters for c in letters for d in letters)
+    tokenizer = Tokenizer.train("word", [*texts, *more], config.vocab_size)
+    assert tokenizer.vocab_size == config.vocab_size
     family: dict[str, Any] = {"task": "text"} if config.family == "gpt" else {"task": "pairs"}
     recipe = Recipe.from_dict({"name": name, "model": {"family": config.family}, "data": family})
     return kind(build_model(config).cuda().eval(), Tokenizers(tokenizer, tokenizer, []), recipe)

@@ -77,14 +77,14 @@ export function paint(canvas, map, scale, masked = null) {
   if (!map.columns || !map.rows) return;
   const context = canvas.getContext("2d");
   const image = context.createImageData(map.columns, map.rows);
-  const colour = scale.kind === "sign" ? (at) => signColour(at / 127.5 - 1) : (at) => sizeColour(at / 255);
+  const colour = scale.kind === "sign" ? (at) => signColour((at - 127) / 127) : (at) => sizeColour(at / 255);
   const table = Array.from({ length: 256 }, (_, i) => colour(i));
   const tops = scale.kind === "row" ? rowMaxima(map) : null;
   const grey = maskedColour();
   for (let i = 0; i < map.values.length; i++) {
     const share = shareOf(map.values[i], scale, tops?.[Math.floor(i / map.columns)]);
-    const at = Math.round(255 * (scale.kind === "sign" ? (share + 1) / 2 : share));
-    image.data.set(masked?.[i] ? grey : table[Math.max(0, Math.min(255, at))], 4 * i);
+    const at = Math.round(scale.kind === "sign" ? 127 * (share + 1) : 255 * share); // 127 is exactly zero
+    image.data.set(masked?.[i] ? grey : table[Math.max(0, Math.min(scale.kind === "sign" ? 254 : 255, at))], 4 * i);
     image.data[4 * i + 3] = 255;
   }
   context.putImageData(image, 0, 0);

@@ -1,0 +1,138 @@
+"""What is used is what was written, or is refused with a sentence that names the doctor. The broken variants: a final/ that is
+read by pattern, checksums that only `doctor` looks at, damaged weights replaced by others without a word."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from glassformer.api import load
+from glassformer.errors import UserError
+from glassformer.files.durable import to_json
+from glassformer.runs.facts import seal_of
+from glassformer.runs.folder import RunFolder
+from glassformer.text.tokenizer import Tokenizer
+from tests.fuzz.mutations import make_right, seal_checkpoint
+from tests.talking import make_run
+
+TEXTS = ["the cat sat", "a dog ran"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "run")
+
+
+def refused(run: Path, *words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load(run).translate(TEXTS)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def flip(path: Path, place: int = -9) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("name", ["final/model.safetensors", "final/state.json", "tokenizer.json"])
+def test_a_flipped_bit_is_refused(name: str, run: Path) -> None:
+    load(run).translate(TEXTS)
+    flip(run / name)
+    refused(run, name.split("/")[-1], "has changed since it was written", "glassformer doctor")
+
+
+def test_a_run_json_that_was_edited_is_refused(run: Path) -> None:
+    path = run / "run.json"
+    path.write_text(path.read_text().replace('"n_head": 2', '"n_head": 4'))
+    refused(run, "run.json has been changed", "glassformer doctor")
+
+
+def test_what_the_manifest_does_not_list_is_not_read(run: Path) -> None:
+    """A stray training.safetensors would replace the weights; what macOS leaves beside a file cannot even be read."""
+    expected = load(run).translate(TEXTS)
+    weights = load_file(run / "final" / "model.safetensors")
+    save_file({f"ema/{n}": torch.zeros_like(t) for n, t in weights.items()}, run / "final" / "training.safetensors")
+    (run / "final" / "._model.safetensors").write_bytes(b"\0\5\26\7 Mac OS X")
+    (run / "tokenizer.source.json").write_text("{}")
+    (run / "labels.json").write_text('["x"]')
+    assert load(run).translate(TEXTS) == expected
+
+
+def test_weights_that_are_no_numbers_are_refused(run: Path) -> None:
+    path = run / "final" / "model.safetensors"
+    weights = load_file(path)
+    name = next(iter(weights))
+    weights[name] = torch.full_like(weights[name], torch.nan)
+    save_file(weights, path)
+    seal_checkpoint(path.parent)
+    refused(run, name, "not finite")
+
+
+def test_final_weights_that_are_missing_are_told_and_damaged_ones_refused(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = load(run).translate(TEXTS)
+    saved = RunFolder(run).checkpoints.path(7)
+    shutil.copytree(run / "final", saved)
+    state = {"step": 7, "run": RunFolder(run).id}
+    (saved / "state.json").write_bytes(to_json(state))
+    seal_checkpoint(saved)
+    (run / "final" / "SEAL").unlink()
+    refused(run, "final cannot be used", "SEAL is missing", "glassformer doctor")
+    shutil.rmtree(run / "final")
+    assert load(run).translate(TEXTS) == expected
+    assert "has no final weights" in (said := capsys.readouterr().err) and "step 7" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        (
+            {"truncation": {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}},
+            "truncation",
+        ),
+        ({"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}}, "normalizer"),
+        (
+            {
+                "post_processor": {
+                    "type": "ByteLevel",
+                    "add_prefix_space": True,
+                    "trim_offsets": True,
+                    "use_regex": True,
+                }
+            },
+            "post",
+        ),
+        ({"model": {"dropout": 0.5}}, "dropout"),
+    ],
+)
+def test_a_tokenizer_with_a_will_of_its_own_is_refused(change: dict[str, Any], part: str, tmp_path: Path) -> None:
+    """Sealed again, as if it had been made so: the tokenizer itself is what is refused."""
+    run = make_run(tmp_path / "run", tokenizer="bpe")
+    path = run / "tokenizer.json"
+    facts = json.loads(path.read_text())
+    for name, value in change.items():
+        facts[name] = facts[name] | value if name == "model" else value
+    path.write_text(json.dumps(facts))
+    make_right(run, path)
+    refused(run, "was not made by glassformer", part)
+
+
+def test_a_tokenizer_of_another_size_is_refused(run: Path) -> None:
+    Tokenizer.train("char", ["abc"], 100).save(run / "tokenizer.json")
+    make_right(run, run / "tokenizer.json")
+    refused(run, "target words and its model", "glassformer doctor")
+
+
+def test_a_run_json_that_asks_for_a_giant_is_refused_before_it_is_built(run: Path) -> None:
+    facts = json.loads((run / "run.json").read_text())
+    facts["recipe"]["model"] |= {"n_layer": 9000, "n_embd": 4096}
+    (run / "run.json").write_bytes(to_json(facts | {"seal": seal_of(facts)}))
+    refused(run, "do not belong together")

@@ -34,6 +34,7 @@ from glassformer.config import did_you_mean
 from glassformer.data.files import numbered_lines
 from glassformer.data.splits import fraction_of
 from glassformer.errors import UserError
+from glassformer.files import structured
 from glassformer.files.owned import OwnedFiles
 
 TIMEOUT = 30.0  # seconds without a byte
@@ -101,11 +102,12 @@ def fetch(url: str, folder: Path, sha256: str | None) -> Path:
 def read_lock(folder: Path) -> dict[str, str]:
     """The checksums that were seen when the files were first fetched."""
     try:
-        return dict(json.loads((folder / LOCK).read_text(encoding="utf-8")))
+        found: dict[str, str] = structured.read(folder / LOCK, dict[str, str], 1 << 20)
     except FileNotFoundError:
         return {}
-    except ValueError:
-        raise UserError(f"{folder / LOCK} is not valid JSON; remove it to begin anew") from None
+    except structured.Unreadable as error:
+        raise UserError(f"{error}; remove it to begin anew") from None
+    return found
 
 
 @contextlib.contextmanager

@@ -42,6 +42,9 @@ from glassformer.runs.facts import OWN, RUN_FORMAT, RunFacts, migrated, seal_of
 from glassformer.screen import warn
 from glassformer.text.tokenizers import Tokenizers
 
+TOLD: set[str] = set()
+"""What was said already: once a process is enough."""
+
 
 @dataclass(frozen=True)
 class RunFolder:
@@ -301,9 +304,12 @@ class RunFolder:
             latest, kind = best, "best"
         else:
             kind = "latest"
-        report(
+        said = (
             f"{self.path} has no final weights (training has not ended); using its {kind} checkpoint, of step {latest}"
         )
+        if said not in TOLD:
+            TOLD.add(said)
+            report(said)
         return self.checkpoints.path(latest)
 
     def check_recipe(self, state: dict[str, Any]) -> None:

@@ -266,8 +266,24 @@ def test_a_gpt_on_pairs_answers(runs: dict[str, Any]) -> None:
     assert talk.translate(texts, beam=1, max_new_tokens=9) == expected
     assert [a.text for a in tasks.generate(talk, ["Anna"], temperature=0, beam=1, max_new_tokens=9)[0]] == expected[2:]
     assert len(talk.translate(" ".join(SENTENCES), max_new_tokens=3).best.parts) > 3
-    with pytest.raises(UserError, match="encoder-decoder"):
-        talk.translate("a", align=True)
+
+
+@torch.no_grad()
+def test_a_gpts_alignment_is_its_attention_to_the_prompt(runs: dict[str, Any]) -> None:
+    """Against the weights recorded by hand, one place before each token. Caught: rows of the token just read."""
+    talk = runs["pairs"]
+    found, empty = talk.translate(["Anna", ""], beam=2, n_best=2, align=True, max_new_tokens=6)
+    assert empty == "" and not empty.alignment
+    for answer in found.answers:
+        (part,) = answer.parts
+        prompt = [BOS, *talk.tokenizers.source.encode("Anna"), EOS]
+        _, cache = glassformer.run_with_cache(talk.model, Rows.from_lists([[*prompt, *answer.ids]]), names="*.weights")
+        weights = cache["decoder.0.attention.weights"][0].mean(0)
+        assert len(part.hypothesis.alignment) == len(answer.ids) and len(part.source_tokens) == len(prompt)
+        for place, row in enumerate(part.hypothesis.alignment):
+            own = weights[len(prompt) - 1 + place, : len(prompt)].clone()
+            own[0] = 0
+            assert row == pytest.approx((own / own.sum()).tolist(), abs=1e-5)
 
 
 @torch.no_grad()

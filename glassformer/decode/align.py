@@ -1,4 +1,5 @@
 """Which source tokens a translation came from: the decoder's cross-attention, read while the translation is forced on it.
+A decoder alone has its source in the prompt; there it is the answer's attention to the prompt.
 
 The weights are averaged over layers and heads. A row belongs to the token that was being chosen, not to the one just read.
 Attention is where the model looked, which is often, and not always, what the word translates.
@@ -41,3 +42,26 @@ def alignments(
     return [
         [row[: len(source)] for row in rows[: len(target)]] for rows, source, target in zip(weights, sources, targets)
     ]
+
+
+@torch.no_grad()
+def prompt_alignments(
+    model: Any, prompts: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> list[list[list[float]]]:
+    """alignment[pair][answer token][prompt token], by a GPT: how much each prompt token was looked at while the answer token
+    was being chosen, as a share of what went to the prompt. The first token of the prompt, where heads look that look for
+    nothing, is left out: its share is 0."""
+    rows = Rows.from_lists([[*prompt, *target] for prompt, target in zip(prompts, targets, strict=True)])
+    with record(model, "decoder.*.attention.weights") as seen:
+        model.hidden(rows.to(next(model.parameters()).device))
+    layers = [layer.mean(dim=1) for layer in seen.values() if layer.size(1)]  # all heads of a layer may be pruned
+    out = []
+    for number, (prompt, target) in enumerate(zip(prompts, targets, strict=True)):
+        first, width = len(prompt) - 1, len(prompt)
+        if not layers:
+            out.append([[0.0] * width for _ in target])
+            continue
+        own = torch.stack([layer[number, first : first + len(target), :width] for layer in layers]).mean(0).clone()
+        own[:, 0] = 0.0
+        out.append((own / own.sum(-1, keepdim=True).clamp(min=1e-12)).tolist())
+    return out

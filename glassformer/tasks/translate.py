@@ -23,9 +23,9 @@ from glassformer.decode import (
     stream_generation,
     translate_batch,
 )
+from glassformer.decode.align import prompt_alignments
 from glassformer.decode.generate import Streamed, stream_translation
 from glassformer.decode.lengths import translation_limits
-from glassformer.errors import UserError
 from glassformer.models import GPT, Transformer
 from glassformer.tasks.constraints import TextConstraints, check_constraints, token_constraints, wanted_terms
 from glassformer.tasks.results import Answer, Part
@@ -129,8 +129,8 @@ def translate(
 ) -> list[list[Answer]]:
     """For each text its answers: `n_best` of a search, best first, or `num_samples` in the order they were drawn.
 
-    `align` adds the attention to the source, `trace` the whole story of the beam. Options are those of DecodeConfig;
-    limits on length hold for each part of a long text. An empty text stays empty."""
+    `align` adds the attention to the source (a GPT: to the prompt), `trace` the story of the beam. Options are those of
+    DecodeConfig; limits on length hold for each part of a long text. An empty text stays empty."""
     model.require("translate")
     texts, constraints = as_list(texts), constraints or TextConstraints()
     settings = decode_settings(model, config, **options)
@@ -149,9 +149,13 @@ def translate(
         found = translate_batch(net, sources, settings, align=align, trace=trace, **how)
     else:
         assert isinstance(net, GPT)
-        if align:
-            raise UserError("a GPT has no attention from answer to source apart; alignment needs an encoder-decoder")
         found = answers_by_gpt(net, sources, settings, trace, how)
+        for prompt, hypotheses in zip(sources, found, strict=True) if align else ():
+            aligned = (
+                prompt_alignments(net, [prompt] * len(hypotheses), [h.ids for h in hypotheses]) if prompt else [[]]
+            )
+            for hypothesis, own in zip(hypotheses, aligned, strict=True):
+                hypothesis.alignment = own
     answers, start = [], 0
     for own in pieces:
         here = slice(start, start + len(own))

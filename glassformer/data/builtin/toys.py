@@ -1,9 +1,9 @@
 """`copy`, `reverse`, `sort`: a short row of letters, repeated, turned round, put in order.
 
 `in-context`: a rule that stands in the prompt alone. Each example makes up a new table of letters and answers, shows it in
-shots, and asks for some of them:
+shots, and asks for one of them:
 
-    b K , f Q , h D , a M ? h b        D K
+    b K , f Q , h D , a M ? h        D
 
 No weight can know the answer: what is learned is to look it up (Olsson et al. 2022 call the heads that do it induction
 heads)."""
@@ -50,11 +50,11 @@ def rows_and_answers(
     return [(" ".join(row), " ".join(answer(row))) for row in letter_rows(split, size, lengths)]
 
 
-SHOTS, ASKED = (4, 8), (1, 3)
+SHOTS = (4, 8)
 
 
 def in_context(split: Split, size: int) -> list[tuple[str, str]]:
-    """Prompts that show a made-up table and ask for some of its entries, with the answers; no prompt twice."""
+    """Prompts that show a made-up table and ask for one of its entries, with the answers; no prompt twice."""
     start = {"test": 0, "val": HELD_OUT_SIZE, "train": 2 * HELD_OUT_SIZE}[split]
     draw = Random("rules in prompts")
     found: dict[str, str] = {}
@@ -63,9 +63,9 @@ def in_context(split: Split, size: int) -> list[tuple[str, str]]:
         keys = draw.sample(string.ascii_lowercase[:16], count)
         values = draw.sample(string.ascii_uppercase[:16], count)
         table = dict(zip(keys, values, strict=True))
-        asked = draw.sample(keys, draw.randint(*ASKED))
+        asked = draw.choice(keys)
         shots = " , ".join(f"{key} {value}" for key, value in table.items())
-        found[f"{shots} ? {' '.join(asked)}"] = " ".join(table[key] for key in asked)
+        found[f"{shots} ? {asked}"] = table[asked]
     return list(found.items())[start:]
 
 

@@ -29,6 +29,9 @@ def translate(
         bool,
         typer.Option("--align", help="After each answer a tab and links of tokens, source-answer, counted from 0."),
     ] = False,
+    align_words: Annotated[
+        bool, typer.Option("--align-words", help="The same by words, in Pharaoh's form: blanks part words.")
+    ] = False,
     as_json: lines.AsJson = False,
     trace: Annotated[bool, typer.Option("--trace", help="With --json: every step of the beam.")] = False,
     term: writing.Terms = None,
@@ -84,17 +87,24 @@ def translate(
     model.require("translate")
     config = tasks.decode_settings(model, **options)
     tasks.check_constraints(model, constraints, config)
+    align = align or align_words
     wide = 1 if as_json else writing.answers_a_text(config)
+
+    def words(answer: Answer) -> list[tuple[int, int]]:
+        return tasks.word_links(answer, tokens_are_words=model.tokenizers.target.kind == "word")
 
     def show(text: str, answers: list[Answer]) -> lines.Output:
         tokens = sum(len(answer.ids) for answer in answers)
         if as_json:
             facts = [writing.answer_facts(answer, align=align, trace=trace) for answer in answers]
+            for fact, answer in zip(facts, answers, strict=True):
+                fact |= {"word_links": words(answer)} if align_words else {}
             return lines.Output([lines.as_line({"source": text, "answers": facts})], tokens)
         shown = []
         for answer in answers:
             before = f"{answer.score:.4f}\t" if scores else ""
-            after = "\t" + " ".join(f"{s}-{t}" for s, t in answer.links) if align else ""
+            links = words(answer) if align_words else answer.links
+            after = "\t" + " ".join(f"{s}-{t}" for s, t in links) if align else ""
             shown.append(before + answer.text + after)
         return lines.Output(shown + [""] * (wide - len(shown)), tokens)
 
@@ -103,7 +113,9 @@ def translate(
         return [show(text, answers) for text, answers in zip(texts, found, strict=True)]
 
     depends_on = (
-        asdict(config) | asdict(constraints) | {"scores": scores, "align": align, "json": as_json, "trace": trace}
+        asdict(config)
+        | asdict(constraints)
+        | {"scores": scores, "align": align, "words": align_words, "json": as_json, "trace": trace}
     )
     fingerprint = lines.run_fingerprint(run, step) if out is not None else ""
     job = lines.Job(

@@ -90,7 +90,9 @@ class CachedSteps:
             self.cache = decoder.make_cache(self.slots, self.beams, columns, source if decoder.has_source else 0)
         self.cache.grow(columns, source if decoder.has_source else 0)
         longest = prompt + limit
-        decoder.grow_tables(min(longest, decoder.config.block_size) if has_window(decoder.config) else longest)
+        # A decoder with a source never reads its own text again, so a table that can grow must hold all of it.
+        bounded = has_window(decoder.config) and not (decoder.has_source and decoder.config.positions == "sinusoidal")
+        decoder.grow_tables(min(longest, decoder.config.block_size) if bounded else longest)
         self.texts[start:] = [text for text in texts for _ in range(copies)]
         first = [self.bos if decoder.has_source else text[-1] for text in self.texts[start:]]
         self.cache.begin(start, end, torch.tensor(first, device=self.cache.tokens.device)[:, None])

@@ -16,6 +16,7 @@ from glassformer.tasks.tag import tag
 from glassformer.tasks.text_model import LONGEST_TEXT, TextModel, check_text
 from glassformer.tasks.token_scores import TokenScores, token_scores
 from glassformer.tasks.translate import stream_translated, translate, translations
+from glassformer.tasks.word_links import word_links
 
 __all__ = [
     "LONGEST_TEXT",
@@ -42,4 +43,5 @@ __all__ = [
     "token_scores",
     "translate",
     "translations",
+    "word_links",
 ]

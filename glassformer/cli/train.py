@@ -30,7 +30,12 @@ def train(
     accept_changes: Annotated[
         bool, typer.Option("--accept-changes", help="With --resume: yes, go on with other settings than before.")
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Throw away the run that is there.")] = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite", help="Replace the run that is there; it goes when the new one has its first checkpoint."
+        ),
+    ] = False,
 ) -> None:
     """Train a model: [bold]glassformer train dates[/], [bold]glassformer train my.toml train.steps=200[/].
 

@@ -17,6 +17,7 @@ from glassformer.errors import UserError
 from glassformer.models.weights import check_finite, check_fits
 from glassformer.runs.checkpoint import read_checkpoint
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.making import beside
 
 Condition = Literal["good", "note", "damaged"]
 LOOKS = 10  # at a run that is being trained, before what seems wrong is called so
@@ -230,6 +231,10 @@ def examine(path: Path) -> Diagnosis:
     """Beside a training that goes on, a checkpoint may be replaced while it is read: what is wrong counts only if it is so
     in one look after another."""
     if not path.is_dir():
+        if RunFolder.is_run(draft := beside(path, "making")):
+            about = f"the preparation has not been finished; it is in {draft.name}"
+            outlook = f"glassformer train {path} --resume prepares the data again and starts at the beginning"
+            return Diagnosis([Finding("data", "note", about, size_of(draft))], outlook)
         raise UserError(f"there is no folder {path}")
     run = RunFolder(path)
     if not run.is_run(path) and not (path / "checkpoints").is_dir():

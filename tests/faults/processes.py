@@ -44,6 +44,7 @@ TINY = [
     "train.log_every=1",
     "train.warmup=5",
     "train.threads=1",
+    "train.history=false",  # so that the nth save of a kind is known
     "train.learning_rate=3e-3",
 ]
 

@@ -75,7 +75,7 @@ class Lines {
           if (weight < (at ? 0.01 : FAINTEST)) continue;
           const [x1, x2, m] = [this.left, this.left + this.middle, this.left + this.middle / 2];
           const path = `M${x1},${this.y(i)} C${m},${this.y(i)} ${m},${this.y(j)} ${x2},${this.y(j)}`;
-          this.lines.append(svg("path", { d: path, stroke: this.colours[which], "stroke-width": 0.6 + 5 * weight, "stroke-opacity": 0.15 + 0.75 * Math.min(1, weight) }));
+          this.lines.append(svg("path", { d: path, stroke: this.colours[which], "stroke-width": 0.6 + 5 * weight, "stroke-opacity": 0.25 + 0.7 * Math.min(1, weight) }));
         }
       });
     });

@@ -110,12 +110,11 @@ class Driver:
     def add(self, number: int, request: Request) -> list[Result]:
         """Take a request in. What needs no decoding is answered at once."""
         check_settings(self.config, request, self.text, self.trace)
-        ids = list(request.ids)
-        if not ids and self.has_source:
+        if not request.ids and self.has_source:
             return [(number, self.finish(request, nothing(self.trace)))]
-        ids = ids or [self.special.bos]
-        self.check_ids(number, ids)
-        request = replace(request, ids=ids)
+        if not isinstance(request.ids, list) or not request.ids:
+            request = replace(request, ids=list(request.ids) or [self.special.bos])
+        self.check_ids(number, request.ids)
         self.requests[number] = request
         self.pending.append((request, self.make_job(number, request)))
         return []
@@ -123,8 +122,8 @@ class Driver:
     def check_ids(self, number: int, ids: Sequence[int]) -> None:
         c = self.shape
         words = (c.source_vocab_size or c.vocab_size) if self.has_source else c.vocab_size
-        wrong = next((i for i in ids if not 0 <= i < words), None) if self.steps is None or self.cached else None
-        if wrong is not None and isinstance(getattr(self.model, "decoder", None), nn.Module):
+        if (min(ids) < 0 or max(ids) >= words) and isinstance(getattr(self.model, "decoder", None), nn.Module):
+            wrong = next(i for i in ids if not 0 <= i < words)
             raise ValueError(
                 f"token id {wrong} is not in the vocabulary, whose ids run from 0 to {words - 1}; "
                 "was the text encoded with another tokenizer?"
@@ -245,7 +244,9 @@ class Driver:
             self.pending = [one for one in self.pending if id(one) not in taken]
             filler = Request([self.special.bos] * (own if own == width else 1)), Job(limit=1)
             chosen = [*alike, *[filler] * (self.size - len(alike))]
-        jobs = [replace(job, sample=sample) for _, job in chosen for sample in range(self.samples)]
+        jobs = [job for _, job in chosen]
+        if self.samples > 1:
+            jobs = [replace(job, sample=sample) for job in jobs for sample in range(self.samples)]
         self.steps.enter(self.n, jobs, [request.ids for request, _ in chosen], self.samples, width)
         self.state.begin(self.n, jobs)
         self.n += len(jobs)

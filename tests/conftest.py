@@ -38,7 +38,7 @@ END_TO_END = {
         "test_fp8",
     ),
     *("test_figures", "test_heads", "test_look", "test_phrases", "test_plan", "test_plots"),
-    *("test_info", "test_reproduce", "test_runs", "test_sources", "test_train"),
+    *("test_info", "test_isolation", "test_reproduce", "test_runs", "test_sources", "test_train"),
 }
 
 

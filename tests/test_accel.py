@@ -62,16 +62,7 @@ def test_an_accelerated_model_is_the_model(family: str) -> None:
     assert gap(results[1], results[2]) == 0
 
 
-WITHOUT = """
-import sys
-class Deleted:
-    def find_spec(self, name, path=None, target=None):
-        if name == "glassformer.accel" or name.startswith("glassformer.accel."):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, Deleted())
-import pytest
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-n", "0", *sys.argv[1:]]))
-"""
+WITHOUT = ROOT / "tests" / "programs" / "pytest_without_accel.py"
 
 
 @pytest.mark.slow
@@ -90,9 +81,13 @@ def test_the_equations_stand_without_it() -> None:
         "taps",
     ]
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, *(f"tests/laws/test_{law}.py" for law in laws)],
-        cwd=ROOT, capture_output=True, text=True, timeout=900, env={**os.environ, "GLASSFORMER_QUICK": "1"},
-    )  # fmt: skip
+        [sys.executable, str(WITHOUT), *(f"tests/laws/test_{law}.py" for law in laws)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        env={**os.environ, "GLASSFORMER_QUICK": "1", "PYTHONPATH": str(ROOT)},
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
 
 

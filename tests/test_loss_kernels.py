@@ -12,90 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 # A process of its own: the interpreter is chosen when kernels are defined, and the checks of shapes cannot be compiled.
-SCRIPT = """
-import torch
-torch.manual_seed(1)
-from glassformer.accel import loss_kernels as kernels, output_loss
-from glassformer.accel.output_loss import LossBackend, row_losses, score_gradient
-from glassformer.nn.loss import IGNORE
-PLAIN, BY_KERNEL = LossBackend(), LossBackend(kernel=True)
-
-def eight_bits(grad):
-    return (grad * 2**15).to(torch.float8_e5m2).float()
-
-def same_eight_bits(found, grad):
-    # Where rounding goes up to the next power of two, the interpreter forgets to carry (3.5.1); a device does not.
-    exact = (grad * 2**15).double()
-    carries = exact.abs() / 2 ** exact.abs().clamp(min=2.0**-14).log2().floor() >= 1.75
-    near = (found.float() - eight_bits(grad)).abs() <= 1e-3 * eight_bits(grad).abs()
-    # Between two numbers: to either side; and below 2^-14 to any of the few there are.
-    border = (found.float() - exact).abs() <= (0.126 * exact.abs()).clamp(min=2.0**-14)
-    wrong = ~(carries | near | border)
-    assert not wrong.any(), (exact[wrong], found.float()[wrong])
-
-for words, columns, rows, dtype in (
-    (100, 128, 6, torch.float32), (128, 128, 5, torch.float32), (9000, 9088, 3, torch.bfloat16), (77, 128, 140, torch.float16)
-):
-    for smoothing in (0.0, 0.1):
-        logits = (3 * torch.randn(rows, columns)).to(dtype)
-        logits[:, words:] = 50.0  # the scores of words that do not exist
-        labels = torch.randint(0, words, (rows, 2))[:, 0]  # every other one in memory
-        labels[1] = IGNORE
-        labels[2] = words - 1
-        losses, log_total = row_losses(logits, labels, words, smoothing)
-        grad = score_gradient(logits, labels, log_total, words, smoothing)
-        close = dict(rtol=1e-5, atol=1e-5) if dtype == torch.float32 else dict(rtol=1e-2, atol=1e-3)
-        place = logits.clone()
-        torch.testing.assert_close(kernels.softmax_gradient(place, labels, words, smoothing), losses, rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(place, grad.to(dtype), **close)
-        assert (place[1] == 0).all() and (place[:, words:] == 0).all()
-        place = logits.clone()
-        found, grad8 = kernels.softmax_gradient8(place, labels, words, smoothing)
-        torch.testing.assert_close(found, losses, rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(place, grad.to(dtype), **close)
-        same_eight_bits(grad8, grad)
-        place = logits.clone()
-        found, grad8, turned8 = kernels.softmax_gradients8(place, labels, words, smoothing)
-        assert torch.equal(place, logits)
-        torch.testing.assert_close(found, losses, rtol=1e-5, atol=1e-5)
-        same_eight_bits(grad8, grad)
-        assert torch.equal(turned8.float(), grad8.float().T)
-
-# A label that is no word makes the loss no number, and reads nothing that is not the row's.
-wrong = kernels.softmax_gradient(torch.zeros(3, 128), torch.tensor([5, 10**6, -3]), 100, 0.0)
-assert wrong.isnan().tolist() == [False, True, True]
-
-# The whole output layer, compiled, by kernel and by formula.
-output_loss.KERNEL_DEVICES = ("cpu",)
-x, table, bias = torch.randn(2, 8, 32), 0.2 * torch.randn(100, 32), torch.randn(100)
-labels = torch.randint(0, 100, (2, 8))
-labels[0, 3:5] = IGNORE
-
-def run(backend, compiled, bias, half=False):
-    given = [t.clone().requires_grad_() for t in (x, table, bias) if t is not None]
-    def of(x, table, *bias):
-        return backend(x, table, labels, bias=bias[0] if bias else None, smoothing=0.1)
-    torch._dynamo.reset()
-    with torch.autocast("cpu", torch.bfloat16, enabled=half):
-        total = (torch.compile(of, backend="aot_eager", fullgraph=True) if compiled else of)(*given)
-    (total * 0.25).backward()
-    return [total.detach()] + [t.grad for t in given]
-
-for b in (None, bias):
-    for backend, compiled, other, tolerance in (
-        (BY_KERNEL, True, PLAIN, 1e-4),
-        # Loose for what the interpreter forgets to carry; the two factors exchanged, or one not turned, is off by more than 1.
-        (LossBackend(kernel=True, float8=True), True, LossBackend(float8=True), 0.3),
-        (LossBackend(kernel=True, float8=True, float8_weights=True), True, LossBackend(float8=True, float8_weights=True), 0.3),
-    ):
-        for ours, theirs in zip(run(backend, compiled, b), run(other, False, b), strict=True):
-            assert float((ours - theirs).norm()) <= tolerance * float(theirs.norm()), (backend, float((ours - theirs).norm()))
-    # As a step on a GPU has it: weights in float32, everything else in half of it.
-    for ours, theirs in zip(run(BY_KERNEL, True, b, half=True), run(PLAIN, False, b), strict=True):
-        assert ours.dtype == theirs.dtype, (ours.dtype, theirs.dtype)
-        assert float((ours - theirs).norm()) <= 0.02 * float(theirs.norm()), float((ours - theirs).norm())
-print("held")
-"""
+SCRIPT = ROOT / "tests" / "programs" / "loss_kernels.py"
 
 
 @pytest.mark.slow
@@ -105,7 +22,11 @@ def test_kernels_compute_the_formula() -> None:
     the score of the label read after the gradient has taken its place; padding in the maximum; rows and columns of the
     turned gradient exchanged."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        capture_output=True, text=True, cwd=ROOT, timeout=600, env={**os.environ, "TRITON_INTERPRET": "1"},
-    )  # fmt: skip
+        [sys.executable, str(SCRIPT)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=600,
+        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
+    )
     assert done.returncode == 0 and "held" in done.stdout, done.stdout + done.stderr

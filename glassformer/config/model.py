@@ -132,12 +132,38 @@ class ModelConfig:
             )
         if self.n_head % self.kv_heads:
             raise ConfigError(f"model.n_head {self.n_head} is not divisible by model.n_kv_head {self.kv_heads}")
+        self.check_family()
+        self.check_positions()
+        if self.norm == "none" and self.embedding_norm:
+            raise ConfigError('model.embedding_norm asks for a norm that model.norm="none" rules out')
+        if not 0 <= self.norm_eps < 1:
+            raise ConfigError(f"model.norm_eps must be at least 0 and below 1, not {self.norm_eps}")
+        if self.pruned_heads:
+            self.check_pruned()
+
+    def check_positions(self) -> None:
+        """Refuses positions that the sizes do not allow, and settings of a kind of positions that the model has not."""
         if self.positions == "rotary" and self.key_size % 2:
             raise ConfigError(
                 f"rotary positions turn pairs of numbers, so the head size must be even, not {self.key_size}"
             )
         if self.positions == "sinusoidal" and self.n_embd % 2:
             raise ConfigError(f"sinusoidal positions come in pairs, so model.n_embd must be even, not {self.n_embd}")
+        for name in ("rotary_base", "sinusoid_base"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"model.{name} must be above 0, not {getattr(self, name)}")
+        if not self.rotary_factor >= 1:
+            raise ConfigError(f"model.rotary_factor must be at least 1, not {self.rotary_factor}")
+        if (self.rotary_factor > 1) != (self.rotary_scaling != "none"):
+            raise ConfigError(
+                "longer texts by rotary positions need both model.rotary_scaling (linear or ntk) and model.rotary_factor above "
+                f"1; they are {self.rotary_scaling} and {self.rotary_factor}"
+            )
+        if self.rotary_scaling != "none" and self.positions != "rotary":
+            raise ConfigError(f"model.rotary_scaling is for rotary positions, and model.positions is {self.positions}")
+
+    def check_family(self) -> None:
+        """Refuses what belongs to another family of models."""
         if self.family != "transformer":
             if self.n_encoder_layer is not None:
                 raise ConfigError(f"model.n_encoder_layer is for the encoder-decoder; {self.family} has n_layer alone")
@@ -159,24 +185,6 @@ class ModelConfig:
             )
         if self.family == "bert" and self.output_bias:
             raise ConfigError("model.output_bias is for models that write; a BERT's masked words have a bias already")
-        if self.norm == "none" and self.embedding_norm:
-            raise ConfigError('model.embedding_norm asks for a norm that model.norm="none" rules out')
-        if not 0 <= self.norm_eps < 1:
-            raise ConfigError(f"model.norm_eps must be at least 0 and below 1, not {self.norm_eps}")
-        for name in ("rotary_base", "sinusoid_base"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"model.{name} must be above 0, not {getattr(self, name)}")
-        if not self.rotary_factor >= 1:
-            raise ConfigError(f"model.rotary_factor must be at least 1, not {self.rotary_factor}")
-        if (self.rotary_factor > 1) != (self.rotary_scaling != "none"):
-            raise ConfigError(
-                "longer texts by rotary positions need both model.rotary_scaling (linear or ntk) and model.rotary_factor above "
-                f"1; they are {self.rotary_scaling} and {self.rotary_factor}"
-            )
-        if self.rotary_scaling != "none" and self.positions != "rotary":
-            raise ConfigError(f"model.rotary_scaling is for rotary positions, and model.positions is {self.positions}")
-        if self.pruned_heads:
-            self.check_pruned()
 
     def check_pruned(self) -> None:
         """Refuses heads that this model cannot have, or that are named twice."""

@@ -201,3 +201,22 @@ def test_examples_that_are_too_long_are_told(tmp_path: Path, capsys: pytest.Capt
     runs.train(recipe(tmp_path), tmp_path / "run")
     said = capsys.readouterr().err
     assert "have more than model.block_size=32 tokens and are left out" in said and "train examples" in said
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_a_run_that_was_kept_opens_answers_and_goes_on(split: str, tmp_path: Path) -> None:
+    """A run as it is written today, whose sources are long gone: later versions are held to it."""
+    import dataclasses
+
+    from glassformer import load
+
+    path = tmp_path / "run"
+    shutil.copytree(Path(__file__).parent / "fixtures" / "run-with-examples", path)
+    examples = list(run_examples(RunFolder(path).recipe.data, "val", path / "data"))
+    assert len(examples) == 16 and load(path, device="cpu").translate([examples[0][0]])
+    scores, count = score_split(path, split)
+    assert count == {"val": 16, "test": 17}[split] and 4 < scores.values["loss"] < 6
+    recipe = RunFolder(path).recipe
+    longer = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, steps=6))
+    run = runs.resume(path, longer, accept_changes=True)
+    assert run is not None and run.finished() == 6

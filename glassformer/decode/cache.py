@@ -70,6 +70,7 @@ class Cache:
         self.masked = beams > 1
         self.source_masked = False
         self.compacted = 0
+        self.at: int | None = None  # the column that the step under way fills in all slots alike
 
     def block(
         self, like: Tensor, slots: int, heads: Sequence[int], columns: int
@@ -153,17 +154,17 @@ class Cache:
 
     def mark(self, n: int) -> Int[Tensor, "n K"]:
         """The columns that a step of the first n slots fills, entered as their own beams'."""
-        even, beams = self.even(n), torch.arange(self.beams, device=self.columns.device)
+        self.at = even = self.even(n)
         if even is not None:
             self.bias[:n, :, even : even + self.beams] = self.own
-            return (even + beams).expand(n, -1)
-        columns = self.columns[:n, None] + beams
+            return torch.arange(even, even + self.beams, device=self.columns.device).expand(n, -1)
+        columns = self.columns[:n, None] + torch.arange(self.beams, device=self.columns.device)
         self.bias[:n].scatter_(2, columns[:, None].expand(-1, self.beams, -1), self.own.expand(n, -1, -1))
         return columns
 
     def append(self, layer: int, n: int, columns: Int[Tensor, "n K"], k: Tensor, v: Tensor) -> None:
-        """A step's keys (n, Hk, K, D) and values (n, Hk, K, Dv) into their columns."""
-        even = self.even(n)
+        """A step's keys (n, Hk, K, D) and values (n, Hk, K, Dv) into the columns that were marked."""
+        even = self.at
         for block, new in zip(self.blocks[layer], (k, v), strict=True):
             if even is not None:
                 block[:n, :, even : even + self.beams] = new

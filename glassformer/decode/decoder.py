@@ -57,7 +57,9 @@ def fingerprint(model: Any) -> list[Tensor]:
 class Layer:
     """The packed weights of one block."""
 
-    block: Block
+    norms: list[nn.Module]  # of self-attention, of cross-attention where there is one, of the feed-forward layer
+    activate: Callable[[Tensor], Tensor]
+    gated: bool
     heads: Heads
     query_key_value: Any
     out: Any
@@ -97,8 +99,11 @@ class Decoder:
 
     def packed(self, block: Block) -> Layer:
         pack, attention, mlp = self.ops.pack, block.attention, block.mlp
+        norms = [block.attention_norm, *([block.cross_norm] if block.has_cross else []), block.mlp_norm]
         layer = Layer(
-            block,
+            norms,
+            mlp.activate,  # type: ignore[arg-type]
+            isinstance(mlp, GatedMLP),
             Heads(attention),
             pack(parts_of(attention.query, attention.key, attention.value)),
             pack(parts_of(attention.out)),
@@ -133,12 +138,11 @@ class Decoder:
     # ---- the layers
 
     def mlp(self, layer: Layer, y: Float[Tensor, "R C"]) -> Any:
-        activate = layer.block.mlp.activate
-        if isinstance(layer.block.mlp, GatedMLP):
+        if layer.gated:
             gate, up = self.ops.linear(y, layer.up).chunk(2, dim=-1)
-            hidden = activate(gate).mul_(up)  # type: ignore[operator]
+            hidden = layer.activate(gate).mul_(up)
         else:
-            hidden = self.ops.linear(y, layer.up, activate)
+            hidden = self.ops.linear(y, layer.up, layer.activate)
         return self.ops.linear(hidden, layer.down, into_sum=True)
 
     def run(
@@ -149,36 +153,23 @@ class Decoder:
         attend: Attend,
         recall: Attend | None = None,
     ) -> Float[Tensor, "R C"]:
-        """Through a stack. `attend` and `recall` are its self- and cross-attention."""
-        ops, changes = self.ops, []
-        linear = ops.linear
-
-        def attention(i: int, layer: Layer) -> Callable[[Tensor], Any]:
-            return lambda y: linear(attend(i, layer, linear(y, layer.query_key_value)), layer.out, into_sum=True)
-
-        def cross(i: int, layer: Layer, recall: Attend) -> Callable[[Tensor], Any]:
-            return lambda y: linear(recall(i, layer, linear(y, layer.cross_query)), layer.cross_out, into_sum=True)
-
-        def feed_forward(layer: Layer) -> Callable[[Tensor], Any]:
-            return lambda y: self.mlp(layer, y)
-
+        """Through a stack. `attend` and `recall` are its self- and cross-attention. A pre-norm block hands on the sum and the
+        norm of what follows, a post-norm block the norm of the sum."""
+        ops, linear, c = self.ops, self.ops.linear, self.config
+        before = [norm for layer in layers for norm in layer.norms]
+        norms = iter([*before[1:], last_norm] if c.pre_norm else before)
+        y = ops.norm(x, before[0]) if c.pre_norm and before else x
         for i, layer in enumerate(layers):
-            changes.append((layer.block.attention_norm, attention(i, layer)))
-            if recall is not None:
-                changes.append((layer.block.cross_norm, cross(i, layer, recall)))
-            changes.append((layer.block.mlp_norm, feed_forward(layer)))
-        if not changes:
-            return ops.norm(x, last_norm)
-        residual = layers[0].block.residual
-        if layers[0].block.pre_norm:
-            y = ops.norm(x, changes[0][0])
-            for n, (_, change) in enumerate(changes, 1):
-                norm = changes[n][0] if n < len(changes) else last_norm
-                x, y = ops.add_and_norm(x if residual else None, change(y), norm)
-            return y
-        for norm, change in changes:
-            x = ops.add_and_norm(x if residual else None, change(x), norm)[1]
-        return ops.norm(x, last_norm)
+            for part in range(len(layer.norms)):
+                if part == 0:
+                    change = linear(attend(i, layer, linear(y, layer.query_key_value)), layer.out, into_sum=True)
+                elif part == 1 and recall is not None:
+                    change = linear(recall(i, layer, linear(y, layer.cross_query)), layer.cross_out, into_sum=True)
+                else:
+                    change = self.mlp(layer, y)
+                x, y = ops.add_and_norm(x if c.residual else None, change, next(norms))
+                x = x if c.pre_norm else y
+        return y if c.pre_norm and before else ops.norm(y, last_norm)
 
     # ---- one token more in every row
 

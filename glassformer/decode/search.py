@@ -94,7 +94,7 @@ class SearchState(Slots):
                 scores = torch.cat([filters.ban_sequences(s, h, job.constraints.banned) for s, h, job in parts])
         if self.never.numel():
             scores.index_fill_(1, self.never, -math.inf)
-        if self.eos >= 0:
+        if self.eos >= 0 and not (self.looks and (self.ages[:n] >= self.minimums[:n]).all()):
             early = (self.written[:n] < self.minimum[:n])[:, None].expand(-1, beams).reshape(-1)
             scores[:, self.eos].masked_fill_(early, -math.inf)
         if not self.filters:
@@ -183,8 +183,11 @@ class SearchState(Slots):
         if not self.looks or bool(ends.any()):
             self.enter(n, g, ends, found.total[:, :first], found.parent[:, :first], found.logprob[:, :first], 1)
         out = is_eos | impossible
-        order = out.to(torch.uint8).sort(dim=1, stable=True).indices[:, : self.width]
-        dead = out.gather(1, order)
+        if self.looked_at == 1:
+            order, dead = torch.zeros_like(found.parent), out
+        else:
+            order = out.to(torch.uint8).sort(dim=1, stable=True).indices[:, : self.width]
+            dead = out.gather(1, order)
         missing = self.width - order.size(1)
         if missing:
             order, dead = F.pad(order, (0, missing)), F.pad(dead, (0, missing), value=True)
@@ -192,7 +195,8 @@ class SearchState(Slots):
             self.tell(n, g, found, order, dead)
         # Where no token at all is allowed and nothing has ended, the hypotheses end where they are.
         stuck = dead.all(dim=1) & ~self.group_over[:n, g] & (self.count[:n, g] == 0)
-        self.cut(n, g, stuck, self.written[:n])
+        if not self.looks or bool(stuck.any()):
+            self.cut(n, g, stuck, self.written[:n])
         return order, dead
 
     def cut(self, n: int, g: int, where: Bool[Tensor, "n"], length: Int[Tensor, "n"]) -> None:
@@ -298,22 +302,24 @@ class SearchState(Slots):
         at_limit = self.written[:n] >= self.limit[:n]
         best = self.totals[:n].amax(dim=2)
         alive = best > -math.inf
-        for g in range(self.groups):
+        may_be_cut = not self.looks or (self.ages[:n] >= self.limits[:n]).any()
+        for g in range(self.groups if may_be_cut else 0):
             self.cut(n, g, ~self.group_over[:n, g] & at_limit & alive[:, g], self.written[:n])
-        done = settled(
-            self.config,
-            self.divisors,
-            best,
-            self.count[:n],
-            self.score[:n, :, -1],
-            width=self.width,
-            wanted=self.wanted,
-            written=self.written[:n, None],
-            minimum=self.minimum[:n, None],
-            limit=self.limit[:n, None],
-            has_stops=self.has_stops[:n, None],
-        )
-        self.group_over[:n] |= at_limit[:, None] | ~alive | done
+        self.group_over[:n] |= at_limit[:, None] | ~alive
+        if self.beams > 1:  # a beam of one has nothing to compare itself with
+            self.group_over[:n] |= settled(
+                self.config,
+                self.divisors,
+                best,
+                self.count[:n],
+                self.score[:n, :, -1],
+                width=self.width,
+                wanted=self.wanted,
+                written=self.written[:n, None],
+                minimum=self.minimum[:n, None],
+                limit=self.limit[:n, None],
+                has_stops=self.has_stops[:n, None],
+            )
         self.totals[:n].masked_fill_(self.group_over[:n, :, None], -math.inf)
         self.over[:n] = self.group_over[:n].all(dim=1)
 

@@ -89,7 +89,8 @@ class Slots:
         self.never = torch.tensor(never, dtype=torch.long, device=device)
         self.jobs: list[Job] = []
         self.note_jobs(0)
-        self.ages = np.zeros(slots, dtype=np.int64)  # the host's own count of `written`
+        # What the host knows by itself: `written`, `minimum`, `limit`.
+        self.ages, self.minimums, self.limits = (np.zeros(slots, dtype=np.int64) for _ in range(3))
         self.best = choose.best
         self.fused: Callable[..., None] | None = None
 
@@ -161,6 +162,8 @@ class Slots:
         # Every hypothesis begins empty, so there is one of it.
         self.totals[start:end, :, 0] = torch.where(over.bool(), -math.inf, 0.0)[:, None].double()
         self.ages[start:end] = 0
+        self.minimums[start:end] = [job.minimum for job in jobs]
+        self.limits[start:end] = [job.limit for job in jobs]
         if self.draws_tokens:
             texts, samples = [job.fingerprint for job in jobs], [job.sample for job in jobs]
             most = max(job.limit for job in jobs)
@@ -172,7 +175,8 @@ class Slots:
             both = torch.tensor([rows, places]).to(self.written.device, non_blocking=True)
             for tensor in self.tensors():
                 tensor.index_copy_(0, both[1], tensor.index_select(0, both[0]))
-            self.ages[places] = self.ages[rows]
+            for known in (self.ages, self.minimums, self.limits):
+                known[places] = known[rows]
             for row, place in zip(rows, places, strict=True):
                 self.jobs[place] = self.jobs[row]
         self.jobs = self.jobs[:n]

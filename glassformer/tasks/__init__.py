@@ -15,7 +15,7 @@ from glassformer.tasks.settings import decode_settings
 from glassformer.tasks.tag import tag
 from glassformer.tasks.text_model import LONGEST_TEXT, TextModel, check_text
 from glassformer.tasks.token_scores import TokenScores, token_scores
-from glassformer.tasks.translate import stream_translated, translate, translations
+from glassformer.tasks.translate import stream_translated, translate, translate_each, translations
 from glassformer.tasks.word_links import word_links
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "tag",
     "token_scores",
     "translate",
+    "translate_each",
     "translations",
     "word_links",
 ]

@@ -1,13 +1,15 @@
 """Texts to texts: by an encoder-decoder, or by a GPT that learned from pairs.
 
-Many texts are one batch: they are cut into pieces where they are long (decode/longtext.py), all pieces of all texts are
-decoded together, and each text is put together again with its own spacing.
+Texts are cut into pieces where they are long (decode/longtext.py), the pieces of all texts are decoded side by side, and each
+text is put together again with its own spacing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from glassformer.config import DecodeConfig
@@ -15,23 +17,25 @@ from glassformer.decode import (
     BeamTrace,
     Hypothesis,
     Piece,
+    Request,
     TokenConstraints,
+    answer,
     fits_within,
-    generate_batch,
     join_pieces,
     split_text,
     stream_generation,
-    translate_batch,
 )
 from glassformer.decode.align import prompt_alignments
 from glassformer.decode.generate import Streamed, stream_translation
 from glassformer.decode.lengths import translation_limits
-from glassformer.models import GPT, Transformer
+from glassformer.models import Transformer
 from glassformer.tasks.constraints import TextConstraints, check_constraints, token_constraints, wanted_terms
 from glassformer.tasks.results import Answer, Part
 from glassformer.tasks.settings import decode_settings
 from glassformer.tasks.text_model import TextModel, as_list
 from glassformer.text.tokenizer import BOS, EOS
+
+AT_ONCE = 64  # texts that are encoded together
 
 
 def combinations(parts: Sequence[Sequence[Hypothesis]], config: DecodeConfig) -> list[list[Hypothesis]]:
@@ -67,36 +71,27 @@ def source_ids(model: TextModel, ids: Sequence[int]) -> list[int]:
 
 
 def constraints_of_pieces(
-    model: TextModel, flat: Sequence[tuple[Piece, bool]], constraints: TextConstraints
+    model: TextModel, pieces: Sequence[Piece], constraints: TextConstraints
 ) -> list[TokenConstraints]:
-    """For each piece (and whether it is the first of its text) what its answer must be like."""
-    known: dict[tuple[tuple[str, ...], bool], TokenConstraints] = {}
-    found = [TokenConstraints(stops=constraints.stops)] * len(flat)
-    for number, (piece, first) in enumerate(flat):
-        if piece.text:
-            key = wanted_terms(constraints, piece.text, first=first), first
-            if key not in known:
-                known[key] = token_constraints(model, constraints, key[0], first=first)
-            found[number] = known[key]
+    """For each piece of a text what its answer must be like."""
+    if constraints == TextConstraints():
+        return [TokenConstraints()] * len(pieces)
+    found = []
+    for number, piece in enumerate(pieces):
+        first = number == 0
+        terms = wanted_terms(constraints, piece.text, first=first)
+        found.append(token_constraints(model, constraints, terms, first=first))
     return found
 
 
-def answers_by_gpt(
-    model: GPT, prompts: list[list[int]], settings: DecodeConfig, trace: bool, how: dict[str, Any]
-) -> list[list[Hypothesis]]:
-    """A GPT has something to say to an empty prompt; here that is the answer to an empty text, which is empty."""
-    real = [i for i, prompt in enumerate(prompts) if prompt]
-    how = {**how, "demands": [how["demands"][i] for i in real]}
-    # As long as a translation may be: the source is the prompt without its BOS.
-    limits = [translation_limits(settings, len(prompts[i]) - 1) for i in real]
-    found = [[Hypothesis([], 0.0, 0.0, [], "eos", "", trace=BeamTrace() if trace else None)] for _ in prompts]
-    for i, hypotheses in zip(
-        real,
-        generate_batch(model, [prompts[i] for i in real], settings, trace=trace, limits=limits, **how),
-        strict=True,
-    ):
-        found[i] = hypotheses
-    return found
+@dataclass
+class Plan:
+    """A text on its way: its pieces, their sources, and what has been found for each."""
+
+    pieces: list[Piece]
+    sources: list[list[int]]
+    found: list[list[Hypothesis]]
+    left: int  # pieces that are still being answered
 
 
 def joined(
@@ -117,51 +112,74 @@ def joined(
     return answers
 
 
-def translate(
+def translate_each(
     model: TextModel,
-    texts: Sequence[str],
+    texts: Iterable[str],
     *,
     config: DecodeConfig | None = None,
     constraints: TextConstraints | None = None,
     align: bool = False,
     trace: bool = False,
     **options: Any,
-) -> list[list[Answer]]:
-    """For each text its answers: `n_best` of a search, best first, or `num_samples` in the order they were drawn.
-
-    `align` adds the attention to the source (a GPT: to the prompt), `trace` the story of the beam. Options are those of
-    DecodeConfig; limits on length hold for each part of a long text. An empty text stays empty."""
+) -> Iterator[list[Answer]]:
+    """As `translate`, of any number of texts: they are read as they are needed, and answered in order."""
     model.require("translate")
-    texts, constraints = as_list(texts), constraints or TextConstraints()
+    constraints, net = constraints or TextConstraints(), model.model
     settings = decode_settings(model, config, **options)
     check_constraints(model, constraints, settings)
-    source = model.tokenizers.source
-    pieces = [pieces_of(model, text, ids) for text, ids in zip(texts, source.encode_batch(texts), strict=True)]
-    flat = [(piece, number == 0) for own in pieces for number, piece in enumerate(own)]
-    sources = [source_ids(model, ids) for ids in source.encode_batch([piece.text for piece, _ in flat])]
-    how: dict[str, Any] = {
-        "demands": constraints_of_pieces(model, flat, constraints),
-        "controls": model.special_tokens,
-        "text": model.tokenizers.target.decode,
-    }
-    net = model.model
-    if isinstance(net, Transformer):
-        found = translate_batch(net, sources, settings, align=align, trace=trace, **how)
-    else:
-        assert isinstance(net, GPT)
-        found = answers_by_gpt(net, sources, settings, trace, how)
-        for prompt, hypotheses in zip(sources, found, strict=True) if align else ():
-            aligned = (
-                prompt_alignments(net, [prompt] * len(hypotheses), [h.ids for h in hypotheses]) if prompt else [[]]
-            )
-            for hypothesis, own in zip(hypotheses, aligned, strict=True):
+    is_pair = isinstance(net, Transformer)
+    plans: deque[Plan] = deque()
+    due: deque[tuple[Plan, int]] = deque()  # whose piece is answered next
+    nothing = Hypothesis([], 0.0, 0.0, [], "eos", "", alignment=[] if align else None)
+
+    def requests() -> Iterator[Request]:
+        for plan in plans_of(model, texts, nothing, trace):
+            plans.append(plan)
+            for number, (ids, own) in enumerate(
+                zip(plan.sources, constraints_of_pieces(model, plan.pieces, constraints), strict=True)
+            ):
+                if ids:
+                    due.append((plan, number))
+                    # A GPT's answer is as long as a translation may be: the source is the prompt without its BOS.
+                    limits = None if is_pair else translation_limits(settings, len(ids) - 1)
+                    yield Request(ids, own, limits)
+
+    how: dict[str, Any] = {"special": model.special_tokens, "text": model.tokenizers.target.decode}
+    for _, hypotheses in answer(net, requests(), settings, align=align and is_pair, trace=trace, **how):
+        plan, number = due.popleft()
+        if align and not is_pair:
+            prompts = [plan.sources[number]] * len(hypotheses)
+            for hypothesis, own in zip(hypotheses, prompt_alignments(net, prompts, [h.ids for h in hypotheses])):
                 hypothesis.alignment = own
-    answers, start = [], 0
-    for own in pieces:
-        here = slice(start, start + len(own))
-        answers.append(joined(model, own, sources[here], found[here], settings))
-        start += len(own)
-    return answers
+        plan.found[number] = hypotheses
+        plan.left -= 1
+        while plans and not plans[0].left:
+            done = plans.popleft()
+            yield joined(model, done.pieces, done.sources, done.found, settings)
+    for done in plans:
+        yield joined(model, done.pieces, done.sources, done.found, settings)
+
+
+def plans_of(model: TextModel, texts: Iterable[str], nothing: Hypothesis, trace: bool) -> Iterator[Plan]:
+    """Texts cut into pieces that the model can read. An empty piece has its answer already."""
+    source, waiting = model.tokenizers.source, iter(texts)
+    while some := list(islice(waiting, AT_ONCE)):
+        for text, ids in zip(some, source.encode_batch(some), strict=True):
+            pieces = pieces_of(model, text, ids)
+            whole = len(pieces) == 1 and pieces[0].text == text
+            rows = [ids] if whole else source.encode_batch([piece.text for piece in pieces])
+            sources = [source_ids(model, row) for row in rows]
+            found = [[replace(nothing, trace=BeamTrace() if trace else None)] for _ in pieces]
+            yield Plan(pieces, sources, found, sum(map(bool, sources)))
+
+
+def translate(model: TextModel, texts: Sequence[str], **options: Any) -> list[list[Answer]]:
+    """For each text its answers: `n_best` of a search, best first, or `num_samples` in the order they were drawn.
+
+    `align` adds the attention to the source (a GPT: to the prompt), `trace` the story of the beam; `constraints` is a
+    TextConstraints. Options are those of DecodeConfig; limits on length hold for each part of a long text. An empty text stays empty."""
+    model.require("translate")
+    return list(translate_each(model, as_list(texts), **options))
 
 
 def translations(model: TextModel, texts: Sequence[str], **options: Any) -> list[str]:
@@ -194,7 +212,7 @@ def stream_translated(
     check_constraints(model, constraints, settings)
     source, net = model.tokenizers.source, model.model
     pieces = pieces_of(model, text, source.encode(text))
-    demands = constraints_of_pieces(model, [(piece, i == 0) for i, piece in enumerate(pieces)], constraints)
+    demands = constraints_of_pieces(model, pieces, constraints)
     decode = model.tokenizers.target.decode
     done: list[str] = []
     shown = ""

@@ -58,9 +58,10 @@ def best_ops(model: Any, rows: int) -> type[TorchOps]:
 
 def kept_decoder(model: Any, config: DecodeConfig, rows: int) -> Decoder:
     """The model's decoder: made once, and again when a parameter has been replaced by another."""
-    if next(model.parameters()).is_cuda:
+    weight = next(model.parameters())
+    if weight.is_cuda:
         return gpu_decoder(model, precision_of(model, config))
-    parameters = tuple((id(p), p.data_ptr(), p.device, p.dtype) for p in model.parameters())
+    parameters = (*map(id, model.parameters()), weight.device, weight.dtype)
     kind = best_ops(model, rows)
     with lock:
         known = decoders.setdefault(model, {})

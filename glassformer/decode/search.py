@@ -66,16 +66,17 @@ class SearchState(Slots):
             if self.any_terms:
                 self.put_terms_in(found, scores[:, g], raw[:, g])
             order, dead = self.sift(n, g, found)
-            nothing_left = dead.all(dim=1, keepdim=True)
+            # Where nothing is left, all stays as it is.
             same = torch.arange(width, device=order.device)
-            parents.append(torch.where(nothing_left, same, found.parent.gather(1, order)) + g * width)
+            parent = torch.where(dead.all(dim=1, keepdim=True), same, found.parent.gather(1, order))
+            parents.append(parent + g * width)
             tokens.append(found.token.gather(1, order).masked_fill(dead, 0))
             parts.append(found.logprob.gather(1, order))
             self.totals[:n, g] = found.total.gather(1, order).masked_fill(dead, -math.inf)
             if price is not None:
                 price = price.scatter_add(1, tokens[g], self.config.diversity * (~dead).to(price.dtype))
-        chosen, rows = torch.cat(tokens, dim=1), torch.cat(parents, dim=1)
-        self.follow(n, rows, chosen, torch.cat(parts, dim=1))
+        rows, chosen, logprob = (part[0] if groups == 1 else torch.cat(part, 1) for part in (parents, tokens, parts))
+        self.follow(n, rows, chosen, logprob)
         if self.any_stops:
             self.end_at_stops(n)
         self.settle(n)
@@ -130,26 +131,22 @@ class SearchState(Slots):
         """The best of each row first, then the best of those: the same as the best of all, at a fraction of the sorting.
         Where tokens are drawn, the one that is."""
         before, words = self.totals[:n, g], scores.size(2)
-        if self.draws_tokens:
-            at = self.written[:n, None].clamp(max=self.longest - 1)
-            token = choose.sample(choose.shape(scores[:, 0], self.config), self.draws[:n].gather(1, at).squeeze(1))
-            token, parent = token[:, None], torch.zeros_like(token[:, None])
-            value = scores[:, 0].gather(1, token)
+        steered = scores if price is None else scores - price[:, None]
+        if self.looked_at == 1:
+            if self.draws_tokens:
+                at = self.written[:n, None].clamp(max=self.longest - 1)
+                uniform = self.draws[:n].gather(1, at).squeeze(1)
+                token = choose.sample(choose.shape(scores[:, 0], self.config), uniform)[:, None]
+            else:
+                token = self.best(steered[:, 0], 1)[1]
+            value, parent = scores[:, 0].gather(1, token), torch.zeros_like(token)
         else:
-            steered = scores if price is None else scores - price[:, None]
-            value, token = (
-                t.view(n, self.width, -1) for t in self.best(steered.flatten(0, 1), min(self.looked_at, words))
-            )
-            per_row = value.size(2)
-            order = (
-                (before[:, :, None] + value.double()).flatten(1).topk(min(self.looked_at, self.width * per_row)).indices
-            )
-            parent, token = order // per_row, token.flatten(1).gather(1, order)
-            value = (
-                scores.flatten(1).gather(1, parent * words + token)
-                if price is not None
-                else value.flatten(1).gather(1, order)
-            )
+            best = self.best(steered.flatten(0, 1), min(self.looked_at, words))
+            per_row = best[0].size(1)
+            totals = (before[:, :, None] + best[0].double().view(n, self.width, -1)).flatten(1)
+            order = totals.topk(min(self.looked_at, self.width * per_row)).indices
+            parent, token = order // per_row, best[1].view(n, -1).gather(1, order)
+            value = scores.flatten(1).gather(1, parent * words + token)
         logprob = raw.flatten(1).gather(1, parent * words + token) if self.filters else value
         return Candidates(before.gather(1, parent) + value.double(), parent, token, logprob)
 
@@ -194,8 +191,8 @@ class SearchState(Slots):
         if self.any_traces:
             self.tell(n, g, found, order, dead)
         # Where no token at all is allowed and nothing has ended, the hypotheses end where they are.
-        stuck = dead.all(dim=1) & ~self.group_over[:n, g] & (self.count[:n, g] == 0)
-        if not self.looks or bool(stuck.any()):
+        if not self.looks or bool(dead.any()):
+            stuck = dead.all(dim=1) & ~self.group_over[:n, g] & (self.count[:n, g] == 0)
             self.cut(n, g, stuck, self.written[:n])
         return order, dead
 
@@ -299,6 +296,11 @@ class SearchState(Slots):
 
     def settle(self, n: int) -> None:
         """End what has met its limit, and whole groups in which nothing better can come."""
+        if self.looks and self.beams == 1 and (self.ages[:n] < self.limits[:n]).all():
+            # A beam of one has nothing to compare itself with: it is over where it has ended.
+            self.over[:n] = self.totals[:n, 0, 0] == -math.inf
+            self.group_over[:n, 0] = self.over[:n]
+            return
         at_limit = self.written[:n] >= self.limit[:n]
         best = self.totals[:n].amax(dim=2)
         alive = best > -math.inf
@@ -306,7 +308,7 @@ class SearchState(Slots):
         for g in range(self.groups if may_be_cut else 0):
             self.cut(n, g, ~self.group_over[:n, g] & at_limit & alive[:, g], self.written[:n])
         self.group_over[:n] |= at_limit[:, None] | ~alive
-        if self.beams > 1:  # a beam of one has nothing to compare itself with
+        if self.beams > 1:
             self.group_over[:n] |= settled(
                 self.config,
                 self.divisors,

@@ -177,7 +177,8 @@ def translate(model: TextModel, texts: Sequence[str], **options: Any) -> list[li
     """For each text its answers: `n_best` of a search, best first, or `num_samples` in the order they were drawn.
 
     `align` adds the attention to the source (a GPT: to the prompt), `trace` the story of the beam; `constraints` is a
-    TextConstraints. Options are those of DecodeConfig; limits on length hold for each part of a long text. An empty text stays empty."""
+    TextConstraints. Options are those of DecodeConfig; limits on length hold for each part of a long text. An empty text
+    stays empty."""
     model.require("translate")
     return list(translate_each(model, as_list(texts), **options))
 

@@ -94,7 +94,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from glassformer.accel import loss_kernels as L
-from glassformer.decode.ops import attention_kernels as A, beam_kernels as B, product_kernels as P, vocabulary_kernels as V
+from glassformer.decode.ops import attention_kernels as A, beam_kernels as B, product_kernels as P, source_kernels as S
+from glassformer.decode.ops import vocabulary_kernels as V
 
 OTHERS = {
     "fp32": "maxima parts last logprobs pool_logprobs loss", "fp64": "totals score cut_totals divisors",
@@ -133,7 +134,7 @@ compiled(
     A.beams_kernel, "fp32", 4, A.AttentionPointers, A.Strides, BEAMS=(4, 16), BLOCK_S=16, HOW=(True,
     False), PRECISION="ieee", **shape,
 )
-compiled(A.rows_kernel, "fp32", 2, A.RowPointers, A.RowStrides, BLOCK_W=16, PRECISION="ieee", **shape)
+compiled(S.rows_kernel, "fp32", 2, S.RowPointers, S.RowStrides, BLOCK_W=16, PRECISION="ieee", **shape)
 compiled(
     P.row_product_kernel, "bf16", 4, P.ProductPointers, P.ProductSizes, NORM=1, ACT=3, BIAS=True,
     SHIFT=True, RESIDUAL=True, BLOCK_K=1024, BLOCK_N=4,
@@ -147,7 +148,7 @@ for parts in (0, 4):
         P.add_norm_kernel, "bf16", 2, P.SumPointers, P.SumSizes, NORM=1, SHIFT=True, PARTS=parts,
         BIAS=parts > 0, KEEP=parts > 0, BLOCK_C=512,
     )
-compiled(P.embed_kernel, "bf16", 4, P.EmbeddingPointers, BEAMS=4, POSITIONS=True, BLOCK_C=512)
+compiled(V.embed_kernel, "bf16", 4, V.EmbeddingPointers, BEAMS=4, POSITIONS=True, BLOCK_C=512)
 compiled(V.maxima_kernel, "bf16", 4, V.ScorePointers, V.ScoreSizes, BEAMS=4, BLOCKS=16, BLOCK_V=64)
 own = (B.StatePointers, B.CachePointers, V.ScorePointers, V.ScoreSizes, B.StepSizes)
 compiled(B.beam_kernel, "fp32", 4, *own, SIZE=(5, 2, 8, 16, 2, 256, 16, 10, 64, 64), FIRST_K=False)
@@ -155,7 +156,7 @@ compiled(B.beam_kernel, "fp32", 2, *own, SIZE=(1, 1, 2, 2, 2, 1024, 64, 1, 64, 6
 for smooth, grad, grad8 in ((True, True, False), (False, False, True)):
     compiled(L.row_kernel, "bf16", 4, COLUMNS=50304, SMOOTH=smooth, GRAD=grad, GRAD8=grad8, WIDE=2048, IGNORED=-100)
 compiled(L.turn_kernel, "i8", 8, TILE=128)
-every = {name for module in (A, B, P, V, L) for name in dir(module) if name.endswith("_kernel")}
+every = {name for module in (A, B, P, S, V, L) for name in dir(module) if name.endswith("_kernel")}
 assert done == every, every - done
 print("compiled", len(done))
 """

@@ -46,7 +46,6 @@ STRICT_ROWS = 32  # strict mode: sentences at a time, where the settings do not 
 AHEAD = 4  # batches of requests that are looked at together, to be sorted by length
 
 FIRST = 256  # requests of a batch, before there is one to tell
-
 Result = tuple[int, list[Hypothesis]]
 
 
@@ -246,7 +245,7 @@ class Driver:
             chosen = [*alike, *[filler] * (self.size - len(alike))]
         jobs = [job for _, job in chosen]
         if self.samples > 1:
-            jobs = [replace(job, sample=sample) for job in jobs for sample in range(self.samples)]
+            jobs = [replace(job, sample=n) for job in jobs for n in range(self.samples)]
         self.steps.enter(self.n, jobs, [request.ids for request, _ in chosen], self.samples, width)
         self.state.begin(self.n, jobs)
         self.n += len(jobs)
@@ -315,8 +314,8 @@ class Driver:
     def collect(self, slots: Sequence[int]) -> list[Result]:
         """The requests that are finished with these slots."""
         assert self.state is not None
-        found = zip(slots, self.state.collect(slots), strict=True)
-        return [result for slot, own in found for result in self.file(self.state.jobs[slot], own)]
+        jobs = [self.state.jobs[slot] for slot in slots]
+        return [result for job, own in zip(jobs, self.state.collect(slots)) for result in self.file(job, own)]
 
     def file(self, job: Job, hypotheses: list[Hypothesis]) -> list[Result]:
         """What a slot has found; with it the request may be finished."""

@@ -1,4 +1,4 @@
-"""Kernels for what is not attention: products for few rows and some rows, a sum with its norm, the embedding.
+"""Kernels for what is not attention: products for few rows and some rows, and a sum with its norm.
 
 With one row, or a few, a step's time is the number of kernels and the reading of the weights. So what belongs together is
 one kernel: a norm, the product that follows it, its bias, its activation and the residual (`row_product`). With some dozens
@@ -317,41 +317,3 @@ def add_norm(
         num_warps=max(1, min(8, block_c // 256)), **launch_options(),
     )  # fmt: skip
     return total, out
-
-
-class EmbeddingPointers(NamedTuple):
-    """tokens (R,); table (V, C); positions (n, C), a row a slot; out (R, C)."""
-
-    tokens: Any
-    table: Any
-    positions: Any
-    out: Any
-
-
-@triton.jit
-def embed_kernel(
-    at, factor, width, BEAMS: tl.constexpr, POSITIONS: tl.constexpr, BLOCK_C: tl.constexpr, EARLY: tl.constexpr
-):
-    """out[r] = table[tokens[r]] factor + positions[r / beams].        Grid (R,): a program takes a row, C <= BLOCK_C."""
-    wait_for_previous(EARLY)
-    row = tl.program_id(0).to(tl.int64)
-    c = tl.arange(0, BLOCK_C)
-    inside = c < width
-    token = tl.load(at.tokens + row)
-    x = tl.load(at.table + token * width + c, mask=inside, other=0.0).to(tl.float32) * factor
-    if POSITIONS:
-        x = x.to(at.out.dtype.element_ty).to(tl.float32)
-        x = x + tl.load(at.positions + (row // BEAMS) * width + c, mask=inside, other=0.0).to(tl.float32)
-    tl.store(at.out + row * width + c, x.to(at.out.dtype.element_ty), mask=inside)
-
-
-def embed(tokens: Tensor, table: Tensor, positions: Tensor | None, factor: float) -> Tensor:
-    """Words with their positions: tokens (R,), table (V, C), positions (n, C), the same for the R / n beams of a slot."""
-    rows, width = tokens.size(0), table.size(1)
-    out = torch.empty(rows, width, dtype=table.dtype, device=table.device)
-    beams = 1 if positions is None else rows // positions.size(0)
-    embed_kernel[(rows,)](
-        EmbeddingPointers(tokens, table, table if positions is None else positions, out), float(factor), width,
-        beams, positions is not None, triton.next_power_of_2(width), **launch_options(),
-    )  # fmt: skip
-    return out

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
 from glassformer.decode.cache import Cache
-from glassformer.decode.ops import attention_kernels, beam_kernels, product_kernels
+from glassformer.decode.ops import attention_kernels, beam_kernels, product_kernels, source_kernels, vocabulary_kernels
 from glassformer.decode.ops.product_kernels import FEW_ROWS, Norm
 from glassformer.decode.ops.torch import Heads, Parts, StepInputs, TorchOps
 from glassformer.nn.feedforward import ACTIVATIONS
@@ -201,7 +201,7 @@ class TritonOps(TorchOps):
         table = embedding.weight.detach()
         if table.dtype == torch.float64 or table.size(1) > WIDEST:
             return super().embed(tokens, embedding, positions)
-        return product_kernels.embed(tokens, table, positions, embedding.factor)
+        return vocabulary_kernels.embed(tokens, table, positions, embedding.factor)
 
     def fused_search(self, state: Any) -> Any:
         """The search's step by a kernel, where it is one that the kernel can make."""
@@ -265,9 +265,9 @@ class TritonOps(TorchOps):
     ) -> Float[Tensor, "R HDv"]:
         """The words of a source among themselves; else as torch does it."""
         suits = not causal and bias is not None and bias.dim() == 4 and self.masks_keys_alone
-        if suits and self.suits(heads, q, grouped=False) and attention_kernels.suits_rows(q, k, v):
+        if suits and self.suits(heads, q, grouped=False) and source_kernels.suits_rows(q, k, v):
             assert bias is not None
             # The first word of a sentence is no padding, and sees what every word sees.
             own = bias[:, 0, 0].expand(q.size(0), -1)
-            return attention_kernels.attend_rows(q, k, v, own, scale=heads.scale)
+            return source_kernels.attend_rows(q, k, v, own, scale=heads.scale)
         return super().attend(q, k, v, bias, heads=heads, causal=causal)

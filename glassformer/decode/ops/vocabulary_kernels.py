@@ -1,4 +1,4 @@
-"""A vocabulary's scores read once: what a beam needs of them, in a fraction of their size.
+"""Where a vocabulary comes in and goes out: the embedding, and the scores read once, to a fraction of their size.
 
 For every BLOCK_V words the highest score that may be written, and the log of the sum of exponentials in parts. The best words
 of a row stand in the blocks with the highest maxima, so only these get a second look (beam_kernels.py).
@@ -80,3 +80,41 @@ def block_maxima(
         ScoreSizes(words, logits.stride(0), blocks, parts, eos), beams, WORDS // BLOCK_V, BLOCK_V, **launch_options(),
     )  # fmt: skip
     return maxima, sums
+
+
+class EmbeddingPointers(NamedTuple):
+    """tokens (R,); table (V, C); positions (n, C), a row a slot; out (R, C)."""
+
+    tokens: Any
+    table: Any
+    positions: Any
+    out: Any
+
+
+@triton.jit
+def embed_kernel(
+    at, factor, width, BEAMS: tl.constexpr, POSITIONS: tl.constexpr, BLOCK_C: tl.constexpr, EARLY: tl.constexpr
+):
+    """out[r] = table[tokens[r]] factor + positions[r / beams].        Grid (R,): a program takes a row, C <= BLOCK_C."""
+    wait_for_previous(EARLY)
+    row = tl.program_id(0).to(tl.int64)
+    c = tl.arange(0, BLOCK_C)
+    inside = c < width
+    token = tl.load(at.tokens + row)
+    x = tl.load(at.table + token * width + c, mask=inside, other=0.0).to(tl.float32) * factor
+    if POSITIONS:
+        x = x.to(at.out.dtype.element_ty).to(tl.float32)
+        x = x + tl.load(at.positions + (row // BEAMS) * width + c, mask=inside, other=0.0).to(tl.float32)
+    tl.store(at.out + row * width + c, x.to(at.out.dtype.element_ty), mask=inside)
+
+
+def embed(tokens: Tensor, table: Tensor, positions: Tensor | None, factor: float) -> Tensor:
+    """Words with their positions: tokens (R,), table (V, C), positions (n, C), the same for the R / n beams of a slot."""
+    rows, width = tokens.size(0), table.size(1)
+    out = torch.empty(rows, width, dtype=table.dtype, device=table.device)
+    beams = 1 if positions is None else rows // positions.size(0)
+    embed_kernel[(rows,)](
+        EmbeddingPointers(tokens, table, table if positions is None else positions, out), float(factor), width,
+        beams, positions is not None, triton.next_power_of_2(width), **launch_options(),
+    )  # fmt: skip
+    return out

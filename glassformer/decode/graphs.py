@@ -1,0 +1,125 @@
+"""What a captured step leaves behind: the graphs of a bucket of shapes, and the memory they were made for.
+
+A graph is a step launched as one: it goes on reading and writing the memory it was captured on, so cache, search state and
+graphs belong together (`Session`), and are kept beside their decoder for the next call.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.decode.cache import Cache
+from glassformer.decode.decoder import Decoder
+from glassformer.decode.search import SearchState
+
+SESSIONS_KEPT = 4
+
+
+class GraphRunner:
+    """The graphs of a cache and a search state. The first step of a bucket runs as it is, which also warms up what capture must
+    not meet cold; the second is captured."""
+
+    def __init__(self, decoder: Decoder, cache: Cache, state: SearchState) -> None:
+        self.decoder, self.cache, self.state = decoder, cache, state
+        self.on_device = cache.lengths.is_cuda
+        self.graphs: dict[tuple[int, int, int], Any] = {}
+        self.refused: set[tuple[int, int, int]] = set()  # buckets that could not be captured
+        self.pool: Any = torch.cuda.graph_pool_handle() if self.on_device else None
+        self.fused: Callable[[Cache, torch.Tensor, int], None] | None = decoder.ops.fused_search(state)
+        self.memory = (cache.generation, state.longest)
+
+    def run_eager(self, n: int, n_keys: int, n_source: int) -> None:
+        """One step, launched kernel by kernel."""
+        logits = self.decoder.step(self.cache, n, n_keys, n_source)
+        if self.fused is not None:
+            self.fused(self.cache, logits, n)
+            return
+        parents, tokens = self.state.step(logits, n)
+        self.cache.tokens[:n] = tokens
+        if self.cache.beams > 1:
+            self.cache.reorder(parents, n_keys)
+
+    def step(self, bucket: tuple[int, int, int]) -> None:
+        """One step of the first slots; what the host knows of them is counted once, however it runs."""
+        if self.memory != (self.cache.generation, self.state.longest):
+            self.graphs.clear()  # they were made for memory that is no more
+            # A pool dies with the last of its graphs.
+            self.pool = torch.cuda.graph_pool_handle() if self.on_device else None
+            self.memory = (self.cache.generation, self.state.longest)
+        n, ends, ages = bucket[0], self.cache.ends.copy(), self.state.ages.copy()
+        graph = self.graphs.get(bucket)
+        if graph is None and self.on_device and bucket in self.graphs and bucket not in self.refused:
+            graph = self.capture(bucket)
+        if graph is not None:
+            graph.replay()
+        else:
+            self.run_eager(*bucket)
+            self.graphs.setdefault(bucket, None)
+        ends[:n] += self.cache.beams
+        ages[:n] += 1
+        self.cache.ends, self.state.ages = np.minimum(ends, self.cache.capacity), ages
+
+    def capture(self, bucket: tuple[int, int, int]) -> Any:
+        """Capturing runs nothing, so where the device refuses it, the step can still be made as it is."""
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        try:
+            with torch.cuda.graph(graph, pool=self.pool):
+                self.run_eager(*bucket)
+        except RuntimeError as error:
+            warnings.warn(f"this step could not be captured as a graph, and runs slowly: {error}", stacklevel=2)
+            torch.cuda.synchronize()
+            self.refused.add(bucket)
+            return None
+        self.graphs[bucket] = graph
+        return graph
+
+
+@dataclass
+class Session:
+    """Memory and graphs of one kind of search."""
+
+    cache: Cache
+    state: SearchState
+    runner: GraphRunner
+
+
+class Sessions:
+    """Sessions that nobody uses now, the last used last."""
+
+    def __init__(self) -> None:
+        self.kept: dict[Any, Session] = {}
+        self.lock = threading.Lock()
+
+    def take(self, key: Any) -> Session | None:
+        """The session of this kind, if there is one free."""
+        with self.lock:
+            return self.kept.pop(key, None)
+
+    def give(self, key: Any, session: Session) -> None:
+        """Keep a session for the next call; the one that was not used for longest goes."""
+        with self.lock:
+            self.kept[key] = session
+            while len(self.kept) > SESSIONS_KEPT:
+                self.kept.pop(next(iter(self.kept)))
+
+    def clear(self) -> None:
+        """Give all of them up, where memory is needed."""
+        with self.lock:
+            self.kept.clear()
+
+
+sessions: weakref.WeakKeyDictionary[Decoder, Sessions] = weakref.WeakKeyDictionary()
+
+
+def sessions_of(decoder: Decoder) -> Sessions:
+    """The free sessions of a decoder; they go with it."""
+    return sessions.setdefault(decoder, Sessions())

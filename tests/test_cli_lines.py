@@ -45,7 +45,7 @@ def test_lines_do_not_depend_on_how_they_arrive(promptly: bool) -> None:
         texts[-1] = "last"
         data = "\n".join(texts).encode() + draw.choice([b"", b"\n"])
         arriving = blocks(data, iter(lambda: draw.choice([1, 3, 50, 5000]), 0))
-        groups = list(line_input.read_groups(arriving, 16, promptly=promptly))
+        groups = list(line_input.read_groups(arriving, 16, 128, promptly=promptly))
         found = [line.text for group in groups for line in group]
         assert found == data.decode().removesuffix("\n").split("\n")
         assert [line.number for group in groups for line in group] == list(range(1, len(found) + 1))
@@ -55,7 +55,7 @@ def test_lines_do_not_depend_on_how_they_arrive(promptly: bool) -> None:
 
 
 def test_line_ends_and_a_byte_order_mark_are_no_text() -> None:
-    (group,) = line_input.read_groups(io.BytesIO(b"\xef\xbb\xbfone\r\ntwo\n\nlast").read, 8, promptly=False)
+    (group,) = line_input.read_groups(io.BytesIO(b"\xef\xbb\xbfone\r\ntwo\n\nlast").read, 8, 64, promptly=False)
     assert [line.text for line in group] == ["one", "two", "", "last"]
 
 
@@ -130,7 +130,7 @@ def test_an_interrupted_job_ends_as_if_it_had_not_been(
         with pytest.raises(Interrupted):
             translate.translate(run, file=source, out=out, **SMALL)
     kept = out.read_bytes()
-    assert kept.count(b"\n") == 2 * (4 + 8 + 16) and whole.read_bytes().startswith(kept)
+    assert 0 < kept.count(b"\n") < 2 * 60 and whole.read_bytes().startswith(kept)
     with out.open("ab") as file:
         file.write(b"half a li")
     asked: list[int] = []
@@ -138,9 +138,10 @@ def test_an_interrupted_job_ends_as_if_it_had_not_been(
         answer = lines.Job.reply
         patch.setattr(lines.Job, "reply", lambda self, own, called: asked.append(len(own)) or answer(self, own, called))
         translate.translate(run, file=source, out=out, resume=True, **SMALL)
-        assert out.read_bytes() == whole.read_bytes() and asked == [32]
+        assert out.read_bytes() == whole.read_bytes() and 0 < sum(asked) < 60, asked
+        before = list(asked)
         translate.translate(run, file=source, out=out, resume=True, **SMALL)
-        assert out.read_bytes() == whole.read_bytes() and asked == [32], "a complete file is complete"
+        assert out.read_bytes() == whole.read_bytes() and asked == before, "a complete file is complete"
 
 
 def other_input(given: dict[str, Any], folder: Path) -> None:

@@ -53,6 +53,7 @@ def classify(
         as_json,
         {"labels": []},
         batch=batch_size or lines.BATCH,
+        group=8 * (batch_size or lines.BATCH),
         escape=lines.escaped,
     )
     lines.reply(given, job)

@@ -59,6 +59,7 @@ def fill(
         as_json,
         {"masks": []},
         batch=batch_size or lines.BATCH,
+        group=8 * (batch_size or lines.BATCH),
         escape=lines.escaped,
     )
     lines.reply(given, job)

@@ -132,6 +132,7 @@ def generate(
                 {"answers": []},
                 wide,
                 batch=config.batch_size or lines.BATCH,
+                group=writing.lines_together(config),
                 begins=True,
             ),
         )

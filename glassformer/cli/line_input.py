@@ -69,20 +69,20 @@ def raw_lines(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
         yield [start]
 
 
-def group_sizes(batch: int) -> Iterator[int]:
+def group_sizes(batch: int, most: int) -> Iterator[int]:
     """How many lines are answered together: one batch at first, so that answers come soon, then more, so that lines of
     like length can be put side by side. The sizes depend on nothing else, so groups always begin at the same lines."""
     size = max(1, batch)
     while True:
         yield size
-        size = min(2 * size, 8 * max(1, batch))
+        size = min(2 * size, max(1, batch, most))
 
 
-def read_groups(read: Callable[[int], bytes], batch: int, *, promptly: bool) -> Iterator[list[Line]]:
+def read_groups(read: Callable[[int], bytes], batch: int, most: int, *, promptly: bool) -> Iterator[list[Line]]:
     """Groups of lines. Promptly: what has come is a group, so nobody waits for lines that are not there yet; a model that
     is busy finds more lines waiting the next time. Else every group but the last has the size `group_sizes` says."""
     group: list[Line] = []
-    sizes = group_sizes(batch)
+    sizes = group_sizes(batch, most)
     size = next(sizes)
     number = 0
     for lines in raw_lines(read):

@@ -5,16 +5,15 @@ order. Lines are answered some at a time and written as soon as they are, so tha
 person who types gets an answer to each line. A line that cannot be answered costs one sentence on stderr and an empty
 answer; the others are answered all the same, and the exit code is 1.
 
-Answers can go into a file. A file's answers that were interrupted are gone on with by `--resume` (answer_file.py); groups
-begin at fixed lines, so the answers are those of a job that was never interrupted.
+A model that writes is given many lines at a time, through the driver of decode/, and gives each answer as soon as it and those
+before it are found. Answers can go into a file. What was interrupted is gone on with by `--resume` (answer_file.py); groups
+of lines begin at fixed places, so the answers are those of a job that was never interrupted.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import re
 import stat
 import sys
 import time
@@ -26,9 +25,10 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.answer_file import AnswerFile, refuse_same_file, sha256_of_input
+from glassformer.cli.job import BATCH, Job, Output, as_line, escaped
 from glassformer.cli.line_input import Line, check_line, open_lines, read_groups
 from glassformer.errors import ConfigError, UserError
-from glassformer.screen import Progress, say, warn
+from glassformer.screen import Progress, say
 
 Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; without any, lines of stdin.")]
 InputFile = Annotated[Path | None, typer.Option("--file", help="A file with a text a line.")]
@@ -39,9 +39,7 @@ Device = Annotated[str, typer.Option(help="auto (CUDA where there is one), cpu o
 Step = Annotated[int | None, typer.Option(help="Use the checkpoint of this step.")]
 BatchSize = Annotated[int | None, typer.Option(help="Texts answered at a time.")]
 
-CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
-BATCH = 32
-"""Texts at a time for a model that reads, where nobody says otherwise."""
+SOON = 0.2  # seconds that an answer waits for others, to be written with them
 
 
 @dataclass(frozen=True)
@@ -63,63 +61,6 @@ class Input:
             refuse_same_file(self.file, self.out)
 
 
-@dataclass(frozen=True)
-class Output:
-    """The answer to one text: its lines, and how many tokens were written for it."""
-
-    lines: list[str]
-    tokens: int = 0
-
-
-@dataclass(frozen=True)
-class Job:
-    """How texts are answered. `answer` gives for each text its lines of output, `wide` of them; in JSON, the answer to a
-    blank line is its source and `nothing`, and the answer to one that cannot be answered is the reason. `verb`, `run` (a
-    fingerprint) and `options` are all that an answer depends on, besides its text."""
-
-    verb: str
-    run: str
-    options: dict[str, Any]
-    answer: Callable[[Sequence[str]], Sequence[Output]]
-    as_json: bool
-    nothing: dict[str, Any]
-    wide: int = 1
-    batch: int = BATCH
-    begins: bool = False  # without a text, one begins
-    escape: Callable[[str], str] = str  # of an argument's answer; lines of a file have no line breaks in them
-
-    def blank(self, text: str) -> Output:
-        """The answer to a text in which there is nothing."""
-        return Output([as_line({"source": text, **self.nothing})] if self.as_json else [text] * self.wide)
-
-    def failed(self, problem: str) -> Output:
-        """What stands in the place of an answer that could not be given."""
-        return Output([as_line({"error": problem})] if self.as_json else [""] * self.wide)
-
-    def reply(self, lines: Sequence[Line], called: str) -> tuple[list[Output], int]:
-        """The output for each line, and how many failed."""
-        out: list[Output] = [self.blank(line.text) for line in lines]
-        problems = {i: line.problem for i, line in enumerate(lines) if line.problem is not None}
-        begins = self.begins and len(lines) == 1
-        real = [i for i, line in enumerate(lines) if line.problem is None and (begins or not line.blank)]
-        try:
-            for i, output in zip(real, self.answer([lines[i].text for i in real]) if real else [], strict=True):
-                out[i] = output
-        except ConfigError:
-            raise
-        except UserError as error:
-            # One of them; which one shows when each is asked alone.
-            for i in real:
-                try:
-                    out[i] = self.answer([lines[i].text])[0]
-                except UserError as one:
-                    problems[i] = str(one) if len(real) > 1 else str(error)
-        for i in sorted(problems):
-            warn(f"glassformer: {called} {lines[i].number}: {problems[i]}")
-            out[i] = self.failed(str(problems[i]))
-        return out, len(problems)
-
-
 def run_fingerprint(run: Path, step: int | None) -> str:
     """Of all that a run's answers depend on: its weights (by their checksums), tokenizers and labels."""
     from glassformer.runs.folder import RunFolder
@@ -138,16 +79,6 @@ def check_counts(**counts: int | None) -> None:
     for name, value in counts.items():
         if value is not None and value < 1:
             raise ConfigError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
-
-
-def as_line(facts: dict[str, Any]) -> str:
-    """Facts as a line of JSON."""
-    return json.dumps(facts, ensure_ascii=False)
-
-
-def escaped(text: str) -> str:
-    """The text in one line: line breaks and other control characters are written as Python writes them, \\n and so on."""
-    return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def stdout_write(text: str) -> None:
@@ -186,14 +117,35 @@ def reply_to_groups(
     job: Job,
     write: Callable[[str, int], None],
     after: Callable[[list[Output]], None] = lambda outputs: None,
+    skip: int = 0,
 ) -> int:
-    """Answers each group and writes it; how many lines could not be answered."""
+    """Answers lines and writes the answers as they come; how many lines could not be answered. The first `skip` lines have
+    been answered already: whole groups of them are passed over, and a group that was begun is answered from its first line,
+    in the company it had, without being written twice."""
     failures = 0
     for group in groups:
-        outputs, failed = job.reply(group, "line")
-        write("".join(escaped(text) + "\n" for output in outputs for text in output.lines), len(group))
-        failures += failed
-        after(outputs)
+        if skip >= len(group):
+            skip -= len(group)
+            continue
+        waiting: list[Output] = []
+        written = time.monotonic()
+
+        def flush() -> None:
+            nonlocal waiting, written
+            if waiting:
+                write("".join(escaped(text) + "\n" for one in waiting for text in one.lines), len(waiting))
+                after(waiting)
+            waiting, written = [], time.monotonic()
+
+        for output, answered in job.reply(group, "line"):
+            if skip:
+                skip -= 1
+                continue
+            waiting.append(output)
+            failures += not answered
+            if time.monotonic() - written > SOON:
+                flush()
+        flush()
     return failures
 
 
@@ -221,7 +173,7 @@ def reply_to_file(given: Input, job: Job) -> int:
             place += len(block)
             return block
 
-        groups = read_groups(read, job.batch, promptly=False)
+        groups = read_groups(read, job.batch, job.group, promptly=False)
         with speed.display:
             if given.out is None:
                 return reply_to_groups(
@@ -243,15 +195,15 @@ def reply_into(
         if answers.done:
             say(f"{answers.path} is complete: all {answers.lines:,} lines were answered already")
             return 0
-        skipped = 0
-        groups = iter(groups)
-        while skipped < answers.lines:
-            skipped += len(next(groups))
-        if skipped:
-            say(f"going on after line {skipped:,}")
+        if answers.lines:
+            say(f"going on after line {answers.lines:,}")
         try:
             return reply_to_groups(
-                groups, job, answers.write, lambda o: None if speed is None else speed.advance(o, place())
+                groups,
+                job,
+                answers.write,
+                lambda outputs: None if speed is None else speed.advance(outputs, place()),
+                skip=answers.lines,
             )
         except OSError as error:
             raise UserError(
@@ -262,8 +214,9 @@ def reply_into(
 
 def reply_to_arguments(texts: Sequence[str], job: Job) -> tuple[str, int]:
     """The answers to texts of the command line, as one text."""
-    outputs, failures = job.reply([check_line(text, number) for number, text in enumerate(texts, 1)], "text")
-    return "".join(job.escape(text) + "\n" for output in outputs for text in output.lines), failures
+    found = list(job.reply([check_line(text, number) for number, text in enumerate(texts, 1)], "text"))
+    text = "".join(job.escape(text) + "\n" for output, _ in found for text in output.lines)
+    return text, sum(not answered for _, answered in found)
 
 
 def or_a_beginning(groups: Iterator[list[Line]]) -> Iterator[list[Line]]:
@@ -294,7 +247,7 @@ def reply(given: Input, job: Job) -> None:
         if sys.stdin.isatty():
             say("one text a line; end with Ctrl-D")
         descriptor = sys.stdin.fileno()
-        groups = read_groups(lambda size: os.read(descriptor, size), job.batch, promptly=True)
+        groups = read_groups(lambda size: os.read(descriptor, size), job.batch, job.group, promptly=True)
         if job.begins:
             groups = or_a_beginning(groups)
         if given.out is None:
@@ -303,3 +256,6 @@ def reply(given: Input, job: Job) -> None:
             failures = reply_into(AnswerFile(given.out, {"verb": job.verb}, resume=False), groups, job)
     if failures:
         raise SystemExit(1)
+
+
+__all__ = ["BATCH", "Input", "Job", "Output", "as_line", "escaped", "reply", "stdout_write"]

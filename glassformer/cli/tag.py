@@ -54,6 +54,7 @@ def tag(
         as_json,
         {"words": []},
         batch=batch_size or lines.BATCH,
+        group=8 * (batch_size or lines.BATCH),
         escape=lines.escaped,
     )
     lines.reply(given, job)

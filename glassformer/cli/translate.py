@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -108,9 +108,9 @@ def translate(
             shown.append(before + answer.text + after)
         return lines.Output(shown + [""] * (wide - len(shown)), tokens)
 
-    def answer(texts: Sequence[str]) -> list[lines.Output]:
-        found = tasks.translate(model, texts, config=config, constraints=constraints, align=align, trace=trace)
-        return [show(text, answers) for text, answers in zip(texts, found, strict=True)]
+    def answer(texts: Sequence[str]) -> Iterator[lines.Output]:
+        found = tasks.translate_each(model, texts, config=config, constraints=constraints, align=align, trace=trace)
+        return (show(text, answers) for text, answers in zip(texts, found, strict=True))
 
     depends_on = (
         asdict(config)
@@ -127,5 +127,6 @@ def translate(
         {"answers": []},
         wide,
         batch=config.batch_size or lines.BATCH,
+        group=writing.lines_together(config),
     )
     lines.reply(given, job)

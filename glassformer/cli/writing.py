@@ -18,6 +18,7 @@ from glassformer.errors import ConfigError, UserError
 if TYPE_CHECKING:
     from glassformer.tasks import Answer, TextConstraints
 
+LINES_A_BATCH = 256  # where the driver chooses: it looks some such batches ahead
 Beam = Annotated[int | None, typer.Option(help="Hypotheses searched side by side; 1 is greedy.")]
 NBest = Annotated[int | None, typer.Option(help="So many answers, best first.")]
 Temperature = Annotated[float | None, typer.Option(help="Above 0: draw instead of search.")]
@@ -98,6 +99,11 @@ def make_constraints(
 def answers_a_text(config: DecodeConfig) -> int:
     """How many answers each text gets."""
     return config.num_samples if config.temperature > 0 else config.n_best
+
+
+def lines_together(config: DecodeConfig) -> int:
+    """How many lines the driver is given at a time: enough to sort by length and to keep its slots full."""
+    return 8 * (config.batch_size or LINES_A_BATCH)
 
 
 def answer_facts(answer: Answer, *, align: bool = False, trace: bool = False) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Decoding on a CPU: ours (plain, fast, int8, int4) beside Hugging Face's MarianMTModel and CTranslate2, one set of weights.
+"""Decoding on a CPU: ours (plain, fast, int8) beside Hugging Face's MarianMTModel and CTranslate2, one set of weights.
 
     python3 bench/decode.py                            # the table of sentences a second, two threads
     python3 bench/decode.py --data multi30k            # a folder with test_2016_flickr.en: its first sentences' lengths
@@ -49,7 +49,7 @@ WORK: dict[str, dict[str, int]] = {
     "greedy, batch 32": {"beam": 1, "batch": 32},
     "greedy, batch 1": {"beam": 1, "batch": 1},
 }
-OURS = ("plain", "fast", "int8", "int4")
+OURS = ("plain", "fast", "int8")
 CONTESTANTS = (*OURS, "hf", "ct2", "ct2-int8")
 Run = Callable[[int, int], list[list[int]]]
 
@@ -147,7 +147,15 @@ def ours(engine: str, folder: Path, sentences: list[list[int]]) -> Run:
     model.load_state_dict(torch.load(folder / "ours.pt", weights_only=True))
 
     def run(beam: int, batch: int) -> list[list[int]]:
-        how = DecodeConfig(beam=beam, batch_size=batch, max_new_tokens=NEW, min_new_tokens=NEW, engine=engine)  # type: ignore[arg-type]
+        # first-k, as everyone else stops (with a fixed length it is the same).
+        how = DecodeConfig(
+            beam=beam,
+            batch_size=batch,
+            max_new_tokens=NEW,
+            min_new_tokens=NEW,
+            engine=engine,  # type: ignore[arg-type]
+            stop_rule="first-k",
+        )
         if batch == 1:
             return [translate_batch(model, [s], how, controls=CONTROLS)[0][0].ids for s in sentences]
         return [found[0].ids for found in translate_batch(model, sentences, how, controls=CONTROLS)]
@@ -311,14 +319,14 @@ def show(result: dict[str, Any], args: argparse.Namespace) -> None:
     print("| | " + " | ".join(f"{work} | same" for work in WORK) + " | peak MB |")
     print("| --- |" + " ---: |" * (2 * len(WORK) + 1))
     for name, values in result.items():
-        against = "ct2-int8" if name in ("int8", "int4") else "ct2"
+        against = "ct2-int8" if name == "int8" else "ct2"
         cells = []
         for work in WORK:
             speed = values[work]["sentences/s"]
             ratio = f" ({speed / result[against][work]['sentences/s']:.2f}x)" if against in result else ""
             cells += [f"{speed:.2f}{ratio}", str(values[work].get("same", ""))]
         print(f"| {name} | " + " | ".join(cells) + f" | {values['peak MB']} |")
-    print("\nIn brackets: against CTranslate2 of the same kind (int8 and int4 against its int8).")
+    print("\nIn brackets: against CTranslate2 of the same kind (int8 against its int8).")
 
 
 def processor() -> str:

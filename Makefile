@@ -3,20 +3,24 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+FOR_TESTS := $(VENV)/.installed-dev
+FOR_DEMO := $(VENV)/.installed-demo
 # Tests run in two processes; each gets one thread, so that they do not fight over two cores.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
 .PHONY: setup browser check test soak demo clean
 
-setup: $(STAMP)
+setup: $(FOR_TESTS)
 
-$(STAMP): pyproject.toml constraints.txt
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+# Each installs what it needs: the demo far less than the tests.
+$(FOR_TESTS) $(FOR_DEMO): $(VENV)/.installed-%: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "glassformer needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the pinned packages into $(VENV) (a few minutes the first time) ..."
-	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@$(INSTALL) torch
+	@$(INSTALL) --editable '.[$*]'
 	@touch $@
 
 # Pages are tested in a real browser: Debian's Chromium, and a font that has Chinese.
@@ -46,7 +50,7 @@ test: setup browser  ## every test
 soak: setup browser  ## the same tests at full counts
 	GLASSFORMER_SOAK=1 $(TEST_ENV) $(BIN)/pytest -n 2 tests
 
-demo: setup  ## train `dates` (about three minutes), show what it learned
+demo: $(FOR_DEMO)  ## train `dates` (about three minutes), show what it learned
 	$(BIN)/glassformer demo
 
 clean:

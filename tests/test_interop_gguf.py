@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import pytest
 import torch
@@ -16,8 +17,6 @@ from glassformer.models import GPT, build_model
 from glassformer.nn.positions import Rotary
 from glassformer.nn.rows import Rows
 from glassformer.text.tokenizer import Tokenizer
-
-gguf = pytest.importorskip("gguf")
 
 KINDS: dict[str, dict[str, Any]] = {
     "gpt2": {"positions": "learned", "activation": "gelu_tanh"},

@@ -5,7 +5,7 @@ Each function takes what was seen and returns a figure. A long text is drawn wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,7 +83,7 @@ def colours() -> Any:
     return matplotlib.colormaps[plots.MAP].with_extremes(bad="#dedee2")
 
 
-def mosaic(axis: Any, maps: Sequence[dict[int, np.ndarray]]) -> list[float]:
+def mosaic(axis: Any, maps: Sequence[Mapping[int, np.ndarray]]) -> list[float]:
     """Many small maps in one axes, each in a square of its own: for each row, the maps by their columns. Returns the middle of
     each row."""
     for down, row in enumerate(maps):

@@ -169,7 +169,7 @@ def plans_of(model: TextModel, texts: Iterable[str], nothing: Hypothesis, trace:
             whole = len(pieces) == 1 and pieces[0].text == text
             rows = [ids] if whole else source.encode_batch([piece.text for piece in pieces])
             sources = [source_ids(model, row) for row in rows]
-            found = [[replace(nothing, trace=BeamTrace() if trace else None)] for _ in pieces]
+            found = [[] if row else [replace(nothing, trace=BeamTrace() if trace else None)] for row in sources]
             yield Plan(pieces, sources, found, sum(map(bool, sources)))
 
 

@@ -245,14 +245,21 @@ class Slots:
         logprobs: np.ndarray,
     ) -> None:
         """Where too few have ended, what was cut. In a group those are equally long: their sums rank them."""
-        rule = length_rule(self.config)
-        for i, groups in enumerate(found):
-            for g, made in enumerate(groups):
-                if len(made) == self.wanted:
-                    continue
-                for w in np.argsort(-totals[i, g], kind="stable")[: self.wanted - len(made)].tolist():
-                    if totals[i, g, w] > -math.inf:
-                        row, words = g * self.width + w, int(lengths[i, g])
-                        own, value = logprobs[i, row, :words].tolist(), float(totals[i, g, w])
-                        score = rule.score(value, words, False)
-                        made.append(Hypothesis(ids[i, row, :words].tolist(), score, math.fsum(own), own, "length"))
+        few = [i for i, groups in enumerate(found) if any(len(made) < self.wanted for made in groups)]
+        if not few:
+            return
+        rule, upto = length_rule(self.config), max(1, int(lengths[few].max()))
+        order = np.argsort(-totals[few], axis=2, kind="stable").tolist()
+        parts = (
+            totals[few].tolist(),
+            lengths[few].tolist(),
+            ids[few, :, :upto].tolist(),
+            logprobs[few, :, :upto].tolist(),
+        )
+        for i, best, sums, words, tokens, chances in zip(few, order, *parts, strict=True):
+            for g, made in enumerate(found[i]):
+                for w in best[g][: self.wanted - len(made)]:
+                    if sums[g][w] > -math.inf:
+                        row, length = g * self.width + w, words[g]
+                        own, score = chances[row][:length], rule.score(sums[g][w], length, False)
+                        made.append(Hypothesis(tokens[row][:length], score, math.fsum(own), own, "length"))

@@ -71,8 +71,10 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu": gelu,
     "gelu_tanh": gelu_tanh,
     "relu2": relu_squared,
+    "silu": silu,
     "swiglu": silu,
     "geglu": gelu,
+    "geglu_tanh": gelu_tanh,
 }
 
 
@@ -129,7 +131,15 @@ def sinusoids(length: int, width: int, base: float = 10000.0) -> Array:
     return table
 
 
-def rotate(x: Array, positions: Sequence[int], base: float = 10000.0) -> Array:
+def scaled_base(config: Any) -> float:
+    """The base under NTK-aware scaling: chosen so that the slowest pair, i = D/2 - 1, turns `factor` times more slowly."""
+    size = config.head_size or config.n_embd // config.n_head
+    if config.rotary_scaling != "ntk" or size == 2:
+        return float(config.rotary_base * (config.rotary_factor**2 if config.rotary_scaling == "ntk" else 1))
+    return float(config.rotary_base * config.rotary_factor ** (size / (size - 2)))
+
+
+def rotate(x: Array, positions: Sequence[float], base: float = 10000.0) -> Array:
     """Rotary positions on one head [T, D]: the pair (x_i, x_{i+D/2}) turns by position · base^(-2i/D)."""
     width = x.shape[-1]
     turned = np.zeros_like(x)
@@ -193,6 +203,7 @@ def multi_head_attention(
     mask: NDArray[np.bool_] | None = None,
     scaled: bool = True,
     rotary_base: float | None = None,
+    squeeze: float = 1.0,
     alibi: bool = False,
     qk_norm_eps: float | None = None,
 ) -> Array:
@@ -220,7 +231,7 @@ def multi_head_attention(
             q = rms_norm(q, p["query_norm.weight"], qk_norm_eps)
             k = rms_norm(k, p["key_norm.weight"], qk_norm_eps)
         if rotary_base is not None:
-            q, k = rotate(q, range(len(q)), rotary_base), rotate(k, range(len(k)), rotary_base)
+            q, k = (rotate(x, [place / squeeze for place in range(len(x))], rotary_base) for x in (q, k))
         bias: Array | float = 0.0
         if alibi:
             distance = np.abs(np.arange(len(q))[:, None] - np.arange(len(k))[None, :])
@@ -235,7 +246,7 @@ def multi_head_attention(
 def feed_forward(x: Array, p: Params, activation: str) -> Array:
     """down(act(up x)), or for the gated kinds down(act(gate x) · up x)."""
     act = ACTIVATIONS[activation]
-    if activation in ("swiglu", "geglu"):
+    if activation in ("swiglu", "geglu", "geglu_tanh"):
         hidden = act(linear(x, under(p, "gate"))) * linear(x, under(p, "up"))
     else:
         hidden = act(linear(x, under(p, "up")))
@@ -254,7 +265,8 @@ def block(x: Array, p: Params, config: Any, *, causal: bool, memory: Array | Non
             n_kv_head=config.n_kv_head,
             mask=sight(len(y), causal, config.window),
             scaled=config.scaled_attention,
-            rotary_base=config.rotary_base if config.positions == "rotary" else None,
+            rotary_base=scaled_base(config) if config.positions == "rotary" else None,
+            squeeze=config.rotary_factor if config.rotary_scaling == "linear" else 1.0,
             alibi=config.positions == "alibi",
             qk_norm_eps=config.norm_eps if config.qk_norm else None,
         )
@@ -301,7 +313,7 @@ def embed(ids: Sequence[int], table: Array, positions: Array | None, config: Any
     if config.scale_embeddings:
         x = x * math.sqrt(config.n_embd)
     if config.positions == "sinusoidal":
-        x = x + sinusoids(len(ids), config.n_embd)
+        x = x + sinusoids(len(ids), config.n_embd, config.sinusoid_base)
     if config.positions == "learned":
         assert positions is not None
         x = x + positions[: len(ids)]
@@ -319,7 +331,7 @@ def encoder_decoder(p: Params, config: Any, source: Sequence[int], target: Seque
         x = norm(x, under(p, "target_norm"), config.norm, config.norm_eps)
     memory = stack(memory, under(p, "encoder"), config, config.encoder_layers, causal=False)
     x = stack(x, under(p, "decoder"), config, config.n_layer, causal=True, memory=memory)
-    return x @ (target_table if config.tie_output else p["output.weight"]).T
+    return x @ (target_table if config.tie_output else p["output.weight"]).T + p.get("output_bias", 0.0)
 
 
 def gpt(p: Params, config: Any, ids: Sequence[int]) -> Array:
@@ -328,7 +340,8 @@ def gpt(p: Params, config: Any, ids: Sequence[int]) -> Array:
     if config.embedding_norm:
         x = norm(x, under(p, "embedding_norm"), config.norm, config.norm_eps)
     x = stack(x, under(p, "decoder"), config, config.n_layer, causal=True)
-    return x @ (p["embedding.weight"] if config.tie_output else p["output.weight"]).T
+    logits = x @ (p["embedding.weight"] if config.tie_output else p["output.weight"]).T
+    return logits + p.get("output_bias", 0.0)
 
 
 def bert(p: Params, config: Any, ids: Sequence[int], token_types: Sequence[int] | None = None) -> Array:
@@ -345,7 +358,9 @@ def bert(p: Params, config: Any, ids: Sequence[int], token_types: Sequence[int] 
     if config.head == "classify":
         sentence = x.mean(axis=0) if config.pool == "mean" else x[0]
         return linear(np.tanh(linear(sentence, under(p, "head.dense"))), under(p, "head.label"))
-    activation = "gelu" if config.activation in ("swiglu", "geglu") else config.activation  # a head has no gate
+    activation = (
+        "gelu" if config.activation in ("swiglu", "geglu", "geglu_tanh") else config.activation
+    )  # a head has no gate
     x = ACTIVATIONS[activation](linear(x, under(p, "head.dense")))
     x = norm(x, under(p, "head.norm"), config.norm, config.norm_eps)
     logits = x @ (p["embedding.weight"] if config.tie_output else p["output.weight"]).T

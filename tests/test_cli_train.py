@@ -124,7 +124,7 @@ def test_evaluate_files(home: Path) -> None:
         (home / name).write_text("".join(row[side] + "\n" for row in rows), encoding="utf-8")
     done = call("evaluate", "runs/numbers", "--source", "in.de", "--target", "ref.en", "--limit", "10", cwd=home)
     assert done.returncode == 0, done.stderr
-    for part in ("in.de (10 examples)", "exact match", "bleu", "chrf", "tok:13a", "→"):
+    for part in ("in.de and ref.en (10 examples)", "exact match", "bleu", "chrf", "tok:13a", "→"):
         assert part in done.stdout, part
 
 
@@ -150,14 +150,16 @@ def test_files_beside_a_run_of_two_files(tmp_path: Path) -> None:
 
 
 def test_evaluate_a_text(tmp_path: Path) -> None:
-    """A GPT on plain text; there is no test text, and that is said."""
+    """A GPT on plain text; there is no test text, so it is the validation's, and that is said."""
     (tmp_path / "train.txt").write_text("".join(f"{a} = {b}\n" for a, b in pairs(200)), encoding="utf-8")
     data = {"train": "train.txt", "task": "text", "val_fraction": 0.2}
     run = runs.train(recipe(tmp_path, model={"family": "gpt"}, data=data, steps=4, validate_every=4), tmp_path / "run")
     found = json.loads(call("evaluate", run.path, "--split", "val", "--json").stdout)
     assert found["loss"] == pytest.approx(run.metrics()[-1]["val_loss"], rel=1e-5)
     assert found["examples"] > 1 and "bleu" not in found
-    assert "there is no test text" in sentence(call("evaluate", run.path))
+    instead = call("evaluate", run.path, "--json")
+    assert instead.returncode == 0 and "no test split" in instead.stderr
+    assert json.loads(instead.stdout)["loss"] == found["loss"]
 
 
 # Bad input --------------------------------------------------------------------------------------------------------------

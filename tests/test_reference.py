@@ -262,11 +262,11 @@ def test_batch_norm() -> None:
     assert difference(ours(x, real)[real], theirs(x[real])) <= EXACT
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "relu2", "swiglu", "geglu"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "relu2", "silu", "swiglu", "geglu", "geglu_tanh"])
 @pytest.mark.parametrize("bias", [True, False])
 def test_feed_forward(activation: str, bias: bool) -> None:
     """Catches a gate and an up projection that are exchanged, and one GELU in place of the other."""
-    kind = GatedMLP if activation in ("swiglu", "geglu") else MLP
+    kind = GatedMLP if activation in ("swiglu", "geglu", "geglu_tanh") else MLP
     mlp = kind(4, 9, activation=activation, bias=bias).double()
     scramble(mlp)
     x = normal(2, 5, 4) * 2
@@ -324,9 +324,9 @@ def test_gradient_of_norms(norm: nn.Module) -> None:
     assert torch.autograd.gradcheck(lambda x, *_: norm(x, real), (x, *norm.parameters()))
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "relu2", "swiglu", "geglu"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "relu2", "silu", "swiglu", "geglu", "geglu_tanh"])
 def test_gradient_of_feed_forward(activation: str) -> None:
-    mlp = (GatedMLP if activation in ("swiglu", "geglu") else MLP)(3, 4, activation=activation).double()
+    mlp = (GatedMLP if activation in ("swiglu", "geglu", "geglu_tanh") else MLP)(3, 4, activation=activation).double()
     scramble(mlp)
     assert torch.autograd.gradcheck(lambda x, *_: mlp(x), (normal(1, 2, 3).requires_grad_(), *mlp.parameters()))
 
@@ -358,7 +358,7 @@ COMMON: dict[str, st.SearchStrategy[Any]] = {
     "n_hidden": st.sampled_from([None, 7]),
     "head_size": st.sampled_from([None, None, 4, 5]),
     "value_size": st.sampled_from([None, None, 3]),
-    "activation": st.sampled_from(["relu", "gelu", "gelu_tanh", "relu2", "swiglu", "geglu"]),
+    "activation": st.sampled_from(["relu", "gelu", "gelu_tanh", "relu2", "silu", "swiglu", "geglu", "geglu_tanh"]),
     "bias": st.booleans(),
     "norm": st.sampled_from(["layer", "rms", "layer", "rms", "batch", "none"]),
     "norm_eps": st.sampled_from([1e-5, 1e-2]),
@@ -367,11 +367,15 @@ COMMON: dict[str, st.SearchStrategy[Any]] = {
     "embedding_norm": st.booleans(),
     "positions": st.sampled_from(["sinusoidal", "learned", "rotary", "alibi", "none"]),
     "rotary_base": st.sampled_from([10000.0, 50.0]),
+    "rotary_scaling": st.sampled_from(["none", "none", "linear", "ntk"]),
+    "rotary_factor": st.sampled_from([1.0, 4.0]),
+    "sinusoid_base": st.sampled_from([10000.0, 100.0]),
     "window": st.sampled_from([None, None, 1, 3]),
     "qk_norm": st.booleans(),
     "scaled_attention": st.sampled_from([True, True, False]),
     "scale_embeddings": st.booleans(),
     "tie_output": st.booleans(),
+    "output_bias": st.booleans(),
     "share_layers": st.sampled_from([False, False, True]),
     "residual": st.sampled_from([True, True, True, False]),
 }
@@ -394,6 +398,7 @@ def test_every_option_is_drawn() -> None:
         "dropout",  # chance: the comparison is of the model at rest
         "attention_dropout",
         "init",  # the weights are overwritten
+        "scaled_init",
         "vocab_size",  # given with the family
         "n_label",
         "pruned_heads",  # has its own tests: a pruned model is the ablated one
@@ -410,6 +415,12 @@ def configs(family: str) -> st.SearchStrategy[ModelConfig]:
     def build(settings: dict[str, Any]) -> ModelConfig | None:
         if settings.get("head", "mlm") != "mlm":
             settings["n_label"] = 3
+        if settings["positions"] != "rotary" or (settings["rotary_factor"] > 1) != (
+            settings["rotary_scaling"] != "none"
+        ):
+            settings |= {"rotary_scaling": "none", "rotary_factor": 1.0}
+        if family == "bert":
+            settings["output_bias"] = False
         try:
             return ModelConfig(family=family, vocab_size=VOCABULARY, dropout=0.2, attention_dropout=0.2, **settings)  # type: ignore[arg-type]
         except ConfigError:

@@ -17,7 +17,7 @@ MOST = {
     "average_last": 10**4,
     "keep_last": 10**6,
     "warmup": 10**12,
-    "learning_rate": 1e6,
+    "learning_rate": 1e100,  # beyond float32, so that what happens then can be tried
     "muon_learning_rate": 1e6,
     "eps": 1.0,
     "min_rate": 1.0,

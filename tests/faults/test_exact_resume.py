@@ -127,12 +127,15 @@ def test_killed_after_training_and_before_the_final_weights(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("moment", ["preparing", "before-prepared"])
 def test_killed_while_the_data_is_prepared(moment: str, tmp_path: Path) -> None:
-    """Tokenizers and half of the token files may be there; they are made again."""
+    """Until its data is prepared a run stands under a temporary name; tokenizers and half of the token files may be there.
+    They are made again."""
     straight, stopped = Runner(tmp_path / "straight"), Runner(tmp_path / "stopped")
     assert straight.train().code == 0
     assert stopped.train(kill(moment, 1)).code == KILLED
-    (stopped.folder / "data").mkdir(exist_ok=True)
-    (stopped.folder / "data" / "train.source.tokens.x.part").write_bytes(b"half")
+    assert not stopped.folder.exists()
+    draft = stopped.folder.with_name(f".making-{stopped.folder.name}")
+    (draft / "data").mkdir(exist_ok=True)
+    (draft / "data" / "train.source.tokens.x.part").write_bytes(b"half")
     assert stopped.resume().code == 0
     assert differences(everything(straight.run), everything(stopped.run)) == []
-    assert not list((stopped.folder / "data").glob("*.part"))
+    assert not list((stopped.folder / "data").glob("*.part")) and not draft.exists()

@@ -73,7 +73,12 @@ def look(
     """What goes on inside a model while it reads a text and answers: every view of `glassformer look`.
 
     `target` forces an answer. `against` is a second text for the patching map. `beside` is another report, shown to the right of
-    this one. `across` is a run folder whose kept checkpoints are shown, too."""
+    this one. `across` is a run folder whose kept checkpoints are shown, too.
+
+    >>> import glassformer
+    >>> translator = glassformer.load("runs/dates")  # doctest: +SKIP
+    >>> glassformer.look(translator, "3 mai 1979")  # doctest: +SKIP
+    """
     inside = look_inside(model, text, target, beam=beam, new=new)
     if across is not None:
         inside = look_across(across, inside)
@@ -161,7 +166,13 @@ def attention_view(
 ) -> Look:
     """Maps and lines of attention weights from any model. `weights`: a layer after the other, each heads x queries x keys, or
     as Hugging Face gives them (`attentions`, with a batch of one). Of an encoder-decoder: the decoder's own in `weights`, and
-    `encoder`, `cross` and `source_tokens`."""
+    `encoder`, `cross` and `source_tokens`.
+
+    >>> import numpy as np
+    >>> one_layer = np.full((2, 3, 3), 1 / 3)  # two heads that look everywhere alike
+    >>> attention_view([one_layer], ["the", "cat", "sat"])
+    Look('the cat sat'): shows itself in a notebook; .save('look.html') writes it as a page
+    """
     tokens = list(tokens)
     source = list(source_tokens) if source_tokens is not None else None
     if (encoder is not None or cross is not None) and source is None:

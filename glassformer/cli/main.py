@@ -7,6 +7,8 @@ import contextlib
 import errno
 import os
 import sys
+import warnings
+from typing import Any
 
 from glassformer.cli.verbs import run_command
 from glassformer.config import VERSION
@@ -15,6 +17,16 @@ from glassformer.files.streams import open_standard_streams
 from glassformer.screen import warn
 
 DEFECT = 70  # EX_SOFTWARE
+AS_PYTHON_DOES = warnings.showwarning
+OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")  # torch's words: Linux, ARM, CUDA
+
+
+def show_warning(message: Warning | str, category: type[Warning], filename: str, *rest: Any, **more: Any) -> None:
+    """What our own code warns of is a sentence for the person; what a library warns of is shown as Python shows it."""
+    if os.path.dirname(os.path.dirname(os.path.abspath(__file__))) in os.path.abspath(filename):
+        warn(f"glassformer: {message}")
+    else:
+        AS_PYTHON_DOES(message, category, filename, *rest, **more)
 
 
 def use_any_encoding() -> None:
@@ -67,7 +79,7 @@ def tell(error: BaseException) -> int:
         ):
             warn(f"glassformer: {where} {doing}: {error.strerror}")
             return 2
-    if isinstance(error, MemoryError) or "can't allocate memory" in str(error) or "out of memory" in str(error):
+    if isinstance(error, MemoryError) or any(sign in str(error) for sign in OUT_OF_MEMORY):
         warn("glassformer: out of memory; ask for less at a time (a smaller model, batch, beam or text)")
         return 2
     kept = keep_trace(error)
@@ -81,6 +93,7 @@ def main() -> None:
     """`glassformer …`, as the shell calls it. Whatever happens is an exit code and at most one sentence."""
     open_standard_streams()
     use_any_encoding()
+    warnings.showwarning = show_warning
     try:
         code = run_command()
         if sys.stdout is not None:

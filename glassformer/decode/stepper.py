@@ -15,6 +15,7 @@ depends on the row's own length alone. The other position schemes have no end.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Protocol, runtime_checkable
@@ -77,6 +78,7 @@ class CachedSteps:
         self.decoder, self.slots, self.beams, self.bos, self.strict = decoder, slots, beams, bos, strict
         self.cache: Cache | None = None
         self.texts: list[Sequence[int]] = []  # of a GPT: the prompt of each slot
+        self.said = False  # that a text has outgrown its positions
         self.whole_rows = strict  # sources are computed with their padding
 
     def enter(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
@@ -128,6 +130,13 @@ class CachedSteps:
                 slots.append(slot)
                 for ids in state.ids[slot, :, :age].tolist():
                     contexts.append([*text, *ids][context_start(length, config) : -1])
+        if slots and not self.said:
+            self.said = True
+            warnings.warn(
+                f"a text has grown past the {config.block_size} tokens this model reads at once: from there on it sees the "
+                "last of them only",
+                stacklevel=2,
+            )
         if slots:
             self.cache.grow(self.beams * (config.block_size + 1))
             self.decoder.read_prompts(self.cache, slots, contexts)

@@ -109,11 +109,10 @@ def grown(device: torch.device, work: Callable[[], None]) -> float:
         work()
         torch.cuda.synchronize()
         return float(torch.cuda.max_memory_allocated() - before)
-    memory.forget_peak()
     resident = memory.resident()
-    work()
-    peak = memory.peak_resident()
-    return float(max(0, peak - resident)) if peak is not None and resident is not None else 0.0
+    with memory.highest_resident() as peak:
+        work()
+    return float(max(0, peak[0] - resident)) if peak and resident is not None else 0.0
 
 
 @dataclass(frozen=True)

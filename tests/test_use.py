@@ -89,6 +89,8 @@ def test_final_weights_that_are_missing_are_told_and_damaged_ones_refused(
     shutil.rmtree(run / "final")
     assert load(run).translate(TEXTS) == expected
     assert "has no final weights" in (said := capsys.readouterr().err) and "step 7" in said
+    model = load(run)
+    assert model.origin is not None and model.origin.weights == "checkpoint of step 7, training has not ended"
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,8 @@ def origin_of(folder: RunFolder, step: int | None) -> Origin:
     if "averaged" in weights:
         return Origin(folder.path, f"mean of the weights of {len(weights['averaged'])} steps", metrics_at(folder, None))
     own = weights.get("step", state.get("step"))
+    if not folder.final.exists():
+        return Origin(folder.path, f"checkpoint of step {own}, training has not ended", metrics_at(folder, own))
     return Origin(folder.path, "final weights" if own is None else f"weights of step {own}", metrics_at(folder, own))
 
 

@@ -70,7 +70,8 @@ def evaluate(
             raise UserError("this run writes no answers to keep; leave out --out")
         write("".join(" ".join(line.splitlines()) + "\n" for line in found.scores.written))
     if as_json:
-        facts = {"run": str(run), "on": found.on, "examples": found.examples, **found.scores.values}
+        facts = {"run": str(run), "weights": found.weights, "on": found.on, "examples": found.examples}
+        facts |= found.scores.values
         print(json.dumps(facts | {"signatures": found.scores.signatures, "notes": list(found.notes)}))
     else:
         show(run, found)

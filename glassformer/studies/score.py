@@ -41,6 +41,7 @@ class Evaluation:
     examples: int
     on: str
     notes: tuple[str, ...] = ()
+    weights: str = "final weights"  # whose scores these are
 
 
 def with_overrides(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
@@ -113,7 +114,8 @@ def evaluate_run(
         examples = run_examples(data, split, folder)  # type: ignore[arg-type]
     model = load(path, device=device)
     scores, count, more = score_examples(model, recipe, data, split, examples, limit, folder)
-    return Evaluation(scores, count, on, (*notes, *more))
+    weights = model.origin.weights if model.origin is not None else "final weights"
+    return Evaluation(scores, count, on, (*notes, *more), weights)
 
 
 def score_examples(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -43,7 +44,7 @@ def demo(
                 runs.train(read_recipe("dates"), out)
         except runs.Stopped:
             console.print(
-                f"Stopped and saved; `make demo` goes on with it, and so does: glassformer train {out} --resume"
+                f"Stopped and saved; `make demo` goes on with it, and so does: glassformer train {quote(str(out))} --resume"
             )
             raise SystemExit(runs.STOPPED) from None
     scores, count = score_split(out, "test")
@@ -70,10 +71,10 @@ def demo(
     console.print(f"the run          {out}")
     console.print("\nTry next:")
     for command in (
-        f'glassformer translate {out} "3 mai 1979"',
-        f'glassformer look {out} "3 mai 1979"',
+        f'glassformer translate {quote(str(out))} "3 mai 1979"',
+        f'glassformer look {quote(str(out))} "3 mai 1979"',
         f"glassformer heads {out}",
-        f"glassformer evaluate {out}",
+        f"glassformer evaluate {quote(str(out))}",
     ):
         console.print(f"  {program()} {command.removeprefix('glassformer ')}")
 

@@ -25,6 +25,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -140,7 +141,9 @@ class RunFolder:
         """The tokenizers and labels, checked against their SHA-256 and against the sizes of the model."""
         for name in self.facts.get("files", {}):
             if not name.startswith("data/") and (wrong := self.file_problem(name)) is not None:
-                raise UserError(f"{self.path / name} cannot be used: it {wrong}; see `glassformer doctor {self.path}`")
+                raise UserError(
+                    f"{self.path / name} cannot be used: it {wrong}; see `glassformer doctor {quote(str(self.path))}`"
+                )
         found = Tokenizers.load(self.path, self.facts.get("files"))
         if self.prepared:
             self.check_sizes(found)
@@ -159,7 +162,7 @@ class RunFolder:
             if have != expected:
                 raise UserError(
                     f"{self.path} cannot be used: it has {have:,} {what} and its model {expected:,}; "
-                    f"see `glassformer doctor {self.path}`"
+                    f"see `glassformer doctor {quote(str(self.path))}`"
                 )
 
     @property
@@ -233,7 +236,8 @@ class RunFolder:
         step = self.checkpoints.latest_good(report)
         if step is None and self.checkpoints.steps():
             raise UserError(
-                f"not one checkpoint in {self.checkpoints.folder} can be used (see `glassformer doctor {self.path}`); "
+                f"not one checkpoint in {self.checkpoints.folder} can be used "
+                f"(see `glassformer doctor {quote(str(self.path))}`); "
                 "bring one back from a copy, or move that folder away and --resume to train again from the beginning"
             )
         return step
@@ -284,7 +288,7 @@ class RunFolder:
     def weights_folder(self, step: int | None = None, report: Callable[[str], None] = warn) -> Path:
         """Where the weights to use lie: the final ones; before the run has ended, the best or the latest checkpoint's, and
         then `report` is told so. Final weights that are damaged are not replaced by others in silence: they are refused."""
-        advice = f"see `glassformer doctor {self.path}`"
+        advice = f"see `glassformer doctor {quote(str(self.path))}`"
         if step is not None:
             if step not in self.checkpoints.steps():
                 there = ", ".join(map(str, self.checkpoints.steps())) or "none"
@@ -319,7 +323,7 @@ class RunFolder:
             return
         raise UserError(
             f"{self.path / 'run.json'} has been changed since it was written, so its answers could be another model's; bring "
-            f"it back from a copy (see `glassformer doctor {self.path}`)"
+            f"it back from a copy (see `glassformer doctor {quote(str(self.path))}`)"
         )
 
     def load_model(
@@ -334,7 +338,9 @@ class RunFolder:
         tensors, state = read_checkpoint(folder)
         self.check_recipe(state)
         if "model" not in tensors:
-            raise UserError(f"{folder} cannot be used: it holds no model; see `glassformer doctor {self.path}`")
+            raise UserError(
+                f"{folder} cannot be used: it holds no model; see `glassformer doctor {quote(str(self.path))}`"
+            )
         weights = served_weights(tensors)
         check_finite(weights, folder)
         check_fits(self.recipe, weights, folder)

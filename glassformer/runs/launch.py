@@ -7,6 +7,7 @@ import errno
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -36,7 +37,7 @@ from glassformer.train.trainer import Watcher
 def out_of_memory(path: Path, recipe: Recipe) -> UserError:
     return UserError(
         f"out of memory; what was saved before is intact. To go on with less, {less_memory(recipe)}, as in: "
-        f"glassformer train {path} train.accumulate={2 * recipe.train.accumulate} --resume --accept-changes"
+        f"glassformer train {quote(str(path))} train.accumulate={2 * recipe.train.accumulate} --resume --accept-changes"
     )
 
 
@@ -52,7 +53,7 @@ def friendly_errors(path: Path, recipe: Recipe) -> Iterator[None]:
             where = error.filename or path
             raise UserError(
                 f"{where}: {error.strerror or error}; what was saved before is untouched. Put that right, then go on with: "
-                f"glassformer train {path} --resume"
+                f"glassformer train {quote(str(path))} --resume"
             ) from error
         raise out_of_memory(path, recipe) from error
     except (MemoryError, RuntimeError) as error:
@@ -148,7 +149,7 @@ def check_files(run: RunFolder) -> None:
         if wrong is not None:
             raise UserError(
                 f"{run.path / name} cannot be used: it {wrong}; bring it back from a copy, or train anew "
-                f"(see `glassformer doctor {run.path}`)"
+                f"(see `glassformer doctor {quote(str(run.path))}`)"
             )
 
 

@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 
 from glassformer.errors import UserError
@@ -171,7 +172,7 @@ def readable(run: RunFolder) -> bool:
 
 def outlook(run: RunFolder, problems: dict[int, str | None], busy: bool) -> str:
     """What --resume would do with it, by the rules of runs.resume."""
-    command = f"glassformer train {run.path} --resume"
+    command = f"glassformer train {quote(str(run.path))} --resume"
     if busy:
         return "a process is training it now"
     if not readable(run):
@@ -233,7 +234,9 @@ def examine(path: Path) -> Diagnosis:
     if not path.is_dir():
         if RunFolder.is_run(draft := beside(path, "making")):
             about = f"the preparation has not been finished; it is in {draft.name}"
-            outlook = f"glassformer train {path} --resume prepares the data again and starts at the beginning"
+            outlook = (
+                f"glassformer train {quote(str(path))} --resume prepares the data again and starts at the beginning"
+            )
             return Diagnosis([Finding("data", "note", about, size_of(draft))], outlook)
         raise UserError(f"there is no folder {path}")
     run = RunFolder(path)

@@ -316,7 +316,7 @@ class RunFolder:
             report(said)
         return self.checkpoints.path(latest)
 
-    def check_recipe(self, state: dict[str, Any]) -> None:
+    def check_recipe(self) -> None:
         """A run.json that somebody changed may describe another model than the weights are of, and nothing would show it
         but the answers: it must be the one that was sealed."""
         if self.sealed:
@@ -335,8 +335,8 @@ class RunFolder:
     ) -> Transformer | GPT | BERT:
         """The trained model, ready to use."""
         folder = self.weights_folder(step, report)
-        tensors, state = read_checkpoint(folder)
-        self.check_recipe(state)
+        tensors, _ = read_checkpoint(folder)
+        self.check_recipe()
         if "model" not in tensors:
             raise UserError(
                 f"{folder} cannot be used: it holds no model; see `glassformer doctor {quote(str(self.path))}`"
@@ -347,10 +347,3 @@ class RunFolder:
         model = build_model(self.recipe.model)
         load_model_tensors(model, weights)
         return model.to(device).eval()
-
-
-def readable(run: RunFolder) -> bool:
-    try:
-        return bool(run.facts)
-    except UserError:
-        return False

@@ -60,11 +60,6 @@ class RunFolder:
     @staticmethod
     def create(path: Path, recipe: Recipe, version: str) -> RunFolder:
         """A new run in a new or an empty folder; nothing else is ever touched."""
-        if RunFolder.is_run(path):
-            raise UserError(
-                f"{path} holds a run already; go on with it by --resume, or choose another folder with --out, "
-                "or replace it by --overwrite"
-            )
         owned.require_new_or_empty(path, "a run")
         folder = RunFolder(path)
         try:
@@ -83,9 +78,16 @@ class RunFolder:
             raise UserError(f"{path} is not a run: it has no run.json")
         return RunFolder(path)
 
+    @property
+    def see_doctor(self) -> str:
+        """What to do about damage."""
+        return f"see `glassformer doctor {quote(str(self.path))}`"
+
     def discard(self) -> list[str]:
         """Removes what the run wrote, file by file, and the folder if nothing else is in it; what is left, by name."""
-        listed = self.facts.get("files", {}) if readable(self) else {}
+        listed: dict[str, Any] = {}
+        with suppress(UserError):
+            listed = self.facts.get("files", {})
         return owned.remove_own(self.path, lambda name: name in listed or OWN.fullmatch(name) is not None)
 
     # ---- run.json
@@ -141,9 +143,7 @@ class RunFolder:
         """The tokenizers and labels, checked against their SHA-256 and against the sizes of the model."""
         for name in self.facts.get("files", {}):
             if not name.startswith("data/") and (wrong := self.file_problem(name)) is not None:
-                raise UserError(
-                    f"{self.path / name} cannot be used: it {wrong}; see `glassformer doctor {quote(str(self.path))}`"
-                )
+                raise UserError(f"{self.path / name} cannot be used: it {wrong}; {self.see_doctor}")
         found = Tokenizers.load(self.path, self.facts.get("files"))
         if self.prepared:
             self.check_sizes(found)
@@ -160,10 +160,8 @@ class RunFolder:
             sizes["labels"] = (len(found.labels), model.n_label)
         for what, (have, expected) in sizes.items():
             if have != expected:
-                raise UserError(
-                    f"{self.path} cannot be used: it has {have:,} {what} and its model {expected:,}; "
-                    f"see `glassformer doctor {quote(str(self.path))}`"
-                )
+                wrong = f"it has {have:,} {what} and its model {expected:,}"
+                raise UserError(f"{self.path} cannot be used: {wrong}; {self.see_doctor}")
 
     @property
     def prepared(self) -> bool:
@@ -189,18 +187,24 @@ class RunFolder:
 
     # ---- weights
 
+    def saved_in(self, name: str) -> Checkpoints:
+        """Checkpoints in a folder of the run, which must be this run's; without a run.json to know it by, anybody's."""
+        with suppress(UserError):
+            return Checkpoints(self.path / name, self.id)
+        return Checkpoints(self.path / name)
+
     @property
     def checkpoints(self) -> Checkpoints:
-        return Checkpoints(self.path / "checkpoints", self.id if readable(self) else None)
+        return self.saved_in("checkpoints")
 
     @property
     def snapshots(self) -> Checkpoints:
-        return Checkpoints(self.path / "snapshots", self.id if readable(self) else None)
+        return self.saved_in("snapshots")
 
     @property
     def history(self) -> Checkpoints:
         """Weights at logarithmic steps, so that one can see heads being born (`look --across`)."""
-        return Checkpoints(self.path / "history", self.id if readable(self) else None)
+        return self.saved_in("history")
 
     @property
     def final(self) -> Path:
@@ -236,9 +240,8 @@ class RunFolder:
         step = self.checkpoints.latest_good(report)
         if step is None and self.checkpoints.steps():
             raise UserError(
-                f"not one checkpoint in {self.checkpoints.folder} can be used "
-                f"(see `glassformer doctor {quote(str(self.path))}`); "
-                "bring one back from a copy, or move that folder away and --resume to train again from the beginning"
+                f"not one checkpoint in {self.checkpoints.folder} can be used ({self.see_doctor}); bring one back "
+                "from a copy, or move that folder away and --resume to train again from the beginning"
             )
         return step
 
@@ -288,17 +291,18 @@ class RunFolder:
     def weights_folder(self, step: int | None = None, report: Callable[[str], None] = warn) -> Path:
         """Where the weights to use lie: the final ones; before the run has ended, the best or the latest checkpoint's, and
         then `report` is told so. Final weights that are damaged are not replaced by others in silence: they are refused."""
-        advice = f"see `glassformer doctor {quote(str(self.path))}`"
         if step is not None:
             if step not in self.checkpoints.steps():
                 there = ", ".join(map(str, self.checkpoints.steps())) or "none"
                 raise UserError(f"{self.path} has no checkpoint of step {step}; there are: {there}")
             if (wrong := self.checkpoints.problem(step)) is not None:
-                raise UserError(f"{self.checkpoints.path(step)} cannot be used: {wrong}; {advice}")
+                raise UserError(f"{self.checkpoints.path(step)} cannot be used: {wrong}; {self.see_doctor}")
             return self.checkpoints.path(step)
         if self.final.exists() or self.final.is_symlink():
             if (wrong := self.final_problem()) is not None:
-                raise UserError(f"{self.final} cannot be used: {wrong}; {advice}, or choose a checkpoint by --step")
+                raise UserError(
+                    f"{self.final} cannot be used: {wrong}; {self.see_doctor}, or choose a checkpoint by --step"
+                )
             return self.final
         latest = self.latest_checkpoint(report)
         if latest is None:
@@ -319,12 +323,11 @@ class RunFolder:
     def check_recipe(self) -> None:
         """A run.json that somebody changed may describe another model than the weights are of, and nothing would show it
         but the answers: it must be the one that was sealed."""
-        if self.sealed:
-            return
-        raise UserError(
-            f"{self.path / 'run.json'} has been changed since it was written, so its answers could be another model's; bring "
-            f"it back from a copy (see `glassformer doctor {quote(str(self.path))}`)"
-        )
+        if not self.sealed:
+            raise UserError(
+                f"{self.path / 'run.json'} has been changed since it was written, so its answers could be another model's; "
+                f"bring it back from a copy ({self.see_doctor})"
+            )
 
     def load_model(
         self,
@@ -338,9 +341,7 @@ class RunFolder:
         tensors, _ = read_checkpoint(folder)
         self.check_recipe()
         if "model" not in tensors:
-            raise UserError(
-                f"{folder} cannot be used: it holds no model; see `glassformer doctor {quote(str(self.path))}`"
-            )
+            raise UserError(f"{folder} cannot be used: it holds no model; {self.see_doctor}")
         weights = served_weights(tensors)
         check_finite(weights, folder)
         check_fits(self.recipe, weights, folder)

@@ -53,3 +53,11 @@ def migrated(facts: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def seal_of(facts: dict[str, Any]) -> str:
     return hashlib.sha256(to_json({k: v for k, v in facts.items() if k != "seal"})).hexdigest()
+
+
+def readable(run: Any) -> bool:
+    """Whether the run.json of a run folder can be read."""
+    try:
+        return bool(run.facts)
+    except UserError:
+        return False

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,9 +14,98 @@ from glassformer.cli import lines, writing
 from glassformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from glassformer.tasks import Answer
+    from glassformer.config import DecodeConfig
+    from glassformer.tasks import Answer, TextConstraints, TextModel
 
 BETWEEN = "-" * 40
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A GPT that is told how to write, and what is shown of its texts."""
+
+    model: TextModel
+    config: DecodeConfig
+    constraints: TextConstraints
+    shows_prompt: bool
+    json: bool
+
+    @property
+    def wide(self) -> int:
+        """Lines for each prompt."""
+        return 1 if self.json else writing.answers_a_text(self.config)
+
+    def output(self, prompt: str, answers: list[Answer]) -> lines.Output:
+        """The texts that go on from one prompt."""
+        tokens = sum(len(answer.ids) for answer in answers)
+        if self.json:
+            facts = [writing.answer_facts(answer) for answer in answers]
+            return lines.Output([lines.as_line({"prompt": prompt, "answers": facts})], tokens)
+        shown = [(prompt if self.shows_prompt else "") + answer.text for answer in answers]
+        return lines.Output(shown + [""] * (self.wide - len(shown)), tokens)
+
+    def answer(self, prompts: Sequence[str]) -> list[lines.Output]:
+        """The output for each prompt."""
+        from glassformer import tasks
+
+        found = tasks.generate(self.model, prompts, config=self.config, constraints=self.constraints)
+        return [self.output(prompt, answers) for prompt, answers in zip(prompts, found, strict=True)]
+
+    def show_stream(self, prompt: str) -> None:
+        """The text as it comes. What is wrong is said without a beginning of an answer, so the first piece is waited for."""
+        from glassformer import tasks
+
+        pieces = tasks.stream_generated(self.model, prompt, config=self.config, constraints=self.constraints)
+        first = next(pieces, "")
+        lines.stdout_write((prompt if self.shows_prompt else "") + first)
+        for piece in pieces:
+            lines.stdout_write(piece)
+        lines.stdout_write("\n")
+
+    def show_whole(self, prompts: Sequence[str]) -> None:
+        """Each text as it is, with its line breaks."""
+        between = "\n" if self.json else f"\n{BETWEEN}\n"
+        lines.stdout_write(between.join(text for output in self.answer(prompts) for text in output.lines) + "\n")
+
+    def job(self, fingerprint: str) -> lines.Job:
+        """How it answers lines."""
+        options = asdict(self.config) | asdict(self.constraints)
+        return lines.Job(
+            "generate",
+            fingerprint,
+            options | {"prompt is shown": self.shows_prompt, "json": self.json},
+            self.answer,
+            self.json,
+            {"answers": []},
+            self.wide,
+            batch=self.config.batch_size or lines.BATCH,
+            group=writing.lines_together(self.config),
+            begins=True,
+        )
+
+
+def check_stream(one_prompt: bool, as_json: bool, has_terms: bool) -> None:
+    """Refuse what cannot be shown as it is written."""
+    if as_json:
+        raise ConfigError("--stream shows text as it comes and --json whole answers; choose one of them")
+    if has_terms:
+        raise ConfigError("--term is met by a search, which changes its mind, and --stream cannot; choose one of them")
+    if not one_prompt:
+        raise ConfigError("--stream shows one text as it is written; give one prompt, and no --file or --out")
+
+
+def make_writer(
+    model: TextModel, options: dict[str, Any], constraints: TextConstraints, *, only_new: bool, as_json: bool
+) -> Writer:
+    """The model with what the options ask of it, checked."""
+    from glassformer import tasks
+
+    model.require("generate")
+    if constraints.terms and not {"temperature", "beam"} & set(options):
+        options = options | {"beam": model.recipe.decode.beam or 4}  # terms are met by a search
+    config = tasks.decode_settings(model, **options)
+    tasks.check_constraints(model, constraints, config)
+    return Writer(model, config, constraints, not only_new and model.kind != "gpt on pairs", as_json)
 
 
 def generate(
@@ -58,30 +147,12 @@ def generate(
     Prompts of the command line are answered with their text as it is; for lines there is a line each, in order (with
     --num-samples N or --n-best N there are N), in which a line break is written as \\n.
     """
+    options = writing.decode_options(locals())
     prompts = [*([] if prompt is None else [prompt]), *(texts or [])]
     given = lines.Input(prompts, file, out, resume)
     given.check()
-    if stream and as_json:
-        raise ConfigError("--stream shows text as it comes and --json whole answers; choose one of them")
-    if stream and term:
-        raise ConfigError("--term is met by a search, which changes its mind, and --stream cannot; choose one of them")
-    if stream and (file is not None or out is not None or len(prompts) > 1):
-        raise ConfigError("--stream shows one text as it is written; give one prompt, and no --file or --out")
-    options = writing.decode_options(
-        settings,
-        num_samples=num_samples,
-        seed=seed,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        max_new_tokens=max_new_tokens,
-        beam=beam,
-        n_best=n_best,
-        strict=strict,
-        batch_size=batch_size,
-        engine=engine,
-    )
+    if stream:
+        check_stream(file is None and out is None and len(prompts) <= 1, as_json, bool(term))
     constraints = writing.make_constraints(term, None, prefix, ban, stop)
     if constraints.glossary:
         raise ConfigError("--term WORD=TERM is for translations; a GPT is given the terms alone")
@@ -92,56 +163,10 @@ def generate(
     for text in prompts:
         tasks.check_text(text)
     model = load(run, device=device, step=step)
-    model.require("generate")
-    if constraints.terms and temperature is None and beam is None:
-        options["beam"] = model.recipe.decode.beam or 4  # terms are met by a search
-    config = tasks.decode_settings(model, **options)
-    tasks.check_constraints(model, constraints, config)
-    shows_prompt = not only_new and model.kind != "gpt on pairs"
-    wide = 1 if as_json else writing.answers_a_text(config)
-
-    def show(prompt: str, answers: list[Answer]) -> lines.Output:
-        tokens = sum(len(answer.ids) for answer in answers)
-        if as_json:
-            facts = [writing.answer_facts(answer) for answer in answers]
-            return lines.Output([lines.as_line({"prompt": prompt, "answers": facts})], tokens)
-        shown = [(prompt if shows_prompt else "") + answer.text for answer in answers]
-        return lines.Output(shown + [""] * (wide - len(shown)), tokens)
-
-    def answer(prompts: Sequence[str]) -> list[lines.Output]:
-        found = tasks.generate(model, prompts, config=config, constraints=constraints)
-        return [show(prompt, answers) for prompt, answers in zip(prompts, found, strict=True)]
-
+    writer = make_writer(model, options, constraints, only_new=only_new, as_json=as_json)
     if stream:
-        begins = prompts[0] if prompts else ""
-        shown = begins if shows_prompt else ""
-        write_stream(shown, tasks.stream_generated(model, begins, config=config, constraints=constraints))
-    elif given.file is None and given.out is None and (prompts or sys.stdin is None or sys.stdin.isatty()):
-        between = "\n" if as_json else f"\n{BETWEEN}\n"
-        outputs = answer(prompts or [""])
-        lines.stdout_write(between.join(text for output in outputs for text in output.lines) + "\n")
+        writer.show_stream(prompts[0] if prompts else "")
+    elif file is None and out is None and (prompts or sys.stdin is None or sys.stdin.isatty()):
+        writer.show_whole(prompts or [""])
     else:
-        lines.reply(
-            given,
-            lines.Job(
-                "generate",
-                lines.run_fingerprint(run, step) if out is not None else "",
-                asdict(config) | asdict(constraints) | {"prompt is shown": shows_prompt, "json": as_json},
-                answer,
-                as_json,
-                {"answers": []},
-                wide,
-                batch=config.batch_size or lines.BATCH,
-                group=writing.lines_together(config),
-                begins=True,
-            ),
-        )
-
-
-def write_stream(shown: str, pieces: Iterator[str]) -> None:
-    """A text as it comes. What is wrong is said without a beginning of an answer, so the first piece is waited for."""
-    first = next(pieces, "")
-    lines.stdout_write(shown + first)
-    for piece in pieces:
-        lines.stdout_write(piece)
-    lines.stdout_write("\n")
+        lines.reply(given, writer.job(lines.run_fingerprint(run, step) if out is not None else ""))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,81 @@ from glassformer.cli import lines, writing
 from glassformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from glassformer.tasks import Answer
+    from glassformer.tasks import Answer, TextConstraints
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is shown of an answer: its text, and what the options add."""
+
+    scores: bool
+    align: bool
+    words: bool  # links of words, where `align` alone gives links of tokens
+    json: bool
+    trace: bool
+
+    def check(self) -> None:
+        """Refuse what a line cannot hold."""
+        if self.trace and not self.json:
+            raise ConfigError("--trace tells more than a line can hold; add --json")
+
+    def output(self, text: str, answers: list[Answer], tokens_are_words: bool, wide: int) -> lines.Output:
+        """The answers to one text in `wide` lines, or all of them in a line of JSON."""
+        from glassformer.tasks import word_links
+
+        tokens = sum(len(answer.ids) for answer in answers)
+        links = [word_links(one, tokens_are_words=tokens_are_words) if self.words else one.links for one in answers]
+        if self.json:
+            facts = [writing.answer_facts(answer, align=self.align, trace=self.trace) for answer in answers]
+            for fact, found in zip(facts, links, strict=True):
+                fact |= {"word_links": found} if self.words else {}
+            return lines.Output([lines.as_line({"source": text, "answers": facts})], tokens)
+        shown = []
+        for answer, found in zip(answers, links, strict=True):
+            before = f"{answer.score:.4f}\t" if self.scores else ""
+            after = "\t" + " ".join(f"{s}-{t}" for s, t in found) if self.align else ""
+            shown.append(before + answer.text + after)
+        return lines.Output(shown + [""] * (wide - len(shown)), tokens)
+
+
+def make_job(
+    run: Path,
+    device: str,
+    step: int | None,
+    options: dict[str, Any],
+    constraints: TextConstraints,
+    shown: Shown,
+    *,
+    names_run: bool,
+) -> lines.Job:
+    """Load the run and say how its model answers; `names_run`: the answers are to be known as this run's."""
+    from glassformer import tasks
+    from glassformer.api import load
+
+    model = load(run, device=device, step=step)
+    model.require("translate")
+    config = tasks.decode_settings(model, **options)
+    tasks.check_constraints(model, constraints, config)
+    wide = 1 if shown.json else writing.answers_a_text(config)
+    tokens_are_words = model.tokenizers.target.kind == "word"
+
+    def answer(texts: Sequence[str]) -> Iterator[lines.Output]:
+        found = tasks.translate_each(
+            model, texts, config=config, constraints=constraints, align=shown.align, trace=shown.trace
+        )
+        return (shown.output(text, one, tokens_are_words, wide) for text, one in zip(texts, found, strict=True))
+
+    return lines.Job(
+        "translate",
+        lines.run_fingerprint(run, step) if names_run else "",
+        asdict(config) | asdict(constraints) | asdict(shown),
+        answer,
+        shown.json,
+        {"answers": []},
+        wide,
+        batch=config.batch_size or lines.BATCH,
+        group=writing.lines_together(config),
+    )
 
 
 def translate(
@@ -59,74 +133,10 @@ def translate(
     codes: 0 all answered; 1 some lines could not be answered (stderr says which, and their answer is an empty line); 2
     something to put right.
     """
+    options = writing.decode_options(locals())
     given = lines.Input(texts, file, out, resume)
     given.check()
-    if trace and not as_json:
-        raise ConfigError("--trace tells more than a line can hold; add --json")
-    options = writing.decode_options(
-        settings,
-        beam=beam,
-        n_best=n_best,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        num_samples=num_samples,
-        seed=seed,
-        max_new_tokens=max_new_tokens,
-        strict=strict,
-        batch_size=batch_size,
-        engine=engine,
-    )
+    shown = Shown(scores, align or align_words, align_words, as_json, trace)
+    shown.check()
     constraints = writing.make_constraints(term, glossary, prefix, ban, stop)
-
-    from glassformer import tasks
-    from glassformer.api import load
-
-    model = load(run, device=device, step=step)
-    model.require("translate")
-    config = tasks.decode_settings(model, **options)
-    tasks.check_constraints(model, constraints, config)
-    align = align or align_words
-    wide = 1 if as_json else writing.answers_a_text(config)
-
-    def words(answer: Answer) -> list[tuple[int, int]]:
-        return tasks.word_links(answer, tokens_are_words=model.tokenizers.target.kind == "word")
-
-    def show(text: str, answers: list[Answer]) -> lines.Output:
-        tokens = sum(len(answer.ids) for answer in answers)
-        if as_json:
-            facts = [writing.answer_facts(answer, align=align, trace=trace) for answer in answers]
-            for fact, answer in zip(facts, answers, strict=True):
-                fact |= {"word_links": words(answer)} if align_words else {}
-            return lines.Output([lines.as_line({"source": text, "answers": facts})], tokens)
-        shown = []
-        for answer in answers:
-            before = f"{answer.score:.4f}\t" if scores else ""
-            links = words(answer) if align_words else answer.links
-            after = "\t" + " ".join(f"{s}-{t}" for s, t in links) if align else ""
-            shown.append(before + answer.text + after)
-        return lines.Output(shown + [""] * (wide - len(shown)), tokens)
-
-    def answer(texts: Sequence[str]) -> Iterator[lines.Output]:
-        found = tasks.translate_each(model, texts, config=config, constraints=constraints, align=align, trace=trace)
-        return (show(text, answers) for text, answers in zip(texts, found, strict=True))
-
-    depends_on = (
-        asdict(config)
-        | asdict(constraints)
-        | {"scores": scores, "align": align, "words": align_words, "json": as_json, "trace": trace}
-    )
-    fingerprint = lines.run_fingerprint(run, step) if out is not None else ""
-    job = lines.Job(
-        "translate",
-        fingerprint,
-        depends_on,
-        answer,
-        as_json,
-        {"answers": []},
-        wide,
-        batch=config.batch_size or lines.BATCH,
-        group=writing.lines_together(config),
-    )
-    lines.reply(given, job)
+    lines.reply(given, make_job(run, device, step, options, constraints, shown, names_run=out is not None))

@@ -6,7 +6,7 @@ What is not given is left to the recipe.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -47,9 +47,10 @@ Banned = Annotated[list[str] | None, typer.Option("--ban", help="Must not appear
 Stops = Annotated[list[str] | None, typer.Option("--stop", help="The answer ends before this. Repeatable.")]
 
 
-def decode_options(settings: list[str] | None, **options: Any) -> dict[str, Any]:
-    """Those that were given, by their names in DecodeConfig."""
-    found = {name: value for name, value in options.items() if value is not None}
+def decode_options(options: dict[str, Any]) -> dict[str, Any]:
+    """What a verb's options say of decoding: those with a name of DecodeConfig that were given, and what --set adds."""
+    settings: list[str] | None = options.get("settings")
+    found = {field.name: options[field.name] for field in fields(DecodeConfig) if options.get(field.name) is not None}
     for setting in settings or []:
         name, equals, value = setting.partition("=")
         name = name.strip().removeprefix("decode.").replace("-", "_")

@@ -132,7 +132,9 @@ class CTranslate2Engine:
         self.positions = max(POSITIONS, 1 << (positions - 1).bit_length())
         if self.config.positions == "learned":
             self.positions = self.config.block_size
-        unknown = self.special.never[0] if self.special.unknown is None else self.special.unknown
+        unknown = self.special.unknown
+        if unknown is None:  # CTranslate2 must have one; which does not matter, since all words are known
+            unknown = self.special.never[0] if self.special.never else self.special.bos
         words = conversion.Words(self.special.bos, self.eos, unknown)
         self.runner = conversion.load(
             model, words, positions=self.positions, compute=self.compute, threads=torch.get_num_threads()

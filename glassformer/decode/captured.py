@@ -176,6 +176,13 @@ class CapturedDriver(Driver):
                 self.poll()
             return self.receive(wait=False)
 
+    def drop(self, slots: Sequence[int]) -> None:
+        """Over on the device, and nothing is sent for; the next poll makes room."""
+        assert self.state is not None
+        if slots:
+            self.state.drop(slots)
+            self.gone[list(slots)] = True
+
     def catch_up(self) -> None:
         """Before steps that are made one by one: whoever's answer was sent for leaves."""
         self.polled = None

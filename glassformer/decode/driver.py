@@ -4,10 +4,10 @@ the same.
     for number, hypotheses in answer(model, requests, config, special=special, text=tokenizer.decode):
         ...
 
-`answer` (answer.py) reads any iterable as far as it needs to (bounded memory), and gives results in the order of the
-requests, or as they are finished. Below it is the Driver: `add` a request, `step` while `busy`; what is finished comes
-out of the step. `step` is one token more for everybody: requests waiting take free slots, the model scores
-(stepper.py), the search chooses (search.py), and slots that are over are handed out and taken by others.
+`answer` (generate.py) reads any iterable as far as it needs to, and gives results in the order of the requests, or as they
+are finished. Below it is the Driver: `add` a request, `step` while `busy`, `cancel` at any time. `step` is one token more for
+everybody: requests waiting take free slots, the model scores (stepper.py), the search chooses (search.py), slots that are over
+are handed out.
 
 Strict mode is a policy of who is decoded with whom. The last digits of a matrix product depend on the shape of the
 matrix, so a sentence decoded among others may, once in a while, get another word than alone. In strict mode every shape
@@ -19,14 +19,14 @@ there always is padding and the same kernel is always taken.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
 
 from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.decode.admission import BUCKET, bucket, check_ids, check_settings, nothing
 from glassformer.decode.align import alignments
 from glassformer.decode.choose import fingerprint
 from glassformer.decode.constraints import tokens_needed
@@ -38,41 +38,14 @@ from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
 from glassformer.decode.stepper import CachedSteps, PlainSteps, Steps, context_start, has_window
 from glassformer.decode.streaming import Decode, cut_at_stop, stop_watcher
-from glassformer.errors import ConfigError, UserError
+from glassformer.errors import UserError
 from glassformer.models.evaluating import evaluating
 
-BUCKET = 8  # strict mode: widths are multiples of this
 STRICT_ROWS = 32  # strict mode: sentences at a time, where the settings do not say
 AHEAD = 4  # batches of requests that are looked at together, to be sorted by length
 
 FIRST = 256  # requests of a batch, before there is one to tell
 Result = tuple[int, list[Hypothesis]]
-
-
-def nothing(trace: bool) -> list[Hypothesis]:
-    """The answer to an empty source."""
-    return [Hypothesis([], 0.0, 0.0, [], "eos", trace=BeamTrace() if trace else None)]
-
-
-def check_settings(config: DecodeConfig, request: Request, text: Decode | None, trace: bool) -> None:
-    """Refuse in a sentence what cannot go together."""
-    constraints = request.constraints
-    if constraints.terms and config.temperature > 0:
-        raise ConfigError("glossary terms need a search; set decode.temperature to 0")
-    if constraints.terms and config.groups > 1:
-        raise ConfigError("glossary terms and diverse n-best share out the beam in two ways; set decode.groups to 1")
-    if constraints.stops and text is None:
-        raise ValueError("stop strings need `text`, the function that turns ids into text")
-    if trace and config.temperature > 0:
-        raise ConfigError("a trace shows a search; set decode.temperature to 0")
-
-
-def bucket(length: int, longest: int | None) -> int:
-    """The width of the rows in which strict mode decodes a text of so many tokens. `longest` is as wide as rows may be."""
-    width = (length // BUCKET + 1) * BUCKET
-    if longest is None or width <= longest:
-        return width
-    return longest if length < longest else length
 
 
 class Driver:
@@ -113,25 +86,10 @@ class Driver:
             return [(number, self.finish(request, nothing(self.trace)))]
         if not isinstance(request.ids, list) or not request.ids:
             request = replace(request, ids=list(request.ids) or [self.special.bos])
-        self.check_ids(number, request.ids)
+        check_ids(self.model, number, request.ids)
         self.requests[number] = request
         self.pending.append((request, self.make_job(number, request)))
         return []
-
-    def check_ids(self, number: int, ids: Sequence[int]) -> None:
-        c = self.shape
-        words = (c.source_vocab_size or c.vocab_size) if self.has_source else c.vocab_size
-        if (min(ids) < 0 or max(ids) >= words) and isinstance(getattr(self.model, "decoder", None), nn.Module):
-            wrong = next(i for i in ids if not 0 <= i < words)
-            raise ValueError(
-                f"token id {wrong} is not in the vocabulary, whose ids run from 0 to {words - 1}; "
-                "was the text encoded with another tokenizer?"
-            )
-        if self.has_source and c.positions == "learned" and len(ids) > c.block_size:
-            raise UserError(
-                f"source {number + 1} has {len(ids)} tokens, and this model has learned positions for {c.block_size}; "
-                "split it into sentences"
-            )
 
     def make_job(self, number: int, request: Request) -> Job:
         config, c, constraints = self.config, self.shape, request.constraints
@@ -164,6 +122,7 @@ class Driver:
             number=number,
             prompt=() if self.has_source else request.ids,
             fingerprint=fingerprint(request.ids) if config.temperature > 0 else 0,
+            seed=request.seed,
             constraints=constraints,
             stopped=None if self.text is None else stop_watcher(self.text, constraints.stops),
             trace=BeamTrace() if self.trace else None,
@@ -222,14 +181,51 @@ class Driver:
 
     more_may_come = True
 
+    def free(self) -> int:
+        """Requests that a step may take in now."""
+        assert self.steps is not None
+        free = self.size - -(-self.n // self.samples)
+        closed = self.n and (not self.steps.may_join or self.config.strict or free * 4 < self.size)
+        return 0 if closed else free
+
+    @property
+    def room(self) -> int:
+        """Requests that the next step would take in beside those that wait. A strict batch is decoded to its end first."""
+        if self.config.strict and self.busy:
+            return 0
+        if self.steps is None:
+            free = self.config.batch_size or max(1, (STRICT_ROWS if self.config.strict else FIRST) // self.samples)
+        else:
+            free = self.free()
+        return max(0, free - len(self.pending))
+
+    def cancel(self, numbers: Collection[int]) -> None:
+        """These requests are wanted no more: from the next step on they cost nothing, and no answer comes."""
+        self.pending = [one for one in self.pending if one[1].number not in numbers]
+        for number in numbers:
+            self.requests.pop(number, None)
+            self.found.pop(number, None)
+        if self.state is not None and self.n:
+            self.drop([slot for slot, job in enumerate(self.state.jobs[: self.n]) if job.number in numbers])
+
+    def drop(self, slots: Sequence[int]) -> None:
+        """Free these slots; in strict mode, and where nobody is left, they stay until the batch is over."""
+        assert self.state is not None
+        if slots:
+            self.state.drop(slots)
+            if all(job.number < 0 for job in self.state.jobs[: self.n]):
+                self.n = 0
+            elif not self.config.strict:
+                self.leave([job.number < 0 for job in self.state.jobs[: self.n]])
+
     def admit(self) -> None:
         """Requests that wait take free slots: all at once where nobody is being answered, else when a quarter is free."""
         if not self.pending:
             return
         if self.steps is None or self.state is None:
             self.steps, self.state = self.start()
-        free = self.size - -(-self.n // self.samples)
-        if self.n and (not self.steps.may_join or self.config.strict or free * 4 < self.size):
+        free = self.free()
+        if not free:
             return
         self.pending.sort(key=lambda one: -len(one[0].ids))
         if not self.config.strict:
@@ -291,14 +287,16 @@ class Driver:
         found = answer_by_ctranslate2(self.model, asked, self.config, self.special, trace=self.trace)
         return [(job.number, self.finish(request, own)) for (request, job), own in zip(asked, found, strict=True)]
 
-    def written(self, results: Sequence[Result]) -> list[tuple[int, float]]:
-        """The tokens of a driver that writes one text, with their log-probabilities, after a step."""
-        if results:
-            best = results[0][1][0]
-            return list(zip(best.ids, best.token_logprobs))
-        assert self.state is not None
-        length = int(self.state.ages[0])
-        return list(zip(self.state.ids[0, 0, :length].tolist(), self.state.logprobs[0, 0, :length].tolist()))
+    def so_far(self, numbers: Collection[int]) -> dict[tuple[int, int], list[tuple[int, float]]]:
+        """What is being written for these requests: by request and sample, the tokens with their log-probabilities."""
+        found = {}
+        for slot, job in enumerate(self.state.jobs[: self.n] if self.state is not None else ()):
+            if job.number in numbers and self.state is not None:
+                own = (
+                    part[slot, 0, : self.state.ages[slot]].tolist() for part in (self.state.ids, self.state.logprobs)
+                )
+                found[job.number, job.sample] = list(zip(*own))
+        return found
 
     def leave(self, over: Sequence[bool]) -> None:
         """The last slots take the places of those that are over."""
@@ -318,7 +316,9 @@ class Driver:
         return [result for job, own in zip(jobs, self.state.collect(slots)) for result in self.file(job, own)]
 
     def file(self, job: Job, hypotheses: list[Hypothesis]) -> list[Result]:
-        """What a slot has found; with it the request may be finished."""
+        """What a slot has found; with it the request may be finished. One that was cancelled has no answer."""
+        if job.number not in self.requests:
+            return []
         if self.samples > 1:
             found = self.found.setdefault(job.number, {})
             found[job.sample] = hypotheses

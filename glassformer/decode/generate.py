@@ -126,7 +126,9 @@ def stream(
     shown, seen = Streamer(text, demands.stops), 0
     while driver.busy:
         results = driver.step()
-        for token, logprob in driver.written(results)[seen:]:
+        best = results[0][1][0] if results else None
+        tokens = list(zip(best.ids, best.token_logprobs)) if best is not None else driver.so_far([0])[0, 0]
+        for token, logprob in tokens[seen:]:
             seen += 1
             yield Streamed(shown.push(token), token, logprob)
     rest = shown.flush()

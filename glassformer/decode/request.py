@@ -101,11 +101,13 @@ NO_CONSTRAINTS = TokenConstraints()
 @dataclass(frozen=True)
 class Request:
     """One text to be answered. `ids` are the source of an encoder-decoder or the prompt of a GPT, as the model was trained
-    to see them. `limits`: the fewest and most new tokens, in place of what the settings say of all."""
+    to see them. `limits`: the fewest and most new tokens, and `seed`: of its draws, in place of what the settings say of
+    all."""
 
     ids: Sequence[int]
     constraints: TokenConstraints = NO_CONSTRAINTS
     limits: tuple[int, int] | None = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ class Job:
     sample: int = 0
     prompt: Sequence[int] = ()  # what came before, where repetition counts it
     fingerprint: int = 0  # of the text that is answered: its draws are its own
+    seed: int | None = None  # of its draws, where it is not that of all
     constraints: TokenConstraints = NO_CONSTRAINTS
     stopped: Callable[[Sequence[int]], bool] | None = None  # has a stop string been written?
     trace: BeamTrace | None = field(default=None)
@@ -165,9 +166,13 @@ class Slots:
         self.minimums[start:end] = [job.minimum for job in jobs]
         self.limits[start:end] = [job.limit for job in jobs]
         if self.draws_tokens:
-            texts, samples = [job.fingerprint for job in jobs], [job.sample for job in jobs]
             most = max(job.limit for job in jobs)
-            self.draws[start:end, :most] = choose.uniforms(self.config.seed, texts, samples, most).to(device)
+            seeds = [self.config.seed if job.seed is None else job.seed for job in jobs]
+            for seed in dict.fromkeys(seeds):
+                mine = [place for place, own in enumerate(seeds) if own == seed]
+                texts, samples = [jobs[i].fingerprint for i in mine], [jobs[i].sample for i in mine]
+                slots = torch.tensor(mine).add_(start).to(device, non_blocking=True)
+                self.draws[slots, :most] = choose.uniforms(seed, texts, samples, most).to(device)
 
     def move(self, rows: Sequence[int], places: Sequence[int], n: int) -> None:
         """These slots take the places of others; n are left."""
@@ -180,6 +185,13 @@ class Slots:
             for row, place in zip(rows, places, strict=True):
                 self.jobs[place] = self.jobs[row]
         self.jobs = self.jobs[:n]
+
+    def drop(self, slots: Sequence[int]) -> None:
+        """What these slots write is wanted no more: they are nobody's, and over."""
+        which = torch.tensor(list(slots)).to(self.written.device, non_blocking=True)
+        self.over[which], self.group_over[which], self.totals[which] = True, True, -math.inf
+        for slot in slots:
+            self.jobs[slot] = Job(limit=1)
 
     def note_jobs(self, start: int) -> None:
         """What a step has to see to, for the jobs from `start` on and, until all have left, those before."""

@@ -1,0 +1,58 @@
+"""What is settled before a request is decoded: what cannot go together, how wide strict rows are, and what needs no decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from glassformer.config import DecodeConfig
+from glassformer.decode.request import BeamTrace, Hypothesis, Request
+from glassformer.decode.streaming import Decode
+from glassformer.errors import ConfigError, UserError
+
+BUCKET = 8  # strict mode: widths are multiples of this
+
+
+def nothing(trace: bool) -> list[Hypothesis]:
+    """The answer to an empty source."""
+    return [Hypothesis([], 0.0, 0.0, [], "eos", trace=BeamTrace() if trace else None)]
+
+
+def check_settings(config: DecodeConfig, request: Request, text: Decode | None, trace: bool) -> None:
+    """Refuse in a sentence what cannot go together."""
+    constraints = request.constraints
+    if constraints.terms and config.temperature > 0:
+        raise ConfigError("glossary terms need a search; set decode.temperature to 0")
+    if constraints.terms and config.groups > 1:
+        raise ConfigError("glossary terms and diverse n-best share out the beam in two ways; set decode.groups to 1")
+    if constraints.stops and text is None:
+        raise ValueError("stop strings need `text`, the function that turns ids into text")
+    if trace and config.temperature > 0:
+        raise ConfigError("a trace shows a search; set decode.temperature to 0")
+
+
+def check_ids(model: Any, number: int, ids: Sequence[int]) -> None:
+    """Refuse in a sentence ids that the model does not know, and more of them than it has positions for."""
+    c, has_source = model.config, model.config.family == "transformer"
+    words = (c.source_vocab_size or c.vocab_size) if has_source else c.vocab_size
+    if (min(ids) < 0 or max(ids) >= words) and isinstance(getattr(model, "decoder", None), nn.Module):
+        wrong = next(i for i in ids if not 0 <= i < words)
+        raise ValueError(
+            f"token id {wrong} is not in the vocabulary, whose ids run from 0 to {words - 1}; "
+            "was the text encoded with another tokenizer?"
+        )
+    if has_source and c.positions == "learned" and len(ids) > c.block_size:
+        raise UserError(
+            f"source {number + 1} has {len(ids)} tokens, and this model has learned positions for {c.block_size}; "
+            "split it into sentences"
+        )
+
+
+def bucket(length: int, longest: int | None) -> int:
+    """The width of the rows in which strict mode decodes a text of so many tokens. `longest` is as wide as rows may be."""
+    width = (length // BUCKET + 1) * BUCKET
+    if longest is None or width <= longest:
+        return width
+    return longest if length < longest else length

@@ -16,6 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glassformer.api.training import make_recipe
 from glassformer.config import (
     PARTS,
     DataConfig,
@@ -244,7 +245,8 @@ def a_value(hint: Any) -> st.SearchStrategy[Any]:
             heads = st.builds(
                 "{}.{}.attention:{}".format, st.sampled_from(["encoder", "decoder"]), *[st.integers(0, 2)] * 2
             )
-            return st.lists(heads | a_value(options[0]), max_size=3).map(tuple)
+            one = heads | a_value(str) if options[0] is str else a_value(options[0])
+            return st.lists(one, max_size=3).map(tuple)
         return st.tuples(*map(a_value, options))
     simple: dict[Any, st.SearchStrategy[Any]] = {
         bool: st.booleans(),
@@ -285,6 +287,44 @@ def test_any_override_is_taken_or_refused_in_a_sentence(override: str) -> None:
         Recipe.from_dict(values)
     except ConfigError:
         pass
+
+
+def test_other_names_of_residuals_and_positions(tmp_path: Path) -> None:
+    """no_res and no_pos in a file, over a file that says otherwise, over a preset, and in Python."""
+    file = tmp_path / "mine.toml"
+    file.write_text('[model]\nno_res = true\nno_pos = true\n[data]\nbuiltin = "dates"\n')
+    for model in (
+        read_recipe(str(file)).model,
+        read_recipe("dates", ["model.no_res=true", "model.no_pos=true"]).model,
+        Recipe.from_dict({"model": {"preset": "transformer-tiny", "no_res": True, "no_pos": "true"}}).model,
+        Recipe().with_model(no_res=True, no_pos=True).model,
+        ModelConfig(no_res=True, no_pos=True),  # type: ignore[call-arg]
+        make_recipe("dates", {"no_res": True, "model": {"no_pos": True}}).model,
+    ):
+        assert (model.residual, model.positions) == (False, "none")
+    assert read_recipe(str(file), ["model.residual=true", "model.positions=rotary"]).model.positions == "rotary"
+    assert read_recipe("dates", ["model.no_res=false", "model.no_pos=false"]) == read_recipe("dates")
+    assert Recipe.from_dict(read_recipe(str(file)).to_dict()).model == read_recipe(str(file)).model
+
+
+def test_two_names_that_contradict_each_other_are_refused() -> None:
+    for values in (
+        {"no_res": True, "residual": True},
+        {"no_res": False, "residual": False},
+        {"no_pos": True, "positions": "rotary"},
+        {"no_pos": False, "positions": "none"},
+    ):
+        for make in (lambda v: ModelConfig(**v), lambda v: Recipe.from_dict({"model": v})):
+            with pytest.raises(ConfigError, match="contradict each other"):
+                make(values)
+    with pytest.raises(ConfigError, match=r"model\.no_pos=true and model\.positions=alibi contradict"):
+        read_recipe("dates", ["model.positions=alibi", "model.no_pos=true"])
+    with pytest.raises(ConfigError, match=r"model\.no_pos=false and model\.positions=none contradict"):
+        Recipe.from_dict({"model": {"positions": "none", "no_pos": "false"}})
+    with pytest.raises(ConfigError, match="contradict each other"):
+        make_recipe("dates", {"no_res": True, "residual": True})
+    with pytest.raises(ConfigError, match=r"model\.no_res must be true or false"):
+        read_recipe("dates", ["model.no_res=perhaps"])
 
 
 @pytest.mark.parametrize("family", ["transformer", "gpt", "bert"])

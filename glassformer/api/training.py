@@ -12,6 +12,7 @@ from glassformer.api.loading import load
 from glassformer.api.models import Classifier, Filler, Generator, Tagger, Translator
 from glassformer.config import Recipe
 from glassformer.config.fields import did_you_mean
+from glassformer.config.other_names import OTHER_NAMES, put, with_own_names
 from glassformer.config.recipe import PARTS, read_recipe
 from glassformer.errors import ConfigError, UserError
 from glassformer.runs.folder import RunFolder
@@ -41,6 +42,7 @@ def place_of(name: str) -> tuple[str, str]:
     if rest:
         return part, rest
     found = [own for own, kind in PARTS.items() if name in {f.name for f in dataclasses.fields(kind)}]
+    found = ["model"] if name in OTHER_NAMES else found
     if len(found) == 1:
         return found[0], name
     if found:
@@ -56,14 +58,21 @@ def with_settings(values: dict[str, Any], overrides: Mapping[str, Any]) -> dict[
     {'train': {'steps': 9}, 'model': {'n_layer': 1}}
     """
     out = {part: dict(own) if isinstance(own, Mapping) else own for part, own in values.items()}
+    given: list[tuple[str, str, Any]] = []
     for name, value in overrides.items():
         if name in PARTS and isinstance(value, Mapping):
-            out[name] = {**out.get(name, {}), **value}
+            given += [(name, setting, own) for setting, own in value.items()]
         elif name in ("name", "about"):
             out[name] = value
         else:
             part, setting = place_of(name)
-            out.setdefault(part, {})[setting] = "none" if value is None else value
+            given.append((part, setting, "none" if value is None else value))
+    with_own_names({setting: value for part, setting, value in given if part == "model"})  # refuses contradictions
+    for part, setting, value in given:
+        if part == "model":
+            put(out.setdefault(part, {}), setting, value)
+        else:
+            out.setdefault(part, {})[setting] = value
     return out
 
 

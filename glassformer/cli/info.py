@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.config import PARTS, PRESETS, Recipe, did_you_mean, read_recipe, recipe_names
-from glassformer.config.recipe import apply_override
+from glassformer.config.recipe import apply_overrides
 from glassformer.errors import ConfigError
 from glassformer.screen import table_console
 
@@ -24,8 +24,7 @@ def find_recipe(name: str, overrides: list[str]) -> Recipe:
     """A preset, a recipe's name, a .toml file, or a run."""
     if name in PRESETS:
         values: dict[str, Any] = {"name": name, "model": {"preset": name}}
-        for override in overrides:
-            apply_override(values, override)
+        apply_overrides(values, overrides)
         return Recipe.from_dict(values)
     if name.endswith(".toml") or name in recipe_names():
         return read_recipe(name, overrides)

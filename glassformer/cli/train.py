@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glassformer.config import RECIPE_FOLDER, Recipe, read_recipe
-from glassformer.config.recipe import apply_override
+from glassformer.config.recipe import apply_overrides
 from glassformer.errors import ConfigError
 from glassformer.files.streams import unbreakable_screen
 from glassformer.screen import warn
@@ -71,8 +71,7 @@ def train(
 
 def with_overrides(recipe: Recipe, changes: list[str]) -> Recipe:
     values = recipe.to_dict()
-    for change in changes:
-        apply_override(values, change)
+    apply_overrides(values, changes)
     return Recipe.from_dict(values)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from glassformer.config.fields import check_at_most, check_choices
+from glassformer.config.other_names import takes_other_names
 from glassformer.errors import ConfigError
 
 # Far beyond what anybody builds, and small enough that what a model would cost can be computed in no time.
@@ -30,6 +31,7 @@ MOST = {
 }
 
 
+@takes_other_names
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """A model in numbers and choices: what a recipe's [model] holds. The comments beside the fields are their documentation.
@@ -72,7 +74,8 @@ class ModelConfig:
     pre_norm: bool = True
     final_norm: bool = True  # a norm after the last block
     embedding_norm: bool = False  # a norm on the embeddings, as in BERT
-    # how the order of tokens is told: sinusoids, a learned table, rotated queries and keys, ALiBi's bias, not at all
+    # how the order of tokens is told: sinusoids, a learned table, rotated queries and keys, ALiBi's bias, not at all (none,
+    # which may be written no_pos=true)
     positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = "sinusoidal"
     sinusoid_base: float = 10000.0  # of the wavelengths of sinusoidal positions; larger: a longer period
     # reading texts longer than those trained on: linear squeezes positions by rotary_factor (position interpolation), ntk slows
@@ -90,7 +93,7 @@ class ModelConfig:
     output_bias: bool = False  # a number added to the score of each word, as in Marian's models (BERT always has one)
     share_source_target: bool = True  # one embedding table for both sides, where they share a vocabulary
     share_layers: bool = False  # all layers of a stack have the same parameters, for the experiment
-    residual: bool = True  # false: no residual connections, for the experiment
+    residual: bool = True  # false: no residual connections, for the experiment (may be written no_res=true)
     n_token_type: int = 0  # BERT: embeddings that say to which of several sentences a token belongs; 0: none
     # BERT: what is predicted: masked tokens, the class of a text, or a tag for each word
     head: Literal["mlm", "classify", "tag"] = "mlm"

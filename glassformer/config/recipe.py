@@ -30,6 +30,7 @@ from glassformer.config.data import DataConfig
 from glassformer.config.decode import DecodeConfig
 from glassformer.config.fields import check_name, coerce, did_you_mean, shortened
 from glassformer.config.model import ModelConfig
+from glassformer.config.other_names import put, with_own_names
 from glassformer.config.presets import PRESETS
 from glassformer.config.train import TrainConfig
 from glassformer.errors import ConfigError
@@ -67,6 +68,8 @@ class Recipe:
         values = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
         refuse_unknown(values, [f.name for f in dataclasses.fields(Recipe)], "recipe")
         model = values.get("model", {})
+        if isinstance(model, dict):
+            values["model"] = model = with_own_names(model)
         if isinstance(model, dict) and "preset" in model:
             preset = model.pop("preset")
             if not isinstance(preset, str) or preset not in PRESETS:
@@ -100,7 +103,7 @@ class Recipe:
 
     def with_model(self, **changes: Any) -> Recipe:
         """The same recipe with these fields of its model changed."""
-        return dataclasses.replace(self, model=dataclasses.replace(self.model, **changes))
+        return dataclasses.replace(self, model=dataclasses.replace(self.model, **with_own_names(changes)))
 
 
 def plain(value: Any) -> Any:
@@ -147,8 +150,7 @@ def read_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> Recipe:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     if path.parent != RECIPE_FOLDER:
         place_in(values, path.parent)
-    for override in overrides:
-        apply_override(values, override)
+    apply_overrides(values, overrides)
     return Recipe.from_dict(values, name=path.stem)
 
 
@@ -188,7 +190,22 @@ def apply_override(values: dict[str, Any], override: str) -> None:
     section = values.setdefault(part, {})
     if not isinstance(section, dict):
         raise ConfigError(f"[{part}] must be a table of settings, not {shortened(section)}")
-    section[name] = text.strip()
+    if part == "model":
+        put(section, name, text.strip())
+    else:
+        section[name] = text.strip()
+
+
+def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> None:
+    """One after the other; two that contradict each other under two names of one setting are refused."""
+    given: dict[str, Any] = {}
+    for override in overrides:
+        key, _, text = override.partition("=")
+        if key.strip().startswith("model."):
+            given[key.strip().removeprefix("model.")] = text.strip()
+    with_own_names(given)
+    for override in overrides:
+        apply_override(values, override)
 
 
 def build(kind: type[T], values: Mapping[str, Any], part: str) -> T:

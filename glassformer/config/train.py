@@ -89,6 +89,7 @@ class TrainConfig:
     keep_last: int = 2  # how many checkpoints are kept
     history: bool | None = None  # keep the weights at steps 0, 10, 30, 100 …; none: of a small model (16 MB or less)
     log_every: int = 10  # steps between lines of metrics.jsonl
+    log_layers: bool = False  # the gradient norm of every layer in these lines, as "grad_norm/decoder.0"
     tensorboard: bool = False  # write for TensorBoard as well, into the run's folder (extra: tensorboard)
     wandb: bool = False  # report to Weights & Biases as well (extra: wandb)
     # so many steps in a row whose loss or gradient is not finite end the run; before that they are skipped

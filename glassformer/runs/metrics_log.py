@@ -144,5 +144,6 @@ class MetricsLog:
                 "grad_norm": report.norm,
                 "tokens": report.tokens,
                 "epoch": report.epoch,
+                **{f"grad_norm/{layer}": norm for layer, norm in report.layers.items()},
             }
         )

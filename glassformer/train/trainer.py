@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -27,6 +27,7 @@ from glassformer.data.stream import Position
 from glassformer.errors import UserError
 from glassformer.models.weights import load_model_tensors, model_tensors
 from glassformer.train.graph import CapturedStep
+from glassformer.train.layer_norms import layer_norms, layers_of
 from glassformer.train.optim import load_optimizer_tensors, optimizer_tensors
 
 
@@ -64,6 +65,7 @@ class StepReport:
     norm: float
     tokens: int
     epoch: int
+    layers: dict[str, float] = field(default_factory=dict)  # the gradient norm of each, where train.log_layers asks
 
 
 @runtime_checkable
@@ -109,6 +111,7 @@ class Trainer:
         self.stream: Iterator[tuple[Batch, Position]] | None = None
         self.pending: list[tuple[StepReport, Position, tuple[int, ...], Tensor]] = []
         self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.layers = layers_of(model.named_parameters()) if config.log_layers else {}
         learned = dict(model.named_parameters())
         # Such as the running means of a batch norm, which a forward pass moves.
         self.buffers = [t for name, t in model_tensors(model).items() if name not in learned]
@@ -146,6 +149,9 @@ class Trainer:
         summed = self.gradients(micro, total)
         grads = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(grads) if grads else torch.zeros((), device=self.device)
+        found = torch.stack([summed, norm.to(summed)])
+        if self.layers:  # before clipping, as the norm of all is
+            found = torch.cat([found, layer_norms(self.layers.values(), self.device).to(found)])
         finite = self.is_finite(summed, norm)
         if self.device.type == "cuda" or bool(finite):
             if self.config.clip is not None:
@@ -155,7 +161,7 @@ class Trainer:
             self.put_back(buffers, finite)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
-        return torch.stack([summed, norm.to(summed)])
+        return found
 
     def step(self) -> None:
         """One optimizer step over `accumulate` micro-batches, eagerly or by the captured graph."""
@@ -221,7 +227,7 @@ class Trainer:
             return
         progress = self.progress
         values = torch.stack([v for *_, v in self.pending]).double().cpu()
-        for (report, begins, examples, _), (summed, norm) in zip(self.pending, values.tolist(), strict=True):
+        for (report, begins, examples, _), (summed, norm, *norms) in zip(self.pending, values.tolist(), strict=True):
             loss = summed / report.tokens
             if not (math.isfinite(summed) and math.isfinite(norm)):
                 progress.bad_steps += 1
@@ -245,7 +251,8 @@ class Trainer:
             progress.loss_tokens += report.tokens
             if report.step % self.config.log_every == 0:
                 mean = progress.loss_sum / max(1, progress.loss_tokens)
-                line = StepReport(report.step, mean, report.rate, norm, progress.tokens, report.epoch)
+                layers = dict(zip(self.layers, norms, strict=True))
+                line = StepReport(report.step, mean, report.rate, norm, progress.tokens, report.epoch, layers)
                 progress.loss_sum, progress.loss_tokens = 0.0, 0
                 for watcher in self.watchers:
                     watcher.on_log(line)

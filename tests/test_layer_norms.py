@@ -64,7 +64,9 @@ def test_every_layer_is_told_and_is_the_norm_of_its_gradients(task: str) -> None
 
 def test_layers_that_share_their_parameters_are_one() -> None:
     shape = TASKS["transformer"][0]
-    trainer = make_trainer(type(shape)(**{**vars(shape), "share_layers": True}), batches_of("transformer"), log_layers=True)
+    trainer = make_trainer(
+        type(shape)(**{**vars(shape), "share_layers": True}), batches_of("transformer"), log_layers=True
+    )
     assert list(trainer.layers) == ["encoder.0", "decoder.0"]
 
 

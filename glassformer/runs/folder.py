@@ -39,7 +39,7 @@ from glassformer.models import BERT, GPT, Transformer, build_model
 from glassformer.models.weights import check_finite, check_fits, load_model_tensors, served_weights
 from glassformer.runs import checkpoint
 from glassformer.runs.checkpoint import Checkpoints, problem, read_checkpoint, recover
-from glassformer.runs.facts import OWN, RUN_FORMAT, RunFacts, migrated, readable, seal_of
+from glassformer.runs.facts import OWN, RUN_FORMAT, RunFacts, migrated, seal_of
 from glassformer.screen import warn
 from glassformer.text.tokenizers import Tokenizers
 

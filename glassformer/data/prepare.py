@@ -27,6 +27,7 @@ from glassformer.data.store import StoreWriter, run_examples
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
 from glassformer.nn.loss import IGNORE
+from glassformer.text.imported import load_tokenizer
 from glassformer.text.tokenizer import EOS, Tokenizer, encodable
 from glassformer.text.tokenizers import Tokenizers
 
@@ -82,7 +83,7 @@ def learn_tokenizers(config: DataConfig, train: Any) -> Tokenizers:
 
     def learn(sides: tuple[str, ...]) -> Tokenizer:
         if config.tokenizer_file is not None:
-            return Tokenizer.load(config.tokenizer_file)
+            return load_tokenizer(config.tokenizer_file)
         share = TOKENIZER_CHARACTERS // len(sides)
         text = itertools.chain.from_iterable(limited(texts_of(config, train, side), share) for side in sides)
         return Tokenizer.train(config.tokenizer, text, config.vocab_size, config.lowercase)

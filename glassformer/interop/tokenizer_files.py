@@ -54,3 +54,25 @@ def write_tokenizer_folder(
         "model_input_names": ["input_ids", "attention_mask"],
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+
+
+def read_own_tokenizers(folder: Path, recipe: Recipe) -> Tokenizers:
+    """The tokenizers of a folder that we exported: without special tokens and template, as we keep them."""
+
+    def read(place: Path) -> Tokenizer:
+        path = inside(place, "tokenizer.json")
+        content = read_regular(path, LARGEST_FILE)
+        check_size(content, str(path))
+        facts = json.loads(without_template(content.decode("utf-8", "replace")))
+        if (place / ENVELOPE).exists():
+            return ImportedTokenizer.from_envelope(read_json(place, ENVELOPE) | {"tokenizer": facts}, str(path))
+        check_pipeline(facts, str(path))
+        return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(facts)))
+
+    labels: list[str] = []
+    if recipe.model.head != "mlm":
+        named = read_json(folder, "config.json").get("id2label")
+        labels = [str(named[key]) for key in sorted(named, key=int)] if isinstance(named, dict) else []
+    source = read(folder)
+    target = read(folder / "target") if (folder / "target").is_dir() else source
+    return Tokenizers(target, source, labels)

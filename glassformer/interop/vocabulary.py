@@ -12,7 +12,7 @@ score is pushed down so far that it takes no probability. Nothing a model says c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -22,8 +22,9 @@ from torch import Tensor
 from glassformer.errors import UserError
 from glassformer.text.tokenizer import CONTROL, UNK
 
-NEVER = -1e9
-"""Added to the score of an id that stands for nothing: its probability is exactly 0 in float32."""
+NEVER = -1e4
+"""Added to the score of an id that stands for nothing: its probability is exactly 0 in float32, and the
+number still fits into 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Vocabulary:
 
     size: int
     control: Mapping[int, int]
+    copies: Mapping[int, int] = field(default_factory=dict)  # ours that read as one of theirs and are never written
 
     def __post_init__(self) -> None:
         used = list(self.control.values())
@@ -60,13 +62,15 @@ class Vocabulary:
         order = torch.tensor(self.order)
         out = table.new_zeros(len(self.order), *table.shape[1:])
         out[order >= 0] = table[order[order >= 0]]
+        for ours, theirs in self.copies.items():
+            out[ours] = table[theirs]
         return out
 
     def bias(self, theirs: Float[Tensor, "V"] | None) -> Float[Tensor, "W"] | None:
         """The output bias in our order; None where there is none and none is needed."""
         if theirs is None and not self.missing:
             return None
-        out = self.rows(torch.zeros(self.size) if theirs is None else theirs)
+        out = self.rows(torch.zeros(self.size) if theirs is None else theirs).clone()
         out[self.missing] = NEVER
         return out
 

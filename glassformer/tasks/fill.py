@@ -24,7 +24,7 @@ def masked_ids(model: TextModel, text: str) -> list[int]:
     ids: list[int] = []
     for number, part in enumerate(parts):
         last = number == len(parts) - 1
-        if not last and tokenizer.kind in ("bpe", "unigram"):
+        if not last and tokenizer.starts_with_space:
             part = part.removesuffix(" ")
         ids += tokenizer.encode(part) + ([] if last else [MASK])
     if len(ids) > model.max_text_tokens:

@@ -23,7 +23,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import tokenizers
 from tokenizers import Regex, decoders, models, pre_tokenizers
@@ -74,10 +74,13 @@ LARGEST_FILE = 256 << 20  # bytes of a tokenizer.json
 class Tokenizer:
     """One vocabulary. Make one with `Tokenizer.train` or `Tokenizer.load`."""
 
+    before: tuple[int, ...] = ()
+    """Ids that begin every text: none in a tokenizer of ours (see imported.py)."""
+
     def __init__(self, library: tokenizers.Tokenizer) -> None:
         self.library = library
         facts = json.loads(library.to_str())
-        self.kind: Kind = kind_of(facts)
+        self.kind: Kind | Literal["imported"] = kind_of(facts)
         self.lowercase = (facts.get("normalizer") or {}).get("type") == "Lowercase"
         self.vocab_size: int = library.get_vocab_size()
         self._id_of: dict[str, int] = library.get_vocab()
@@ -191,6 +194,15 @@ class Tokenizer:
         if self._bytes_of:
             return self._bytes_of[index].decode("utf-8", errors="backslashreplace")
         return self._text_of[index]
+
+    def spells(self, index: int) -> bytes | None:
+        """The bytes that an id stands for; None where ids are characters or words."""
+        return self._bytes_of[index] if self._bytes_of else None
+
+    @property
+    def starts_with_space(self) -> bool:
+        """Whether a word's own piece holds the space before it."""
+        return self.kind in ("bpe", "unigram")
 
     def _word_spans(self, text: str) -> list[tuple[int, int]]:
         return word_spans(self.library.pre_tokenizer, text)

@@ -10,6 +10,7 @@ from pathlib import Path
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.files.durable import write_atomically
+from glassformer.text.imported import load_tokenizer
 from glassformer.text.tokenizer import Tokenizer
 
 
@@ -50,8 +51,8 @@ class Tokenizers:
             except OSError as error:
                 raise UserError(f"{folder / 'labels.json'} cannot be read: {error.strerror}") from None
         if is_there("tokenizer.json") or not is_there("tokenizer.target.json"):
-            tokenizer = Tokenizer.load(folder / "tokenizer.json")
+            tokenizer = load_tokenizer(folder / "tokenizer.json")
             return Tokenizers(tokenizer, tokenizer, labels)
         return Tokenizers(
-            Tokenizer.load(folder / "tokenizer.target.json"), Tokenizer.load(folder / "tokenizer.source.json"), labels
+            load_tokenizer(folder / "tokenizer.target.json"), load_tokenizer(folder / "tokenizer.source.json"), labels
         )

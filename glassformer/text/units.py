@@ -22,7 +22,7 @@ from tokenizers import Regex, pre_tokenizers
 
 from glassformer.errors import UserError
 from glassformer.text.languages import WORD_PATTERN, is_han, join_words, segment_chinese
-from glassformer.text.tokenizer import CONTROL, Tokenizer, byte_letters
+from glassformer.text.tokenizer import CONTROL, Tokenizer
 
 Span = tuple[int, int]
 JOINER = "\u200d"
@@ -81,10 +81,9 @@ def character_spans(pieces: Sequence[bytes]) -> tuple[str, list[Span]]:
 
 def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[Span]]:
     """The text of ids (no control id among them), and for each the characters it has a share in."""
+    if ids and tokenizer.spells(ids[0]) is not None:
+        return character_spans([tokenizer.spells(i) or b"" for i in ids])
     names = [tokenizer.library.id_to_token(i) or "" for i in ids]
-    if tokenizer.kind in ("bpe", "unigram"):
-        byte_of = {letter: byte for byte, letter in byte_letters().items()}
-        return character_spans([bytes(byte_of[letter] for letter in name) for name in names])
     text = "".join(names) if tokenizer.kind == "char" else join_words(names)
     spans, place = [], 0
     for name in names:

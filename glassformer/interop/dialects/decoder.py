@@ -69,6 +69,7 @@ def gpt2_from(hf: Mapping[str, Any]) -> dict[str, Any]:
         "dropout": float(hf.get("resid_pdrop", 0.1)),
         "attention_dropout": float(hf.get("attn_pdrop", 0.1)),
         "tie_output": bool(hf.get("tie_word_embeddings", True)),
+        "scaled_attention": bool(hf.get("scale_attn_weights", True)),
         "positions": "learned",
         "norm": "layer",
         "bias": True,

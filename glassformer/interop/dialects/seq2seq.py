@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from glassformer.config import ModelConfig
+from glassformer.errors import UserError
 from glassformer.interop.dialects.dialect import ACTIVATIONS, Dialect, activation_of, attention_rows, need
 from glassformer.interop.tables import Entry, same
 from glassformer.text.tokenizer import BOS, EOS, PAD
@@ -34,6 +35,11 @@ def seq2seq_table(config: ModelConfig) -> list[Entry]:
     else:
         rows += same("source_embedding", "model.encoder.embed_tokens", bias=False)
         rows += same("target_embedding", "model.decoder.embed_tokens", bias=False)
+    for ours, theirs in (("source", "encoder"), ("target", "decoder")):
+        if config.positions == "learned":
+            rows += same(f"{ours}_positions", f"model.{theirs}.embed_positions", bias=False)
+        if config.embedding_norm:
+            rows += same(f"{ours}_norm", f"model.{theirs}.layernorm_embedding")
     if config.output_bias:
         rows.append(Entry(("output_bias",), "final_logits_bias"))
     return rows + ([] if config.tie_output else same("output", "lm_head", bias=False))
@@ -45,7 +51,8 @@ def shares_embedding(config: ModelConfig) -> bool:
 
 def seq2seq_ignored(config: ModelConfig) -> list[str]:
     """Copies of the shared table, and tables of positions, which are computed."""
-    found = ["model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"]
+    computed = ["model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"]
+    found = [] if config.positions == "learned" else computed
     if shares_embedding(config):
         found += ["model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"]
     found += ["lm_head.weight"] if config.tie_output else []
@@ -79,6 +86,11 @@ def seq2seq_to(config: ModelConfig) -> dict[str, Any]:
 
 
 def seq2seq_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """What Marian's, Pegasus' and BART's configs have in common."""
+    for part in ("attention_heads", "ffn_dim"):
+        ours, theirs = need(hf, f"decoder_{part}"), need(hf, f"encoder_{part}")
+        if ours != theirs:
+            raise UserError(f"decoder_{part} is {ours} and encoder_{part} {theirs}; both sides of a model are alike here")
     return {
         "family": "transformer",
         "n_embd": need(hf, "d_model"),

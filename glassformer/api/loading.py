@@ -47,6 +47,8 @@ def origin_of(folder: RunFolder, step: int | None) -> Origin:
     weights = state.get("weights", {})
     if "averaged" in weights:
         return Origin(folder.path, f"mean of the weights of {len(weights['averaged'])} steps", metrics_at(folder, None))
+    if "imported" in weights:
+        return Origin(folder.path, f"weights of an imported {weights['imported']} model", {})
     own = weights.get("step", state.get("step"))
     if not folder.final.exists():
         return Origin(folder.path, f"checkpoint of step {own}, training has not ended", metrics_at(folder, own))

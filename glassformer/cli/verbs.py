@@ -68,6 +68,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         fill,
         generate,
         heads,
+        import_model,
         info,
         look,
         plan,
@@ -100,6 +101,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
             "compare": compare.compare,
             "reproduce": reproduce.reproduce,
         },
+        "In and out": {"import": import_model.import_model},
         "See inside": {"look": look.look, "heads": heads.heads, "figures": figures.figures},
     }
 

@@ -92,6 +92,8 @@ class DataConfig:
     row_width: int = 128  # packed: the width of a row
     respect_documents: bool = False  # text: no block crosses a document's end
     prompt_answer: bool = False  # GPT on pairs: the source is the prompt, the loss is on the answer
+    begin_documents: bool = False  # GPT on text: BOS before every document and prompt, as Llama's models have it
+    close_texts: bool = False  # BERT: EOS behind every text, as the paper's [SEP]
     mask_fraction: float = 0.15  # BERT on text: the share of tokens that are to be guessed
     # copy, reverse and sort: the test has rows of these lengths, shortest and longest, such as [20, 30]; empty: as in training
     test_lengths: tuple[int, ...] = ()

@@ -50,6 +50,7 @@ def make_batches(
             fixed_shape=layout == "packed",
             respect_documents=config.respect_documents,
             mask_fraction=config.mask_fraction,
+            closed=config.close_texts and family == "bert",
             parts=parts,
             workers=config.workers or 0,
         )
@@ -91,11 +92,12 @@ def examples_for(config: DataConfig, family: str, head: str, files: Mapping[str,
             f'not "{family}" with "{head}"'
         )
     if config.task == "tag":
-        return Tag(token_file(files, "text"), token_file(files, "labels"))
+        return Tag(token_file(files, "text"), token_file(files, "labels"), closed=config.close_texts)
     classes = files["labels"]
     if isinstance(classes, TokenFile):
         classes = np.asarray(classes.tokens)
-    return Classify(token_file(files, "text"), classes.astype(np.int64), at_the_end=family == "gpt")
+    how = {"at_the_end": family == "gpt", "closed": config.close_texts}
+    return Classify(token_file(files, "text"), classes.astype(np.int64), **how)
 
 
 def token_file(files: Mapping[str, TokenFile | np.ndarray], name: str) -> TokenFile:

@@ -22,7 +22,7 @@ from glassformer.data.stream import Stream, epoch_order, random_bits, uniform
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError, UserError
 from glassformer.nn.rows import Rows
-from glassformer.text.tokenizer import BOS, CONTROL, MASK, PAD
+from glassformer.text.tokenizer import BOS, CONTROL, EOS, MASK, PAD
 
 NOTHING = np.empty(0, np.int64)
 
@@ -49,12 +49,29 @@ class BlockPlan(Plan):
         return self.make(blocks, self.phase + blocks * self.stride, self.epoch, self.height or max(1, len(blocks)))
 
 
+def close_rows(
+    tokens: Int[np.ndarray, "n L"],
+    labels: Int[np.ndarray, "n L"],
+    segments: Int[np.ndarray, "n L"],
+    positions: Int[np.ndarray, "n L"],
+) -> tuple[Int[np.ndarray, "n M"], Int[np.ndarray, "n M"], Int[np.ndarray, "n M"], Int[np.ndarray, "n M"]]:
+    """Rows with one place more, and EOS behind the last real token of each, as the last of its document."""
+    rows, lengths = np.arange(len(tokens)), (segments > 0).sum(axis=1)
+    wider = [np.pad(a, ((0, 0), (0, 1)), constant_values=v) for a, v in ((tokens, PAD), (labels, IGNORE))]
+    wider += [np.pad(a, ((0, 0), (0, 1))) for a in (segments, positions)]
+    wider[0][rows, lengths] = EOS
+    wider[2][rows, lengths] = segments[rows, lengths - 1]
+    wider[3][rows, lengths] = positions[rows, lengths - 1] + 1
+    return wider[0], wider[1], wider[2], wider[3]
+
+
 class BlockBatches(Batches):
     """A text in blocks of `block_size` tokens.
 
     next token (GPT)    row = tokens i … i+L-1, labels = tokens i+1 … i+L
     masked (BERT)       row = BOS and L-1 tokens; `mask_fraction` of the ordinary tokens are to be guessed, at least one
-                        a row: 80% of them are replaced by MASK, 10% by a random token, 10% left (Devlin et al., 2019)
+                        a row: 80% of them are replaced by MASK, 10% by a random token, 10% left (Devlin et al., 2019);
+                        `closed`: one token fewer, and EOS at the end
     respect_documents   each document in a block is a segment of its own, its positions begin at 0, and its last token
                         is not asked for the first of the next
 
@@ -71,6 +88,7 @@ class BlockBatches(Batches):
         fixed_shape: bool = False,
         respect_documents: bool = False,
         mask_fraction: float = 0.15,
+        closed: bool = False,
         parts: int = 1,
         rank: int = 0,
         world: int = 1,
@@ -81,12 +99,13 @@ class BlockBatches(Batches):
         self.fixed_shape, self.respect_documents, self.mask_fraction = fixed_shape, respect_documents, mask_fraction
         self.parts = parts
         self.beyond = 1 if task == "next" else 0  # tokens needed after a block
-        self.stride = block_size if task == "next" else block_size - 1
+        self.closed = closed  # rows end with EOS
+        self.stride = block_size if task == "next" else block_size - 1 - closed
         self.size = len(text.tokens)
         if task == "masked" and (text.vocab_size is None or text.vocab_size <= CONTROL):
             raise ValueError("masking draws random tokens, so the token file must know its vocabulary")
         if self.stride < 1:
-            raise ConfigError("model.block_size must be at least 2 to learn from masked text")
+            raise ConfigError(f"model.block_size must be at least {2 + closed} to learn from masked text")
 
     def check_long_enough(self) -> None:
         """Refuses a text that is shorter than one block."""
@@ -160,6 +179,9 @@ class BlockBatches(Batches):
                 np.pad(a, ((0, 0), (1, 0)), constant_values=v)
                 for a, v in ((tokens, BOS), (labels, IGNORE), (segments, 1), (positions, 0))
             )
+            if self.closed:
+                tokens, labels, segments, positions = close_rows(tokens, labels, segments, positions)
+                width += 1
         rows = self.as_rows(tokens, segments, positions, height, width)
         out = np.full((height, width), IGNORE, np.int64)
         out[: len(blocks)] = labels

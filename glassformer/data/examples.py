@@ -5,6 +5,8 @@
     classify                        row = BOS ids                  label = the class, at BOS (a GPT: at the last token)
     tag                             row = BOS ids                  labels = a tag at the first piece of each word
 
+With data.close_texts the rows of the last two end with EOS, as BERT's own do.
+
 A label at a place is what the model should say *at* that place; -100 says nothing is learned there. Examples come in
 bulk, end to end, because that is how they are laid into rows; where in a row they go is not known here.
 """
@@ -73,6 +75,19 @@ def before(last: int, file: TokenFile, ids: Ids) -> Flat:
     return out
 
 
+def around(file: TokenFile, ids: Ids, first: int = BOS, last: int = EOS) -> Flat:
+    """`first`, the sequence, `last`; for each id."""
+    lengths = file.lengths[ids] + 2
+    out = np.full(int(lengths.sum()), first, np.int64)
+    inside = np.ones(len(out), bool)
+    inside[starts_of(lengths)] = False
+    ends = np.cumsum(lengths) - 1
+    inside[ends] = False
+    out[inside] = file.take(ids)
+    out[ends] = last
+    return out
+
+
 class Pairs:
     """For the encoder-decoder."""
 
@@ -132,14 +147,16 @@ class Prompts(OneSided):
 class Classify(OneSided):
     """A text and its class."""
 
-    def __init__(self, text: TokenFile, classes: Int[np.ndarray, " n"], *, at_the_end: bool = False) -> None:
+    def __init__(
+        self, text: TokenFile, classes: Int[np.ndarray, " n"], *, at_the_end: bool = False, closed: bool = False
+    ) -> None:
         check_equal(len(text), len(classes), "text", "labels")
-        self.text, self.classes, self.at_the_end = text, classes, at_the_end
-        super().__init__(text.lengths + 1)
+        self.text, self.classes, self.at_the_end, self.closed = text, classes, at_the_end, closed
+        super().__init__(text.lengths + 1 + closed)
 
     def rows(self, ids: Ids) -> tuple[Flat, Flat]:
-        """BOS text, with the class as the label of BOS (for a GPT: of the last token)."""
-        tokens = after(BOS, self.text, ids)
+        """BOS text (EOS), with the class as the label of BOS (for a GPT: of the last token)."""
+        tokens = around(self.text, ids) if self.closed else after(BOS, self.text, ids)
         labels = np.full(len(tokens), IGNORE, np.int64)
         lengths = self.row_lengths[ids]
         labels[starts_of(lengths) + (lengths - 1 if self.at_the_end else 0)] = self.classes[ids]
@@ -149,7 +166,7 @@ class Classify(OneSided):
 class Tag(OneSided):
     """`tags` has a number for each token of the text: the tag at a word's first piece, IGNORE at its other pieces."""
 
-    def __init__(self, text: TokenFile, tags: TokenFile) -> None:
+    def __init__(self, text: TokenFile, tags: TokenFile, *, closed: bool = False) -> None:
         check_equal(len(text), len(tags), "text", "labels")
         wrong = np.flatnonzero(text.lengths != tags.lengths)
         if len(wrong):
@@ -157,11 +174,13 @@ class Tag(OneSided):
                 f"example {wrong[0]} has {text.lengths[wrong[0]]} tokens and {tags.lengths[wrong[0]]} tags; "
                 "each token needs one (-100 where there is none)"
             )
-        self.text, self.tags = text, tags
-        super().__init__(text.lengths + 1)
+        self.text, self.tags, self.closed = text, tags, closed
+        super().__init__(text.lengths + 1 + closed)
 
     def rows(self, ids: Ids) -> tuple[Flat, Flat]:
-        """BOS text, with a label a token."""
+        """BOS text (EOS), with a label a token."""
+        if self.closed:
+            return around(self.text, ids), around(self.tags, ids, IGNORE, IGNORE)
         return after(BOS, self.text, ids), after(IGNORE, self.tags, ids)
 
 

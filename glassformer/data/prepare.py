@@ -28,7 +28,7 @@ from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
 from glassformer.nn.loss import IGNORE
 from glassformer.text.imported import load_tokenizer
-from glassformer.text.tokenizer import EOS, Tokenizer, encodable
+from glassformer.text.tokenizer import BOS, EOS, Tokenizer, encodable
 from glassformer.text.tokenizers import Tokenizers
 
 ENCODED_AT_ONCE = 2000  # examples, and of long ones fewer:
@@ -103,12 +103,17 @@ def learn_tokenizers(config: DataConfig, train: Any) -> Tokenizers:
     return Tokenizers(joint, joint, labels)
 
 
-def encode_text(tokenizer: Tokenizer, documents: Iterable[Document]) -> Iterator[list[int]]:
-    """A sequence a document, EOS at its end; a document that arrives in pieces is one sequence a piece."""
+def encode_text(tokenizer: Tokenizer, documents: Iterable[Document], *, begin: bool = False) -> Iterator[list[int]]:
+    """A sequence a document, EOS at its end; a document that arrives in pieces is one sequence a piece. `begin`: BOS at its
+    beginning as well."""
+    begins = begin
     for group in chunks(documents, lambda document: len(document.text)):
         for document, ids in zip(group, tokenizer.encode_batch([d.text for d in group]), strict=True):
+            if begins:
+                ids = [BOS, *ids]
             if document.ends:
                 ids.append(EOS)
+            begins = begin and document.ends
             yield ids
 
 
@@ -176,7 +181,8 @@ def encode_split(
                 "target": write("target", of_pairs(target, "target", "source"), target.vocab_size),
             }
         case "text":
-            return {"text": write("text", encode_text(tokenizers.target, examples), tokenizers.target.vocab_size)}
+            texts = encode_text(tokenizers.target, examples, begin=config.begin_documents)
+            return {"text": write("text", texts, tokenizers.target.vocab_size)}
         case "classify":
             labels = ([known_label(label, label_ids, split_name)] for _, label in examples)
             return {

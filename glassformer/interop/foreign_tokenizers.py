@@ -33,6 +33,7 @@ class ForeignTokenizer:
     special: Mapping[str, str]  # "eos_token": "</s>"
     cut: dict[str, Any] | SentencePiece
     where: str
+    silent: Collection[str] = ()  # names of tokens that stand for no text
 
     def id_of(self, role: str) -> int | None:
         """The foreign id of a special token, such as `mask_token`; None where there is none."""
@@ -48,7 +49,8 @@ class ForeignTokenizer:
         else:
             control = {self.names.get(theirs, "") for theirs in vocabulary.control.values()}
             facts = renumbered(self.cut, own, control)
-        return ImportedTokenizer(from_facts(facts, self.where), len(own), before)
+        silent = {i for i, name in enumerate(own) if i >= CONTROL and (name in self.silent or name.startswith("<unused "))}
+        return ImportedTokenizer(from_facts(facts, self.where), len(own), before, silent | set(before))
 
 
 def renumbered(facts: dict[str, Any], own: list[str], control: Collection[str]) -> dict[str, Any]:
@@ -204,8 +206,8 @@ def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
         both = read_vocabulary(folder, "target_vocab.json") if is_file(folder, "target_vocab.json") else names
         source, target = (read_sentencepiece(inside(folder, f"{side}.spm")) for side in ("source", "target"))
         return (
-            ForeignTokenizer(both, special, target, str(folder / "target.spm")),
-            ForeignTokenizer(names, special, source, str(folder / "source.spm")),
+            ForeignTokenizer(both, special, target, str(folder / "target.spm"), special.values()),
+            ForeignTokenizer(names, special, source, str(folder / "source.spm"), special.values()),
         )
     if is_file(folder, "tokenizer.json"):
         facts, where = read_tokenizer_json(folder), "tokenizer.json"
@@ -213,7 +215,7 @@ def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
         own = read_sentencepiece(inside(folder, "sentencepiece.bpe.model"))
         names = read_vocabulary(folder, "vocab.json")
         names |= {max(names) + 1 + i: name for i, name in enumerate(languages_of(folder))}
-        one = ForeignTokenizer(names, special, own, str(folder / "vocab.json"))
+        one = ForeignTokenizer(names, special, own, str(folder / "vocab.json"), languages_of(folder))
         return one, one
     elif is_file(folder, "vocab.json") and is_file(folder, "merges.txt"):
         facts, where = byte_level_bpe(folder), "vocab.json"
@@ -230,7 +232,8 @@ def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
     if isinstance(facts["model"].get("unk_id"), int):
         unknown = facts["model"]["vocab"][facts["model"]["unk_id"]][0] if facts["model"]["unk_id"] >= 0 else None
     special = ({"unk_token": unknown} if isinstance(unknown, str) else {}) | special
-    one = ForeignTokenizer(names_in(facts), special, facts, str(folder / where))
+    silent = {token["content"] for token in facts.get("added_tokens") or [] if token.get("special")}
+    one = ForeignTokenizer(names_in(facts), special, facts, str(folder / where), silent)
     return one, one
 
 

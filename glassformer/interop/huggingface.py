@@ -26,7 +26,7 @@ OUTPUT_OF_SCALED = "lm_head.weight"
 
 def scales_by_hand(dialect: Dialect, config: ModelConfig) -> bool:
     """Must sqrt(n_embd) be multiplied into the embedding table, because the dialect's model would not?"""
-    return config.scale_embeddings and not dialect.half_split
+    return config.scale_embeddings and not dialect.scales
 
 
 def tensors_to(

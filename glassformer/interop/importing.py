@@ -189,7 +189,9 @@ def adds_begin(tokenizer: ForeignTokenizer, hf: Mapping[str, Any], folder: Path)
     return begin is not None and processor is not None and f'"{begin}"' in str(processor).replace("'", '"')
 
 
-def read_folder(folder: Path, *, head: str | None = None, languages: Languages | None = None) -> Imported:
+def read_folder(
+    folder: Path, *, name: str | None = None, head: str | None = None, languages: Languages | None = None
+) -> Imported:
     """A model of a Hugging Face folder. One of our own exports comes back as it went, to the bit."""
     hf = read_json(folder, "config.json")
     dialect = dialect_of(hf, folder)
@@ -213,7 +215,7 @@ def read_folder(folder: Path, *, head: str | None = None, languages: Languages |
     same = source_theirs is theirs and source is target and before[0] == before[1]
     read = write if same else source_theirs.in_order(source, before[0])
     generation = read_json(folder, "generation_config.json") if (folder / "generation_config.json").exists() else {}
-    recipe = recipe_of(folder_name(folder), config, hf, generation, adds_begin(theirs, hf, folder))
+    recipe = recipe_of(folder_name(Path(name) if name else folder), config, hf, generation, adds_begin(theirs, hf, folder))
     notes = notes_on(config, target)
     labels = labels if config.head != "mlm" else []
     return Imported(
@@ -239,7 +241,9 @@ def notes_on(config: ModelConfig, vocabulary: Vocabulary) -> list[str]:
 
 def read_own_export(folder: Path, dialect: Dialect, tensors: dict[str, Tensor]) -> Imported:
     """What was exported from a run comes back under its own recipe."""
-    facts = read_json(folder, "glassformer.json")
-    recipe = Recipe.from_dict(facts.get("recipe") if isinstance(facts.get("recipe"), dict) else {})
+    facts = read_json(folder, "glassformer.json").get("recipe")
+    if not isinstance(facts, dict):
+        raise UserError(f"{folder / 'glassformer.json'} has no recipe; take the file out to import the model without it")
+    recipe = Recipe.from_dict(facts)
     own = tensors_from(dialect, recipe.model, tensors)
     return Imported(recipe, own, read_own_tokenizers(folder, recipe), dialect.name)

@@ -14,7 +14,16 @@ from pathlib import Path
 import tokenizers
 from tokenizers import processors
 
+from glassformer.config import Recipe
+from glassformer.files.structured import read_regular
+from glassformer.interop.foreign import inside, read_json
+from glassformer.text.imported import ImportedTokenizer
+from glassformer.text.pipeline_checks import LARGEST_FILE, check_pipeline, check_size
 from glassformer.text.tokenizer import BOS, CONTROL_NAMES, EOS, MASK, PAD, UNK, Tokenizer
+from glassformer.text.tokenizers import Tokenizers
+
+ENVELOPE = "glassformer_tokenizer.json"
+"""What an imported tokenizer has besides its tokenizer.json: see text/imported.py."""
 
 
 def with_template(tokenizer: Tokenizer, before: Sequence[int], after: Sequence[int]) -> tokenizers.Tokenizer:
@@ -32,7 +41,8 @@ def with_template(tokenizer: Tokenizer, before: Sequence[int], after: Sequence[i
 def without_template(text: str) -> str:
     """The tokenizer.json as we keep it: no special tokens, no template."""
     facts = json.loads(text)
-    return json.dumps(facts | {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None})
+    plain = [token for token in facts.get("added_tokens") or [] if not token.get("special")]
+    return json.dumps(facts | {"added_tokens": plain, "post_processor": None, "truncation": None, "padding": None})
 
 
 def write_tokenizer_folder(
@@ -42,6 +52,9 @@ def write_tokenizer_folder(
     folder.mkdir(exist_ok=True)
     library = with_template(tokenizer, before, after)
     (folder / "tokenizer.json").write_text(library.to_str(pretty=True), encoding="utf-8")
+    if isinstance(tokenizer, ImportedTokenizer):
+        rest = {name: value for name, value in tokenizer.envelope().items() if name != "tokenizer"}
+        (folder / ENVELOPE).write_text(json.dumps(rest), encoding="utf-8")
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "pad_token": CONTROL_NAMES[PAD],

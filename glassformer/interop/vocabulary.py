@@ -57,7 +57,7 @@ class Vocabulary:
         """Our ids that stand for nothing there."""
         return [ours for ours, theirs in enumerate(self.order) if theirs < 0]
 
-    def rows(self, table: Float[Tensor, "V C"]) -> Float[Tensor, "W C"]:
+    def rows(self, table: Float[Tensor, "V *C"]) -> Float[Tensor, "W *C"]:
         """A table with a row a word, in our order; zeros for what they lack. A table may have more rows than words."""
         order = torch.tensor(self.order)
         out = table.new_zeros(len(self.order), *table.shape[1:])

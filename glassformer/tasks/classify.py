@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from glassformer.decode import predict
 from glassformer.tasks.results import Label
 from glassformer.tasks.text_model import TextModel, as_list
-from glassformer.text.tokenizer import BOS
 
 
 def classify(model: TextModel, texts: Sequence[str]) -> list[list[Label]]:
     """For each text all labels, the likeliest first. Of a text longer than the model reads, its beginning counts."""
     model.require("classify")
-    rows = [[BOS, *ids[: model.max_text_tokens]] for ids in model.tokenizers.target.encode_batch(as_list(texts))]
+    rows = [model.framed(ids[: model.max_text_tokens]) for ids in model.tokenizers.target.encode_batch(as_list(texts))]
     out = []
     for chances in predict.classify(model.model, rows):
         labels = [Label(label, p) for label, p in zip(model.tokenizers.labels, chances, strict=True)]

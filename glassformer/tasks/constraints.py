@@ -47,19 +47,19 @@ def token_constraints(
 ) -> TokenConstraints:
     """What the answer to one part of a text must be like, in tokens. A prefix belongs to the first part."""
     tokenizer = model.tokenizers.target
-    prefix = tuple(tokenizer.encode(constraints.prefix)) if first else ()
+    prefix = tuple(tokenizer.encode(constraints.prefix)) if first else tokenizer.before
     if UNK in prefix:
         raise UserError(f"the prefix {constraints.prefix!r} cannot be written with this model's vocabulary")
     banned = dict.fromkeys(
         ids
         for banned in constraints.banned
-        for ids in (tuple(tokenizer.encode(banned)), tuple(tokenizer.encode(" " + banned)))
+        for ids in (tuple(tokenizer.encode_inside(banned)), tuple(tokenizer.encode_inside(" " + banned)))
         if ids and UNK not in ids
     )
     return TokenConstraints(
         prefix=prefix,
         banned=tuple(banned),
-        terms=tuple(spellings(tokenizer.encode, term, unknown=UNK) for term in terms),
+        terms=tuple(spellings(tokenizer.encode_inside, term, unknown=UNK) for term in terms),
         stops=constraints.stops,
     )
 

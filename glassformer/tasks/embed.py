@@ -15,7 +15,7 @@ from glassformer.models.evaluating import evaluating
 from glassformer.nn.rows import Rows
 from glassformer.tasks.generate import prompt_ids
 from glassformer.tasks.text_model import TextModel, as_list
-from glassformer.text.tokenizer import BOS, EOS
+from glassformer.text.tokenizer import EOS
 
 Pool = Literal["mean", "max", "first", "last"]
 AT_ONCE = 32
@@ -52,7 +52,7 @@ def embed(model: TextModel, texts: Sequence[str], *, pool: Pool = "mean") -> Flo
     elif model.verb in ("generate", "translate"):
         rows = [prompt_ids(model, text)[:longest] for text in as_list(texts)]
     else:
-        rows = [[BOS, *ids[: longest - 1]] for ids in model.tokenizers.target.encode_batch(as_list(texts))]
+        rows = [model.framed(ids[: model.max_text_tokens]) for ids in model.tokenizers.target.encode_batch(as_list(texts))]
     read = net.encode if isinstance(net, Transformer) else net.hidden
     found = []
     with evaluating(net):

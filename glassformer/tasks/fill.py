@@ -9,7 +9,7 @@ from glassformer.decode import predict
 from glassformer.errors import ConfigError, UserError
 from glassformer.tasks.results import Filled, Label
 from glassformer.tasks.text_model import TextModel, as_list
-from glassformer.text.tokenizer import BOS, CONTROL, MASK
+from glassformer.text.tokenizer import CONTROL, MASK
 
 MASK_MARKER = re.compile(r"\[MASK\]|_{3,}")
 
@@ -39,7 +39,7 @@ def fill(model: TextModel, texts: Sequence[str], *, top: int = 5) -> list[Filled
     model.require("fill")
     if top < 1:
         raise ConfigError(f"top must be at least 1, not {top}")
-    rows = [[BOS, *masked_ids(model, text)] for text in as_list(texts)]
+    rows = [model.framed(masked_ids(model, text)) for text in as_list(texts)]
     never, target = range(CONTROL), model.tokenizers.target
     out = []
     for ids, fillings in zip(rows, predict.fill(model.model, rows, mask=MASK, top=top, never=never), strict=True):

@@ -21,6 +21,8 @@ def prompt_ids(model: TextModel, prompt: str) -> list[int]:
     ids = model.tokenizers.source.encode(prompt)
     if model.kind == "gpt on pairs":
         return [BOS, *ids, EOS]
+    if model.recipe.data.begin_documents:
+        return [BOS, *ids]
     return ids or [EOS]
 
 

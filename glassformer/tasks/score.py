@@ -17,6 +17,7 @@ from glassformer.errors import UserError
 from glassformer.models.evaluating import evaluating
 from glassformer.nn.loss import IGNORE
 from glassformer.tasks.text_model import TextModel
+from glassformer.text.tokenizer import BOS
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def score(model: TextModel, examples: Sequence[Any]) -> list[TextScore | None]:
     tokenizer = model.tokenizers.target
     for ids in tokenizer.encode_batch(list(examples)):
         blocks = BlockBatches(
-            TokenFile.of([ids], tokenizer.vocab_size),
+            TokenFile.of([[BOS, *ids] if recipe.data.begin_documents else ids], tokenizer.vocab_size),
             block_size=recipe.model.block_size,
             budget=budget,
             task="next",

@@ -15,6 +15,7 @@ from glassformer.config import Recipe
 from glassformer.decode import SpecialTokens
 from glassformer.errors import UserError
 from glassformer.models import BERT, GPT, Transformer
+from glassformer.text.tokenizer import BOS, EOS
 from glassformer.text.tokenizers import Tokenizers
 
 LONGEST_TEXT = 100_000
@@ -74,8 +75,12 @@ class TextModel:
 
     @property
     def max_text_tokens(self) -> int:
-        """So many tokens of a text a model that reads (BERT) can see at once; BOS takes one place."""
-        return max(1, self.model.config.block_size - 1)
+        """So many tokens of a text a model that reads (BERT) can see at once; BOS takes one place, and so may EOS."""
+        return max(1, self.model.config.block_size - 1 - self.recipe.data.close_texts)
+
+    def framed(self, ids: Sequence[int]) -> list[int]:
+        """A text as a model that reads sees it: BOS before it, and EOS behind it where it was trained so."""
+        return [BOS, *ids, *([EOS] if self.recipe.data.close_texts else [])]
 
 
 def check_text(text: str) -> str:

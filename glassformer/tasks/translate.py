@@ -65,7 +65,7 @@ def pieces_of(model: TextModel, text: str, ids: Sequence[int]) -> list[Piece]:
 
 def source_ids(model: TextModel, ids: Sequence[int]) -> list[int]:
     """A source with its special tokens, as in training."""
-    if not ids:
+    if len(ids) <= len(model.tokenizers.source.before):
         return []
     return [BOS, *ids, EOS] if model.kind == "gpt on pairs" else [*ids, EOS]
 
@@ -75,7 +75,7 @@ def constraints_of_pieces(
 ) -> list[TokenConstraints]:
     """For each piece of a text what its answer must be like."""
     if constraints == TextConstraints():
-        return [TokenConstraints()] * len(pieces)
+        return [TokenConstraints(prefix=model.tokenizers.target.before)] * len(pieces)
     found = []
     for number, piece in enumerate(pieces):
         first = number == 0

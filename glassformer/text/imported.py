@@ -3,12 +3,12 @@ in our order.
 
 The file in a run holds a whole tokenizer.json of the `tokenizers` library inside an envelope:
 
-    {"imported": 1, "size": 32000, "before": [], "tokenizer": {...}}
+    {"imported": 1, "size": 32000, "before": [], "silent": [], "tokenizer": {...}}
 
 Ids 0 to 4 are our control ids, as everywhere; what the foreign model called its end of text, its padding and so on stands
 there under our names, which no text can spell. `size` counts the ids the model knows; the pipeline may find pieces beyond
 them (Marian's SentencePiece has some that its vocabulary lacks), and these are UNK. `before` are ids that begin every text,
-such as the name of a language in M2M100's models.
+such as the name of a language in M2M100's models; `silent` are ids that stand for no text, such as the marks of a chat.
 """
 
 from __future__ import annotations
@@ -50,9 +50,11 @@ def from_facts(facts: Any, where: str) -> tokenizers.Tokenizer:
 class ImportedTokenizer(Tokenizer):
     """A foreign tokenizer with our ids. Made by `glassformer import`; in use it is like any other."""
 
-    def __init__(self, library: tokenizers.Tokenizer, size: int, before: Sequence[int] = ()) -> None:
+    def __init__(
+        self, library: tokenizers.Tokenizer, size: int, before: Sequence[int] = (), silent: Iterable[int] = ()
+    ) -> None:
         self.library, self.kind, self.lowercase = library, "imported", False
-        self.vocab_size, self.before = size, tuple(before)
+        self.vocab_size, self.before, self.silent = size, tuple(before), frozenset(silent)
         names = [library.id_to_token(i) or "" for i in range(size)]
         self._id_of = {name: i for i, name in enumerate(names)}
         self._text_of = names
@@ -87,21 +89,23 @@ class ImportedTokenizer(Tokenizer):
     @staticmethod
     def from_envelope(facts: Any, where: str) -> ImportedTokenizer:
         """What a file holds, checked."""
-        size, before = facts.get("size"), facts.get("before", [])
+        size, before, silent = facts.get("size"), facts.get("before", []), facts.get("silent", [])
         library = from_facts(facts.get("tokenizer"), where)
         known = library.get_vocab_size()
         if type(size) is not int or not CONTROL <= size <= known:
             raise UserError(f"{where} cannot be used: it says that it has {size!r:.40} ids, and its pieces are {known:,}")
-        if not isinstance(before, list) or not all(type(i) is int and CONTROL <= i < size for i in before):
-            raise UserError(f"{where} cannot be used: what begins its texts are no ids of its own")
+        for ids in (before, silent):
+            if not isinstance(ids, list) or not all(type(i) is int and CONTROL <= i < size for i in ids):
+                raise UserError(f"{where} cannot be used: what begins its texts, or is silent in them, are no ids of its own")
         if [library.id_to_token(i) for i in range(CONTROL)] != list(CONTROL_NAMES):
             raise UserError(f"{where} cannot be used: its first {CONTROL} ids are not the control ids")
-        return ImportedTokenizer(library, size, before)
+        return ImportedTokenizer(library, size, before, silent)
 
     def envelope(self) -> dict[str, Any]:
         """What a file holds."""
         facts = json.loads(self.library.to_str())
-        return {"imported": 1, "size": self.vocab_size, "before": list(self.before), "tokenizer": facts}
+        rest = {"size": self.vocab_size, "before": list(self.before), "silent": sorted(self.silent)}
+        return {"imported": 1, **rest, "tokenizer": facts}
 
     def save(self, path: str | Path) -> None:
         """Into a run's folder."""
@@ -125,8 +129,8 @@ class ImportedTokenizer(Tokenizer):
         return [(0, 0)] * len(self.before) + list(found)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of the ids, by the pipeline's own decoder; control ids and `before` stand for no text."""
-        real = [i for i in map(int, ids) if i >= CONTROL and i not in self.before]
+        """The text of the ids, by the pipeline's own decoder; control ids and silent ones stand for no text."""
+        real = [i for i in map(int, ids) if i >= CONTROL and i not in self.silent]
         if self.metaspace and not self.byte_level:
             return b"".join(self._bytes_of[i] for i in real).decode("utf-8", errors="replace").removeprefix(" ")
         try:

@@ -160,7 +160,10 @@ def check_pieces(model: Any, where: str) -> None:
         raise UserError(f"{where} has a model of kind {str(kind)[:40]}; there are {', '.join(MODELS)}")
     if model.get("dropout"):
         raise UserError(f"{where} leaves merges out at random (model.dropout); take it out of the file first")
-    vocab = model.get("vocab")
+    merges = model.get("merges") or []
+    if not isinstance(merges, list) or not all(is_merge(merge) for merge in merges):
+        raise UserError(f"{where} has merges that are no list of pairs of pieces")
+    vocab: Any = model.get("vocab")
     if model["type"] == "Unigram":
         good = isinstance(vocab, list) and all(
             isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) and is_number(entry[1])
@@ -172,10 +175,17 @@ def check_pieces(model: Any, where: str) -> None:
         names = list(vocab) if good else []
     if not good or not 0 < len(names) <= MOST_PIECES:
         raise UserError(f"{where} has no vocabulary of 1 to {MOST_PIECES:,} pieces with their numbers")
-    if model["type"] != "Unigram" and len(set(vocab.values())) < len(names):  # type: ignore[union-attr]
+    if model["type"] != "Unigram" and len(set(vocab.values())) < len(names):
         raise UserError(f"{where} gives one number to two pieces")
     if max(map(len, names)) > LONGEST_PIECE:
         raise UserError(f"{where} has a piece of more than {LONGEST_PIECE:,} characters")
+
+
+def is_merge(merge: Any) -> bool:
+    """Two pieces, as a list or in a text with a space between."""
+    if isinstance(merge, list):
+        return len(merge) == 2 and all(isinstance(part, str) for part in merge)
+    return isinstance(merge, str)
 
 
 def is_number(value: Any) -> bool:

@@ -146,6 +146,10 @@ class Tokenizer:
         """Ids of the text alone: no BOS, no EOS, and no control id but UNK, which char and word give for the unseen."""
         return self.encode_batch([text])[0]
 
+    def encode_inside(self, text: str) -> list[int]:
+        """The ids of a part of a text: without those that begin every one."""
+        return self.encode(text)[len(self.before) :]
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, without control tokens."""
         texts = list(encodable(texts))

@@ -29,6 +29,7 @@ class Dialect:
     table: Callable[[ModelConfig], list[Entry]]
     to_config: Callable[[ModelConfig], dict[str, Any]]
     from_config: Callable[[Mapping[str, Any]], dict[str, Any]]
+    scales: bool = False  # the class itself multiplies embeddings by sqrt(n_embd) where its config says so
     half_split: bool = False  # residual channels are in another order: see tables.py
     ignored: Callable[[ModelConfig], Sequence[str]] = lambda config: ()  # theirs, saying nothing new
 

@@ -156,6 +156,7 @@ MARIAN = Dialect(
     seq2seq_table,
     marian_to,
     marian_from,
+    scales=True,
     half_split=True,
     ignored=seq2seq_ignored,
 )
@@ -167,6 +168,7 @@ PEGASUS = Dialect(
     seq2seq_table,
     pegasus_to,
     pegasus_from,
+    scales=True,
     half_split=True,
     ignored=seq2seq_ignored,
 )

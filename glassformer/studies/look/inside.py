@@ -28,6 +28,7 @@ from glassformer.studies.look.patching import PatchResult
 from glassformer.studies.look.saliency import Saliency, saliency
 from glassformer.studies.look.search import Search, search
 from glassformer.tasks import TextModel
+from glassformer.tasks.generate import prompt_ids
 from glassformer.text.tokenizer import EOS
 from glassformer.text.units import Reading, Units, reading
 
@@ -147,7 +148,8 @@ def look_inside(
         model_input = make_answer_input(model, source, ids, ended, notes)
         answer = model.tokenizers.target.decode(ids)
     elif model.kind == "gpt":
-        prompt, notes = read_text(model.tokenizers.target, text, "the text")
+        _, notes = read_text(model.tokenizers.target, text, "the text")
+        prompt = prompt_ids(model, text)
         refuse_longer(prompt, model.model.config.block_size, "the text")
         hypothesis, found = search(model, prompt, beam=beam, new=new)
         more = [] if hypothesis is None else [*hypothesis.ids, *([EOS] if hypothesis.ended == "eos" else [])]

@@ -1,0 +1,54 @@
+"""`glassformer import`: somebody else's model as a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+from typing import Annotated
+
+import typer
+
+from glassformer.errors import ConfigError
+from glassformer.screen import warn
+
+
+def import_model(
+    source: Annotated[
+        str, typer.Argument(help="A Hugging Face folder, the name of a model at its hub, or a nanoGPT checkpoint.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME by default.")] = None,
+    head: Annotated[
+        str | None, typer.Option(help="Of a BERT with both: mlm (masked words) or next-sentence (a classifier).")
+    ] = None,
+    source_language: Annotated[
+        str | None, typer.Option(help="Of a model of many languages: what is read, by its name there (__en__, eng_Latn).")
+    ] = None,
+    target_language: Annotated[str | None, typer.Option(help="And what is written.")] = None,
+    pickle: Annotated[
+        bool, typer.Option("--pickle", help="Yes, open this nanoGPT checkpoint, though pickles can run code.")
+    ] = False,
+    tokenizer: Annotated[Path | None, typer.Option(help="The folder of a nanoGPT checkpoint's tokenizer.")] = None,
+) -> None:
+    """Take in a model that was made elsewhere: [bold]glassformer import opus-mt-de-en[/].
+
+    GPT-2, Llama, Mistral, Qwen2, Qwen3, OPT, Marian (OPUS-MT), Pegasus, BART, mBART-50, M2M100 (NLLB), BERT and RoBERTa with their
+    heads, and nanoGPT. What comes out is a run: translate, generate, fill, look, heads, compare, evaluate, fine-tune (train
+    RECIPE --from RUN) and export take it. Only safetensors are read; of a name at the hub no pickle and no code is fetched.
+    """
+    from glassformer.interop.import_run import read_source, write_run
+    from glassformer.interop.importing import Languages
+    from glassformer.tasks import TextModel
+
+    if head not in (None, "mlm", "next-sentence"):
+        raise ConfigError(f"--head is mlm or next-sentence, not {head!r}")
+    languages = Languages(source_language, target_language)
+    found = read_source(source, head=head, languages=languages, pickle=pickle, tokenizer=tokenizer)
+    run = write_run(found, out or Path("runs") / found.recipe.name)
+    for note in found.notes:
+        warn(note)
+    model = run.load_model()
+    verb = TextModel(model, run.tokenizers, run.recipe).verb
+    print(f"a {found.model_type} of {model.num_params():,} parameters is now the run {run.path}")
+    path, text = quote(str(run.path)), '"… ___ …"' if verb == "fill" else '"…"'
+    print(f"next: glassformer {verb} {path} {text}")
+    print(f"      glassformer train RECIPE --from {path}")

@@ -48,7 +48,9 @@ def byte_level(folder: Path, special: list[str], **roles: Any) -> Any:
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, special_tokens=special, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, initial_alphabet=alphabet, special_tokens=special, show_progress=False
+    )
     library.train_from_iterator(TEXTS, trainer)
     frame = roles.pop("frame", None)
     if frame is not None:
@@ -166,7 +168,13 @@ def opt(folder: Path) -> tuple[Any, Any]:
     special = ["<s>", "<pad>", "</s>", "<unk>"]
     roles = {"bos_token": "</s>", "eos_token": "</s>", "pad_token": "<pad>", "frame": "</s> $A"}
     tokenizer = byte_level(folder, special, **roles)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "ffn_dim": 24, "word_embed_proj_dim": 16}
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "ffn_dim": 24,
+        "word_embed_proj_dim": 16,
+    }
     config = transformers.OPTConfig(vocab_size=len(tokenizer), max_position_embeddings=40, **sizes)
     return saved(transformers.OPTForCausalLM(config), folder), tokenizer
 

@@ -70,9 +70,7 @@ def test_a_nanogpt_checkpoint_needs_a_word(tmp_path: Path) -> None:
     gpt2(tmp_path / "gpt2")
     model = glassformer.load(write_run(read_source(str(tmp_path / "gpt2")), tmp_path / "run").path)
     tensors = load_file(tmp_path / "gpt2" / "model.safetensors")
-    theirs = {
-        f"_orig_mod.{n}": (t.T.contiguous() if t.dim() == 2 and ".h." in n else t) for n, t in tensors.items()
-    }
+    theirs = {f"_orig_mod.{n}": (t.T.contiguous() if t.dim() == 2 and ".h." in n else t) for n, t in tensors.items()}
     theirs["_orig_mod.lm_head.weight"] = tensors["transformer.wte.weight"]
     arguments = {"n_layer": 2, "n_head": 2, "n_embd": 16, "block_size": 40, "bias": True, "vocab_size": 300}
     torch.save({"model": theirs, "model_args": arguments, "iter_num": 3}, tmp_path / "ckpt.pt")
@@ -144,8 +142,9 @@ TOKENIZERS: dict[str, Callable[[Facts], Any]] = {
     "replaces nothing": lambda f: f | {"normalizer": replaces({"String": ""}, "x")},
     "grows without end": lambda f: f | {"normalizer": sequence([replaces({"String": "a"}, "a" * 60)] * 5)},
     "a thousand steps": lambda f: f | {"normalizer": sequence([{"type": "NFC"}] * 1000)},
-    "a damaged table of characters": lambda f: f
-    | {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "/////w=="}},
+    "a damaged table of characters": lambda f: (
+        f | {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "/////w=="}}
+    ),
     **{
         f"the pattern {pattern}": lambda f, p=pattern: f | {"pre_tokenizer": split(p)}
         for pattern in ("(a+)+$", "(a|a)*b", "(.*)*x", "([a-z]+)*1", "(?:a?){50}", "(a)\\1+b", "a*a*a*a*b", "(((", "[a")
@@ -279,7 +278,7 @@ SPM: dict[str, bytes] = {
 @pytest.mark.parametrize("name", SPM)
 def test_a_hostile_sentencepiece_model_is_one_sentence(name: str, tmp_path: Path) -> None:
     (tmp_path / "source.spm").write_bytes(SPM[name])
-    with pytest.raises(UserError, match="source.spm"):
+    with pytest.raises(UserError, match=r"source\.spm"):
         read_sentencepiece(tmp_path / "source.spm")
 
 

@@ -31,7 +31,9 @@ def model_inputs(model: TextModel, text: str, target: str | None) -> tuple[list[
     """The ids that the model reads of a text, and, for an encoder-decoder, of the source beside it. Where a text is answered
     by a text, the answer is `target`, or what the model itself would say."""
     if model.verb != "translate":
-        ids = prompt_ids(model, text) if model.verb == "generate" else model.framed(model.tokenizers.target.encode(text))
+        ids = (
+            prompt_ids(model, text) if model.verb == "generate" else model.framed(model.tokenizers.target.encode(text))
+        )
         return ids, []
     answer = tasks.translations(model, [text])[0] if target is None else target
     written = model.tokenizers.target.encode(answer)

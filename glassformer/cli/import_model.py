@@ -21,7 +21,8 @@ def import_model(
         str | None, typer.Option(help="Of a BERT with both: mlm (masked words) or next-sentence (a classifier).")
     ] = None,
     source_language: Annotated[
-        str | None, typer.Option(help="Of a model of many languages: what is read, by its name there (__en__, eng_Latn).")
+        str | None,
+        typer.Option(help="Of a model of many languages: what is read, by its name there (__en__, eng_Latn)."),
     ] = None,
     target_language: Annotated[str | None, typer.Option(help="And what is written.")] = None,
     pickle: Annotated[
@@ -31,9 +32,9 @@ def import_model(
 ) -> None:
     """Take in a model that was made elsewhere: [bold]glassformer import opus-mt-de-en[/].
 
-    GPT-2, Llama, Mistral, Qwen2, Qwen3, OPT, Marian (OPUS-MT), Pegasus, BART, mBART-50, M2M100 (NLLB), BERT and RoBERTa with their
-    heads, and nanoGPT. What comes out is a run: translate, generate, fill, look, heads, compare, evaluate, fine-tune (train
-    RECIPE --from RUN) and export take it. Only safetensors are read; of a name at the hub no pickle and no code is fetched.
+    GPT-2, Llama, Mistral, Qwen2, Qwen3, OPT, Marian (OPUS-MT), Pegasus, BART, mBART-50, M2M100 (NLLB), BERT and RoBERTa with
+    their heads, and nanoGPT. What comes out is a run, which the other commands take like any other.
+    Only safetensors are read; of a name at the hub no pickle and no code is fetched.
     """
     from glassformer.interop.import_run import read_source, write_run
     from glassformer.interop.importing import Languages
@@ -51,4 +52,3 @@ def import_model(
     print(f"a {found.model_type} of {model.num_params():,} parameters is now the run {run.path}")
     path, text = quote(str(run.path)), '"… ___ …"' if verb == "fill" else '"…"'
     print(f"next: glassformer {verb} {path} {text}")
-    print(f"      glassformer train RECIPE --from {path}")

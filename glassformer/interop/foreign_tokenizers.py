@@ -1,8 +1,8 @@
 """The tokenizer of a Hugging Face folder, as it is, with its pieces in our order.
 
 Four kinds of folders are known: one with a `tokenizer.json`; Marian's, with SentencePiece models of both sides and a
-vocabulary; GPT-2's `vocab.json` and `merges.txt`; BERT's `vocab.txt`. Each is read into names by their foreign ids and a pipeline, and
-`Vocabulary` puts both in order.
+vocabulary; GPT-2's `vocab.json` and `merges.txt`; BERT's `vocab.txt`. Each is read into names by their foreign ids and a
+pipeline, and `Vocabulary` puts both in order.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class ForeignTokenizer:
         else:
             control = {self.names.get(theirs, "") for theirs in vocabulary.control.values()}
             facts = renumbered(self.cut, own, control)
-        silent = {i for i, name in enumerate(own) if i >= CONTROL and (name in self.silent or name.startswith("<unused "))}
+        silent = {
+            i for i, name in enumerate(own) if i >= CONTROL and (name in self.silent or name.startswith("<unused "))
+        }
         return ImportedTokenizer(from_facts(facts, self.where), len(own), before, silent | set(before))
 
 
@@ -60,7 +62,7 @@ def renumbered(facts: dict[str, Any], own: list[str], control: Collection[str]) 
     if len(ids) < len(own):
         raise UserError("the tokenizer has two pieces of one name, and is not read")
     if model["type"] == "Unigram":
-        scores = {name: score for name, score in model["vocab"]}
+        scores: dict[str, float] = dict(model["vocab"])
         lowest = min(scores.values())
         extra = [name for name in scores if name not in ids and name not in control]
         model["vocab"] = [[name, scores.get(name, lowest)] for name in [*own, *extra]]

@@ -133,7 +133,9 @@ def language_ids(tokenizer: ForeignTokenizer, vocabulary: Vocabulary, name: str 
     spellings = (name, f"__{name}__")
     found = next((i for i, known in tokenizer.names.items() if known in spellings), None)
     if found is None or found not in vocabulary.ours:
-        raise UserError(f"{tokenizer.where} has no language {name!r}; use its own name, such as __en__, eng_Latn or en_XX")
+        raise UserError(
+            f"{tokenizer.where} has no language {name!r}; use its own name, such as __en__, eng_Latn or en_XX"
+        )
     return (vocabulary.ours[found],)
 
 
@@ -160,7 +162,9 @@ def begins_of(
     return ((ours[first],) if first in ours else ()), ((ours[forced],) if forced in ours else ())
 
 
-def recipe_of(name: str, config: ModelConfig, hf: Mapping[str, Any], generation: Mapping[str, Any], bos: bool) -> Recipe:
+def recipe_of(
+    name: str, config: ModelConfig, hf: Mapping[str, Any], generation: Mapping[str, Any], bos: bool
+) -> Recipe:
     """A recipe under which every verb takes the model up."""
     data: dict[str, Any] = {"task": "pairs" if config.family == "transformer" else "text"}
     if config.head != "mlm":
@@ -215,7 +219,9 @@ def read_folder(
     same = source_theirs is theirs and source is target and before[0] == before[1]
     read = write if same else source_theirs.in_order(source, before[0])
     generation = read_json(folder, "generation_config.json") if (folder / "generation_config.json").exists() else {}
-    recipe = recipe_of(folder_name(Path(name) if name else folder), config, hf, generation, adds_begin(theirs, hf, folder))
+    recipe = recipe_of(
+        folder_name(Path(name) if name else folder), config, hf, generation, adds_begin(theirs, hf, folder)
+    )
     notes = notes_on(config, target)
     labels = labels if config.head != "mlm" else []
     return Imported(
@@ -243,7 +249,9 @@ def read_own_export(folder: Path, dialect: Dialect, tensors: dict[str, Tensor]) 
     """What was exported from a run comes back under its own recipe."""
     facts = read_json(folder, "glassformer.json").get("recipe")
     if not isinstance(facts, dict):
-        raise UserError(f"{folder / 'glassformer.json'} has no recipe; take the file out to import the model without it")
+        raise UserError(
+            f"{folder / 'glassformer.json'} has no recipe; take the file out to import the model without it"
+        )
     recipe = Recipe.from_dict(facts)
     own = tensors_from(dialect, recipe.model, tensors)
     return Imported(recipe, own, read_own_tokenizers(folder, recipe), dialect.name)

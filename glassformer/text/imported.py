@@ -26,8 +26,8 @@ from glassformer.files.durable import write_atomically
 from glassformer.files.structured import read_regular
 from glassformer.text.bpe_dropout import BPEDropout
 from glassformer.text.pipeline_checks import check_pipeline, check_size, steps_of
-from glassformer.text.tokenizer import LARGEST_FILE as LARGEST_OWN
 from glassformer.text.tokenizer import CONTROL, CONTROL_NAMES, UNK, Tokenizer, byte_letters, encodable
+from glassformer.text.tokenizer import LARGEST_FILE as LARGEST_OWN
 
 BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 PROBE = "The cat sat. 你好, naïve café 3.14\n  ¿qué? 🙂"
@@ -93,10 +93,14 @@ class ImportedTokenizer(Tokenizer):
         library = from_facts(facts.get("tokenizer"), where)
         known = library.get_vocab_size()
         if type(size) is not int or not CONTROL <= size <= known:
-            raise UserError(f"{where} cannot be used: it says that it has {size!r:.40} ids, and its pieces are {known:,}")
+            raise UserError(
+                f"{where} cannot be used: it says that it has {size!r:.40} ids, and its pieces are {known:,}"
+            )
         for ids in (before, silent):
             if not isinstance(ids, list) or not all(type(i) is int and CONTROL <= i < size for i in ids):
-                raise UserError(f"{where} cannot be used: what begins its texts, or is silent in them, are no ids of its own")
+                raise UserError(
+                    f"{where} cannot be used: what begins its texts, or is silent in them, are no ids of its own"
+                )
         if [library.id_to_token(i) for i in range(CONTROL)] != list(CONTROL_NAMES):
             raise UserError(f"{where} cannot be used: its first {CONTROL} ids are not the control ids")
         return ImportedTokenizer(library, size, before, silent)

@@ -90,7 +90,9 @@ def seq2seq_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     for part in ("attention_heads", "ffn_dim"):
         ours, theirs = need(hf, f"decoder_{part}"), need(hf, f"encoder_{part}")
         if ours != theirs:
-            raise UserError(f"decoder_{part} is {ours} and encoder_{part} {theirs}; both sides of a model are alike here")
+            raise UserError(
+                f"decoder_{part} is {ours} and encoder_{part} {theirs}; both sides of a model are alike here"
+            )
     return {
         "family": "transformer",
         "n_embd": need(hf, "d_model"),

@@ -75,6 +75,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         recipes,
         reproduce,
         score,
+        serve,
         tag,
         train,
         translate,
@@ -94,6 +95,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
             "fill": fill.fill,
             "classify": classify.classify,
             "tag": tag.tag,
+            "serve": serve.serve,
         },
         "Measure": {
             "evaluate": evaluate.evaluate,

@@ -69,6 +69,8 @@ class DataConfig:
         "source"  # CSV, JSON, JSONL, Parquet, datasets: the field of the source; a.b reaches into a record
     )
     target_field: str = "target"  # the field of the target
+    source_languages: tuple[str, ...] = ()  # pairs: codes of the languages that are read, such as ["de"]; for `serve`
+    target_language: str | None = None  # pairs: the code of the language that is written, such as en
     text_field: str = "text"  # the field of a text, or of the words to be tagged
     label_field: str = "label"  # the field of the label, or of the words' tags
     swap: bool = False  # pairs: learn target to source

@@ -1,0 +1,67 @@
+"""`glassformer serve`: runs behind HTTP, for clients of LibreTranslate and of OpenAI, and for a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glassformer.cli import lines
+
+
+def serve(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders; each is loaded when it is asked for.")
+    ],
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; any but a loopback one needs a key.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 5000,
+    languages: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What a run translates, where its recipe does not say: de:en, or NAME=de,fr:en for one of several."
+        ),
+    ] = None,
+    key_file: Annotated[
+        Path | None, typer.Option(help="A file whose first line is the API key; or set GLASSFORMER_API_KEY.")
+    ] = None,
+    allow_host: Annotated[list[str] | None, typer.Option(help="A host name this server is known by.")] = None,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(help="A site whose pages may ask, such as https://example.org.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="An answer never depends on its neighbours; slower.")
+    ] = False,
+    limit: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Change a limit, such as queue=64 or seconds=30.")
+    ] = None,
+    device: lines.Device = "auto",
+) -> None:
+    """Answer over HTTP: LibreTranslate's /translate, OpenAI's /v1/completions, and a page at /.
+
+    Requests are decoded side by side. SIGTERM ends in good order: nothing new is taken, what is under way is answered. Limits
+    (`--limit`) are queue, body, file, text, batch, total, alternatives, choices, logprobs, new_tokens, seconds, read_seconds,
+    connections, drain_seconds, memory and a few more; see docs/how-to/serve.md.
+    """
+    try:
+        from glassformer.serve.command import run_server
+    except ModuleNotFoundError as error:
+        from glassformer.errors import UserError
+
+        if (error.name or "").startswith("glassformer"):
+            raise
+        raise UserError(
+            f"serving needs the package {error.name}; install it with: pip install 'glassformer[serve]'"
+        ) from None
+    run_server(
+        runs,
+        (host, port),
+        languages=languages or [],
+        key_file=key_file,
+        names=(allow_host or [], allow_origin or []),
+        strict=strict,
+        limits=limit or [],
+        device=device,
+    )

@@ -1,0 +1,66 @@
+"""What /translate says beyond the text, where it is asked to: scores, alignment, the story of the beam."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from glassformer.tasks import Answer
+
+
+def scores_of(answer: Answer) -> dict[str, Any]:
+    """The answer's score and log-probability, and those of its tokens."""
+    parts = [
+        {"tokens": part.tokens, "logprobs": [round(v, 5) for v in part.hypothesis.token_logprobs]}
+        for part in answer.parts
+    ]
+    return {"score": round(answer.score, 5), "logprob": round(answer.logprob, 5), "parts": parts}
+
+
+def alignment_of(answer: Answer) -> dict[str, Any]:
+    """For each part its tokens on both sides, how much each looked at each, and the strongest links."""
+    parts = [
+        {
+            "sourceTokens": part.source_tokens,
+            "tokens": part.tokens,
+            "weights": [[round(w, 4) for w in row] for row in part.hypothesis.alignment or []],
+            "links": part.links,
+        }
+        for part in answer.parts
+    ]
+    return {"parts": parts}
+
+
+def trace_of(answer: Answer) -> list[list[list[dict[str, Any]]]]:
+    """For each part, for each step, the best candidates and what became of them."""
+    return [
+        [
+            [
+                {
+                    "parent": c.parent,
+                    "token": part.tokenizers.target.pieces([c.token])[0],
+                    "logprob": round(c.logprob, 5),
+                    "score": round(c.score, 5),
+                    "fate": c.fate,
+                    "slot": c.slot,
+                }
+                for c in step
+            ]
+            for step in (part.hypothesis.trace.steps if part.hypothesis.trace is not None else [])
+        ]
+        for part in answer.parts
+    ]
+
+
+def answer_fields(
+    found: Sequence[Sequence[Answer]], many: bool, *, scores: bool, alignment: bool, trace: bool
+) -> dict[str, Any]:
+    """The fields that were asked for, of the best answer to each text; scores of the alternatives as well."""
+    out: dict[str, Any] = {}
+    if scores:
+        out["scores"] = [[scores_of(answer) for answer in answers] for answers in found]
+    if alignment:
+        out["alignment"] = [alignment_of(answers[0]) for answers in found]
+    if trace:
+        out["trace"] = [trace_of(answers[0]) for answers in found]
+    return out if many else {name: value[0] for name, value in out.items()}

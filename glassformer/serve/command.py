@@ -1,0 +1,124 @@
+"""What `glassformer serve` does: reads its options, puts the server together, and lets it run until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import sys
+import typing
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+from glassformer.config.fields import coerce
+from glassformer.config.recipe import refuse_unknown
+from glassformer.errors import ConfigError, UserError
+from glassformer.screen import say
+from glassformer.serve.app import Served
+from glassformer.serve.gate import Door
+from glassformer.serve.languages import codes_from
+from glassformer.serve.lifecycle import Server
+from glassformer.serve.limits import Limits
+from glassformer.serve.models import Models, ServedRun
+
+SHORTEST_KEY = 16
+KEY_NAME = "GLASSFORMER_API_KEY"
+
+
+def limits_from(settings: Sequence[str]) -> Limits:
+    """Limits with changes such as queue=64."""
+    hints, changes = typing.get_type_hints(Limits), {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"a limit is set as NAME=VALUE, such as queue=64, not {setting!r}")
+        refuse_unknown({name: value}, [field.name for field in fields(Limits)], "limit")
+        changes[name] = coerce(value, hints[name], f"limit {name}")
+        if changes[name] is not None and changes[name] <= 0:
+            raise ConfigError(f"limit {name} must be above 0, not {value}")
+    return replace(Limits(), **changes)
+
+
+def is_loopback(host: str) -> bool:
+    """Can only this machine reach it?"""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def key_from(file: Path | None, host: str) -> str | None:
+    """The API key; without one a server is for its own machine alone."""
+    key = os.environ.get(KEY_NAME)
+    if file is not None:
+        try:
+            key = next(iter(file.read_text(encoding="utf-8").splitlines()), "").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(
+                f"the key cannot be read from {file}: {getattr(error, 'strerror', 'it is not text')}"
+            ) from None
+    if not key:
+        if file is not None:
+            raise UserError(f"{file} holds no key; its first line is the key")
+        if not is_loopback(host):
+            raise UserError(
+                f"on {host} anyone who can reach this machine could ask, so an API key is needed: give --key-file, or set "
+                f"{KEY_NAME}"
+            )
+        return None
+    if len(key) < SHORTEST_KEY:
+        raise UserError(f"the API key has {len(key)} characters and should have at least {SHORTEST_KEY}; make one with "
+                        "`python -c 'import secrets; print(secrets.token_urlsafe())'`")  # fmt: skip
+    return key
+
+
+def served_runs(paths: Sequence[Path], languages: Sequence[str]) -> list[ServedRun]:
+    """The runs with their languages."""
+    named = {}
+    for one in languages:
+        name, equals, codes = one.partition("=")
+        if not equals and len(paths) > 1:
+            raise ConfigError(f"with several runs --languages says whose: NAME={one}")
+        named[name if equals else paths[0].resolve().name] = codes_from(codes if equals else one)
+    refuse_unknown(named, [path.resolve().name for path in paths], "run")
+    return [ServedRun(path, named.get(path.resolve().name)) for path in paths]
+
+
+def run_server(
+    paths: Sequence[Path],
+    address: tuple[str, int],
+    *,
+    languages: Sequence[str] = (),
+    key_file: Path | None = None,
+    names: tuple[Sequence[str], Sequence[str]] = ((), ()),
+    strict: bool = False,
+    limits: Sequence[str] = (),
+    device: str = "auto",
+) -> None:
+    """Serve until a signal comes."""
+    host, port = address
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"a port is a number from 0 to 65535, not {port}")
+    bounds, key, hosts = limits_from(limits), key_from(key_file, host), list(names[0])
+
+    async def serve() -> Models:
+        models = Models(served_runs(paths, languages), bounds, device=device, strict=strict, report=say)
+        for run in models.runs.values():
+            if run.translates:
+                say(f"{run.name}: {', '.join(run.sources)} to {run.target}")
+        served = Served(models, bounds, Door(key, [*hosts, host], names[1]), say)
+        server = Server(served, host, port, say)
+        await server.serve()
+        models.close()
+        return models
+
+    try:
+        models = asyncio.run(serve())
+    except SystemExit:
+        raise UserError(f"nothing can listen on {host} port {port}; is it taken by another program?") from None
+    if any(worker.stuck_for() for worker in models.workers()):
+        sys.stderr.flush()
+        os._exit(0)  # a thread that hangs would keep the process from ending

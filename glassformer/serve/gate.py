@@ -1,0 +1,291 @@
+"""The gate before every route: is the request for this server, from someone who may ask, of a size that is taken, and in time?
+
+A plain ASGI layer. It reads the body whole (bounded in bytes and seconds), watches for the client to go away, sets the headers
+that keep a browser safe, keeps the books (metrics.py), and turns whatever goes wrong into an error of the right dialect. Every
+route is closed without the key unless it is in OPEN.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from glassformer.serve.fields import from_pairs
+from glassformer.serve.limits import Limits
+from glassformer.serve.metrics import Metrics, Outcome
+from glassformer.serve.refusals import Refused, refusal_of
+from glassformer.serve.worker import told
+
+OPEN = {"/", "/page/{name}", "/docs", "/openapi.json", "/health", "/livez", "/readyz", "/frontend/settings"}
+UNCOUNTED = {"/metrics"}
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+SAFE = [
+    (b"content-security-policy", CONTENT_POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+]
+HAS_KEY = re.compile(rb"api_key")
+
+
+class Gone(Exception):
+    """The client went away."""
+
+
+class Door:
+    """Who may come in: names of hosts, a key, and pages of other origins that may ask."""
+
+    def __init__(self, key: str | None = None, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> None:
+        self.key = None if key is None else hashlib.sha256(key.encode()).digest()
+        self.hosts = {"localhost", *(host.lower() for host in hosts)}
+        self.origins = set(origins)
+
+    def check_host(self, headers: dict[bytes, bytes]) -> str:
+        """A name that is not ours is another site's that points here (DNS rebinding). An address is always right."""
+        given = headers.get(b"host", b"").decode("latin-1")
+        try:
+            host = (urlsplit(f"//{given}").hostname or "").lower()
+            urlsplit(f"//{given}").port  # noqa: B018 - raises where it is none
+        except ValueError:
+            host = ""
+        if host in self.hosts:
+            return given
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            raise Refused(400, "this server is not known by the host name of the request; see --allow-host") from None
+        return given
+
+    def check_origin(self, headers: dict[bytes, bytes], host: str) -> str | None:
+        """The origin of a page that may ask; a page of another site may not."""
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if not origin:
+            return None
+        if origin in self.origins:
+            return origin
+        if urlsplit(origin).netloc.lower() != host.lower():
+            raise Refused(403, "pages of other sites may not ask this server; see --allow-origin")
+        return None
+
+    def knows(self, given: str) -> bool:
+        """Is it the key? In a time that tells nothing of it."""
+        return self.key is None or hmac.compare_digest(hashlib.sha256(given.encode()).digest(), self.key)
+
+    def check_key(self, headers: dict[bytes, bytes], query: bytes, body: bytes, path: str) -> None:
+        """In the header as OpenAI's clients send it, or among the fields as LibreTranslate's do."""
+        if self.key is None:
+            return
+        bearer = headers.get(b"authorization", b"").decode("latin-1")
+        candidates = [bearer.removeprefix("Bearer ").strip(), headers.get(b"x-api-key", b"").decode("latin-1")]
+        candidates += keys_among(query, body, headers.get(b"content-type", b""))
+        if any(self.knows(one) for one in candidates if one):
+            return
+        if path.startswith("/v1"):
+            raise Refused(401, "this server needs its API key in the Authorization header", code="invalid_api_key")
+        raise Refused(403, "Invalid API key")
+
+
+def keys_among(query: bytes, body: bytes, kind: bytes) -> list[str]:
+    """What is called api_key in the query or the body."""
+    found: list[Any] = []
+    try:
+        found.append(from_pairs(query.decode("latin-1")).get("api_key"))
+        if HAS_KEY.search(body):
+            if b"json" in kind or body.lstrip()[:1] == b"{":
+                value = msgspec.json.decode(body)
+                found.append(value.get("api_key") if isinstance(value, dict) else None)
+            elif b"multipart" in kind:
+                part = re.search(rb'name="api_key"\r\n\r\n([^\r\n]*)\r\n', body)
+                found.append(part[1].decode("latin-1") if part else None)
+            else:
+                found.append(from_pairs(body.decode("latin-1")).get("api_key"))
+    except (Refused, ValueError, RecursionError):
+        pass
+    return [one for one in found if isinstance(one, str)]
+
+
+class Gate:
+    """The ASGI application around the application."""
+
+    def __init__(
+        self,
+        app: Any,
+        *,
+        door: Door,
+        limits: Limits,
+        metrics: Metrics,
+        route_of: Callable[[Any], str],
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.app, self.door, self.limits, self.metrics = app, door, limits, metrics
+        self.route_of, self.report = route_of, report
+        self.in_flight = 0
+        self.ending = asyncio.Event()  # what is still under way is told so
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """One request, from its head to the end of its answer."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        route = self.route_of(scope)
+        visit = Visit(self, scope, receive, send, route)
+        if route in UNCOUNTED:
+            await visit.answer()
+            return
+        began = time.monotonic()
+        self.metrics.begin(route)
+        self.in_flight += 1
+        outcome: Outcome = "failed"
+        try:
+            outcome = await visit.answer()
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        finally:
+            self.in_flight -= 1
+            seconds = time.monotonic() - began
+            self.metrics.end(route, outcome, visit.status, seconds)
+            self.report(f"{scope['method'][:8]} {route} {visit.status or '-'} {outcome} {seconds * 1000:.0f} ms")
+
+
+class Visit:
+    """One request at the gate."""
+
+    def __init__(self, gate: Gate, scope: Any, receive: Any, send: Any, route: str) -> None:
+        self.gate, self.scope, self.receive, self.send, self.route = gate, scope, receive, send, route
+        self.status: int | None = None
+        self.over = False
+        self.gone = asyncio.Event()
+        self.headers: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:
+            self.headers.setdefault(name, value)
+        self.origin: str | None = None
+
+    async def answer(self) -> Outcome:
+        """Let the request in, or say why not; what became of it."""
+        watcher = None
+        state = self.scope["state"] = dict(self.scope.get("state") or {})
+        state.update(gone=self.gone, ending=self.gate.ending, failed=False)
+        try:
+            await self.let_in(state)
+            if self.scope["method"] == "OPTIONS" and self.origin is not None:
+                await self.allow()
+                return "completed"
+            watcher = asyncio.ensure_future(self.watch())
+            await self.gate.app(self.scope, self.replay, self.forward)
+        except Gone:
+            return "cancelled"
+        except Exception as error:
+            if self.gone.is_set():
+                return "cancelled"
+            refusal = refusal_of(error)
+            if refusal is not error and refusal.status >= 500:
+                self.gate.report(f"a request failed: {told(error)}")
+            if self.status is None:
+                await self.refuse(refusal)
+            else:
+                state["failed"] = True
+        finally:
+            if watcher is not None:
+                watcher.cancel()
+        if self.gone.is_set() and not self.over:
+            return "cancelled"
+        if state["failed"] or self.status is None or (self.status >= 500 and self.status != 503):
+            return "failed"
+        return "completed" if self.status < 400 else "rejected"
+
+    async def let_in(self, state: dict[str, Any]) -> None:
+        """Every check that comes before the route."""
+        door = self.gate.door
+        host = door.check_host(self.headers)
+        self.origin = door.check_origin(self.headers, host)
+        state["body"] = await self.body()
+        preflight = self.scope["method"] == "OPTIONS" and self.origin is not None  # a browser sends no key with it
+        if self.route not in OPEN and not preflight:
+            door.check_key(self.headers, self.scope["query_string"], state["body"], self.scope["path"])
+
+    async def body(self) -> bytes:
+        """The body, if it is not too large and comes in time."""
+        limits = self.gate.limits
+        most = limits.file + (1 << 16) if self.route == "/translate_file" else limits.body
+        length = self.headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length[:20]) > most:
+            raise Refused(413, f"the request is larger than the {most:,} bytes this server takes")
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(limits.read_seconds):
+                while True:
+                    message = await self.receive()
+                    if message["type"] == "http.disconnect":
+                        self.gone.set()
+                        raise Gone
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > most:
+                        raise Refused(413, f"the request is larger than the {most:,} bytes this server takes")
+                    if not message.get("more_body"):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise Refused(408, "the request did not arrive in time") from None
+
+    async def watch(self) -> None:
+        """Until the client goes away."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+        if not self.over:
+            self.gone.set()
+
+    async def replay(self) -> dict[str, Any]:
+        """For the application: the body is in the state; only the client's going is left to hear of."""
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def forward(self, message: Any) -> None:
+        """The answer on its way out, with what keeps browsers safe."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            named = {name.lower() for name, _ in message.get("headers", [])}
+            extra = [(name, value) for name, value in SAFE if name not in named]
+            if self.origin is not None:
+                extra += [(b"access-control-allow-origin", self.origin.encode("latin-1")), (b"vary", b"Origin")]
+            if self.gate.ending.is_set():
+                extra.append((b"connection", b"close"))
+            message = {**message, "headers": [*message.get("headers", []), *extra]}
+        elif message["type"] == "http.response.body" and not message.get("more_body"):
+            self.over = not self.gone.is_set()
+        await self.send(message)
+
+    async def allow(self) -> None:
+        """What a page of an allowed origin may ask (the preflight of CORS)."""
+        headers = [
+            (b"access-control-allow-methods", b"GET, POST"),
+            (b"access-control-allow-headers", b"authorization, content-type, x-api-key"),
+        ]
+        await self.forward({"type": "http.response.start", "status": 204, "headers": headers})
+        await self.forward({"type": "http.response.body", "body": b""})
+
+    async def refuse(self, refusal: Refused) -> None:
+        """An error as the route's clients read it."""
+        body = msgspec.json.encode(refusal.in_dialect(self.scope["path"]))
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        headers += [(name.lower().encode(), value.encode()) for name, value in refusal.headers.items()]
+        if refusal.status in (408, 413):
+            headers.append((b"connection", b"close"))
+        await self.forward({"type": "http.response.start", "status": refusal.status, "headers": headers})
+        await self.forward({"type": "http.response.body", "body": body})

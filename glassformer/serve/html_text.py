@@ -1,0 +1,51 @@
+"""Markup whose texts are translated and whose tags stay: what stands between tags is a text, but not in scripts and styles."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+
+PARTS = re.compile(r"(<!--.*?(?:-->|$)|<(script|style)\b.*?(?:</\2\s*>|$)|<[^>]*(?:>|$))", re.DOTALL | re.IGNORECASE)
+
+
+class HtmlTexts:
+    """Several pieces of markup as one list of texts.
+
+    >>> page = HtmlTexts(["<b>one</b> &amp; two"])
+    >>> page.texts
+    ['one', '& two']
+    >>> page.filled(["eins", "< zwei"])
+    ['<b>eins</b> &lt; zwei']
+    """
+
+    def __init__(self, pages: Sequence[str]) -> None:
+        self.texts: list[str] = []
+        self.pages: list[list[str | tuple[str, int, str]]] = []
+        for page in pages:
+            parts: list[str | tuple[str, int, str]] = []
+            at = 0
+            for tag in [*PARTS.finditer(page), None]:
+                between = page[at : tag.start() if tag else len(page)]
+                if between.strip():
+                    text = between.strip()
+                    before, after = between[: between.index(text)], between[between.index(text) + len(text) :]
+                    parts.append((before, len(self.texts), after))
+                    self.texts.append(html.unescape(text))
+                elif between:
+                    parts.append(between)
+                if tag is not None:
+                    parts.append(tag[0])
+                    at = tag.end()
+            self.pages.append(parts)
+
+    def filled(self, translations: Sequence[str]) -> list[str]:
+        """The markup with other texts."""
+        out = []
+        for parts in self.pages:
+            written = [
+                part if isinstance(part, str) else part[0] + html.escape(translations[part[1]], quote=False) + part[2]
+                for part in parts
+            ]
+            out.append("".join(written))
+        return out

@@ -1,0 +1,142 @@
+"""From start to SIGTERM: connections that are bounded in number and patience, and an end in good order.
+
+At the first signal the server is no longer ready and takes no new work, and goes on answering what it has, and probes. When all
+is answered, or the time for that is over, whoever still waits is told, and the process ends with exit code 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from glassformer.serve.app import Served
+
+LOOK_SECONDS = 2.0  # between two looks for newer weights
+TELL_SECONDS = 1.0  # that being told takes
+
+
+def connection_kind(most: int, seconds: float) -> type[H11Protocol]:
+    """Connections of which there are at most so many, and which must say what they want within so many seconds."""
+
+    class Connection(H11Protocol):
+        """A connection that is closed when no whole head of a request comes in time."""
+
+        patience: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            if len(self.connections) >= most:
+                transport.abort()
+                return
+            super().connection_made(transport)
+            self.wait()
+
+        def wait(self) -> None:
+            """From now on the head of a request is waited for."""
+            self.stop_waiting()
+            self.patience = self.loop.call_later(seconds, self.lose_patience)
+
+        def stop_waiting(self) -> None:
+            """A head has come, or nobody is there."""
+            if self.patience is not None:
+                self.patience.cancel()
+                self.patience = None
+
+        def lose_patience(self) -> None:
+            """Close, if no request is being answered."""
+            if self.cycle is None or self.cycle.response_complete:
+                self.transport.close()
+
+        def handle_events(self) -> None:
+            super().handle_events()
+            if self.cycle is not None and not self.cycle.response_complete:
+                self.stop_waiting()
+
+        def on_response_complete(self) -> None:
+            self.wait()
+            super().on_response_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.stop_waiting()
+            if self.transport is not None:
+                super().connection_lost(exc)
+
+    return Connection
+
+
+class Server(uvicorn.Server):
+    """uvicorn, ending as it is written above."""
+
+    def __init__(self, served: Served, host: str, port: int, report: Callable[[str], None] = lambda _: None) -> None:
+        limits = served.limits
+        config = uvicorn.Config(
+            served.gate,
+            host=host,
+            port=port,
+            http=connection_kind(limits.connections, limits.read_seconds),
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=2,
+            backlog=512,
+        )
+        super().__init__(config)
+        self.served, self.report = served, report
+        self.asked_to_end_at: float | None = None
+        self.told_at: float | None = None
+        self.looked_at = time.monotonic()
+        self.look: asyncio.Task[None] | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal ends in good order, a second at once."""
+        if self.asked_to_end_at is not None:
+            self.force_exit = self.should_exit = True
+            return
+        self.asked_to_end_at = time.monotonic()
+        self.served.models.draining = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second: newer weights, and whether it is time to go."""
+        now = time.monotonic()
+        if now - self.looked_at > LOOK_SECONDS and (self.look is None or self.look.done()):
+            self.looked_at = now
+            self.look = asyncio.create_task(self.served.models.look_for_newer())
+        if self.asked_to_end_at is not None and not self.should_exit:
+            self.should_exit = self.may_end(now)
+        return await super().on_tick(counter)
+
+    def may_end(self, now: float) -> bool:
+        """Is everything answered, or has everyone been told?"""
+        assert self.asked_to_end_at is not None
+        if self.told_at is not None:
+            return not self.served.gate.in_flight or now - self.told_at > TELL_SECONDS
+        if not self.served.gate.in_flight:
+            return True
+        if now - self.asked_to_end_at > self.served.limits.drain_seconds - TELL_SECONDS:
+            self.told_at = now
+            self.served.gate.ending.set()
+        return False
+
+    def address(self) -> str:
+        """Where it listens, once it does."""
+        for server in self.servers:
+            for one in server.sockets:
+                host, port = one.getsockname()[:2]
+                return f"http://[{host}]:{port}" if one.family == socket.AF_INET6 else f"http://{host}:{port}"
+        return ""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say where."""
+        await super().startup(sockets=sockets)
+        if self.started:
+            self.report(f"listening on {self.address()}")

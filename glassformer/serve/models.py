@@ -1,0 +1,205 @@
+"""Several runs at once: each is loaded when it is first asked for, leaves when memory is needed, and is replaced when it has
+newer weights. A worker that is replaced answers what it holds before it goes, so no request is dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from glassformer.api.loading import load
+from glassformer.config import Recipe
+from glassformer.errors import UserError
+from glassformer.runs.folder import RunFolder
+from glassformer.serve.languages import codes_of
+from glassformer.serve.limits import Limits
+from glassformer.serve.refusals import Refused
+from glassformer.serve.worker import Worker, told
+from glassformer.serve.works import Work
+
+COPIES = 2  # a model on a CPU is held as it was read, and packed for decoding
+STAMPED = ("final/SEAL", "checkpoints/*/SEAL")
+
+
+def kind_of(recipe: Recipe) -> str:
+    """What was trained: `transformer`, `gpt on pairs` or `gpt`; anything else is not served."""
+    model = recipe.model
+    if model.family == "gpt" and model.head == "mlm":
+        return "gpt on pairs" if recipe.data.prompt_answer else "gpt"
+    return model.family
+
+
+class ServedRun:
+    """A run under the name that clients call it by, loaded or not."""
+
+    def __init__(self, path: Path, languages: tuple[tuple[str, ...], str] | None = None) -> None:
+        self.path, self.folder = path, RunFolder.open(path)
+        self.name = path.resolve().name
+        self.kind = kind_of(self.folder.recipe)
+        if self.kind not in ("transformer", "gpt", "gpt on pairs"):
+            raise UserError(f"{path} neither translates nor writes text, so there is nothing to serve it for")
+        self.sources, self.target = languages or codes_of(self.folder.recipe)
+        self.made = int((path / "run.json").stat().st_mtime)
+        self.bytes = COPIES * self.weights_size()
+        self.worker: Worker | None = None
+        self.stamp: object = None
+        self.loaded_seal = ""
+        self.used_at = 0.0
+        self.lock = asyncio.Lock()
+
+    @property
+    def translates(self) -> bool:
+        return self.kind != "gpt"
+
+    def weights_size(self) -> int:
+        """Bytes of the weights that would be used."""
+        return sum(
+            p.stat().st_size for p in self.folder.weights_folder(report=lambda _: None).glob("model*.safetensors")
+        )
+
+    def now(self) -> object:
+        """What tells the weights on disk from others, cheaply."""
+        found = (path for pattern in STAMPED for path in self.path.glob(pattern))
+        return sorted((str(p), p.stat().st_mtime_ns, p.stat().st_ino) for p in found if p.exists())
+
+    def seal(self) -> str:
+        """What tells the weights that would be used from others, exactly."""
+        folder = self.folder.weights_folder(report=lambda _: None)
+        return f"{folder.name} {(folder / 'SEAL').read_text()}"
+
+
+class Models:
+    """All runs of a server."""
+
+    def __init__(
+        self,
+        runs: Sequence[ServedRun],
+        limits: Limits,
+        *,
+        device: str = "auto",
+        strict: bool = False,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.runs = {run.name: run for run in runs}
+        self.limits, self.device, self.strict, self.report = limits, device, strict, report
+        if len(self.runs) < len(runs):
+            raise UserError("two of the runs have the same name; rename one of their folders")
+        largest = max(runs, key=lambda run: run.bytes)
+        if limits.memory is not None and largest.bytes > limits.memory:
+            raise UserError(
+                f"{largest.path} alone needs about {largest.bytes / 2**20:,.0f} MiB, more than the limit on memory; raise it"
+            )
+        self.retired: list[Worker] = []
+        self.loading = asyncio.Lock()
+        self.draining = False
+
+    def get(self, name: str) -> ServedRun:
+        """A run by its name."""
+        if name not in self.runs:
+            known = ", ".join(self.runs)
+            raise Refused(
+                404, f"there is no model {name[:80]!r} here; there are: {known}", param="model", code="model_not_found"
+            )
+        return self.runs[name]
+
+    def workers(self) -> list[Worker]:
+        """Every worker that may still hold requests."""
+        self.retired = [worker for worker in self.retired if worker.thread.is_alive()]
+        return [*(run.worker for run in self.runs.values() if run.worker is not None), *self.retired]
+
+    async def submit(self, run: ServedRun, work: Work) -> Worker:
+        """Hand a work to the run's worker, which is loaded first where it is not there."""
+        if self.draining:
+            raise Refused(503, "this server is shutting down; ask another, or again in a moment", retry=5)
+        run.used_at = time.monotonic()
+        while True:
+            worker = run.worker or await self.load(run)
+            try:
+                worker.submit(work)
+                return worker
+            except Refused as refused:
+                if refused.status != 503 or run.worker is worker:
+                    raise
+
+    async def load(self, run: ServedRun) -> Worker:
+        """The run's worker, loaded once however many ask."""
+        async with run.lock:
+            if run.worker is None:
+                async with self.loading:
+                    await self.make_room(run)
+                    run.worker = await self.read(run)
+            return run.worker
+
+    async def read(self, run: ServedRun) -> Worker:
+        """A worker with the weights of now."""
+        stamp = run.now()
+        seal = run.seal()
+        try:
+            model = await asyncio.to_thread(load, run.path, device=self.device)
+        except UserError as error:
+            self.report(f"{run.name} cannot be loaded: {told(error)}")
+            raise Refused(
+                500, f"the model {run.name} cannot be loaded; see the server's log and `glassformer doctor`"
+            ) from None
+        if self.strict:
+            model.recipe = replace(model.recipe, decode=replace(model.recipe.decode, strict=True))
+        run.stamp, run.loaded_seal = stamp, seal
+        self.report(f"loaded {run.name}")
+        return Worker(model, self.limits, self.report)
+
+    async def make_room(self, run: ServedRun) -> None:
+        """Put away whom nobody has asked for longest, until there is memory; whoever is busy is waited for."""
+        if self.limits.memory is None:
+            return
+        while True:
+            there = [r for r in self.runs.values() if r.worker is not None and r is not run]
+            leaving = sum(1 for worker in self.retired if worker.thread.is_alive())
+            if sum(r.bytes for r in there) + run.bytes <= self.limits.memory and not leaving:
+                return
+            idle = [r for r in there if r.worker is not None and not r.worker.held]
+            if idle and not leaving:
+                self.put_away(min(idle, key=lambda r: r.used_at))
+            await asyncio.sleep(0.01)
+
+    def put_away(self, run: ServedRun) -> None:
+        """Its worker answers what it holds and goes."""
+        if run.worker is not None:
+            run.worker.close()
+            self.retired.append(run.worker)
+            run.worker = None
+            self.report(f"unloaded {run.name}")
+
+    async def look_for_newer(self) -> None:
+        """Replace workers whose runs have other weights now; one that cannot be read leaves the old one in place."""
+        for run in self.runs.values():
+            if run.worker is None or run.now() == run.stamp:
+                continue
+            async with run.lock, self.loading:
+                if run.worker is None:
+                    continue
+                old, stamp = run.worker, run.now()
+                try:
+                    run.folder = RunFolder.open(run.path)
+                    if run.seal() == run.loaded_seal:
+                        run.stamp = stamp
+                        continue
+                    fresh = await self.read(run)
+                except Exception as error:
+                    run.stamp = stamp
+                    self.report(f"newer weights of {run.name} cannot be used: {told(error)}")
+                    continue
+                run.worker = fresh
+                old.close()
+                self.retired.append(old)
+
+    def health(self) -> dict[str, Any]:
+        """Who is stuck, by name; nobody where all is well."""
+        return {run.name: round(run.worker.stuck_for(), 1) for run in self.runs.values() if run.worker is not None}
+
+    def close(self) -> None:
+        """Every worker ends when it has answered."""
+        for worker in self.workers():
+            worker.close()

@@ -1,0 +1,110 @@
+"""What a browser sees: the page at `/`, the page of the routes at `/docs`, and the report of `look` for a sentence."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from functools import cache
+from importlib.resources import files
+
+from fastapi import FastAPI
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from glassformer.serve.asking import Service, ask, check_texts
+from glassformer.serve.fields import LIBRE_ERROR, body_schema, read, responses
+from glassformer.serve.refusals import Refused
+from glassformer.serve.works import Call
+from glassformer.tasks import TextModel
+
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+}
+REFUSALS = (400, 403, 404, 408, 413, 429, 500, 503, 504)
+LOOKED_AT = 400  # characters: a report grows with the square of its text
+
+
+class LookFields(BaseModel):
+    """What is said to /look."""
+
+    text: str
+    target: str | None = Field(None, description="An answer that is forced on the model.")
+    model: str
+
+
+@cache
+def page_files() -> dict[str, bytes]:
+    """The modules and styles of this room and the shared ones of studies/page, by name; ours before theirs."""
+    found: dict[str, bytes] = {}
+    for folder in (files("glassformer.studies") / "page", files("glassformer.serve") / "page"):
+        if folder.is_dir():
+            found |= {e.name: e.read_bytes() for e in folder.iterdir() if e.name.endswith(tuple(KINDS))}
+    return found
+
+
+def content(name: str, headers: dict[str, str] | None = None) -> Response:
+    """A file of the page."""
+    if name not in page_files():
+        raise Refused(404, "there is no such file of the page")
+    kind = KINDS[name[name.rindex(".") :]]
+    return Response(page_files()[name], media_type=kind, headers=headers)
+
+
+def report_policy(page: str) -> str:
+    """What the report may do: run the one script it came with, and nothing from anywhere else."""
+    scripts = re.findall(r'<script type="module">(.*?)</script>', page, re.DOTALL)
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}; img-src data:; frame-ancestors 'none'"
+
+
+class Pages:
+    """The routes."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    async def home(self, request: Request) -> Response:
+        """The page on which one types and sees the translation being written."""
+        return content("home.html")
+
+    async def docs(self, request: Request) -> Response:
+        """The page of the routes."""
+        return content("docs.html")
+
+    async def file(self, request: Request) -> Response:
+        """A module or a style."""
+        return content(request.path_params["name"])
+
+    async def look(self, request: Request) -> Response:
+        """The report of `look` on one sentence: a page that needs nothing from outside."""
+        fields = await read(request, LookFields)
+        texts = [fields.text, *([fields.target] if fields.target is not None else [])]
+        check_texts(texts, self.service.limits, "text")
+        if any(len(text) > LOOKED_AT for text in texts):
+            raise Refused(400, f"text: a report is made of at most {LOOKED_AT} characters", param="text")
+        run = self.service.models.get(fields.model)
+
+        def report(model: TextModel) -> str:
+            from glassformer.studies.look import look_inside
+            from glassformer.studies.look.data import page_data
+            from glassformer.studies.page import page_html
+
+            return page_html(page_data(look_inside(model, fields.text, fields.target), run.name))
+
+        page = await ask(request, self.service, run, Call(report))
+        body = page.encode("utf-8", "replace")
+        return Response(body, media_type=KINDS[".html"], headers={"Content-Security-Policy": report_policy(page)})
+
+    def add_to(self, app: FastAPI) -> None:
+        """Every route."""
+        app.add_api_route("/", self.home, methods=["GET"], include_in_schema=False)
+        app.add_api_route("/docs", self.docs, methods=["GET"], include_in_schema=False)
+        app.add_api_route("/page/{name}", self.file, methods=["GET"], include_in_schema=False)
+        page = {**responses(LIBRE_ERROR, REFUSALS), 200: {"description": "the report", "content": {"text/html": {}}}}
+        app.add_api_route(
+            "/look", self.look, methods=["POST"], responses=page, openapi_extra=body_schema(LookFields, form=True)
+        )

@@ -1,0 +1,48 @@
+"""An answer that is an error: one sentence, with what either dialect wants to know of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glassformer.errors import UserError
+
+
+class Refused(Exception):
+    """A request that is not answered as asked. `param` is the field at fault, `code` OpenAI's word for it."""
+
+    def __init__(
+        self, status: int, message: str, *, param: str | None = None, code: str | None = None, retry: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.param, self.code, self.retry = status, message, param, code, retry
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Retry-After, where coming again helps."""
+        return {} if self.retry is None else {"Retry-After": str(self.retry)}
+
+    def in_dialect(self, path: str) -> dict[str, Any]:
+        """The body as the clients of a path expect it."""
+        if not path.startswith("/v1"):
+            return {"error": self.message}
+        kind = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}.get(
+            self.status, "invalid_request_error" if self.status < 500 else "server_error"
+        )
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+
+def bad(message: str, param: str | None = None, code: str | None = None) -> Refused:
+    """What was asked cannot be."""
+    return Refused(400, message, param=param, code=code)
+
+
+def refusal_of(error: BaseException) -> Refused:
+    """What an error is called outside. A mistake of the asker is told as it is; anything else is ours, and says nothing of
+    what was asked."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, UserError):
+        return bad(str(error))
+    if isinstance(error, MemoryError):
+        return Refused(500, "there was not enough memory to answer this; ask for less at a time")
+    return Refused(500, "something went wrong inside while answering this; it is in the server's log")

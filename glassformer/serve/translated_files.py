@@ -1,0 +1,76 @@
+"""Text files, translated line by line and kept for a while under a name that cannot be guessed."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from pathlib import PurePosixPath
+from typing import ClassVar
+
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+from starlette.responses import Response
+
+from glassformer.serve.asking import Service, as_json, ask
+from glassformer.serve.fields import said
+from glassformer.serve.refusals import Refused, bad
+from glassformer.serve.translating import Asked, Translating
+from glassformer.serve.translators import run_for
+from glassformer.tasks import check_text
+
+KEPT_SECONDS = 600.0
+KEPT = 32
+
+
+class TranslatedFiles:
+    """Files on their way back."""
+
+    KINDS: ClassVar[tuple[str, ...]] = (".txt", ".md", ".srt")
+
+    def __init__(self) -> None:
+        self.kept: dict[str, tuple[float, bytes]] = {}
+
+    async def translate(self, request: Request, service: Service) -> Response:
+        """Translate a file; the answer says where it is to be fetched."""
+        values = await said(request)
+        file = values.get("file")
+        if not isinstance(file, UploadFile):
+            raise bad("file: a file is needed, as multipart/form-data", "file")
+        kind = PurePosixPath(file.filename or "").suffix.lower()
+        if kind not in self.KINDS:
+            raise bad(f"file: its name must end in one of {', '.join(self.KINDS)}", "file")
+        try:
+            text = (await file.read()).decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise bad("file: it is not UTF-8", "file") from None
+        lines = text.splitlines()
+        for line in lines:
+            check_text(line)
+        source, target = values.get("source", "auto"), values.get("target", "")
+        if not isinstance(source, str) or not isinstance(target, str):
+            raise bad("source and target are codes of languages", "source")
+        run, _, _ = await asyncio.to_thread(run_for, service, source[:20], target[:20], text[:2000])
+        work = Translating([line for line in lines if line.strip()], Asked())
+        found = iter(await ask(request, service, run, work))
+        done = "\n".join(next(found)[0].text if line.strip() else line for line in lines) + ("\n" if lines else "")
+        name = self.keep(kind, done.encode())
+        return as_json({"translatedFileUrl": f"{request.url.scheme}://{request.url.netloc}/download_file/{name}"})
+
+    def keep(self, kind: str, content: bytes) -> str:
+        """Under a new name; the oldest make way."""
+        now = time.monotonic()
+        self.kept = {name: one for name, one in self.kept.items() if now - one[0] < KEPT_SECONDS}
+        while len(self.kept) >= KEPT:
+            del self.kept[min(self.kept, key=lambda name: self.kept[name][0])]
+        name = secrets.token_urlsafe(16) + kind
+        self.kept[name] = now, content
+        return name
+
+    def download(self, name: str) -> Response:
+        """A file that is still kept."""
+        found = self.kept.get(name)
+        if found is None or time.monotonic() - found[0] > KEPT_SECONDS:
+            raise Refused(404, "there is no such file, or it was kept long enough")
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(found[1], media_type="text/plain; charset=utf-8", headers=headers)

@@ -1,0 +1,125 @@
+"""Texts to be translated, as a work: the rows of tasks/translate.py, decoded among those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from glassformer.decode import Hypothesis, Piece, Request, join_pieces
+from glassformer.decode.align import alignments, prompt_alignments
+from glassformer.decode.lengths import translation_limits
+from glassformer.decode.streaming import Streamer
+from glassformer.models import Transformer
+from glassformer.serve.works import Row, Work, row_of
+from glassformer.tasks import Answer, TextConstraints, TextModel, check_constraints, decode_settings
+from glassformer.tasks.translate import Plan, constraints_of_pieces, joined, plans_of
+
+NOTHING = Hypothesis([], 0.0, 0.0, [], "eos", "", alignment=[])
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a translator beside the texts. `options` are those of DecodeConfig."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    constraints: TextConstraints = field(default_factory=TextConstraints)
+    align: bool = False
+    trace: bool = False
+
+
+class StreamedText:
+    """A text of several pieces as it is written: each piece grows by itself, and is shown when those before it are whole."""
+
+    def __init__(self, pieces: Sequence[Piece], decode: Any, stops: Sequence[str]) -> None:
+        self.pieces = pieces
+        self.streamers = [Streamer(decode, stops) for _ in pieces]
+        self.texts = ["" for _ in pieces]
+        self.whole = [not piece.text.strip() for piece in pieces]
+        self.shown = ""
+
+    def write(self, place: int, tokens: Sequence[int], *, over: bool = False) -> str:
+        """What can be shown of the text now that was not before."""
+        streamer = self.streamers[place]
+        for token in tokens[len(streamer.ids) :]:
+            self.texts[place] += streamer.push(token)
+        if over:
+            self.texts[place] += streamer.flush()
+            self.whole[place] = True
+        count = next((n for n, whole in enumerate(self.whole) if not whole), len(self.pieces) - 1) + 1
+        pieces = [*self.pieces[: count - 1], replace(self.pieces[count - 1], after="")]
+        # Whole to its end: with what stands behind the last piece.
+        text = join_pieces(self.pieces if all(self.whole) else pieces, self.texts[:count])
+        new = text[len(self.shown) :] if text.startswith(self.shown) else ""
+        self.shown = text if new else self.shown
+        return new
+
+
+class Translating(Work):
+    """Each text's answers, as `tasks.translate` gives them."""
+
+    def __init__(self, texts: Sequence[str], asked: Asked, *, streams: bool = False) -> None:
+        super().__init__()
+        self.texts, self.asked, self.streams = list(texts), asked, streams
+        self.plans: list[Plan] = []
+        self.where: list[tuple[int, int]] = []  # of each row: its text, and the piece of it
+        self.shown: StreamedText | None = None
+
+    def rows(self, model: TextModel) -> list[Row]:
+        """The pieces of all texts."""
+        model.require("translate")
+        asked = self.asked
+        options = dict(asked.options)
+        if self.streams and options.get("beam") is None and not options.get("temperature"):
+            options["beam"] = 1  # a beam takes words back, which a stream cannot
+        self.settings = decode_settings(model, None, **options)
+        check_constraints(model, asked.constraints, self.settings)
+        self.plans = list(plans_of(model, self.texts, NOTHING, asked.trace))
+        rows: list[Row] = []
+        shorter = 0 if isinstance(model.model, Transformer) else 1
+        for number, plan in enumerate(self.plans):
+            own = constraints_of_pieces(model, plan.pieces, asked.constraints)
+            for piece, (ids, constraints) in enumerate(zip(plan.sources, own, strict=True)):
+                if ids:
+                    request = Request(ids, constraints, translation_limits(self.settings, len(ids) - shorter))
+                    self.where.append((number, piece))
+                    rows.append(row_of(self, len(rows), request, self.settings, trace=asked.trace))
+        if self.streams:
+            decode = model.tokenizers.target.decode
+            self.shown = StreamedText(self.plans[0].pieces, decode, asked.constraints.stops)
+        return rows
+
+    def take(self, row: Row, hypotheses: list[Hypothesis]) -> None:
+        number, piece = self.where[row.place]
+        self.plans[number].found[piece] = hypotheses
+        if self.shown is not None:
+            self.show(self.shown.write(piece, hypotheses[0].ids, over=True))
+
+    def written(self, row: Row, sample: int, tokens: Sequence[tuple[int, float]]) -> None:
+        if self.shown is not None and sample == 0:
+            self.show(self.shown.write(self.where[row.place][1], [token for token, _ in tokens]))
+
+    def show(self, text: str) -> None:
+        """The next bit of the stream."""
+        if text:
+            self.emit(text)
+
+    def result(self, model: TextModel) -> list[list[Answer]]:
+        if self.asked.align:
+            for plan in self.plans:
+                for source, hypotheses in zip(plan.sources, plan.found, strict=True):
+                    if source:
+                        self.align(model, source, hypotheses)
+        return [joined(model, p.pieces, p.sources, p.found, self.settings) for p in self.plans]
+
+    def align(self, model: TextModel, source: Sequence[int], hypotheses: Sequence[Hypothesis]) -> None:
+        """Which source tokens the best answer looked at."""
+        best, bos = hypotheses[:1], model.special_tokens.bos
+        ids = [h.ids for h in best]
+        found = (
+            alignments(model.model, [source], ids, bos=bos)
+            if isinstance(model.model, Transformer)
+            else prompt_alignments(model.model, [source], ids)
+        )
+        for hypothesis, own in zip(best, found, strict=True):
+            hypothesis.alignment = own

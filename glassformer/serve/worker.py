@@ -1,0 +1,299 @@
+"""The one thread that owns a model: it takes works in, decodes their rows side by side, and hands answers back.
+
+Rows enter a driver when there is room and leave when they are done (continuous batching); rows of different settings are in
+different drivers, which take turns step by step. Between two steps the worker looks at what has come and what has been given
+up, so that a client who goes away stops costing within one step. Rows in a driver whose step fails are tried again in halves,
+down to the one that cannot be answered: it fails alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from glassformer.decode import Driver
+from glassformer.decode.captured import make_driver
+from glassformer.serve.fair_queue import FairQueue
+from glassformer.serve.limits import Limits
+from glassformer.serve.refusals import Refused, refusal_of
+from glassformer.serve.works import Row, Work
+from glassformer.tasks import TextModel
+
+DRIVERS = 8  # settings decoded side by side; more wait for one of these to be free
+IDLE_SECONDS = 30.0  # a driver without work keeps its cache so long
+NAP = 0.5  # between two signs of life where there is nothing to do
+
+
+def told(error: BaseException) -> str:
+    """An error for the log: what kind, and where in the code. Its words may hold what somebody wrote, so they stay out."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return type(error).__name__ + place
+
+
+class Worker:
+    """One model in one thread. Everything without an underscore may be called from any thread."""
+
+    def __init__(self, model: TextModel, limits: Limits, report: Callable[[str], None] = lambda _: None) -> None:
+        self.model, self.limits, self.report = model, limits, report
+        self._drivers: dict[Any, Driver] = {}
+        self._used: dict[Any, float] = {}
+        self._waiting: FairQueue[Row] = FairQueue()
+        self._rows: dict[int, Row] = {}  # in a driver, by number
+        self._works: dict[int, Work] = {}
+        self._inbox: deque[Work] = deque()
+        self._changed = threading.Condition()
+        self._numbers, self._groups = itertools.count(), itertools.count(1)
+        self._closing = False
+        self.held = 0  # works that are not done
+        self.steps = 0  # made so far
+        self.done_at: deque[float] = deque(maxlen=64)  # when the last works were done
+        self.moved_at = time.monotonic()
+        self.restarts = 0
+        self.thread = threading.Thread(target=self._live, name="glassformer-worker", daemon=True)
+        self.thread.start()
+
+    # ---- from any thread
+
+    def submit(self, work: Work) -> None:
+        """Take a work in, or refuse it at once where too much waits already."""
+        with self._changed:
+            if self._closing:
+                raise Refused(503, "this model is being put away; ask again", retry=1)
+            if self.held >= self.limits.queue:
+                raise Refused(
+                    429,
+                    f"{self.held} requests are waiting or being answered, which is all this server takes at a time; come again",
+                    code="rate_limit_exceeded",
+                    retry=self.wait_seconds(),
+                )
+            if not self.held:
+                self.moved_at = time.monotonic()
+            self.held += 1
+            self._inbox.append(work)
+            self._changed.notify()
+
+    def cancel(self, work: Work) -> None:
+        """Nobody waits for this work any more."""
+        work.cancelled = True
+        with self._changed:
+            self._changed.notify()
+
+    def wait_seconds(self) -> int:
+        """In how long there will be room, by how fast works have been done lately: 1 to 60."""
+        if len(self.done_at) < 2:
+            return 1
+        rate = len(self.done_at) / max(1e-3, time.monotonic() - self.done_at[0])
+        return max(1, min(60, math.ceil(self.held / 2 / rate)))
+
+    def stuck_for(self) -> float:
+        """For how many seconds there has been work and no movement."""
+        return time.monotonic() - self.moved_at if self.held else 0.0
+
+    def close(self) -> None:
+        """No new works; the thread ends when it has answered what it holds."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+
+    # ---- the thread
+
+    def _live(self) -> None:
+        """Whatever happens to a turn, the next one comes."""
+        while True:
+            try:
+                while self._turn():
+                    pass
+                return
+            except BaseException as error:  # even one that was meant to end the thread: requests wait for it
+                self.restarts += 1
+                self.report(f"the worker started again after {told(error)}")
+                self._give_up_all(error)
+
+    def _give_up_all(self, error: BaseException) -> None:
+        works = list(self._works.values())
+        self._drivers.clear()
+        self._rows.clear()
+        self._waiting = FairQueue()
+        for work in works:
+            self._settle(work, error=error)
+
+    def _turn(self) -> bool:
+        """Look around, then one token more for everybody. False: all is done, and nothing more will come."""
+        with self._changed:
+            if not self._inbox and not self._works:
+                if self._closing:
+                    return False
+                self._changed.wait(NAP)
+            new = list(self._inbox)
+            self._inbox.clear()
+            self._works.update({work.id: work for work in new})
+        self.moved_at = time.monotonic()
+        for work in new:
+            if not work.cancelled:
+                self._begin(work)
+        self._drop_cancelled()
+        self._feed()
+        for key, driver in list(self._drivers.items()):
+            if driver.busy:
+                self._step(key, driver)
+        self._tidy()
+        return True
+
+    def _begin(self, work: Work) -> None:
+        try:
+            rows = work.rows(self.model)
+        except Exception as error:
+            self._settle(work, error=error)
+            return
+        work.left = len(rows)
+        for row in rows:
+            self._waiting.add(work.id, row, len(row.request.ids))
+        if not rows:
+            self._complete(work)
+
+    def _drop_cancelled(self) -> None:
+        gone = [work for work in self._works.values() if work.cancelled]
+        for work in gone:
+            self._withdraw(work)
+            self._settle(work)
+
+    def _withdraw(self, work: Work) -> None:
+        """Its rows leave the queue and the drivers."""
+        self._waiting.drop(work.id)
+        mine = {number for number, row in self._rows.items() if row.work is work}
+        for number in mine:
+            del self._rows[number]
+        for driver in self._drivers.values() if mine else ():
+            driver.cancel(mine)
+
+    def _feed(self) -> None:
+        """Rows that wait enter drivers that have room, in fair order."""
+        room = {key: driver.room for key, driver in self._drivers.items()}
+
+        def fits(row: Row) -> bool:
+            return room.get(row.key, 0) > 0 or (row.key not in room and self._may_open(row.key))
+
+        while len(self._waiting) and (row := self._waiting.take(fits)) is not None:
+            if row.key not in self._drivers:
+                self._drivers[row.key] = self._open(row)
+                room = {key: driver.room for key, driver in self._drivers.items()}
+            room[row.key] -= 1
+            row.number = next(self._numbers)
+            self._rows[row.number] = row
+            try:
+                for number, found in self._drivers[row.key].add(row.number, row.request):
+                    self._take(number, found)
+            except Exception as error:
+                self._fail_row(row, error)
+
+    def _may_open(self, key: Any) -> bool:
+        """Is there a place for one more driver? One without work makes way."""
+        if len(self._drivers) < DRIVERS:
+            return True
+        idle = [known for known, driver in self._drivers.items() if not driver.busy]
+        if not idle:
+            return False
+        oldest = min(idle, key=lambda known: self._used.get(known, 0.0))
+        self._drivers.pop(oldest)
+        return True
+
+    def _open(self, row: Row) -> Driver:
+        how: dict[str, Any] = {"text": self.model.tokenizers.target.decode, "trace": row.trace}
+        # What streams is looked at after every step, which captured steps do not allow.
+        make = Driver if row.settings.beams == 1 else make_driver
+        return make(self.model.model, row.settings, self.model.special_tokens, **how)
+
+    def _step(self, key: Any, driver: Driver) -> None:
+        self._used[key] = time.monotonic()
+        try:
+            found = driver.step()
+            streaming = [n for n, row in self._rows.items() if row.work.streams and row.key == key]
+            growing = driver.so_far(streaming) if streaming else {}
+        except Exception as error:
+            self._part(key, error)
+            return
+        self.steps += 1
+        for (number, sample), tokens in growing.items():
+            row = self._rows[number]
+            if sample or len(tokens) > row.seen:
+                row.seen = max(row.seen, len(tokens))
+                self._tell(row, sample, tokens)
+        for number, hypotheses in found:
+            self._take(number, hypotheses)
+
+    def _tell(self, row: Row, sample: int, tokens: Any) -> None:
+        try:
+            row.work.written(row, sample, tokens)
+        except Exception as error:
+            self._fail_row(row, error)
+
+    def _part(self, key: Any, error: Exception) -> None:
+        """A step failed: its rows are tried again in two halves; one that fails alone has failed."""
+        self._drivers.pop(key, None)
+        rows = [row for row in self._rows.values() if row.key == key]
+        for row in rows:
+            del self._rows[row.number]
+        if len(rows) == 1:
+            self._fail_row(rows[0], error)
+            return
+        for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+            group = next(self._groups)
+            for row in half:
+                row.group = group
+                self._waiting.add(row.work.id, row, len(row.request.ids))
+
+    def _fail_row(self, row: Row, error: Exception) -> None:
+        self._withdraw(row.work)
+        self._settle(row.work, error=error)
+
+    def _take(self, number: int, hypotheses: Any) -> None:
+        row = self._rows.pop(number, None)
+        if row is None or row.work.id not in self._works:
+            return
+        try:
+            row.work.take(row, hypotheses)
+        except Exception as error:
+            self._fail_row(row, error)
+            return
+        row.work.left -= 1
+        if not row.work.left:
+            self._complete(row.work)
+
+    def _complete(self, work: Work) -> None:
+        try:
+            value = work.result(self.model)
+        except Exception as error:
+            self._settle(work, error=error)
+            return
+        self._settle(work, value=value)
+
+    def _settle(self, work: Work, *, value: Any = None, error: BaseException | None = None) -> None:
+        """The work is done, one way or another, and done once."""
+        if self._works.pop(work.id, None) is None:
+            return
+        with self._changed:
+            self.held -= 1
+            self.done_at.append(time.monotonic())
+        if error is not None:
+            refusal = refusal_of(error)
+            if refusal.status >= 500 and refusal is not error:
+                self.report(f"a request failed: {told(error)}")
+            work.fail(refusal)
+        elif not work.cancelled:
+            work.finish(value)
+
+    def _tidy(self) -> None:
+        """Drivers that nobody has used for a while give their memory back; one made for a second try, at once."""
+        now = time.monotonic()
+        for key, driver in list(self._drivers.items()):
+            if not driver.busy and (key[2] or now - self._used.get(key, now) > IDLE_SECONDS):
+                del self._drivers[key]
+                self._used.pop(key, None)

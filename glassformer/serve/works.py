@@ -1,0 +1,104 @@
+"""What one request asks of a model: rows to be decoded, and what is made of them.
+
+A work is made on the event loop and handed to a worker, whose thread calls `rows`, `take`, `written` and `result`; the loop
+waits for `reply`, reads `events` where it streams, and may `cancel` at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from glassformer.config import DecodeConfig
+from glassformer.decode import Hypothesis, Request
+from glassformer.tasks import TextModel
+
+numbers = itertools.count()
+
+
+@dataclass(eq=False)
+class Row:
+    """One text to be decoded: the `place`-th of its work. Rows of equal settings are decoded side by side."""
+
+    work: Work
+    place: int
+    request: Request
+    settings: DecodeConfig
+    trace: bool = False
+    group: int = 0  # rows that failed together are tried again in smaller groups
+    number: int = -1  # by which its driver knows it
+    seen: int = 0  # tokens of its first sample that have been told
+
+    @property
+    def key(self) -> tuple[DecodeConfig, bool, int]:
+        """What a driver must be made for."""
+        return self.settings, self.trace, self.group
+
+
+def row_of(work: Work, place: int, request: Request, settings: DecodeConfig, *, trace: bool = False) -> Row:
+    """A row whose own limits and seed stand in the request, so that askers who differ in those share a driver."""
+    limits = request.limits
+    shared = replace(settings, seed=1, max_new_tokens=None, min_new_tokens=0)
+    return Row(work, place, replace(request, limits=limits, seed=settings.seed), shared, trace)
+
+
+class Work:
+    """The base of all works: how an answer finds its way back to the event loop."""
+
+    streams = False
+
+    def __init__(self) -> None:
+        self.id = next(numbers)
+        self.loop = asyncio.get_running_loop()
+        self.reply: asyncio.Future[Any] = self.loop.create_future()
+        self.events: asyncio.Queue[Any] = asyncio.Queue()
+        self.cancelled = False  # nobody waits any more
+        self.left = 0  # rows that are still being decoded
+
+    def rows(self, model: TextModel) -> list[Row]:
+        """What is to be decoded. Mistakes of the asker are raised here."""
+        return []
+
+    def take(self, row: Row, hypotheses: list[Hypothesis]) -> None:
+        """The answer to a row."""
+
+    def written(self, row: Row, sample: int, tokens: Sequence[tuple[int, float]]) -> None:
+        """All that a row has written so far, where the work streams."""
+
+    def result(self, model: TextModel) -> Any:
+        """The answer, when every row has its own."""
+
+    # ---- from the worker's thread to the loop
+
+    def finish(self, value: Any) -> None:
+        """Answer."""
+        self.tell(lambda: None if self.reply.done() else self.reply.set_result(value))
+
+    def fail(self, error: BaseException) -> None:
+        """Answer with an error."""
+        self.tell(lambda: None if self.reply.done() else self.reply.set_exception(error))
+
+    def emit(self, event: Any) -> None:
+        """A piece of the answer, ahead of the rest."""
+        self.tell(lambda: self.events.put_nowait(event))
+
+    def tell(self, what: Any) -> None:
+        """Have something done on the loop; one that is closed has nobody left to tell."""
+        try:
+            self.loop.call_soon_threadsafe(what)
+        except RuntimeError:
+            self.cancelled = True
+
+
+class Call(Work):
+    """A work without rows: a function of the model, in the model's thread."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def result(self, model: TextModel) -> Any:
+        return self.function(model)

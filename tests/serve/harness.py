@@ -1,0 +1,133 @@
+"""A real server on a loopback port, in a thread of this process, and small runs for it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from glassformer.serve.app import Served
+from glassformer.serve.gate import Door
+from glassformer.serve.lifecycle import Server
+from glassformer.serve.limits import Limits
+from glassformer.serve.models import Models, ServedRun
+from tests.talking import make_run
+
+TRANSLATOR = {"data": {"source_languages": ["en"], "target_language": "de"}, "model": {"positions": "rotary"}}
+WRITER = {"model": {"family": "gpt", "positions": "rotary"}, "data": {"task": "text"}}
+
+
+def make_runs(folder: Path, *kinds: str, **changes: Any) -> list[Path]:
+    """Runs that say things at random: `translator` (en to de) and `writer` (a GPT)."""
+    table = {"translator": TRANSLATOR, "writer": WRITER}
+    return [make_run(folder / kind, **(table[kind] | changes)) for kind in kinds]
+
+
+class Running:
+    """A server that answers, and how to ask it."""
+
+    def __init__(self, served: Served, server: Server, port: int, log: list[str]) -> None:
+        self.served, self.server, self.port, self.log = served, server, port, log
+        self.address = f"http://127.0.0.1:{port}"
+
+    def ask(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, timeout: float = 30
+    ) -> tuple[int, dict[str, str], Any]:
+        """Status, headers and body (JSON where it is) of one request."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            given = dict(headers or {})
+            if body is not None and not isinstance(body, bytes):
+                body, given = json.dumps(body).encode(), {"Content-Type": "application/json", **given}
+            connection.request(method, path, body, given)
+            response = connection.getresponse()
+            content = response.read()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            if "json" in found.get("content-type", ""):
+                content = json.loads(content)
+            return response.status, found, content
+        finally:
+            connection.close()
+
+    def post(self, path: str, body: Any, **headers: str) -> Any:
+        """The JSON answer to a request that must be answered."""
+        status, _, content = self.ask("POST", path, body, headers)
+        assert status == 200, (status, content)
+        return content
+
+    def books(self) -> dict[str, float]:
+        """The sums of what was received and what became of it."""
+        text = self.ask("GET", "/metrics")[2].decode()
+        found: dict[str, float] = {}
+        for line in text.splitlines():
+            if line.startswith("glassformer_requests_") and not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                key = name.split("{")[0].removeprefix("glassformer_requests_").removesuffix("_total")
+                if not key.endswith("created"):
+                    found[key] = found.get(key, 0) + float(value)
+        return found
+
+    def check_books(self) -> dict[str, float]:
+        """The books, which must balance: at once, and with nothing in flight after a moment."""
+        for _ in range(200):
+            books = self.books()
+            ended = sum(books.get(name, 0) for name in ("completed", "rejected", "cancelled", "failed"))
+            assert books["received"] == ended + books["in_flight"], books
+            if not books["in_flight"]:
+                return books
+            time.sleep(0.02)
+        raise AssertionError(f"something never ended: {books}")
+
+    def worker(self, name: str) -> Any:
+        worker = self.served.models.runs[name].worker
+        assert worker is not None
+        return worker
+
+
+@contextmanager
+def running(
+    runs: Sequence[Path], limits: Limits | None = None, door: Door | None = None, **how: Any
+) -> Iterator[Running]:
+    """A server until the block is left."""
+    started, box, log = threading.Event(), {}, []
+
+    def live() -> None:
+        async def serve() -> None:
+            bounds = limits or Limits()
+            models = Models([ServedRun(run) for run in runs], bounds, device="cpu", report=log.append, **how)
+            served = Served(models, bounds, door, log.append)
+            server = Server(served, "127.0.0.1", 0, log.append)
+            box.update(served=served, server=server)
+            task = asyncio.ensure_future(server._serve())
+            while not server.started and not task.done():
+                await asyncio.sleep(0.005)
+            if server.started:
+                box["port"] = server.servers[0].sockets[0].getsockname()[1]
+            started.set()
+            await task
+            models.close()
+
+        try:
+            asyncio.run(serve())
+        except BaseException as error:
+            box["error"] = error
+        finally:
+            started.set()
+
+    thread = threading.Thread(target=live, daemon=True)
+    thread.start()
+    assert started.wait(30)
+    if "error" in box:
+        raise box["error"]
+    try:
+        yield Running(box["served"], box["server"], box["port"], log)
+    finally:
+        box["server"].should_exit = True
+        thread.join(10)
+        assert not thread.is_alive()

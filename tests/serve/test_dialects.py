@@ -1,0 +1,307 @@
+"""What existing clients say, and what they hear: LibreTranslate's and OpenAI's own, and the errors of both."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+import glassformer
+from glassformer import tasks
+from tests.serve.harness import Running, make_runs, running
+from tests.talking import SENTENCES
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return make_runs(tmp_path_factory.mktemp("runs"), "translator", "writer")
+
+
+@pytest.fixture(scope="module")
+def server(paths: Any) -> Iterator[Running]:
+    with running(paths) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def translator(paths: Any) -> Any:
+    return glassformer.load(paths[0], device="cpu")
+
+
+@pytest.fixture(scope="module")
+def writer(paths: Any) -> Any:
+    return glassformer.load(paths[1], device="cpu")
+
+
+# ---- LibreTranslate
+
+
+def test_libretranslatepy(server: Running, translator: Any) -> None:
+    from libretranslatepy import LibreTranslateAPI
+
+    client = LibreTranslateAPI(server.address)
+    text = "the cat sat on the mat."
+    assert client.translate(text, "en", "de") == str(translator.translate(text))
+    assert client.languages() == [
+        {"code": "de", "name": "German", "targets": []},
+        {"code": "en", "name": "English", "targets": ["de"]},
+    ]
+    found = client.detect("Wo ist bitte der Bahnhof, und wann fährt der nächste Zug?")
+    assert found[0]["language"] == "de" and 50 < found[0]["confidence"] <= 100
+
+
+def test_deep_translator(server: Running, translator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from deep_translator import LibreTranslator
+
+    client = LibreTranslator(source="en", target="de", api_key="none", custom_url=server.address + "/")
+    assert client.translate("a dog & a cat?") == str(translator.translate("a dog & a cat?"))
+
+
+@pytest.mark.parametrize("way", ["json", "form", "query", "multipart"])
+def test_every_way_of_saying_it(server: Running, translator: Any, way: str) -> None:
+    text = "Anna & Tom = 100%; naïve, 你好?"
+    said = {"q": text, "source": "en", "target": "de", "alternatives": "2"}
+    if way == "json":
+        status, _, found = server.ask("POST", "/translate", {**said, "alternatives": 2})
+    elif way == "form":
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        status, _, found = server.ask("POST", "/translate", urlencode(said).encode(), headers)
+    elif way == "query":
+        status, _, found = server.ask("POST", "/translate?" + urlencode(said))
+    else:
+        parts = "".join(f'--b\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in said.items())
+        headers = {"Content-Type": "multipart/form-data; boundary=b"}
+        status, _, found = server.ask("POST", "/translate", (parts + "--b--\r\n").encode(), headers)
+    assert status == 200, found
+    wanted = translator.translate(text, n_best=3)
+    assert found == {"translatedText": wanted.texts[0], "alternatives": wanted.texts[1:]}
+
+
+def test_what_is_there_only_when_asked_for(server: Running) -> None:
+    """`detectedLanguage` only for auto, `alternatives` only above 0, lists for lists."""
+    plain = server.post("/translate", {"q": "the cat", "source": "en", "target": "de", "alternatives": 0})
+    assert set(plain) == {"translatedText"} and isinstance(plain["translatedText"], str)
+    auto = server.post("/translate", {"q": ["the cat sat on the mat", ""], "source": "auto", "target": "de"})
+    assert set(auto) == {"translatedText", "detectedLanguage"} and auto["translatedText"][1] == ""
+    assert [one["language"] for one in auto["detectedLanguage"]] == ["en", "en"]
+
+
+def test_our_own_fields(server: Running, translator: Any) -> None:
+    text, glossary = "the cat sat on the mat.", {"cat": "Tom"}
+    asked = {"q": text, "source": "en", "target": "de", "scores": True, "alignment": True, "trace": True}
+    found = server.post("/translate", asked)
+    wanted = tasks.translate(translator, [text], align=True, trace=True)[0][0]
+    assert found["translatedText"] == wanted.text
+    assert math.isclose(found["scores"][0]["logprob"], wanted.logprob, abs_tol=1e-4)
+    (part,) = found["alignment"]["parts"]
+    assert part["sourceTokens"] == wanted.parts[0].source_tokens and part["links"] == [list(x) for x in wanted.links]
+    assert all(math.isclose(sum(row), 1, abs_tol=1e-2) for row in part["weights"])
+    assert len(found["trace"][0]) == len(wanted.traces[0].steps)
+    told = server.post("/translate", {"q": text, "source": "en", "target": "de", "glossary": glossary})
+    assert "Tom" in told["translatedText"] and "Tom" not in found["translatedText"]
+
+
+def test_markup_keeps_its_tags(server: Running, translator: Any) -> None:
+    page = '<p class="x">the cat</p><script>the("cat")</script> <br>a &lt;dog'
+    found = server.post("/translate", {"q": page, "source": "en", "target": "de", "format": "html"})["translatedText"]
+    cat, dog = (str(translator.translate(text)) for text in ("the cat", "a <dog"))
+    assert html.unescape(found) == f'<p class="x">{cat}</p><script>the("cat")</script> <br>{dog}'
+
+
+def test_a_stream_says_what_the_answer_says(server: Running, translator: Any) -> None:
+    text = " ".join(SENTENCES)
+    _, headers, body = server.ask(
+        "POST", "/translate", {"q": text, "source": "en", "target": "de", "stream": True, "scores": True}
+    )
+    assert headers["content-type"].startswith("text/event-stream")
+    events = [json.loads(line[6:]) for line in body.decode().split("\n\n") if line]
+    said = "".join(event["delta"] for event in events[:-1])
+    assert len(events) > 10 and said == events[-1]["translatedText"] == str(translator.translate(text, beam=1))
+
+
+def test_files(server: Running, translator: Any) -> None:
+    lines = ["the cat sat.", "", "a dog ran."]
+    parts = "".join(
+        f'--b\r\nContent-Disposition: form-data; name="{k}"{extra}\r\n\r\n{v}\r\n'
+        for k, v, extra in [
+            ("source", "en", ""),
+            ("target", "de", ""),
+            ("file", "\n".join(lines), '; filename="a.txt"\r\nContent-Type: text/plain'),
+        ]
+    )
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    status, _, found = server.ask("POST", "/translate_file", (parts + "--b--\r\n").encode(), headers)
+    assert status == 200, found
+    _, kind, content = server.ask("GET", found["translatedFileUrl"].removeprefix(server.address))
+    wanted = [str(translator.translate(line)) if line else "" for line in lines]
+    assert content.decode().split("\n")[:3] == wanted and "attachment" in kind["content-disposition"]
+    assert server.ask("GET", "/download_file/other.txt")[0] == 404
+
+
+def test_settings_of_the_frontend(server: Running) -> None:
+    found = server.ask("GET", "/frontend/settings")[2]
+    assert found["language"]["source"]["code"] == "en" and found["keyRequired"] is False
+    assert server.ask("GET", "/health")[2] == {"status": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ({"source": "en", "target": "de"}, "q"),
+        ({"q": "a", "source": "en"}, "target"),
+        ({"q": "a", "source": "en", "target": "xx"}, "xx is not supported"),
+        ({"q": "a", "source": "fr", "target": "de"}, "fr is not supported"),
+        ({"q": 3, "source": "en", "target": "de"}, "q"),
+        ({"q": "a", "source": "en", "target": "de", "format": "pdf"}, "format"),
+        ({"q": "a", "source": "en", "target": "de", "alternatives": 99}, "at most 10"),
+        ({"q": "a", "source": "en", "target": "de", "alternatives": -1}, "alternatives"),
+        ({"q": "a" * 20_001, "source": "en", "target": "de"}, "20,000"),
+        ({"q": ["a"] * 129, "source": "en", "target": "de"}, "128"),
+        ({"q": "a\0b", "source": "en", "target": "de"}, "NUL"),
+        ({"q": "a", "source": "en", "target": "de", "model": "nobody"}, "no model"),
+        ({"q": "a", "source": "en", "target": "de", "model": "writer"}, "does not translate"),
+        (b"{", "JSON"),
+        (b"[1]", "object"),
+        (b"\xff\xfe", "JSON or a form"),
+    ],
+)
+def test_errors_of_libretranslate(server: Running, body: Any, word: str) -> None:
+    status, _, found = server.ask(
+        "POST", "/translate", body, {"Content-Type": "text/x" if body == b"\xff\xfe" else "application/json"}
+    )
+    assert status in (400, 404) and set(found) == {"error"} and word in found["error"], found
+    assert "cat" not in found["error"] and "Traceback" not in found["error"]
+
+
+# ---- OpenAI
+
+
+@pytest.fixture(scope="module")
+def client(server: Running) -> Any:
+    from openai import OpenAI
+
+    return OpenAI(base_url=server.address + "/v1", api_key="none", max_retries=0)
+
+
+def test_models(client: Any) -> None:
+    assert [model.id for model in client.models.list()] == ["translator", "writer"]
+    assert client.models.retrieve("writer").owned_by == "glassformer"
+
+
+def test_completions(client: Any, writer: Any) -> None:
+    how = {"temperature": 0.7, "top_p": 0.9, "seed": 11}
+    found = client.completions.create(model="writer", prompt="the cat", max_tokens=9, n=3, **how)
+    wanted = tasks.generate(writer, ["the cat"], max_new_tokens=9, num_samples=3, **how)[0]
+    assert [choice.text for choice in found.choices] == [answer.text for answer in wanted]
+    assert found.usage.prompt_tokens == 7 and found.usage.completion_tokens == sum(len(a.ids) for a in wanted)
+    greedy = client.completions.create(model="writer", prompt=["the cat", "a dog"], max_tokens=4, temperature=0, n=2)
+    alone = tasks.generate(writer, ["the cat", "a dog"], max_new_tokens=4, beam=1)
+    assert [c.text for c in greedy.choices] == [a[0].text for a in alone for _ in range(2)]
+    assert {c.finish_reason for c in greedy.choices} <= {"stop", "length"}
+
+
+def test_token_ids_stop_and_best_of(client: Any, writer: Any) -> None:
+    ids = writer.tokenizer.encode("the cat")
+    text = client.completions.create(model="writer", prompt=ids, max_tokens=8, temperature=0).choices[0].text
+    assert (
+        text == client.completions.create(model="writer", prompt="the cat", max_tokens=8, temperature=0).choices[0].text
+    )
+    cut = client.completions.create(model="writer", prompt="the cat", max_tokens=8, temperature=0, stop=[text[2:4]])
+    assert cut.choices[0].text == text[: text.index(text[2:4])] and cut.choices[0].finish_reason == "stop"
+    best = client.completions.create(model="writer", prompt="the cat", max_tokens=6, seed=3, best_of=8, temperature=1)
+    drawn = tasks.generate(writer, ["the cat"], max_new_tokens=6, seed=3, num_samples=8, temperature=1.0)[0]
+    assert best.choices[0].text == max(drawn, key=lambda a: a.logprob / len(a.token_logprobs)).text
+    assert best.usage.completion_tokens == sum(len(answer.ids) for answer in drawn)
+
+
+def test_what_an_evaluation_harness_sends(client: Any, writer: Any) -> None:
+    """echo, logprobs=1 and max_tokens=1: the log-probability of a continuation, and whether it is the greedy one."""
+    context, continuation = "the cat", " sat"
+    ids = [*writer.tokenizer.encode(context), *writer.tokenizer.encode(continuation)]
+    found = client.completions.create(
+        model="writer", prompt=[ids, ids[:4]], echo=True, logprobs=1, max_tokens=1, temperature=0, seed=1
+    )
+    own = found.choices[0].logprobs
+    assert own.token_logprobs[0] is None and own.top_logprobs[0] is None
+    assert own.tokens[: len(ids)] == list(context + continuation) and own.text_offset[:3] == [0, 1, 2]
+    wanted = writer.score(context, continuation)
+    start = len(writer.tokenizer.encode(context))
+    assert own.token_logprobs[start : len(ids)] == pytest.approx(wanted.token_logprobs, abs=1e-4)
+    assert len(own.tokens) <= len(ids) + 1 and all(len(top) == 1 for top in own.top_logprobs[1:])
+    assert all(v <= max(top.values()) + 1e-5 for v, top in zip(own.token_logprobs[1:], own.top_logprobs[1:]))
+    nothing = client.completions.create(model="writer", prompt="the cat", echo=True, logprobs=0, max_tokens=0)
+    assert nothing.choices[0].text == "the cat" and nothing.usage.completion_tokens == 0
+
+
+def test_streams_of_openai(server: Running, client: Any) -> None:
+    how: dict[str, Any] = {"model": "writer", "prompt": ["the cat", "a dog"], "max_tokens": 7, "n": 2, "seed": 5}
+    whole = client.completions.create(**how)
+    texts = [""] * 4
+    ends: dict[int, str] = {}
+    for chunk in client.completions.create(**how, stream=True):
+        assert chunk.usage is None
+        for choice in chunk.choices:
+            texts[choice.index] += choice.text
+            if choice.finish_reason:
+                ends[choice.index] = choice.finish_reason
+    assert texts == [c.text for c in whole.choices] and [ends[i] for i in range(4)] == [
+        c.finish_reason for c in whole.choices
+    ]
+    last = list(client.completions.create(**how, stream=True, stream_options={"include_usage": True}))[-1]
+    assert last.choices == [] and last.usage == whole.usage
+    body = server.ask("POST", "/v1/completions", {**how, "stream": True})[2]
+    assert body.endswith(b"data: [DONE]\n\n")
+
+
+def test_chats(client: Any, translator: Any) -> None:
+    talk: Any = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "the cat sat"}]
+    found = client.chat.completions.create(model="translator", messages=talk)
+    assert found.choices[0].message.content == str(translator.translate("the cat sat"))
+    parts = [
+        c.choices[0].delta.content or ""
+        for c in client.chat.completions.create(model="translator", messages=talk, stream=True)
+    ]
+    assert "".join(parts) == str(translator.translate("the cat sat", beam=1))
+    told = client.chat.completions.create(
+        model="writer", messages=talk, max_tokens=5, seed=1, logprobs=True, top_logprobs=2
+    )
+    assert len(told.choices[0].logprobs.content) <= 5 and len(told.choices[0].logprobs.content[0].top_logprobs) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("completions", {"prompt": "a"}, "model"),
+        ("completions", {"model": "nobody", "prompt": "a"}, "model"),
+        ("completions", {"model": "writer", "prompt": [99999]}, "prompt"),
+        ("completions", {"model": "writer", "prompt": []}, "prompt"),
+        ("completions", {"model": "writer", "prompt": "a", "n": 17}, "n"),
+        ("completions", {"model": "writer", "prompt": "a", "n": 3, "best_of": 2}, "best_of"),
+        ("completions", {"model": "writer", "prompt": "a", "logprobs": 21}, "logprobs"),
+        ("completions", {"model": "writer", "prompt": "a", "temperature": 3}, "temperature"),
+        ("completions", {"model": "writer", "prompt": "a", "max_tokens": 9999}, "max_tokens"),
+        ("completions", {"model": "writer", "prompt": "a", "frequency_penalty": 1}, "frequency_penalty"),
+        ("completions", {"model": "writer", "prompt": "a", "stop": ["a"] * 5}, "stop"),
+        ("completions", {"model": "translator", "prompt": "a", "echo": True}, "model"),
+        ("chat/completions", {"model": "writer", "messages": []}, "messages"),
+        ("chat/completions", {"model": "writer", "messages": [{"role": "cat", "content": "a"}]}, "messages"),
+    ],
+)
+def test_errors_of_openai(server: Running, path: str, body: Any, param: str) -> None:
+    status, _, found = server.ask("POST", f"/v1/{path}", body)
+    assert status in (400, 404) and set(found) == {"error"}, found
+    assert set(found["error"]) == {"message", "type", "param", "code"} and found["error"]["param"] == param
+    assert found["error"]["type"] == "invalid_request_error"
+
+
+def test_what_is_not_there(server: Running) -> None:
+    assert server.ask("GET", "/v1/nothing")[2]["error"]["type"] == "invalid_request_error"
+    assert set(server.ask("GET", "/nothing")[2]) == {"error"} and server.ask("GET", "/translate")[0] == 405
+    assert server.ask("GET", "/openapi.json")[2]["paths"]["/v1/completions"]
+    books = server.check_books()
+    assert books["completed"] > 10 and books["rejected"] > 10 and not books.get("failed")

@@ -157,8 +157,8 @@ def ours(engine: str, folder: Path, sentences: list[list[int]]) -> Run:
             stop_rule="first-k",
         )
         if batch == 1:
-            return [translate_batch(model, [s], how, controls=CONTROLS)[0][0].ids for s in sentences]
-        return [found[0].ids for found in translate_batch(model, sentences, how, controls=CONTROLS)]
+            return [translate_batch(model, [s], how, special=CONTROLS)[0][0].ids for s in sentences]
+        return [found[0].ids for found in translate_batch(model, sentences, how, special=CONTROLS)]
 
     return run
 
@@ -357,7 +357,7 @@ def flat(args: argparse.Namespace) -> dict[str, Any]:
             how = DecodeConfig(beam=1, max_new_tokens=new, min_new_tokens=new, engine=engine)  # type: ignore[arg-type]
             generate_batch(model, [[BOS]], replace(how, max_new_tokens=4, min_new_tokens=4), cached=cached)
             began = time.perf_counter()
-            generate_batch(model, [[BOS]], how, controls=CONTROLS, cached=cached)
+            generate_batch(model, [[BOS]], how, special=CONTROLS, cached=cached)
             result[name][new] = round(1000 * (time.perf_counter() - began) / new, 2)
             print(f"{name}: {new} new tokens, {result[name][new]} ms each", flush=True)
     lengths = [64, 256, 1024]

@@ -53,6 +53,11 @@ def is_kernel(function: Function) -> bool:
     return any("jit" in ast.unparse(decorator) for decorator in function.decorator_list)
 
 
+def is_overload(node: ast.AST) -> bool:
+    """Whether it only tells a type checker of one way to call what is documented below it."""
+    return any("overload" in ast.unparse(decorator) for decorator in getattr(node, "decorator_list", ()))
+
+
 def parameters(function: Function) -> list[ast.arg]:
     """Those that a caller gives."""
     given = function.args
@@ -83,6 +88,7 @@ def figures_of(file: Path) -> Figures:
     found = Figures(file.relative_to(PACKAGE).as_posix(), len(text.splitlines()))
     for name, node, public in definitions(ast.parse(text)):
         full = f"{found.path}:{name}"
+        public = public and not is_overload(node)
         found.public += public
         if public and ast.get_docstring(node) is None:  # type: ignore[arg-type]
             found.undocumented.append(full)

@@ -41,6 +41,7 @@ class VerbRoom(ModuleType):
 
     @property
     def verb(self) -> Any:
+        """The function that the room's name stands for."""
         name = self.__name__.rpartition(".")[2]
         return getattr(importlib.import_module(VERBS[name]), name)
 

@@ -91,7 +91,7 @@ def with_lengths(source: np.ndarray, target: np.ndarray) -> Pairs:
 
 
 def one_epoch(batches, epoch: int = 0) -> list[Batch]:
-    """This rank's batches of one epoch."""
+    """The batches of one epoch."""
     taken = []
     for batch, position in batches.starting_at(Position(epoch, 0)):
         taken.append(batch)
@@ -104,11 +104,11 @@ def one_epoch(batches, epoch: int = 0) -> list[Batch]:
 
 
 @pytest.mark.slow
-def test_each_epoch_sees_every_pair_exactly_once_over_all_ranks():
-    """200 random orders. Broken variants: the last batch dropped; ranks that share a batch; sampling with replacement."""
+def test_each_epoch_sees_every_pair_exactly_once():
+    """200 random orders. Broken variants: the last batch dropped; sampling with replacement."""
     draw = random.Random(1)
     for trial in range(200):
-        n, seed, world = draw.randint(1, 60), draw.randrange(2**32), draw.randint(1, 4)
+        n, seed, parts = draw.randint(1, 60), draw.randrange(2**32), draw.randint(1, 4)
         epoch, layout = draw.randrange(5), draw.choice(["padded", "packed"])
         _, _, pairs = pairs_of(n, trial)
         options = {
@@ -118,36 +118,9 @@ def test_each_epoch_sees_every_pair_exactly_once_over_all_ranks():
             "row_width": 32,
             "seed": seed,
         }
-        ranks = [
-            one_epoch(SentenceBatches(pairs, **options, parts=world, rank=rank, world=world), epoch)
-            for rank in range(world)
-        ]
-        seen = [e for batches in ranks for batch in batches for e in batch.examples]
-        assert sorted(seen) == list(range(n)), (trial, n, seed, world, epoch, layout)
-        assert len({len(batches) for batches in ranks}) == 1, "ranks take equally many steps"
-
-
-def test_ranks_take_turns_in_the_list_of_one():
-    """Two ranks see what one would with twice the accumulation. Broken variant: each rank with an order of its own."""
-    _, _, pairs = pairs_of(90)
-    for layout in ("padded", "packed"):
-        options = {"budget": 40, "limit": 40, "layout": layout, "row_width": 24, "seed": 3, "parts": 2}
-        alone = one_epoch(SentenceBatches(pairs, **options), 1)
-        ranks = [one_epoch(SentenceBatches(pairs, **options, rank=r, world=2), 1) for r in range(2)]
-        together = [batch for turn in zip(*ranks, strict=True) for batch in turn]
-        assert all(same(a, b) for a, b in zip(alone, together, strict=False))
-        assert all(not b.examples and b.target_tokens == 0 for b in together[len(alone) :])
-
-
-def test_an_empty_batch_keeps_ranks_in_step_and_has_a_real_shape():
-    """Broken variant: a batch of no rows, on which a model fails."""
-    _, _, pairs = pairs_of(1)
-    for layout in ("padded", "packed"):
-        batches = SentenceBatches(pairs, budget=40, limit=40, layout=layout, seed=3, rank=1, world=2)
-        (empty,) = one_epoch(batches)
-        assert empty.examples == () and empty.target_tokens == 0 and unpack(empty) == {}
-        assert empty.rows.tokens.numel() and empty.source is not None and empty.source.tokens.numel()
-        assert empty.rows.shape[0] == empty.source.shape[0]
+        batches = one_epoch(SentenceBatches(pairs, **options, parts=parts), epoch)
+        seen = [e for batch in batches for e in batch.examples]
+        assert sorted(seen) == list(range(n)), (trial, n, seed, parts, epoch, layout)
 
 
 def streams(kind: str, seed: int, **options):
@@ -164,18 +137,15 @@ def streams(kind: str, seed: int, **options):
     st.sampled_from(["padded", "packed", "text"]),
     st.integers(0, 2**32),
     st.integers(0, 60),
-    st.integers(1, 3).flatmap(lambda world: st.tuples(st.just(world), st.integers(0, world - 1))),
     st.sampled_from([0, 2]),
 )
-def test_a_stream_restarted_anywhere_goes_on_as_if_never_stopped(kind, seed, taken, where, workers):
-    """Broken variants: the order of epoch 0 replayed in each epoch; a position counted within the rank but read as one
-    of the list; a generator whose state is not part of the position."""
-    world, rank = where
-    through = streams(kind, seed, rank=rank, world=world).starting_at(Position())
+def test_a_stream_restarted_anywhere_goes_on_as_if_never_stopped(kind, seed, taken, workers):
+    """Broken variants: the order of epoch 0 replayed in each epoch; a generator whose state is not part of the position."""
+    through = streams(kind, seed).starting_at(Position())
     position = Position()
     for _ in range(taken):
         _, position = next(through)
-    again = streams(kind, seed, rank=rank, world=world, workers=workers).starting_at(position)
+    again = streams(kind, seed, workers=workers).starting_at(position)
     for _ in range(12):
         (expected, after), (batch, after_again) = next(through), next(again)
         assert same(expected, batch) and after == after_again
@@ -192,14 +162,12 @@ def test_workers_and_prefetch_give_the_same_stream(kind):
         stream.close()
 
 
-def test_positions_agree_between_ranks_and_count_batches():
-    ranks = [streams("padded", 1, rank=r, world=3) for r in range(3)]
-    positions = [[p for _, p in itertools.islice(r.starting_at(), 40)] for r in ranks]
-    assert positions[0] == positions[1] == positions[2]
-    length = len(ranks[0].planned(0))
-    assert ranks[0].epoch_length() == -(-length // 3) * 3
-    expected = [Position(0, i) for i in range(3, length, 3)] + [Position(1, 0)]
-    assert positions[0][: len(expected)] == expected
+def test_positions_count_batches():
+    batches = streams("padded", 1)
+    positions = [position for _, position in itertools.islice(batches.starting_at(), 40)]
+    length = batches.epoch_length()
+    expected = [Position(0, i) for i in range(1, length)] + [Position(1, 0)]
+    assert length < 40 and positions[:length] == expected
 
 
 @pytest.mark.parametrize("kind", ["padded", "packed", "text"])
@@ -325,7 +293,7 @@ def test_packed_and_padded_batches_give_one_loss_and_one_gradient(family):
         model.zero_grad()
         total = torch.zeros((), dtype=torch.float64)
         batches = make_batches(config, family, "mlm", files, 64, 1, layout=layout)
-        for batch in [*one_epoch(batches), batches.planned(0).build(10**6)]:  # and an empty one, which adds nothing
+        for batch in one_epoch(batches):
             inputs = (batch.rows,) if batch.source is None else (batch.source, batch.rows)
             total = total + model.loss(*inputs, batch.labels)
         total.backward()
@@ -344,14 +312,12 @@ def test_moving_a_batch_moves_all_of_it():
 # Shape and waste -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("world", [1, 2])
-def test_packed_batches_have_one_shape_for_the_whole_run(world):
+@pytest.mark.parametrize("parts", [1, 2])
+def test_packed_batches_have_one_shape_for_the_whole_run(parts):
     """Broken variant: a last batch cut to what is left, which makes a compiled step compile again."""
     for n in (1, 7, 150):
         _, _, pairs = pairs_of(n)
-        batches = SentenceBatches(
-            pairs, budget=128, limit=40, layout="packed", row_width=32, seed=1, world=world, parts=world
-        )
+        batches = SentenceBatches(pairs, budget=128, limit=40, layout="packed", row_width=32, seed=1, parts=parts)
         shapes = set()
         for batch, position in batches.starting_at():
             assert batch.source is not None and batch.rows.layout == "packed"

@@ -85,9 +85,9 @@ def test_captured_steps_write_what_the_plain_model_writes(trial: int, by_capture
             "max_new_tokens": most,
             "batch_size": how["batch_size"],
         }
-    plain = translate_batch(model, texts, DecodeConfig(engine="plain", **how), controls=SPECIAL)
+    plain = translate_batch(model, texts, DecodeConfig(engine="plain", **how), special=SPECIAL)
     for _ in range(2):
-        assert_same(plain, translate_batch(model, texts, DecodeConfig(**how), controls=SPECIAL))
+        assert_same(plain, translate_batch(model, texts, DecodeConfig(**how), special=SPECIAL))
     assert captured.sessions_of(by_capture[id(model)]).kept
 
 
@@ -99,7 +99,7 @@ def test_what_a_graph_cannot_do_is_done_among_others(by_capture: dict[int, Decod
     wishes = [TokenConstraints(prefix=(7, 8)) if i >= 12 else TokenConstraints() for i in range(20)]
     how: dict[str, Any] = {"beam": 2, "batch_size": 8, "max_new_tokens": 12}
     plain, ours = (
-        translate_batch(model, texts, DecodeConfig(engine=engine, **how), demands=wishes, controls=SPECIAL)
+        translate_batch(model, texts, DecodeConfig(engine=engine, **how), constraints=wishes, special=SPECIAL)
         for engine in ("plain", "auto")
     )
     assert_same(plain, ours)

@@ -47,7 +47,7 @@ def test_a_beam_that_covers_the_space_finds_the_best_of_everything(alpha: float)
                     min_new_tokens=minimum,
                     allow_unknown=True,
                 )
-                found = translate_batch(model, [[n] for n in range(tables)], config, controls=CONTROLS)
+                found = translate_batch(model, [[n] for n in range(tables)], config, special=CONTROLS)
                 for table, hypotheses in enumerate(found):
                     best = ranking(list(everything(model, table, limit, minimum)), rule, alpha)[: config.n_best]
                     assert [tuple(h.ids) for h in hypotheses] == [ids for ids, _ in best]
@@ -96,7 +96,7 @@ def test_a_narrow_beam_is_the_plain_beam(stop: str) -> None:
             max_new_tokens=6,
             min_new_tokens=draw.choice((0, 1, 3)),
         )
-        found = translate_batch(model, [[n] for n in range(5)], config, controls=CONTROLS)
+        found = translate_batch(model, [[n] for n in range(5)], config, special=CONTROLS)
         for table, hypotheses in enumerate(found):
             expected = plain_beam(model, table, config, 6)
             assert [tuple(h.ids) for h in hypotheses] == [ids for ids, _ in expected]
@@ -121,21 +121,21 @@ def test_the_exact_stop_returns_what_running_on_returns(rule: str, monkeypatch: 
                 max_new_tokens=6,
                 min_new_tokens=draw.choice((0, 2)),
             )
-            stopped = translate_batch(model, [[n] for n in range(6)], config, controls=CONTROLS)
+            stopped = translate_batch(model, [[n] for n in range(6)], config, special=CONTROLS)
             cases.append((model, config, stopped))
     monkeypatch.setattr(search_module, "settled", lambda config, divisors, best, *_, **__: best == -float("inf"))
     for model, config, stopped in cases:
-        assert translate_batch(model, [[n] for n in range(6)], config, controls=CONTROLS) == stopped
+        assert translate_batch(model, [[n] for n in range(6)], config, special=CONTROLS) == stopped
 
 
 @pytest.mark.parametrize("stop", STOPS)
 def test_the_best_does_not_depend_on_how_many_are_asked_for(stop: str) -> None:
     for seed in range(count(fast=10, soak=100)):
         model = TableModel(4, 5, 5, seed=seed, scale=2.5)
-        config = {"beam": 4, "stop_rule": stop, "max_new_tokens": 5, "alpha": ALPHAS[seed % 5], "controls": CONTROLS}
-        controls = config.pop("controls")
-        many = translate_batch(model, [[n] for n in range(4)], DecodeConfig(**config, n_best=4), controls=controls)
-        one = translate_batch(model, [[n] for n in range(4)], DecodeConfig(**config), controls=controls)
+        config = {"beam": 4, "stop_rule": stop, "max_new_tokens": 5, "alpha": ALPHAS[seed % 5], "special": CONTROLS}
+        special = config.pop("special")
+        many = translate_batch(model, [[n] for n in range(4)], DecodeConfig(**config, n_best=4), special=special)
+        one = translate_batch(model, [[n] for n in range(4)], DecodeConfig(**config), special=special)
         assert [h[0] for h in many] == [h[0] for h in one]
         assert all(len(h) == 4 for h in many)
         for hypotheses in many:
@@ -151,8 +151,8 @@ def test_a_beam_of_one_is_greedy_search(stop: str) -> None:
         model = TableModel(5, 5, 5, seed=seed)
         config = DecodeConfig(beam=1, stop_rule=stop, max_new_tokens=5, alpha=ALPHAS[seed % 5])
         sources = [[n] for n in range(5)]
-        greedy = translate_batch(model, sources, config, controls=CONTROLS)
-        beam = translate_batch(model, sources, config, controls=CONTROLS, trace=True)  # a trace is of a beam
+        greedy = translate_batch(model, sources, config, special=CONTROLS)
+        beam = translate_batch(model, sources, config, special=CONTROLS, trace=True)  # a trace is of a beam
         assert [h[0].ids for h in greedy] == [h[0].ids for h in beam]
         assert [h[0].score for h in greedy] == pytest.approx([h[0].score for h in beam], abs=1e-12)
         logprobs = model.logits.detach().log_softmax(-1)
@@ -168,7 +168,7 @@ def test_a_beam_wider_than_the_vocabulary() -> None:
     model = TableModel(3, 3, 4, seed=1)
     for beam in (4, 7, 50):
         config = DecodeConfig(beam=beam, n_best=4, max_new_tokens=4)
-        for hypotheses in translate_batch(model, [[0], [1], [2]], config, controls=CONTROLS):
+        for hypotheses in translate_batch(model, [[0], [1], [2]], config, special=CONTROLS):
             assert len({(tuple(h.ids), h.complete) for h in hypotheses}) == 4
 
 
@@ -210,7 +210,7 @@ def test_the_trace_tells_how_each_hypothesis_came_about() -> None:
     model = TableModel(3, 5, 5, seed=3)
     for groups, diversity in ((1, 0.0), (2, 0.7)):
         config = DecodeConfig(beam=4, n_best=4, max_new_tokens=5, groups=groups, diversity=diversity)
-        for hypotheses in translate_batch(model, [[0], [1], [2]], config, controls=CONTROLS, trace=True):
+        for hypotheses in translate_batch(model, [[0], [1], [2]], config, special=CONTROLS, trace=True):
             trace = hypotheses[0].trace
             assert trace is not None and all(h.trace is trace for h in hypotheses)
             told = set()
@@ -275,7 +275,7 @@ def test_where_nothing_is_allowed_the_text_ends_there() -> None:
     model = small("transformer")
     ban_all = TokenConstraints(banned=tuple((t,) for t in range(VOCABULARY)))
     for config in (DecodeConfig(), DecodeConfig(beam=1), DecodeConfig(temperature=1.0)):
-        (h,) = translate_batch(model, [[5]], config, demands=ban_all)[0]
+        (h,) = translate_batch(model, [[5]], config, constraints=ban_all)[0]
         assert h.ids == [] and h.ended == "length"
 
 

@@ -13,7 +13,7 @@ from glassformer.decode import (
     TokenConstraints,
     generate_batch,
     spellings,
-    stream_generation,
+    stream,
     translate_batch,
 )
 from glassformer.decode.constraints import Terms, contains
@@ -47,7 +47,7 @@ def test_every_glossary_term_appears(beam: int) -> None:
         config = DecodeConfig(
             beam=beam, n_best=beam, max_ratio=0.0, max_extra=draw.choice((2, 12)), no_repeat_ngram=draw.choice((0, 2))
         )
-        for hypotheses, demand in zip(translate_batch(model, sources, config, demands=demands), demands):
+        for hypotheses, demand in zip(translate_batch(model, sources, config, constraints=demands), demands):
             assert hypotheses
             for h in hypotheses:
                 assert tuple(h.ids[: len(demand.prefix)]) == demand.prefix
@@ -66,7 +66,7 @@ def test_constrained_search_finds_the_best_text_with_the_term() -> None:
             beam=vocabulary**limit, n_best=3, max_new_tokens=limit, alpha=draw.choice((-1.0, 0.0, 0.6, 2.0))
         )
         found = translate_batch(
-            model, [[n] for n in range(4)], config, controls=CONTROLS, demands=TokenConstraints(terms=((term,),))
+            model, [[n] for n in range(4)], config, special=CONTROLS, constraints=TokenConstraints(terms=((term,),))
         )
         for table, hypotheses in enumerate(found):
             possible = [p for p in everything(model, table, limit) if p.complete and contains(p.ids, term)]
@@ -109,7 +109,7 @@ def test_a_glossary_term_is_in_the_text() -> None:
     model = small("transformer", vocab_size=bpe.vocab_size, tie_output=False)
     demands = TokenConstraints(terms=(spellings(bpe.encode, "北京"), spellings(bpe.encode, "the cat")))
     config = DecodeConfig(beam=4, n_best=4, max_new_tokens=6)
-    for h in translate_batch(model, [[7, 8, 9]], config, demands=demands, text=bpe.decode)[0]:
+    for h in translate_batch(model, [[7, 8, 9]], config, constraints=demands, text=bpe.decode)[0]:
         assert h.text is not None and "北京" in h.text and "the cat" in h.text
 
 
@@ -127,7 +127,7 @@ def test_text_ends_before_a_stop_string(settings: dict[str, object]) -> None:
         assert h.text is not None
         stop = h.text[4:7]
         stopped = generate_batch(
-            model, [[10, 11]], config, text=bpe.decode, demands=TokenConstraints(stops=(stop, "never!"))
+            model, [[10, 11]], config, text=bpe.decode, constraints=TokenConstraints(stops=(stop, "never!"))
         )[0]
         for s in stopped:
             assert s.text is not None and stop not in s.text
@@ -144,8 +144,8 @@ def test_what_streams_is_what_would_have_been_returned(settings: dict[str, objec
         model = small("gpt", vocab_size=bpe.vocab_size, tie_output=False, seed=seed, positions="rotary")
         config = DecodeConfig(**settings, max_new_tokens=25)  # type: ignore[arg-type]
         demands = TokenConstraints(stops=stops)
-        whole = generate_batch(model, [[10, 11]], config, text=bpe.decode, demands=demands)[0][0]
-        pieces = list(stream_generation(model, [10, 11], config, text=bpe.decode, demands=demands))
+        whole = generate_batch(model, [[10, 11]], config, text=bpe.decode, constraints=demands)[0][0]
+        pieces = list(stream(model, [10, 11], config, text=bpe.decode, constraints=demands))
         assert "".join(piece.text for piece in pieces) == whole.text
         assert [piece.id for piece in pieces if piece.id is not None] == whole.ids
         logprobs = [piece.logprob for piece in pieces if piece.id is not None]
@@ -155,7 +155,7 @@ def test_what_streams_is_what_would_have_been_returned(settings: dict[str, objec
 def test_streaming_a_beam_is_refused() -> None:
     model = small("gpt")
     with pytest.raises(ConfigError, match="streaming"):
-        list(stream_generation(model, [5], DecodeConfig(beam=4), text=str))
+        list(stream(model, [5], DecodeConfig(beam=4), text=str))
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_impossible_demands_are_refused_in_a_sentence(
     demands: TokenConstraints, settings: dict[str, object], sentence: str
 ) -> None:
     with pytest.raises(UserError, match=sentence) as caught:
-        translate_batch(small("transformer"), [[5]], DecodeConfig(**settings), demands=demands, text=str)  # type: ignore[arg-type]
+        translate_batch(small("transformer"), [[5]], DecodeConfig(**settings), constraints=demands, text=str)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
 
 
@@ -222,7 +222,7 @@ def test_what_learned_positions_cannot_hold_is_refused() -> None:
     with pytest.raises(UserError, match="source 2 has 9 tokens"):
         translate_batch(model, [[5], [5] * 9])
     with pytest.raises(UserError, match="longer than the 8 tokens"):
-        translate_batch(model, [[5]], demands=TokenConstraints(terms=(((5,) * 9,),)))
+        translate_batch(model, [[5]], constraints=TokenConstraints(terms=(((5,) * 9,),)))
     assert len(translate_batch(model, [[5] * 8], DecodeConfig(min_ratio=2.0))[0][0].ids) == 8  # cut at the block
 
 
@@ -230,10 +230,10 @@ def test_control_ids_of_other_models() -> None:
     """EOS need not be 2, nor need there be one; what is `never` written is said by the caller."""
     model = small("gpt", tie_output=False)
     config = DecodeConfig(beam=2, max_new_tokens=6)
-    (h,) = generate_batch(model, [[5]], config, controls=SpecialTokens(bos=0, eos=None, unknown=None, never=()))[0]
+    (h,) = generate_batch(model, [[5]], config, special=SpecialTokens(bos=0, eos=None, unknown=None, never=()))[0]
     assert h.ended == "length" and len(h.ids) == 6
     with torch.no_grad():
         model.output.weight.zero_()
         model.output.weight[EOS] = 1e-3
-    (h,) = generate_batch(model, [[5]], config, controls=SpecialTokens(bos=0, eos=7, unknown=None, never=(1,)))[0]
+    (h,) = generate_batch(model, [[5]], config, special=SpecialTokens(bos=0, eos=7, unknown=None, never=(1,)))[0]
     assert 1 not in h.ids

@@ -120,7 +120,7 @@ def test_the_exact_stop_is_exact_with_stop_strings(rule: str, monkeypatch: pytes
                 beam=3, n_best=draw.choice((1, 2)), alpha=alpha, length_rule=rule, max_new_tokens=6, min_new_tokens=3
             )
             stops = TokenConstraints(stops=(draw.choice(("a", "ca", "dd", "ac")),))
-            how = {"controls": CONTROLS, "demands": stops, "text": spelled}
+            how = {"special": CONTROLS, "constraints": stops, "text": spelled}
             cases.append((model, config, how, translate_batch(model, [[n] for n in range(5)], config, **how)))
     monkeypatch.setattr(search_module, "settled", lambda config, divisors, best, *_, **__: best == -float("inf"))
     for model, config, how, stopped in cases:
@@ -139,7 +139,7 @@ def test_overlapping_terms_near_the_limit_lose_no_text() -> None:
         terms = (first, (first[1], draw.choice((0, 2))))
         config = DecodeConfig(beam=vocabulary**limit, n_best=3, max_new_tokens=limit, alpha=draw.choice((0.0, 0.6)))
         demands = TokenConstraints(terms=tuple((term,) for term in terms))
-        found = translate_batch(model, [[n] for n in range(3)], config, controls=CONTROLS, demands=demands)
+        found = translate_batch(model, [[n] for n in range(3)], config, special=CONTROLS, constraints=demands)
         for table, hypotheses in enumerate(found):
             possible = [
                 p
@@ -160,7 +160,7 @@ def test_diverse_answers_are_as_many_as_asked_for_and_different() -> None:
         config = DecodeConfig(beam=4, n_best=4, groups=4, diversity=0.2, max_new_tokens=5)
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            found = translate_batch(model, [[n] for n in range(4)], config, controls=CONTROLS)
+            found = translate_batch(model, [[n] for n in range(4)], config, special=CONTROLS)
         fewer = [hypotheses for hypotheses in found if len(hypotheses) < 4]
         assert len(told) == len(fewer) and all("different texts" in str(one.message) for one in told)
         short += len(fewer)
@@ -190,7 +190,7 @@ def test_a_quote_in_a_stop_string_of_a_word_tokenizer() -> None:
     config = DecodeConfig(temperature=1.5, max_new_tokens=60, num_samples=8, min_new_tokens=60)
     stop = ' "'
     demands = TokenConstraints(stops=(stop,))
-    for h in generate_batch(model, [[quote, 6]], config, text=words.decode, demands=demands)[0]:
+    for h in generate_batch(model, [[quote, 6]], config, text=words.decode, constraints=demands)[0]:
         assert h.text is not None and stop not in h.text
         shortest = next((n for n in range(1, len(h.ids) + 1) if stop in words.decode(h.ids[:n])), None)
         assert len(h.ids) == (shortest or 60)

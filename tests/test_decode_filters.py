@@ -124,7 +124,7 @@ def test_demands_are_met_by_every_search(settings: dict[str, object]) -> None:
         TokenConstraints(banned=((8,),), prefix=(10,)),
     ]
     config = DecodeConfig(**settings, max_new_tokens=8, min_new_tokens=5, no_repeat_ngram=2)  # type: ignore[arg-type]
-    first, second, third = generate_batch(model, prompts, config, demands=demands)
+    first, second, third = generate_batch(model, prompts, config, constraints=demands)
     for h in first:
         assert 11 not in h.ids and (12, 13) not in set(zip(h.ids, h.ids[1:])) and h.ids[2] == 14
     for h in second:
@@ -178,7 +178,7 @@ def test_frequencies_over_100_000_draws_match_the_filtered_distribution(settings
     probabilities = [0.3, 0.02, 0.2, 0.2, 0.08, 0.1, 0.1]
     model = Unigram(probabilities)
     config = DecodeConfig(**{"temperature": 1.0, **settings, "num_samples": 1_000, "max_new_tokens": 100})  # type: ignore[arg-type]
-    (found,) = generate_batch(model, [[0]], config, controls=NO_CONTROLS)
+    (found,) = generate_batch(model, [[0]], config, special=NO_CONTROLS)
     drawn = np.bincount(np.array([h.ids for h in found]).ravel(), minlength=len(probabilities))
     assert drawn.sum() == 100_000
     expected = np.array(probabilities) ** (1 / config.temperature)

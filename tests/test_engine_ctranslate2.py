@@ -73,7 +73,7 @@ def test_n_best_lists_are_those_of_our_own_search(seed: int, in_float32: None) -
     # Greedy answers also with a beginning that is asked for.
     wishes = TokenConstraints(prefix=(7, 9)) if beam == 1 else TokenConstraints()
     plain, ours = (
-        translate_batch(model, texts, replace(how, engine=e), demands=wishes, controls=FREE, limits=limits)
+        translate_batch(model, texts, replace(how, engine=e), constraints=wishes, special=FREE, limits=limits)
         for e in ("plain", "int8")
     )
     compared = 0  # texts whose beam did not come to its limit
@@ -126,7 +126,7 @@ def test_a_stop_string_ends_a_greedy_text(in_float32: None) -> None:
     stop = words([plain[0][0].ids[1]])
     wishes = TokenConstraints(stops=(stop,))
     answers = [
-        translate_batch(model, texts, replace(how, engine=e), demands=wishes, text=words) for e in ("plain", "int8")
+        translate_batch(model, texts, replace(how, engine=e), constraints=wishes, text=words) for e in ("plain", "int8")
     ]  # type: ignore[arg-type]
     assert [(h[0].ids, h[0].text, h[0].ended) for h in answers[0]] == [
         (h[0].ids, h[0].text, h[0].ended) for h in answers[1]
@@ -153,7 +153,7 @@ def test_what_it_cannot_do_is_refused(settings: dict[str, Any], wishes: dict[str
             model,
             texts,
             DecodeConfig(engine="int8", **settings),
-            demands=TokenConstraints(**wishes),
+            constraints=TokenConstraints(**wishes),
             text=lambda ids: "",
         )
 

@@ -175,15 +175,6 @@ def test_what_explains_does_not_lean_on_what_is_fast() -> None:
             assert not [o for o in imports(name, tree, modules()) if o.startswith("glassformer.accel")], name
 
 
-# Places that do not meet the figures yet. These lists only become shorter.
-NOT_YET: dict[str, set[str]] = {
-    "files": set(),
-    "functions": set(),
-    "signatures": {"data/block_batches.py:BlockBatches.__init__", "decode/lengths.py:settled"},
-    "docstrings": {"__init__", "api", "cli", "decode", "interop", "runs"},
-}
-
-
 @cache
 def figures() -> list[Figures]:
     return all_figures()
@@ -191,13 +182,13 @@ def figures() -> list[Figures]:
 
 def test_no_file_is_too_long_and_few_are_long() -> None:
     counted = [f for f in figures() if not f.exempt]
-    assert {f.path for f in counted if f.lines > LONGEST_FILE} - NOT_YET["files"] == set()
+    assert {f.path for f in counted if f.lines > LONGEST_FILE} == set()
     assert len([f for f in counted if f.lines > LONG_FILE]) <= FEW
 
 
 def test_no_function_is_too_long_and_no_signature_too_wide() -> None:
-    assert {name for f in figures() for name in f.long_functions} - NOT_YET["functions"] == set()
-    assert {name for f in figures() for name in f.wide_signatures} - NOT_YET["signatures"] == set()
+    assert {name for f in figures() for name in f.long_functions} == set()
+    assert {name for f in figures() for name in f.wide_signatures} == set()
 
 
 def test_everything_is_annotated() -> None:
@@ -207,7 +198,7 @@ def test_everything_is_annotated() -> None:
 def test_what_is_public_is_documented() -> None:
     rooms = {f.room for f in figures()}
     low = {room for room in rooms if documented([f for f in figures() if f.room == room]) < DOCUMENTED}
-    assert low - NOT_YET["docstrings"] == set()
+    assert low == set()
     assert documented(figures()) >= DOCUMENTED
 
 

@@ -131,6 +131,14 @@ def gpu(index: int | None = None) -> Gpu | None:
     return Gpu(found.name, (found.major, found.minor), found.multi_processor_count, shared, found.total_memory)
 
 
+def rows_at_once(device: torch.device) -> int:
+    """How many rows of a product keep a device busy: with more, a step that reads every weight once brings nothing but memory. On
+    a GPU a tile of 64 for each multiprocessor. On a CPU 256: that is 128 operations for each byte of a weight, more than any
+    processor computes while it reads one."""
+    found = gpu(device.index) if device.type == "cuda" else None
+    return 256 if found is None else 64 * found.multiprocessors
+
+
 @cache
 def has_triton() -> bool:
     """Is Triton there, which comes with torch where torch knows a CUDA device?"""

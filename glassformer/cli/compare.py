@@ -78,6 +78,7 @@ def scores_table(found: Any) -> Any:
 
 
 def print_comparison(found: Any, show: int) -> None:
+    """What `compare` found, as tables and sentences on stdout."""
     from rich.text import Text
 
     from glassformer.runs.session import shorten

@@ -122,6 +122,7 @@ def importances(found: Any, title: str, width: int = 80) -> Any:
 
 
 def show(found: Any, title: str) -> None:
+    """The importance of every head and layer, on stdout."""
     console = table_console()
     console.print(importances(found, title, console.width))
     whole = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in found.whole.items())
@@ -136,6 +137,7 @@ def show(found: Any, title: str) -> None:
 
 
 def show_pruned(facts: dict[str, Any]) -> None:
+    """What a model scores before and after its heads were taken out, on stdout."""
     from rich.table import Table
 
     before, after = facts["before"], facts["after"]

@@ -69,6 +69,7 @@ def short(number: int | float) -> str:
 
 
 def shape_of(part: Part) -> str:
+    """A weight's shape, with how many biases it has."""
     weight = " × ".join(f"{n:,}" for n in part.shape)
     return f"{weight} + {part.bias:,}" if part.bias else weight
 
@@ -92,6 +93,7 @@ def rows_of(listed: list[Part]) -> list[tuple[str, str, str, str]]:
 
 
 def summary_of(found: Costs, recipe: Recipe) -> list[tuple[str, str]]:
+    """Parameters, operations and memory of a model: a name and a value each."""
     from glassformer.models.costs import BYTES
 
     token = "a token pair" if recipe.model.family == "transformer" else "a token"

@@ -61,6 +61,7 @@ def reproduce(
 
 
 def show_list(as_json: bool) -> None:
+    """Every published result that can be reproduced, on stdout."""
     from dataclasses import asdict
 
     from glassformer.studies.reproduce import REPRODUCTIONS
@@ -85,6 +86,7 @@ def show_list(as_json: bool) -> None:
 
 
 def show(report: Report) -> None:
+    """One reproduction's report, on stdout."""
     from rich.table import Table
     from rich.text import Text
 
@@ -104,16 +106,19 @@ def show(report: Report) -> None:
 
 
 def goal_of(report: Report) -> str:
+    """The goal in words, with its number where it follows from others."""
     if report.what.goal is not None:
         return report.what.goal_text
     return f"{report.what.goal_text} = {report.goal:.4f}"
 
 
 def middle(outcomes: list[Outcome], part: str) -> float:
+    """The median over all seeds of one part of the time."""
     return statistics.median(getattr(one.times, part) for one in outcomes)
 
 
 def rows_of(report: Report) -> list[tuple[str, str]]:
+    """The report, a title and a sentence each."""
     what, outcomes = report.what, report.outcomes
     scores = report.scores
     published = "none" if what.published is None else f"{what.published:g}"
@@ -147,6 +152,7 @@ def rows_of(report: Report) -> list[tuple[str, str]]:
 
 
 def spread(scores: list[float]) -> str:
+    """How far the seeds lie apart."""
     if len(scores) == 1:
         return " (one seed)"
     each = ", ".join(f"{score:.4f}" for score in scores)
@@ -154,6 +160,7 @@ def spread(scores: list[float]) -> str:
 
 
 def time_goal(report: Report) -> str:
+    """Whether it was done in the time that was set, as the end of a sentence."""
     if report.what.within is None:
         return ""
     verdict = {None: ", which this is not", True: ": reached", False: ": not reached"}[report.in_time]

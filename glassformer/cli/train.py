@@ -70,6 +70,7 @@ def train(
 
 
 def with_overrides(recipe: Recipe, changes: list[str]) -> Recipe:
+    """The recipe with what `section.key=value` on the command line changes."""
     values = recipe.to_dict()
     apply_overrides(values, changes)
     return Recipe.from_dict(values)

@@ -37,6 +37,7 @@ def with_quiet(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def show_version(asked: bool) -> bool:
+    """Print the version and end, where it is asked for."""
     if asked:
         typer.echo(f"glassformer {VERSION}")
         raise typer.Exit

@@ -1,7 +1,7 @@
 """A batch, and the endless stream of batches that training reads.
 
 An epoch is a list of micro-batches; the training stream is the list of epoch 0, then that of epoch 1, and so on for
-ever. Micro-batch k of a list goes to rank k mod world. Each list holds every example exactly once. Which examples a
+ever. Each list holds every example exactly once. Which examples a
 micro-batch holds, and in what shape, follows from (seed, epoch, k): nothing is remembered, so a stream starts anywhere.
 """
 
@@ -29,8 +29,8 @@ START = Position(0, 0)
 class Batch:
     """`labels` say what is to be found at each place of `rows`, IGNORE where nothing is; `target_tokens` counts them.
 
-    `examples` are numbers in the file (of blocks in the epoch, for a text), in the order of rows and segments. A batch
-    without examples keeps ranks in step. Among whole rows there may be some that are all padding, at the end: they
+    `examples` are numbers in the file (of blocks in the epoch, for a text), in the order of rows and segments.
+    Among whole rows there may be some that are all padding, at the end: they
     need no mask, since nobody looks at them."""
 
     source: Rows | None
@@ -69,14 +69,12 @@ class Plan(ABC):
 
 
 class Batches(ABC):
-    """An endless stream of micro-batches for one rank, and the same examples once in order for evaluation."""
+    """An endless stream of micro-batches, and the same examples once in order for evaluation."""
 
     dropped: int = 0  # examples left out because they are too long
 
-    def __init__(self, *, seed: int, rank: int = 0, world: int = 1, workers: int = 0) -> None:
-        if not 0 <= rank < world:
-            raise ValueError(f"rank {rank} of {world}")
-        self.seed, self.rank, self.world, self.workers = seed, rank, world, workers
+    def __init__(self, *, seed: int, workers: int = 0) -> None:
+        self.seed, self.workers = seed, workers
         self.plans: dict[int, Plan] = {}
         self.planning = threading.Lock()
 
@@ -103,11 +101,11 @@ class Batches(ABC):
             return self.plans[epoch]
 
     def epoch_length(self, epoch: int = 0) -> int:
-        """Micro-batches in this epoch, over all ranks (empty ones, which keep ranks in step, included)."""
-        return -(-len(self.planned(epoch)) // self.world) * self.world
+        """Micro-batches in this epoch."""
+        return len(self.planned(epoch))
 
     def starting_at(self, position: Position = START) -> Iterator[tuple[Batch, Position]]:
-        """This rank's micro-batches from `position` on, each with the position after it (the same on all ranks)."""
+        """The micro-batches from `position` on, each with the position after it."""
         if self.workers:
             yield from self.ahead(position)
         else:
@@ -119,9 +117,8 @@ class Batches(ABC):
         index = position.index
         for epoch in itertools.count(position.epoch):
             end = len(self.planned(epoch))
-            while index < end:
-                mine, index = index + self.rank, index + self.world
-                yield epoch, mine, Position(epoch, index) if index < end else Position(epoch + 1, 0)
+            for number in range(index, end):
+                yield epoch, number, Position(epoch, number + 1) if number + 1 < end else Position(epoch + 1, 0)
             index = 0
 
     def ahead(self, position: Position) -> Iterator[tuple[Batch, Position]]:

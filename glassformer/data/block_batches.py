@@ -24,8 +24,6 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.nn.rows import Rows
 from glassformer.text.tokenizer import BOS, CONTROL, EOS, MASK, PAD
 
-NOTHING = np.empty(0, np.int64)
-
 
 @dataclass(frozen=True)
 class BlockPlan(Plan):
@@ -43,10 +41,9 @@ class BlockPlan(Plan):
         return len(self.starts) - 1
 
     def build(self, number: int) -> Batch:
-        """The micro-batch of this number; one of padding past the end."""
-        inside = number < len(self)
-        blocks = self.order[self.starts[number] : self.starts[number + 1]] if inside else NOTHING
-        return self.make(blocks, self.phase + blocks * self.stride, self.epoch, self.height or max(1, len(blocks)))
+        """The micro-batch of this number."""
+        blocks = self.order[self.starts[number] : self.starts[number + 1]]
+        return self.make(blocks, self.phase + blocks * self.stride, self.epoch, self.height or len(blocks))
 
 
 def close_rows(
@@ -90,11 +87,9 @@ class BlockBatches(Batches):
         mask_fraction: float = 0.15,
         closed: bool = False,
         parts: int = 1,
-        rank: int = 0,
-        world: int = 1,
         workers: int = 0,
     ) -> None:
-        super().__init__(seed=seed, rank=rank, world=world, workers=workers)
+        super().__init__(seed=seed, workers=workers)
         self.text, self.block_size, self.budget, self.task = text, block_size, budget, task
         self.fixed_shape, self.respect_documents, self.mask_fraction = fixed_shape, respect_documents, mask_fraction
         self.parts = parts

@@ -29,7 +29,6 @@ from glassformer.errors import UserError
 TIGHT = 0.045  # one sentence a row, as long as padding stays below this
 WELL_PACKED = 0.02  # a row shape is good enough below this
 SAMPLE = 2000  # sentences on which row shapes are tried
-NOTHING = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,7 @@ class SentencePlan(Plan):
         return len(self.starts) - 1
 
     def build(self, number: int) -> Batch:
-        """The micro-batch of this number; one of padding past the end."""
-        if number >= len(self):
-            return self.make(NOTHING, None if self.rows is None else NOTHING)
+        """The micro-batch of this number."""
         span = slice(int(self.starts[number]), int(self.starts[number + 1]))
         return self.make(self.order[span], None if self.rows is None else self.rows[span])
 
@@ -57,7 +54,7 @@ class SentenceBatches(Batches):
 
     budget   positions of the target side a micro-batch may have, padding included (a longer sentence goes alone)
     limit    sentences longer than this on either side, control tokens included, are left out and counted in `dropped`
-    parts    micro-batches that make up a step, over all devices; packed epochs are a multiple of it where they can be
+    parts    micro-batches that make up a step; packed epochs are a multiple of it where they can be
     """
 
     def __init__(
@@ -70,11 +67,9 @@ class SentenceBatches(Batches):
         seed: int,
         row_width: int = 128,
         parts: int = 1,
-        rank: int = 0,
-        world: int = 1,
         workers: int = 0,
     ) -> None:
-        super().__init__(seed=seed, rank=rank, world=world, workers=workers)
+        super().__init__(seed=seed, workers=workers)
         if budget < 1 or limit < 1:
             raise ValueError("a batch needs a budget and a limit of at least 1")
         self.examples, self.budget, self.layout, self.parts, self.row_width = examples, budget, layout, parts, row_width

@@ -9,13 +9,12 @@ from glassformer.decode.generate import (
     check_request,
     generate_batch,
     stream,
-    stream_generation,
-    stream_translation,
     translate_batch,
 )
 from glassformer.decode.longtext import Piece, fits_within, join_pieces, split_text
 from glassformer.decode.predict import Filling, classify, fill, tag
 from glassformer.decode.request import (
+    NO_CONSTRAINTS,
     BeamTrace,
     Candidate,
     Ending,
@@ -26,6 +25,7 @@ from glassformer.decode.request import (
 )
 
 __all__ = [
+    "NO_CONSTRAINTS",
     "BeamTrace",
     "Candidate",
     "Driver",
@@ -47,8 +47,6 @@ __all__ = [
     "spellings",
     "split_text",
     "stream",
-    "stream_generation",
-    "stream_translation",
     "tag",
     "translate_batch",
 ]

@@ -20,7 +20,7 @@ def nothing(trace: bool) -> list[Hypothesis]:
     return [Hypothesis([], 0.0, 0.0, [], "eos", trace=BeamTrace() if trace else None)]
 
 
-def check_settings(config: DecodeConfig, request: Request, text: Decode | None, trace: bool) -> None:
+def check_settings(config: DecodeConfig, request: Request, text: Decode | None) -> None:
     """Refuse in a sentence what cannot go together."""
     constraints = request.constraints
     if constraints.terms and config.temperature > 0:
@@ -29,8 +29,6 @@ def check_settings(config: DecodeConfig, request: Request, text: Decode | None, 
         raise ConfigError("glossary terms and diverse n-best share out the beam in two ways; set decode.groups to 1")
     if constraints.stops and text is None:
         raise ValueError("stop strings need `text`, the function that turns ids into text")
-    if trace and config.temperature > 0:
-        raise ConfigError("a trace shows a search; set decode.temperature to 0")
 
 
 def check_ids(model: Any, number: int, ids: Sequence[int]) -> None:

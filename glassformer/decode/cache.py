@@ -75,20 +75,24 @@ class Cache:
     def block(
         self, like: Tensor, slots: int, heads: Sequence[int], columns: int
     ) -> list[tuple[Float[Tensor, "N _ S D"], Float[Tensor, "N _ S Dv"]]]:
+        """Keys and values of every layer, empty."""
         key, value = self.sizes
         # Zeros, since a column may be read (and hidden) before it is written.
         return [(like.new_zeros(slots, n, columns, key), like.new_zeros(slots, n, columns, value)) for n in heads]
 
     @property
     def past(self) -> list[tuple[Tensor, Tensor]]:
+        """For each layer the keys and values of what was written."""
         return self.blocks
 
     @property
     def source(self) -> list[tuple[Tensor, Tensor]]:
+        """For each layer the keys and values of the source."""
         return self.source_blocks
 
     @property
     def slots(self) -> int:
+        """How many sentences it can hold."""
         return self.lengths.size(0)
 
     @property
@@ -98,6 +102,7 @@ class Cache:
 
     @property
     def source_capacity(self) -> int:
+        """How wide a source may be."""
         return self.source_bias.size(1)
 
     def filled(self, n: int) -> int:

@@ -93,6 +93,7 @@ class CapturedSteps(CachedSteps):
         self.session.runner.step(bucket)
 
     def move(self, rows: Sequence[int], places: Sequence[int], n: int) -> None:
+        """As every stepper; the widths of the sources move along."""
         super().move(rows, places, n)
         self.widths[list(places)] = self.widths[list(rows)]
 
@@ -113,6 +114,7 @@ class CapturedDriver(Driver):
 
     @property
     def busy(self) -> bool:
+        """Is anything waiting, being answered, or on its way to the host?"""
         return bool(self.pending or self.n or self.arriving)
 
     def start(self) -> tuple[Steps, SearchState]:
@@ -150,6 +152,7 @@ class CapturedDriver(Driver):
         return CapturedSteps(decoder, session, self.special.bos, strict=config.strict), session.state
 
     def admit(self) -> None:
+        """As every driver; what joins has no answer on its way yet."""
         before = self.n
         super().admit()
         if self.n > before and self.state is not None:

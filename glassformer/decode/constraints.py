@@ -33,6 +33,7 @@ class Terms:
     @staticmethod
     @lru_cache(maxsize=256)
     def of(terms: tuple[Spellings, ...]) -> Terms:
+        """Those of a request, made once."""
         return Terms(terms)
 
     def __init__(self, terms: tuple[Spellings, ...]) -> None:
@@ -81,6 +82,7 @@ class Terms:
         return mask, node
 
     def unmet(self, written: Sequence[int]) -> list[Spellings]:
+        """The terms that a text does not have yet."""
         mask, _ = self.state(written)
         return [term for t, term in enumerate(self.all) if not mask >> t & 1]
 
@@ -112,6 +114,7 @@ def tokens_needed(constraints: TokenConstraints) -> int:
 
 
 def contains(written: tuple[int, ...], spelling: tuple[int, ...]) -> bool:
+    """Do these ids stand in the text, one after the other?"""
     return any(written[i : i + len(spelling)] == spelling for i in range(len(written) - len(spelling) + 1))
 
 

@@ -72,6 +72,7 @@ class Scorer:
         self.asked: list[tuple[Sequence[int], ScoredLater]] = []
 
     def score(self) -> None:
+        """Have all that were asked for scored, in one call."""
         sources = [source for source, _ in self.asked]
         found = self.engine.token_logprobs(sources, [h.ids for _, h in self.asked], self.batch_size)
         for (_, hypothesis), values in zip(self.asked, found, strict=True):
@@ -263,7 +264,7 @@ def kept_engine(model: Any, special: SpecialTokens) -> CTranslate2Engine:
     now = fingerprint(model)
     with lock:
         known = engines.get(model)
-        if known is None or known[1].special != special or not all(map(torch.equal, known[0], now)):
+        if known is None or known[1].special != special or not torch.equal(known[0], now):
             known = engines[model] = (now, CTranslate2Engine(model, special))
     return known[1]
 

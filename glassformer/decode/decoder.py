@@ -11,8 +11,8 @@ of what may follow each row, (n * K, V). It is tensor code without a look at a v
 same (n, n_keys, n_source), so it can be captured. Reading sources and prompts is not part of what is captured.
 
 The decoder sees weights as they are when a driver begins (`refresh`). An optimizer may write to parameters without anything
-in torch telling so (a fused step raises no version), so where an op holds copies, the sums of the bits of every row of every
-parameter are compared: one look at each weight, where decoding a text looks at each for every token.
+in torch telling so (a fused step raises no version), so where an op holds copies, sums over every row of every parameter are
+compared: a look at each weight, where decoding a text looks at each for every token.
 
 It has no taps: while someone listens to the model, the model itself is run (driver.py).
 """
@@ -39,18 +39,25 @@ from glassformer.nn.rows import Rows
 
 
 def parts_of(*linears: nn.Linear) -> list[tuple[Tensor, Tensor | None]]:
+    """Weights and biases of linear layers."""
     return [(linear.weight, linear.bias) for linear in linears]
 
 
-def fingerprint(model: Any) -> list[Tensor]:
-    """Changes whenever a weight does: the sums of the bits, a number for each row of each parameter."""
+def fingerprint(model: Any) -> Tensor:
+    """Changes whenever a weight does, at the price of a look at each: the sums of the bits of every row and every column of
+    every matrix, in words of 64 where they fill such. What has one dimension is there as it is."""
     whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     sums = []
     for p in model.parameters():
-        bits = p.detach().contiguous().view(whole[p.element_size()])
-        bits = bits if bits.dim() > 1 else bits[:, None]
-        sums.append(bits.flatten(1).sum(1, dtype=torch.int64))  # 32 bits would lose 32 signs that change at once
-    return sums
+        weight = p.detach().contiguous()
+        if weight.dim() < 2:
+            sums.append(weight.reshape(-1).view(whole[weight.element_size()]).long())
+            continue
+        weight = weight.flatten(1)
+        words = weight.size(1) * weight.element_size() % 8 == 0
+        bits = weight.view(torch.int64 if words else whole[weight.element_size()])
+        sums += [bits.sum(1, dtype=torch.int64), bits.sum(0, dtype=torch.int64)]
+    return torch.cat(sums)
 
 
 @dataclass
@@ -87,7 +94,7 @@ class Decoder:
         self.positions = model.target_positions if self.has_source else model.positions
         self.embedding_norm = model.target_norm if self.has_source else model.embedding_norm
         self.lock = threading.Lock()
-        self.seen: list[Tensor] | None = None
+        self.seen: Tensor | None = None
         self.pack()
 
     def pack(self) -> None:
@@ -98,6 +105,7 @@ class Decoder:
         self.output = ops.pack_output(model.output_weight, model.output_bias)
 
     def packed(self, block: Block) -> Layer:
+        """One block, laid out as the ops want it."""
         pack, attention, mlp = self.ops.pack, block.attention, block.mlp
         norms = [block.attention_norm, *([block.cross_norm] if block.has_cross else []), block.mlp_norm]
         layer = Layer(
@@ -124,11 +132,12 @@ class Decoder:
             return
         with self.lock:
             now = fingerprint(self.model)
-            if self.seen is not None and not all(map(torch.equal, now, self.seen)):
+            if self.seen is not None and not torch.equal(now, self.seen):
                 self.pack()
             self.seen = now
 
     def make_cache(self, slots: int, beams: int, columns: int, source: int = 0, *, static: bool = False) -> Cache:
+        """An empty cache that suits the model, on its device."""
         c, like = self.config, self.model.output_weight.detach()
         heads = [layer.heads.kv_heads for layer in self.layers]
         source_heads = [layer.cross.kv_heads for layer in self.layers if layer.cross is not None]
@@ -138,6 +147,7 @@ class Decoder:
     # ---- the layers
 
     def mlp(self, layer: Layer, y: Float[Tensor, "R C"]) -> Any:
+        """The feed-forward layer, without its residual line."""
         if layer.gated:
             gate, up = self.ops.linear(y, layer.up).chunk(2, dim=-1)
             hidden = layer.activate(gate).mul_(up)

@@ -33,12 +33,12 @@ from glassformer.decode.constraints import tokens_needed
 from glassformer.decode.ctranslate2 import answer_by_ctranslate2
 from glassformer.decode.engines import kept_decoder, slots_that_fit, uses_plain_model
 from glassformer.decode.lengths import generation_limits, translation_limits
-from glassformer.decode.request import BeamTrace, Hypothesis, Request, SpecialTokens
+from glassformer.decode.request import NO_CONSTRAINTS, BeamTrace, Hypothesis, Request, SpecialTokens
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
 from glassformer.decode.stepper import CachedSteps, PlainSteps, Steps, context_start, has_window
 from glassformer.decode.streaming import Decode, cut_at_stop, stop_watcher
-from glassformer.errors import UserError
+from glassformer.errors import ConfigError, UserError
 from glassformer.models.evaluating import evaluating
 
 STRICT_ROWS = 32  # strict mode: sentences at a time, where the settings do not say
@@ -74,14 +74,19 @@ class Driver:
         self.state: SearchState | None = None
         self.n = 0  # slots in use
         self.said = False
+        self.limits_of: dict[int, tuple[int, int]] = {}  # a text of so many tokens: fewest and most new ones
+        if trace and self.config.temperature > 0:
+            raise ConfigError("a trace shows a search; set decode.temperature to 0")
 
     @property
     def busy(self) -> bool:
+        """Is anyone waiting or being answered?"""
         return bool(self.pending or self.n)
 
     def add(self, number: int, request: Request) -> list[Result]:
         """Take a request in. What needs no decoding is answered at once."""
-        check_settings(self.config, request, self.text, self.trace)
+        if request.constraints is not NO_CONSTRAINTS:
+            check_settings(self.config, request, self.text)
         if not request.ids and self.has_source:
             return [(number, self.finish(request, nothing(self.trace)))]
         if not isinstance(request.ids, list) or not request.ids:
@@ -91,15 +96,19 @@ class Driver:
         self.pending.append((request, self.make_job(number, request)))
         return []
 
+    def limits(self, length: int) -> tuple[int, int]:
+        """The fewest and most new tokens for a text of so many."""
+        if length not in self.limits_of:
+            own = translation_limits(self.config, length)
+            self.limits_of[length] = own if self.has_source else generation_limits(self.config, self.shape.block_size)
+        return self.limits_of[length]
+
     def make_job(self, number: int, request: Request) -> Job:
+        """What the search has to know of a request: limits, constraints, whose draws are its own."""
         config, c, constraints = self.config, self.shape, request.constraints
+        minimum, most = request.limits or self.limits(len(request.ids))
         if constraints:
             constraints.check(c.vocab_size, self.special)
-        own = (
-            translation_limits(config, len(request.ids)) if self.has_source else generation_limits(config, c.block_size)
-        )
-        minimum, most = request.limits or own
-        if constraints.prefix or constraints.forced or constraints.terms:
             most = max(most, tokens_needed(constraints))
         longest = c.block_size if self.has_source and c.positions == "learned" else None
         if longest is not None and most > longest:
@@ -124,7 +133,7 @@ class Driver:
             fingerprint=fingerprint(request.ids) if config.temperature > 0 else 0,
             seed=request.seed,
             constraints=constraints,
-            stopped=None if self.text is None else stop_watcher(self.text, constraints.stops),
+            stopped=None if self.text is None or not constraints.stops else stop_watcher(self.text, constraints.stops),
             trace=BeamTrace() if self.trace else None,
         )
 
@@ -247,6 +256,7 @@ class Driver:
         self.n += len(jobs)
 
     def key(self, one: tuple[Request, Job]) -> tuple[int | None, bool]:
+        """Strict mode: those with equal keys may be decoded together."""
         width = self.width_of(*one)
         length = len(one[0].ids)
         return width, width == length - (0 if self.has_source else context_start(length, self.shape))
@@ -337,9 +347,10 @@ class Driver:
                 "raise decode.beam or decode.diversity",
                 stacklevel=5,
             )
-        for h in hypotheses if self.text is not None else ():
-            assert self.text is not None
-            h.text = cut_at_stop(self.text(h.ids), request.constraints.stops)
+        if self.text is not None:
+            stops = request.constraints.stops
+            for h in hypotheses:
+                h.text = cut_at_stop(self.text(h.ids), stops) if stops else self.text(h.ids)
         if self.align:
             if not request.ids:
                 return [replace(h, alignment=[]) for h in hypotheses]

@@ -25,15 +25,10 @@ from glassformer.decode.ops.torch import TorchOps
 from glassformer.nn.block import Stack
 from glassformer.nn.taps import Tapped
 
-ROWS = {"cpu": 256, "cuda": 8192}
-"""Rows decoded at a time at most. Each step reads every weight once: with some hundreds of rows on a CPU, and some thousands on
-a GPU, the arithmetic takes longer than the reading, and more rows bring nothing but memory."""
 SHARE = 0.25  # of the free memory that one cache may take
 
 decoders: weakref.WeakKeyDictionary[nn.Module, dict[type, tuple[Any, Decoder]]] = weakref.WeakKeyDictionary()
-gpu_decoders: weakref.WeakKeyDictionary[nn.Module, dict[str, tuple[list[Tensor], Any, Decoder]]] = (
-    weakref.WeakKeyDictionary()
-)
+gpu_decoders: weakref.WeakKeyDictionary[nn.Module, dict[str, tuple[Tensor, Any, Decoder]]] = weakref.WeakKeyDictionary()
 lock = threading.Lock()
 
 
@@ -97,7 +92,7 @@ def gpu_decoder(model: Any, precision: str) -> Decoder:
     with lock:
         made = gpu_decoders.setdefault(model, {})
         known = made.get(precision)
-        if known is None or len(known[0]) != len(now) or not all(map(torch.equal, known[0], now)):
+        if known is None or not torch.equal(known[0], now):
             own = copy.deepcopy(model).eval()
             own = own.to(torch.bfloat16) if precision == "bf16" else own
             known = made[precision] = (now, own, Decoder(own, gpu_ops(model)))
@@ -120,5 +115,6 @@ def slots_that_fit(model: Any, beams: int, columns: int, source: int) -> int:
     c, weight = model.config, next(model.parameters())
     column = c.n_layer * c.kv_heads * (c.key_size + c.val_size) * weight.element_size()
     needed = (columns + source) * column + beams * c.vocab_size * 16
-    rows = ROWS.get(weight.device.type, ROWS["cpu"])
-    return max(1, min(rows // beams, int(SHARE * free_memory(weight.device)) // max(1, needed)))
+    return max(
+        1, min(machine.rows_at_once(weight.device) // beams, int(SHARE * free_memory(weight.device)) // max(1, needed))
+    )

@@ -25,6 +25,7 @@ ROUNDING = 1e-6  # a float32 log-softmax is not sure of its last digits; nothing
 
 
 def ban(scores: Float[Tensor, "R V"], tokens: Sequence[int]) -> Float[Tensor, "R V"]:
+    """These tokens are never chosen."""
     if not tokens:
         return scores
     return scores.index_fill(1, torch.tensor(list(tokens), device=scores.device), -math.inf)
@@ -86,6 +87,7 @@ def force(scores: Float[Tensor, "R V"], tokens: Int[Tensor, "R"]) -> Float[Tenso
 
 
 def temperature(scores: Float[Tensor, "R V"], value: float) -> Float[Tensor, "R V"]:
+    """Log-probabilities of scores divided by `value`: above 1 flatter, below 1 steeper."""
     return (scores / value).log_softmax(-1)
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from glassformer.config import DecodeConfig
+from glassformer.decode.admission import check_settings
 from glassformer.decode.captured import make_driver
-from glassformer.decode.driver import AHEAD, FIRST, Driver, Result, check_settings
+from glassformer.decode.driver import AHEAD, FIRST, Driver, Result
 from glassformer.decode.request import NO_CONSTRAINTS, Hypothesis, Request, SpecialTokens, TokenConstraints
 from glassformer.decode.streaming import Decode, Streamer
 from glassformer.errors import ConfigError
@@ -18,7 +19,7 @@ def check_request(
     model: Any, request: Request, config: DecodeConfig, special: SpecialTokens, text: Decode | None = None
 ) -> None:
     """Refuse at once what no text could be answered with."""
-    check_settings(config, request, text, trace=False)
+    check_settings(config, request, text)
     if request.constraints:
         request.constraints.check(model.config.vocab_size, special)
 
@@ -73,8 +74,8 @@ def translate_batch(
     texts: Sequence[Sequence[int]],
     config: DecodeConfig | None = None,
     *,
-    demands: TokenConstraints | Sequence[TokenConstraints] | None = None,
-    controls: SpecialTokens | None = None,
+    constraints: TokenConstraints | Sequence[TokenConstraints] | None = None,
+    special: SpecialTokens | None = None,
     text: Decode | None = None,
     align: bool = False,
     trace: bool = False,
@@ -82,13 +83,13 @@ def translate_batch(
     limits: Sequence[tuple[int, int]] | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses for every source or prompt: `n_best` of a beam, best first, or `num_samples` as they were drawn."""
-    if demands is None or isinstance(demands, TokenConstraints):
-        demands = [demands or NO_CONSTRAINTS] * len(texts)
-    if len(demands) != len(texts):
-        raise ValueError(f"{len(texts)} texts came with {len(demands)} constraints; give one each, or one for all")
+    if constraints is None or isinstance(constraints, TokenConstraints):
+        constraints = [constraints or NO_CONSTRAINTS] * len(texts)
+    if len(constraints) != len(texts):
+        raise ValueError(f"{len(texts)} texts came with {len(constraints)} constraints; give one each, or one for all")
     own: Sequence[tuple[int, int] | None] = limits or [None] * len(texts)
-    requests = [Request(*asked) for asked in zip(texts, demands, own, strict=True)]
-    found = answer(model, requests, config, special=controls, text=text, align=align, trace=trace, cached=cached)
+    requests = [Request(*asked) for asked in zip(texts, constraints, own, strict=True)]
+    found = answer(model, requests, config, special=special, text=text, align=align, trace=trace, cached=cached)
     return [hypotheses for _, hypotheses in found]
 
 
@@ -110,20 +111,20 @@ def stream(
     config: DecodeConfig | None = None,
     *,
     text: Decode,
-    demands: TokenConstraints | None = None,
-    controls: SpecialTokens | None = None,
+    constraints: TokenConstraints | None = None,
+    special: SpecialTokens | None = None,
 ) -> Iterator[Streamed]:
     """As `generate_batch` for one text and one sample, token by token; the texts put together are its text."""
-    config, demands = config or DecodeConfig(beam=1), demands or NO_CONSTRAINTS
-    if (config.beam or 1) > 1 or config.num_samples > 1 or demands.terms:
+    config, constraints = config or DecodeConfig(beam=1), constraints or NO_CONSTRAINTS
+    if (config.beam or 1) > 1 or config.num_samples > 1 or constraints.terms:
         raise ConfigError(
             "streaming shows a token when it is chosen and cannot take it back; "
             "set decode.beam and decode.num_samples to 1, and ask for no glossary terms"
         )
-    driver = Driver(model, replace(config, beam=1, batch_size=1), controls, text=text)
-    if driver.add(0, Request(ids, demands)):
+    driver = Driver(model, replace(config, beam=1, batch_size=1), special, text=text)
+    if driver.add(0, Request(ids, constraints)):
         return
-    shown, seen = Streamer(text, demands.stops), 0
+    shown, seen = Streamer(text, constraints.stops), 0
     while driver.busy:
         results = driver.step()
         best = results[0][1][0] if results else None
@@ -134,6 +135,3 @@ def stream(
     rest = shown.flush()
     if rest:
         yield Streamed(rest, None, 0.0)
-
-
-stream_generation = stream_translation = stream

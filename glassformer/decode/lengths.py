@@ -30,6 +30,8 @@ from glassformer.config import DecodeConfig
 
 @dataclass(frozen=True)
 class LengthRule:
+    """How a sum of log-probabilities is divided by the length of its text, so that long and short ones compare."""
+
     name: str
     alpha: float
 
@@ -43,34 +45,33 @@ class LengthRule:
         return max(1, length) ** self.alpha
 
     def score(self, total: float, length: int, ended: bool) -> float:
+        """What a hypothesis is ranked by."""
         return total / self.divisor(length, ended)
 
 
 def length_rule(config: DecodeConfig) -> LengthRule:
+    """The rule that the settings ask for."""
     return LengthRule(config.length_rule, config.alpha)
 
 
-def settled(
-    config: DecodeConfig,
-    divisors: Float[Tensor, "2 L"],
-    best: Float[Tensor, "n G"],
-    count: Int[Tensor, "n G"],
-    worst: Float[Tensor, "n G"],
-    *,
-    width: int,
-    wanted: int,
-    written: Int[Tensor, "n 1"],
-    minimum: Int[Tensor, "n 1"],
-    limit: Int[Tensor, "n 1"],
-    has_stops: Bool[Tensor, "n 1"],
-) -> Bool[Tensor, "n G"]:
-    """May the search of a group stop? `best` is the highest sum of what it is still writing (`written` tokens), `count` says how
-    many have ended, `worst` the score of the last of the `wanted` best of them. EOS may come after `minimum` tokens and counts
+@dataclass
+class Lengths:
+    """How many tokens each slot has written, and how many its text may have. EOS may come after `minimum` tokens and counts
     towards `limit`. A text may also end with a stop string, which has no EOS and may come with the next token or any other up
     to the limit."""
-    if config.stop_rule == "first-k":
-        return count >= width
-    last = divisors.size(1) - 1
+
+    written: Int[Tensor, "n 1"]
+    minimum: Int[Tensor, "n 1"]
+    limit: Int[Tensor, "n 1"]
+    has_stops: Bool[Tensor, "n 1"]
+
+
+def nothing_better_can_come(
+    divisors: Float[Tensor, "2 L"], best: Float[Tensor, "n G"], worst: Float[Tensor, "n G"], lengths: Lengths
+) -> Bool[Tensor, "n G"]:
+    """Will no hypothesis of a group get past `worst`, the score of the last of those that are wanted? `best` is the highest sum
+    of what it is still writing."""
+    last, written, limit = divisors.size(1) - 1, lengths.written, lengths.limit
 
     def reachable(ended: int, shortest: Tensor, longest: Tensor) -> Tensor:
         """The best score that a sum can still lead to: its divisor is monotone, so one of the two ends has it."""
@@ -78,9 +79,9 @@ def settled(
         low, high = (best / divisor for divisor in ends)
         return torch.maximum(low, high).masked_fill(shortest > longest, -math.inf)
 
-    reach = reachable(1, torch.maximum(written, minimum), limit - 1)
-    by_stop = reachable(0, written + 1, limit).masked_fill(~has_stops, -math.inf)
-    return (count >= wanted) & (torch.maximum(reach, by_stop) <= worst)
+    reach = reachable(1, torch.maximum(written, lengths.minimum), limit - 1)
+    by_stop = reachable(0, written + 1, limit).masked_fill(~lengths.has_stops, -math.inf)
+    return torch.maximum(reach, by_stop) <= worst
 
 
 def translation_limits(config: DecodeConfig, source: int) -> tuple[int, int]:

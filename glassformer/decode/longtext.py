@@ -25,8 +25,10 @@ SPACE = re.compile(r"\s+")
 INITIAL = re.compile(r"(?:^|\W)[A-Z]\.$")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Piece:
+    """A part of a text that a model can read, and the space around it."""
+
     text: str  # without space around it; empty only where there is nothing but space
     before: str  # the space before it
     after: str = ""  # the space at the end of the whole text
@@ -55,12 +57,14 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[Piece]:
 
 
 def split_line(line: str, fits: Callable[[str], bool]) -> list[str]:
+    """A line whole where it fits, else in pieces."""
     if fits(line.strip()):
         return [line]
     return [part for sentence in split_sentences(line) for part in split_sentence(sentence, fits)]
 
 
 def split_sentences(line: str) -> list[str]:
+    """A line cut after each of its sentences; put together they are the line."""
     parts, start = [], 0
     for match in SENTENCE_END.finditer(line):
         end = match.end()
@@ -73,6 +77,7 @@ def split_sentences(line: str) -> list[str]:
 
 
 def split_sentence(sentence: str, fits: Callable[[str], bool]) -> list[str]:
+    """A sentence cut in two, and again, until every piece fits."""
     if len(sentence.strip()) < 2 or fits(sentence.strip()):
         return [sentence]
     first, last = len(sentence) - len(sentence.lstrip()), len(sentence.rstrip())
@@ -97,6 +102,7 @@ def fits_within(encode: Callable[[str], list[int]], most: int) -> Callable[[str]
 
 
 def join_pieces(pieces: Sequence[Piece], translations: Sequence[str]) -> str:
+    """The translations of a text's pieces, spaced as the pieces were."""
     out, last_source = "", ""
     for piece, translation in zip(pieces, translations, strict=True):
         before = piece.before

@@ -43,6 +43,7 @@ def predict(
 
 
 def need_head(model: Any, head: str, what: str) -> None:
+    """Refuse in a sentence a model that was trained for something else."""
     family = model.config.family
     if model.config.head != head or not (family == "bert" or (family, head) == ("gpt", "classify")):
         found = model.config.head if family == "bert" else family

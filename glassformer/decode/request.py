@@ -88,6 +88,7 @@ class TokenConstraints:
             raise UserError("stops: an empty stop string would end every text at once; leave it out")
 
     def refuse_forbidden(self, sequence: tuple[int, ...], special: SpecialTokens, name: str) -> None:
+        """Refuse a sequence that is asked for and may not be written."""
         if any(token in special.never or token == special.eos for token in sequence):
             raise UserError(f"{name} contains a control id, which stands for no text and cannot be asked for")
         for banned in self.banned:
@@ -98,7 +99,7 @@ class TokenConstraints:
 NO_CONSTRAINTS = TokenConstraints()
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: thousands are made while a device waits, and freezing triples what one costs
 class Request:
     """One text to be answered. `ids` are the source of an encoder-decoder or the prompt of a GPT, as the model was trained
     to see them. `limits`: the fewest and most new tokens, and `seed`: of its draws, in place of what the settings say of
@@ -130,7 +131,7 @@ class BeamTrace:
     steps: list[list[Candidate]] = field(default_factory=list)
 
 
-@dataclass(slots=True)  # not frozen: thousands are made while a device waits, and freezing triples what one costs
+@dataclass(slots=True)
 class Hypothesis:
     """One answer."""
 
@@ -145,6 +146,7 @@ class Hypothesis:
 
     @property
     def complete(self) -> bool:
+        """Did it end by itself, and not at the limit?"""
         return self.ended != "length"
 
 

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from glassformer.decode import choose, filters
 from glassformer.decode.constraints import Terms, choose_with_terms
-from glassformer.decode.lengths import length_rule, settled
+from glassformer.decode.lengths import Lengths, length_rule, nothing_better_can_come
 from glassformer.decode.request import Candidate
 from glassformer.decode.slots import Slots
 
@@ -294,6 +294,14 @@ class SearchState(Slots):
             self.enter(n, g, ends[:, g], totals, rows, torch.zeros_like(totals), 2)
             totals.masked_fill_(ends[:, g], -math.inf)
 
+    def settled(self, n: int, best: Float[Tensor, "n G"]) -> Bool[Tensor, "n G"]:
+        """By the stop rule, may the search of a group end? `best`: the highest sum of what it is still writing."""
+        if self.config.stop_rule == "first-k":
+            return self.count[:n] >= self.width
+        columns = (one[:n, None] for one in (self.written, self.minimum, self.limit, self.has_stops))
+        over = nothing_better_can_come(self.divisors, best, self.score[:n, :, -1], Lengths(*columns))
+        return (self.count[:n] >= self.wanted) & over
+
     def settle(self, n: int) -> None:
         """End what has met its limit, and whole groups in which nothing better can come."""
         if self.looks and self.beams == 1 and (self.ages[:n] < self.limits[:n]).all():
@@ -309,19 +317,7 @@ class SearchState(Slots):
             self.cut(n, g, ~self.group_over[:n, g] & at_limit & alive[:, g], self.written[:n])
         self.group_over[:n] |= at_limit[:, None] | ~alive
         if self.beams > 1:
-            self.group_over[:n] |= settled(
-                self.config,
-                self.divisors,
-                best,
-                self.count[:n],
-                self.score[:n, :, -1],
-                width=self.width,
-                wanted=self.wanted,
-                written=self.written[:n, None],
-                minimum=self.minimum[:n, None],
-                limit=self.limit[:n, None],
-                has_stops=self.has_stops[:n, None],
-            )
+            self.group_over[:n] |= self.settled(n, best)
         self.totals[:n].masked_fill_(self.group_over[:n, :, None], -math.inf)
         self.over[:n] = self.group_over[:n].all(dim=1)
 

@@ -31,7 +31,7 @@ from glassformer.decode.request import (
 ENDINGS: tuple[Ending, ...] = ("length", "eos", "stop")
 
 
-@dataclass
+@dataclass(slots=True)
 class Job:
     """One slot's part in a search: a request, or one sample of it."""
 
@@ -57,8 +57,9 @@ def n_best(groups: Sequence[list[Hypothesis]], wanted: int, trace: BeamTrace | N
             for hypothesis in ranked([group[rank] for group in groups if rank < len(group)]):
                 taken.setdefault((tuple(hypothesis.ids), hypothesis.complete), hypothesis)
         chosen = ranked(list(taken.values())[:wanted])
-    for hypothesis in chosen:
-        hypothesis.trace = trace
+    if trace is not None:
+        for hypothesis in chosen:
+            hypothesis.trace = trace
     return chosen
 
 
@@ -127,6 +128,7 @@ class Slots:
 
     @property
     def longest(self) -> int:
+        """So many tokens a text may have."""
         return self.ids.size(2)
 
     def tensors(self) -> list[Tensor]:
@@ -155,16 +157,15 @@ class Slots:
             tensor[start:end] = -math.inf
         for tensor in (self.written, self.count, self.cut_length):
             tensor[start:end] = 0
-        columns = [[job.minimum, job.limit, bool(job.stopped), job.number < 0] for job in jobs]
-        minimum, limit, stops, over = torch.tensor(columns).to(device, non_blocking=True).unbind(1)
+        known = np.array([[job.minimum, job.limit, job.stopped is not None, job.number < 0] for job in jobs])
+        minimum, limit, stops, over = torch.from_numpy(known).to(device, non_blocking=True).unbind(1)
         self.minimum[start:end], self.limit[start:end] = minimum, limit
         self.has_stops[start:end], self.over[start:end] = stops.bool(), over.bool()
         self.group_over[start:end] = over.bool()[:, None]
         # Every hypothesis begins empty, so there is one of it.
         self.totals[start:end, :, 0] = torch.where(over.bool(), -math.inf, 0.0)[:, None].double()
         self.ages[start:end] = 0
-        self.minimums[start:end] = [job.minimum for job in jobs]
-        self.limits[start:end] = [job.limit for job in jobs]
+        self.minimums[start:end], self.limits[start:end] = known[:, 0], known[:, 1]
         if self.draws_tokens:
             most = max(job.limit for job in jobs)
             seeds = [self.config.seed if job.seed is None else job.seed for job in jobs]
@@ -227,26 +228,23 @@ class Slots:
     def answers(self, jobs: Sequence[Job], parts: Sequence[np.ndarray]) -> list[list[Hypothesis]]:
         """Hypotheses from `results` on the host, many at a time: thousands are made while a device waits."""
         score, ending, length, last, pool_ids, pool_logprobs, *cut = parts
-        upto = max(1, int(length.max(initial=0)))
-        ended = zip(
-            *(part.tolist() for part in (score, ending, length, last)),
-            *(part[..., :upto].tolist() for part in (pool_ids, pool_logprobs)),
-            strict=True,
-        )
-        found: list[list[list[Hypothesis]]] = []
-        for own in ended:
-            groups = []
-            for group in zip(*own, strict=True):
-                made = []
-                for value, kind, words, end, tokens, chances in zip(*group, strict=True):
-                    if value == -math.inf:
-                        break
-                    chances = [*chances[:words], end] if kind == 1 else chances[:words]
-                    made.append(Hypothesis(tokens[:words], value, math.fsum(chances), chances, ENDINGS[kind]))
-                groups.append(made)
-            found.append(groups)
+        upto, longest = max(1, int(length.max(initial=0))), pool_ids.shape[-1]
+        columns = [part.ravel().tolist() for part in (score, ending, length, last)]
+        columns += [part.reshape(-1, longest)[:, :upto].tolist() for part in (pool_ids, pool_logprobs)]
+        made: list[Hypothesis | None] = []
+        for value, kind, words, end, tokens, chances in zip(*columns, strict=True):
+            if value == -math.inf:
+                made.append(None)
+                continue
+            chances = chances[:words]
+            if kind == 1:
+                chances.append(end)
+            made.append(Hypothesis(tokens[:words], value, math.fsum(chances), chances, ENDINGS[kind]))
+        places = range(0, len(made), self.wanted)
+        groups = [[one for one in made[at : at + self.wanted] if one is not None] for at in places]
+        found = [groups[at : at + self.groups] for at in range(0, len(groups), self.groups)]
         self.add_cut(found, *cut)
-        return [n_best(groups, self.config.n_best, job.trace) for groups, job in zip(found, jobs, strict=True)]
+        return [n_best(own, self.config.n_best, job.trace) for own, job in zip(found, jobs, strict=True)]
 
     def add_cut(
         self,

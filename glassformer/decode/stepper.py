@@ -63,10 +63,17 @@ class Steps(Protocol):
 
     may_join: bool  # may texts enter while others are being answered?
 
-    def enter(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None: ...
-    def logits(self, state: Slots, n: int) -> Float[Tensor, "R V"]: ...
-    def follow(self, parents: Int[Tensor, "n K"], tokens: Int[Tensor, "n K"]) -> None: ...
-    def move(self, rows: Sequence[int], places: Sequence[int], n: int) -> None: ...
+    def enter(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
+        """Texts take the slots from `start` on, each for `copies` jobs; `width`: in rows as wide as this."""
+
+    def logits(self, state: Slots, n: int) -> Float[Tensor, "R V"]:
+        """What may follow each row of the first n slots."""
+
+    def follow(self, parents: Int[Tensor, "n K"], tokens: Int[Tensor, "n K"]) -> None:
+        """Row k of a slot goes on from what row parents[n, k] was, with this token."""
+
+    def move(self, rows: Sequence[int], places: Sequence[int], n: int) -> None:
+        """Slots `rows` take the places of those that have left; n stay."""
 
 
 class CachedSteps:
@@ -85,7 +92,9 @@ class CachedSteps:
         """`texts` are read once each, for `copies` slots."""
         decoder, end, limit = self.decoder, start + len(jobs), max(job.limit for job in jobs)
         source = max(map(len, texts)) if width is None else width
-        contexts = [text[context_start(len(text), decoder.config) :] for text in texts]
+        contexts: Texts = ()
+        if not decoder.has_source:
+            contexts = [text[context_start(len(text), decoder.config) :] for text in texts]
         prompt = 0 if decoder.has_source else max(map(len, contexts)) if width is None else width
         columns = prompt + limit * self.beams
         if self.cache is None:
@@ -107,6 +116,7 @@ class CachedSteps:
             decoder.read_prompts(self.cache, range(start, end), before, copies=copies, width=wide)
 
     def logits(self, state: Slots, n: int) -> Float[Tensor, "R V"]:
+        """A step of the decoder; before it, contexts that are full are read again."""
         assert self.cache is not None
         cache, decoder = self.cache, self.decoder
         if not decoder.has_source and has_window(decoder.config):
@@ -142,6 +152,7 @@ class CachedSteps:
             self.decoder.read_prompts(self.cache, slots, contexts)
 
     def follow(self, parents: Int[Tensor, "n K"], tokens: Int[Tensor, "n K"]) -> None:
+        """The cache's beams go on from their parents."""
         assert self.cache is not None
         n, cache = tokens.size(0), self.cache
         cache.tokens[:n] = tokens
@@ -151,6 +162,7 @@ class CachedSteps:
                 cache.compact(n)
 
     def move(self, rows: Sequence[int], places: Sequence[int], n: int) -> None:
+        """The cache's slots change places."""
         assert self.cache is not None
         self.cache.move(rows, places)
         for row, place in zip(rows, places, strict=True):
@@ -171,6 +183,7 @@ class PlainSteps:
         self.room = 0  # tokens that the state can still take
 
     def enter(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
+        """The sources are encoded; prompts are read with the first scores."""
         assert start == 0
         self.texts = [list(text) for text in texts for _ in range(copies)]
         self.limit, self.state = max(job.limit for job in jobs), None
@@ -183,10 +196,12 @@ class PlainSteps:
         self.width = width
 
     def written(self, state: Slots, n: int) -> list[list[int]]:
+        """Every row's text so far, prompt or source before it."""
         ids = state.ids[:n, :, : state.ages[0]].flatten(0, 1).tolist()
         return [[*self.texts[row // self.beams], *own] for row, own in enumerate(ids)]
 
     def logits(self, state: Slots, n: int) -> Float[Tensor, "R V"]:
+        """A step of the model on its own cache."""
         if not self.cached:
             return self.read_everything(state, n)
         if not self.has_source:
@@ -213,6 +228,7 @@ class PlainSteps:
             self.model.step(tokens.to(self.device), self.state, lengths)
 
     def read_everything(self, state: Slots, n: int) -> Float[Tensor, "R V"]:
+        """The scores of the last places, nothing remembered."""
         texts = self.written(state, n)
         if self.has_source:
             # The source is not part of what was written.
@@ -226,12 +242,14 @@ class PlainSteps:
         return logits[torch.arange(len(contexts)), torch.tensor([len(c) - 1 for c in contexts])]  # type: ignore[no-any-return]
 
     def follow(self, parents: Int[Tensor, "n K"], tokens: Int[Tensor, "n K"]) -> None:
+        """The model's cache goes on from the parents."""
         self.tokens = tokens
         rows = (torch.arange(parents.size(0), device=parents.device)[:, None] * self.beams + parents).flatten()
         if self.cached and not torch.equal(rows, torch.arange(rows.size(0), device=rows.device)):
             self.state.reorder(rows)
 
     def move(self, rows: Sequence[int], places: Sequence[int], n: int) -> None:
+        """The rows of the slots that stay."""
         order = list(range(len(self.texts)))
         for row, place in zip(rows, places, strict=True):
             order[place] = row

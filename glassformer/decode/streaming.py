@@ -23,6 +23,7 @@ def find_stop(text: str, stops: Sequence[str]) -> int | None:
 
 
 def cut_at_stop(text: str, stops: Sequence[str]) -> str:
+    """The text before the first stop string."""
     return text[: find_stop(text, stops)]
 
 
@@ -71,6 +72,7 @@ class Streamer:
         return self.show(text, len(text) if place is None else place)
 
     def show(self, text: str, end: int) -> str:
+        """What lies between what was shown and `end`."""
         new = text[self.shown : end]
         self.shown = max(self.shown, end)
         return new

@@ -98,6 +98,7 @@ def generation_config(recipe: Recipe) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Any) -> None:
+    """A value as an indented JSON file."""
     path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

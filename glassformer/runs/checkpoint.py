@@ -247,9 +247,11 @@ class Checkpoints:
     run: str | None = None
 
     def path(self, step: int) -> Path:
+        """Where the checkpoint of a step lies."""
         return self.folder / f"step-{step:08d}"
 
     def steps(self) -> list[int]:
+        """The steps of which there are checkpoints, in order."""
         if not self.folder.is_dir() or self.folder.is_symlink():
             return []
         found = (re.fullmatch(r"step-(\d{8,})", p.name) for p in self.folder.iterdir())
@@ -306,6 +308,7 @@ class Checkpoints:
         return aside
 
     def set_aside(self) -> list[Path]:
+        """Those that were found damaged and kept for a look."""
         return sorted(self.folder.glob("damaged-step-*"))
 
     def prune(self, keep_last: int, keep: Collection[int] = ()) -> None:

@@ -52,6 +52,7 @@ def migrated(facts: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def seal_of(facts: dict[str, Any]) -> str:
+    """The checksum of everything else in run.json."""
     return hashlib.sha256(to_json({k: v for k, v in facts.items() if k != "seal"})).hexdigest()
 
 

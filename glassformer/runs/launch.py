@@ -35,6 +35,7 @@ from glassformer.train.trainer import Watcher
 
 
 def out_of_memory(path: Path, recipe: Recipe) -> UserError:
+    """What to say when memory ran out: what is safe, and how to go on with less."""
     return UserError(
         f"out of memory; what was saved before is intact. To go on with less, {less_memory(recipe)}, as in: "
         f"glassformer train {quote(str(path))} train.accumulate={2 * recipe.train.accumulate} --resume --accept-changes"
@@ -86,6 +87,7 @@ def reset_stale_best(session: Session, trained_with: Recipe) -> None:
 
 
 def run_session(session: Session, watchers: Sequence[Watcher]) -> RunFolder:
+    """Train to the end, with these watchers, and leave the run behind."""
     session.trainer.watchers.extend(watchers)
     for line in overview(session):
         session.tell(line)

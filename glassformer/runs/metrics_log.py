@@ -40,6 +40,7 @@ class LogFile:
             self.lost(error)
 
     def lost(self, error: Exception) -> None:
+        """Say once that the file cannot be written."""
         if not self.told:
             self.told = True
             warn(
@@ -70,6 +71,7 @@ class LogFile:
         return os.fstat(self.descriptor).st_size
 
     def close(self) -> None:
+        """Close the file, if it is open."""
         if self.descriptor is not None:
             with contextlib.suppress(OSError):
                 os.close(self.descriptor)
@@ -110,6 +112,7 @@ class MetricsLog:
             self.wandb = wandb.init(project="glassformer", name=wandb_name, dir=str(path.parent), resume="allow")
 
     def write(self, values: dict[str, Any]) -> None:
+        """A line of numbers, here and wherever else they are logged."""
         line = {**values, "clock": round(time.perf_counter() - self.began, 3)}
         self.metrics.append(json.dumps(line) + "\n")
         numbers = {k: v for k, v in values.items() if isinstance(v, int | float) and k != "step"}
@@ -121,9 +124,11 @@ class MetricsLog:
                 self.wandb.warn(numbers, step=values["step"])
 
     def write_samples(self, lines: Iterable[dict[str, Any]]) -> None:
+        """Lines about what the model answers now."""
         self.samples.append("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
 
     def close(self) -> None:
+        """Close every file and logger."""
         for file in (self.metrics, self.said, self.samples):
             file.close()
         with contextlib.suppress(OSError):
@@ -133,9 +138,11 @@ class MetricsLog:
                 self.wandb.finish()
 
     def on_message(self, text: str) -> None:
+        """What was said on the screen."""
         self.said.append(text + "\n")
 
     def on_log(self, report: StepReport) -> None:
+        """The numbers of a step."""
         self.write(
             {
                 "step": report.step,

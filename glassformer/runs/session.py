@@ -31,6 +31,7 @@ from glassformer.train.trainer import NotFinite, Trainer
 
 
 def shorten(text: str, width: int = 60) -> str:
+    """A text in one line of at most `width` characters."""
     text = " ".join(text.split())
     return text if len(text) <= width else text[: width - 1] + "…"
 
@@ -105,6 +106,7 @@ class Session:
 
     @property
     def config(self) -> TrainConfig:
+        """The settings of training."""
         return self.recipe.train
 
     def tell(self, text: str) -> None:
@@ -186,6 +188,7 @@ class Session:
     # ---- saving
 
     def save(self) -> None:
+        """A checkpoint of now; refused where a number is not finite."""
         progress = self.trainer.progress
         state = self.trainer.state()
         if (name := self.trainer.not_finite()) is not None:
@@ -253,11 +256,13 @@ class Session:
 
     @property
     def over(self) -> bool:
+        """Has training taken all its steps, or run out of patience?"""
         progress, config = self.trainer.progress, self.config
         out_of_patience = config.patience is not None and progress.waiting >= config.patience
         return progress.step >= config.steps or out_of_patience
 
     def train(self) -> None:
+        """Step after step until it is over, with validations and checkpoints on the way."""
         self.model.train()
         with self.screen:
             self.after_step()  # a run that stopped before a validation owes it

@@ -32,6 +32,7 @@ class StopRequest:
         self.droppable = False
 
     def handler(self, number: int, frame: FrameType | None) -> None:
+        """The first signal asks for a stop after this step, the second stops at once."""
         if self.asked:
             os._exit(128 + number)
         self.asked = True
@@ -44,6 +45,7 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
+        """Inside, SIGINT and SIGTERM ask for a stop."""
         if threading.current_thread() is not threading.main_thread():
             yield  # signals are not ours to handle here
             return

@@ -73,6 +73,6 @@ def check_constraints(model: TextModel, constraints: TextConstraints, config: De
         raise ConfigError(
             "a glossary is met by a plain beam search; it goes with no temperature, no groups and no stop strings"
         )
-    demands = token_constraints(model, constraints, constraints.terms)
+    asked = token_constraints(model, constraints, constraints.terms)
     decode = model.tokenizers.target.decode
-    check_request(model.model, Request((), demands), config, model.special_tokens, decode)
+    check_request(model.model, Request((), asked), config, model.special_tokens, decode)

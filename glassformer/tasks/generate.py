@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import generate_batch, stream_generation
+from glassformer.decode import generate_batch, stream
 from glassformer.models import GPT
 from glassformer.tasks.constraints import TextConstraints, check_constraints, token_constraints
 from glassformer.tasks.results import Answer, Part
@@ -43,13 +43,13 @@ def generate(
     settings, constraints = decode_settings(model, config, **options), constraints or TextConstraints()
     check_constraints(model, constraints, settings)
     ids = [prompt_ids(model, prompt) for prompt in as_list(prompts)]
-    demands = token_constraints(model, constraints, constraints.terms)
+    own = token_constraints(model, constraints, constraints.terms)
     target = model.tokenizers.target
-    how: dict[str, Any] = {"demands": demands, "controls": model.special_tokens, "text": target.decode}
+    how: dict[str, Any] = {"constraints": own, "special": model.special_tokens, "text": target.decode}
     found = generate_batch(net, ids, settings, trace=trace, **how)
     return [
-        [Answer(h.text or "", [Part(own, h, model.tokenizers)]) for h in hypotheses]
-        for own, hypotheses in zip(ids, found, strict=True)
+        [Answer(h.text or "", [Part(prompt, h, model.tokenizers)]) for h in hypotheses]
+        for prompt, hypotheses in zip(ids, found, strict=True)
     ]
 
 
@@ -67,8 +67,8 @@ def stream_generated(
     assert isinstance(net, GPT)
     settings, constraints = decode_settings(model, config, **options), constraints or TextConstraints()
     check_constraints(model, constraints, settings)
-    demands, ids = token_constraints(model, constraints, constraints.terms), prompt_ids(model, prompt)
-    how: dict[str, Any] = {"demands": demands, "controls": model.special_tokens}
-    for step in stream_generation(net, ids, settings, text=model.tokenizers.target.decode, **how):
+    own, ids = token_constraints(model, constraints, constraints.terms), prompt_ids(model, prompt)
+    how: dict[str, Any] = {"constraints": own, "special": model.special_tokens}
+    for step in stream(net, ids, settings, text=model.tokenizers.target.decode, **how):
         if step.text:
             yield step.text

@@ -34,7 +34,7 @@ class Filled:
     masks: list[list[Label]]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen, as Hypothesis is not: one is made for every answer
 class Part:
     """What was decoded at once: a whole text, or a sentence of one that was too long."""
 
@@ -64,7 +64,7 @@ class Part:
         return links
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Answer:
     """One answer to one text. Score and log-probability are sums over its parts."""
 

@@ -7,13 +7,14 @@ text is put together again with its own spacing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import (
+    NO_CONSTRAINTS,
     BeamTrace,
     Hypothesis,
     Piece,
@@ -23,10 +24,10 @@ from glassformer.decode import (
     fits_within,
     join_pieces,
     split_text,
-    stream_generation,
+    stream,
 )
 from glassformer.decode.align import prompt_alignments
-from glassformer.decode.generate import Streamed, stream_translation
+from glassformer.decode.generate import Streamed
 from glassformer.decode.lengths import translation_limits
 from glassformer.models import Transformer
 from glassformer.tasks.constraints import TextConstraints, check_constraints, token_constraints, wanted_terms
@@ -36,6 +37,7 @@ from glassformer.tasks.text_model import TextModel, as_list
 from glassformer.text.tokenizer import BOS, EOS
 
 AT_ONCE = 64  # texts that are encoded together
+NOTHING_ASKED = TextConstraints()
 
 
 def combinations(parts: Sequence[Sequence[Hypothesis]], config: DecodeConfig) -> list[list[Hypothesis]]:
@@ -74,8 +76,9 @@ def constraints_of_pieces(
     model: TextModel, pieces: Sequence[Piece], constraints: TextConstraints
 ) -> list[TokenConstraints]:
     """For each piece of a text what its answer must be like."""
-    if constraints == TextConstraints():
-        return [TokenConstraints(prefix=model.tokenizers.target.before)] * len(pieces)
+    if constraints == NOTHING_ASKED:
+        before = model.tokenizers.target.before
+        return [TokenConstraints(prefix=before) if before else NO_CONSTRAINTS] * len(pieces)
     found = []
     for number, piece in enumerate(pieces):
         first = number == 0
@@ -84,30 +87,40 @@ def constraints_of_pieces(
     return found
 
 
-@dataclass
+@dataclass(slots=True)
 class Plan:
-    """A text on its way: its pieces, their sources, and what has been found for each."""
+    """A text on its way: its pieces, their sources, and what has been found for the first of them."""
 
     pieces: list[Piece]
     sources: list[list[int]]
     found: list[list[Hypothesis]]
-    left: int  # pieces that are still being answered
+
+    def next_source(self) -> list[int]:
+        """Of the piece that is to be answered next; empty where the text has all its answers."""
+        return self.sources[len(self.found)] if len(self.found) < len(self.sources) else []
+
+    def take(self, hypotheses: list[Hypothesis], nothing: Callable[[], list[Hypothesis]]) -> None:
+        """What was found for the next piece; an empty one after it has its answer already."""
+        self.found.append(hypotheses)
+        self.skip(nothing)
+
+    def skip(self, nothing: Callable[[], list[Hypothesis]]) -> None:
+        """Empty pieces are answered with nothing."""
+        while len(self.found) < len(self.sources) and not self.next_source():
+            self.found.append(nothing())
 
 
-def joined(
-    model: TextModel,
-    pieces: Sequence[Piece],
-    sources: Sequence[Sequence[int]],
-    found: Sequence[Sequence[Hypothesis]],
-    config: DecodeConfig,
-) -> list[Answer]:
+def joined(model: TextModel, plan: Plan, config: DecodeConfig) -> list[Answer]:
     """The answers to a text out of those to its pieces."""
+    pieces, sources, tokenizers = plan.pieces, plan.sources, model.tokenizers
+    if len(pieces) == 1 and not pieces[0].before and not pieces[0].after:
+        return [Answer(h.text or "", [Part(sources[0], h, tokenizers)]) for h in plan.found[0]]
     answers = []
-    for chosen in combinations(found, config):
+    for chosen in combinations(plan.found, config):
         # After a stop string nothing follows.
         count = next((n for n, h in enumerate(chosen, 1) if h.ended == "stop"), len(chosen))
         text = join_pieces(pieces[:count], [h.text or "" for h in chosen[:count]])
-        parts = [Part(source, h, model.tokenizers) for source, h in zip(sources, chosen[:count])]
+        parts = [Part(source, h, tokenizers) for source, h in zip(sources, chosen[:count])]
         answers.append(Answer(text, parts))
     return answers
 
@@ -128,49 +141,45 @@ def translate_each(
     settings = decode_settings(model, config, **options)
     check_constraints(model, constraints, settings)
     is_pair = isinstance(net, Transformer)
-    plans: deque[Plan] = deque()
-    due: deque[tuple[Plan, int]] = deque()  # whose piece is answered next
-    nothing = Hypothesis([], 0.0, 0.0, [], "eos", "", alignment=[] if align else None)
+    plans: deque[Plan] = deque()  # in order; results come in the same order, so the next is for the first of them
+
+    def nothing() -> list[Hypothesis]:
+        return [Hypothesis([], 0.0, 0.0, [], "eos", "", [] if align else None, BeamTrace() if trace else None)]
 
     def requests() -> Iterator[Request]:
-        for plan in plans_of(model, texts, nothing, trace):
+        for plan in plans_of(model, texts):
+            plan.skip(nothing)
             plans.append(plan)
-            for number, (ids, own) in enumerate(
-                zip(plan.sources, constraints_of_pieces(model, plan.pieces, constraints), strict=True)
-            ):
+            for ids, own in zip(plan.sources, constraints_of_pieces(model, plan.pieces, constraints), strict=True):
                 if ids:
-                    due.append((plan, number))
                     # A GPT's answer is as long as a translation may be: the source is the prompt without its BOS.
-                    limits = None if is_pair else translation_limits(settings, len(ids) - 1)
-                    yield Request(ids, own, limits)
+                    yield Request(ids, own, None if is_pair else translation_limits(settings, len(ids) - 1))
+
+    def finished() -> Iterator[list[Answer]]:
+        while plans and len(plans[0].found) == len(plans[0].sources):
+            yield joined(model, plans.popleft(), settings)
 
     how: dict[str, Any] = {"special": model.special_tokens, "text": model.tokenizers.target.decode}
     for _, hypotheses in answer(net, requests(), settings, align=align and is_pair, trace=trace, **how):
-        plan, number = due.popleft()
+        yield from finished()
         if align and not is_pair:
-            prompts = [plan.sources[number]] * len(hypotheses)
-            for hypothesis, own in zip(hypotheses, prompt_alignments(net, prompts, [h.ids for h in hypotheses])):
-                hypothesis.alignment = own
-        plan.found[number] = hypotheses
-        plan.left -= 1
-        while plans and not plans[0].left:
-            done = plans.popleft()
-            yield joined(model, done.pieces, done.sources, done.found, settings)
-    for done in plans:
-        yield joined(model, done.pieces, done.sources, done.found, settings)
+            prompts = [plans[0].next_source()] * len(hypotheses)
+            for hypothesis, links in zip(hypotheses, prompt_alignments(net, prompts, [h.ids for h in hypotheses])):
+                hypothesis.alignment = links
+        plans[0].take(hypotheses, nothing)
+        yield from finished()
+    yield from finished()
 
 
-def plans_of(model: TextModel, texts: Iterable[str], nothing: Hypothesis, trace: bool) -> Iterator[Plan]:
-    """Texts cut into pieces that the model can read. An empty piece has its answer already."""
+def plans_of(model: TextModel, texts: Iterable[str]) -> Iterator[Plan]:
+    """Texts cut into pieces that the model can read."""
     source, waiting = model.tokenizers.source, iter(texts)
     while some := list(islice(waiting, AT_ONCE)):
         for text, ids in zip(some, source.encode_batch(some), strict=True):
             pieces = pieces_of(model, text, ids)
             whole = len(pieces) == 1 and pieces[0].text == text
             rows = [ids] if whole else source.encode_batch([piece.text for piece in pieces])
-            sources = [source_ids(model, row) for row in rows]
-            found = [[] if row else [replace(nothing, trace=BeamTrace() if trace else None)] for row in sources]
-            yield Plan(pieces, sources, found, sum(map(bool, sources)))
+            yield Plan(pieces, [source_ids(model, row) for row in rows], [])
 
 
 def translate(model: TextModel, texts: Sequence[str], **options: Any) -> list[list[Answer]]:
@@ -191,9 +200,9 @@ def translations(model: TextModel, texts: Sequence[str], **options: Any) -> list
 def stream_ids(net: Any, ids: list[int], settings: DecodeConfig, how: dict[str, Any]) -> Iterator[Streamed]:
     """The tokens of one answer as they are chosen, by either family."""
     if isinstance(net, Transformer):
-        return stream_translation(net, ids, settings, **how)
+        return stream(net, ids, settings, **how)
     fewest, most = translation_limits(settings, len(ids) - 1)
-    return stream_generation(net, ids, replace(settings, min_new_tokens=fewest, max_new_tokens=most), **how)
+    return stream(net, ids, replace(settings, min_new_tokens=fewest, max_new_tokens=most), **how)
 
 
 def stream_translated(
@@ -213,13 +222,12 @@ def stream_translated(
     check_constraints(model, constraints, settings)
     source, net = model.tokenizers.source, model.model
     pieces = pieces_of(model, text, source.encode(text))
-    demands = constraints_of_pieces(model, pieces, constraints)
     decode = model.tokenizers.target.decode
     done: list[str] = []
     shown = ""
-    for number, (piece, own) in enumerate(zip(pieces, demands, strict=True)):
+    for number, (piece, own) in enumerate(zip(pieces, constraints_of_pieces(model, pieces, constraints), strict=True)):
         ids = source_ids(model, source.encode(piece.text)) if piece.text else []
-        how: dict[str, Any] = {"text": decode, "demands": own, "controls": model.special_tokens}
+        how: dict[str, Any] = {"text": decode, "constraints": own, "special": model.special_tokens}
         written: list[int] = []
         done.append("")
         for step in stream_ids(net, ids, settings, how) if ids else ():

@@ -184,7 +184,7 @@ class Tokenizer:
         """The text of the ids; control ids stand for no text."""
         real = [i for i in map(int, ids) if i >= CONTROL]
         if self._bytes_of:
-            return b"".join(self._bytes_of[i] for i in real).decode("utf-8", errors="replace")
+            return b"".join(map(self._bytes_of.__getitem__, real)).decode("utf-8", errors="replace")
         words = [self._text_of[i] for i in real]
         return "".join(words) if self.kind == "char" else join_words(words)
 

@@ -326,7 +326,7 @@ class Trainer:
         progress = self.progress
         batches_now = self.batches.epoch_length(progress.epoch) if batches_then else None
         if batches_then and batches_now and batches_then != batches_now:
-            progress.index = progress.index * batches_now // batches_then // self.batches.world * self.batches.world
+            progress.index = progress.index * batches_now // batches_then
             self.say(
                 f"epoch {progress.epoch} now has {batches_now:,} batches in place of {batches_then:,}; going on at batch "
                 f"{progress.index:,}, so a few of its examples may be seen twice or not at all"

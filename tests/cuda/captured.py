@@ -32,7 +32,7 @@ def one(trial: int) -> tuple[int, int, int]:
         p.data.mul_(2.0)
     texts = [[draw.randrange(5, 480) for _ in range(draw.randrange(1, 9))] for _ in range(draw.choice([1, 7, 40, 150]))]
     found = translate_batch(
-        model, texts[:5], DecodeConfig(engine="plain", beam=3, n_best=3, max_new_tokens=4), controls=SPECIAL
+        model, texts[:5], DecodeConfig(engine="plain", beam=3, n_best=3, max_new_tokens=4), special=SPECIAL
     )
     liked = draw.choice([i for several in found for h in several for i in h.ids] or [7])
     model.output_weight.data[2] = model.output_weight.data[liked] * draw.choice([0.9, 0.97, 0.999])
@@ -45,9 +45,9 @@ def one(trial: int) -> tuple[int, int, int]:
     }  # fmt: skip
     if trial % 7 == 3:
         how = {"temperature": 1.0, "num_samples": 2, "top_k": 9, "max_new_tokens": most, "precision": "model"}
-    plain = translate_batch(model, texts, DecodeConfig(engine="plain", **how), controls=SPECIAL)
+    plain = translate_batch(model, texts, DecodeConfig(engine="plain", **how), special=SPECIAL)
     for _ in range(3):  # as it is, captured, replayed
-        ours = translate_batch(model, texts, DecodeConfig(**how), controls=SPECIAL)
+        ours = translate_batch(model, texts, DecodeConfig(**how), special=SPECIAL)
     agree = sum([h.ids for h in a] == [h.ids for h in b] for a, b in zip(plain, ours, strict=True))
     for a, b in zip(plain, ours, strict=True):
         if [h.ids for h in a] == [h.ids for h in b]:

@@ -27,6 +27,7 @@ class Packed:
         self.bias: Tensor | None = None
 
     def pack(self) -> Tensor:
+        """Lay the weights out: side by side and transposed, (in, out)."""
         biases = [bias.detach() for _, bias in self.parts if bias is not None]
         self.bias = torch.cat(biases) if biases else None
         self.weight = torch.cat([weight.detach() for weight, _ in self.parts]).t().contiguous()
@@ -39,11 +40,13 @@ class PackedOps(TorchOps):
     holds_copies = True
 
     def pack(self, parts: Parts) -> Packed:
+        """Weights that are laid out when they are first used."""
         return Packed(parts)
 
     def linear(
         self, x: Float[Tensor, "R in"], weights: Packed, activation: Any = None, *, into_sum: bool = False
     ) -> Float[Tensor, "R out"]:
+        """The reference's product, by the weights as they are laid out."""
         if x.size(0) == 1:
             return super().linear(x, weights.parts, activation)  # type: ignore[no-any-return]
         weight = weights.weight if weights.weight is not None else weights.pack()

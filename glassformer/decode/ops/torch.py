@@ -58,12 +58,14 @@ class Heads:
         return q if rotation is None else rotation.turn(q)
 
     def keys(self, k: Tensor, n: int, rotation: Rotation | None = None) -> Float[Tensor, "n Hk M D"]:
+        """(slot, token) rows as keys by head, normed and turned as the model does."""
         k = k.view(n, k.size(0) // n, self.kv_heads, self.size)
         k = k if self.key_norm is None else self.key_norm(k)
         k = k.transpose(1, 2)
         return k if rotation is None else rotation.turn(k)
 
     def values(self, v: Tensor, n: int) -> Float[Tensor, "n Hk M Dv"]:
+        """(slot, token) rows as values by head."""
         return v.view(n, v.size(0) // n, self.kv_heads, self.value_size).transpose(1, 2)
 
 
@@ -87,6 +89,7 @@ class TorchOps:
     holds_copies = False  # of weights: if so, they are compared with the model's before each use
 
     def pack(self, parts: Parts) -> Any:
+        """Weights and biases (out, in) of products of one input, as `linear` wants them."""
         return list(parts)
 
     def pack_output(self, weight: Tensor, bias: Tensor | None = None) -> Any:
@@ -94,11 +97,13 @@ class TorchOps:
         return self.pack([(weight, bias)])
 
     def linear(self, x: Float[Tensor, "R in"], weights: Any, activation: Any = None, *, into_sum: bool = False) -> Any:
+        """activation(x Wᵀ + b) for each of the weights, side by side; `into_sum`: only to be added."""
         found = [F.linear(x, weight, bias) for weight, bias in weights]
         y = found[0] if len(found) == 1 else torch.cat(found, dim=-1)
         return y if activation is None else activation(y)
 
     def norm(self, x: Float[Tensor, "R C"], norm: nn.Module | None) -> Float[Tensor, "R C"]:
+        """The norm of each row; the row itself where there is none."""
         if isinstance(norm, LayerNorm):
             return torch.layer_norm(x, norm.weight.shape, norm.weight, norm.bias, norm.eps)
         if norm is None or isinstance(norm, NoNorm):
@@ -157,6 +162,7 @@ class TorchOps:
     def self_attend(
         self, qkv: Float[Tensor, "R all"], heads: Heads, cache: Cache, layer: int, step: StepInputs
     ) -> Float[Tensor, "R HDv"]:
+        """Keys and values into the cache, then softmax(q kᵀ · scale + bias) v over the columns a row may see."""
         q, k, v = torch.split_with_sizes(qkv, heads.widths, -1)
         n, rotation = step.n, step.rotation
         cache.append(layer, n, step.columns, heads.keys(k, n, rotation), heads.values(v, n))
@@ -166,6 +172,7 @@ class TorchOps:
     def cross_attend(
         self, q: Float[Tensor, "R all"], heads: Heads, cache: Cache, layer: int, step: StepInputs
     ) -> Float[Tensor, "R HDv"]:
+        """softmax(q kᵀ · scale + bias) v over the source's tokens."""
         keys, values = (part[: step.n, :, : step.n_source] for part in cache.source[layer])
         return self.attend(heads.queries(q, step.n), keys, values, step.source_bias, heads=heads)
 
@@ -174,4 +181,5 @@ class TorchOps:
         return None
 
     def best(self, scores: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R k"], Int[Tensor, "R k"]]:
+        """The k highest scores of each row and their tokens."""
         return choose.best(scores, k)

@@ -19,6 +19,7 @@ from glassformer.text.tokenizer import PAD
 
 
 def bert_table(config: ModelConfig) -> list[Entry]:
+    """Our parameters beside Hugging Face's, for a BERT."""
     rows = same("embedding", "bert.embeddings.word_embeddings", bias=False)
     rows += same("positions", "bert.embeddings.position_embeddings", bias=False)
     rows += same("type_embedding", "bert.embeddings.token_type_embeddings", bias=False)
@@ -50,6 +51,7 @@ def bert_ignored(config: ModelConfig) -> list[str]:
 
 
 def bert_to(config: ModelConfig) -> dict[str, Any]:
+    """A BERT's config.json."""
     return {
         "model_type": "bert",
         "vocab_size": config.vocab_size,
@@ -70,6 +72,7 @@ def bert_to(config: ModelConfig) -> dict[str, Any]:
 
 
 def bert_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Our settings from a BERT's config.json."""
     labels = hf.get("id2label") or {}
     head = {"BertForSequenceClassification": "classify", "BertForTokenClassification": "tag"}.get(
         next(iter(hf.get("architectures") or ["BertForMaskedLM"])), "mlm"

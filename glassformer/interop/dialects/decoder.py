@@ -20,6 +20,7 @@ from glassformer.text.tokenizer import BOS, EOS, PAD
 
 
 def gpt2_table(config: ModelConfig) -> list[Entry]:
+    """Our parameters beside Hugging Face's, for GPT-2."""
     rows = same("embedding", "transformer.wte", bias=False) + same("positions", "transformer.wpe", bias=False)
     for i in range(config.n_layer):
         ours, theirs = f"decoder.{i}", f"transformer.h.{i}"
@@ -35,6 +36,7 @@ def gpt2_table(config: ModelConfig) -> list[Entry]:
 
 
 def gpt2_to(config: ModelConfig) -> dict[str, Any]:
+    """A GPT-2's config.json."""
     return {
         "model_type": "gpt2",
         "vocab_size": config.vocab_size,
@@ -56,6 +58,7 @@ def gpt2_to(config: ModelConfig) -> dict[str, Any]:
 
 
 def gpt2_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Our settings from a GPT-2's config.json."""
     return {
         "family": "gpt",
         "vocab_size": need(hf, "vocab_size"),
@@ -80,6 +83,7 @@ def gpt2_from(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def llama_table(config: ModelConfig) -> list[Entry]:
+    """Our parameters beside Hugging Face's, for Llama and Qwen3."""
     rows = same("embedding", "model.embed_tokens", bias=False)
     for i in range(config.n_layer):
         ours, theirs = f"decoder.{i}", f"model.layers.{i}"
@@ -104,6 +108,7 @@ def rope_of(config: ModelConfig) -> dict[str, Any]:
 
 
 def llama_to(config: ModelConfig) -> dict[str, Any]:
+    """A Llama's (or Qwen3's) config.json."""
     return {
         "model_type": "qwen3" if config.qk_norm else "llama",
         "vocab_size": config.vocab_size,
@@ -129,6 +134,7 @@ def llama_to(config: ModelConfig) -> dict[str, Any]:
 
 
 def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Our settings from a Llama's or Qwen3's config.json."""
     rope = hf.get("rope_parameters") or hf.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind not in ("default", "linear"):

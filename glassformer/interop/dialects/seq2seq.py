@@ -46,6 +46,7 @@ def seq2seq_table(config: ModelConfig) -> list[Entry]:
 
 
 def shares_embedding(config: ModelConfig) -> bool:
+    """Have source and target one table?"""
     return config.source_vocab_size is None and config.share_source_target
 
 
@@ -60,6 +61,7 @@ def seq2seq_ignored(config: ModelConfig) -> list[str]:
 
 
 def seq2seq_to(config: ModelConfig) -> dict[str, Any]:
+    """What Marian's and Pegasus's config.json have in common."""
     return {
         "vocab_size": config.source_vocab_size or config.vocab_size,
         "d_model": config.n_embd,
@@ -116,6 +118,7 @@ def seq2seq_from(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def marian_to(config: ModelConfig) -> dict[str, Any]:
+    """A Marian's config.json."""
     return seq2seq_to(config) | {
         "model_type": "marian",
         "decoder_vocab_size": config.vocab_size,
@@ -124,6 +127,7 @@ def marian_to(config: ModelConfig) -> dict[str, Any]:
 
 
 def marian_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Our settings from a Marian's config.json."""
     shares = bool(hf.get("share_encoder_decoder_embeddings", True))
     target = hf.get("decoder_vocab_size") or need(hf, "vocab_size")
     two = {} if shares else {"source_vocab_size": need(hf, "vocab_size"), "share_source_target": False}
@@ -131,10 +135,12 @@ def marian_from(hf: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pegasus_to(config: ModelConfig) -> dict[str, Any]:
+    """A Pegasus's config.json."""
     return seq2seq_to(config) | {"model_type": "pegasus"}
 
 
 def pegasus_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Our settings from a Pegasus's config.json."""
     return seq2seq_from(hf) | {"pre_norm": True, "final_norm": True}
 
 

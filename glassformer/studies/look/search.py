@@ -43,7 +43,7 @@ def search(model: TextModel, ids: list[int], *, beam: int | None, new: int) -> t
         settings = decode_settings(model, beam=width, n_best=width if trace else 1, **how)
         run: Any = translate_batch if isinstance(net, Transformer) else generate_batch
         return run(
-            net, [ids], settings, controls=model.special_tokens, text=model.tokenizers.target.decode, trace=trace
+            net, [ids], settings, special=model.special_tokens, text=model.tokenizers.target.decode, trace=trace
         )[0]
 
     found = find(wide, True)

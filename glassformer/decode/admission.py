@@ -7,7 +7,9 @@ from typing import Any
 
 from torch import nn
 
-from glassformer.config import DecodeConfig
+from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.decode.constraints import tokens_needed
+from glassformer.decode.lengths import generation_limits, translation_limits
 from glassformer.decode.request import BeamTrace, Hypothesis, Request
 from glassformer.decode.streaming import Decode
 from glassformer.errors import ConfigError, UserError
@@ -46,6 +48,26 @@ def check_ids(model: Any, number: int, ids: Sequence[int]) -> None:
             f"source {number + 1} has {len(ids)} tokens, and this model has learned positions for {c.block_size}; "
             "split it into sentences"
         )
+
+
+def limits_for(model: ModelConfig, config: DecodeConfig, request: Request) -> tuple[int, int]:
+    """The fewest and most new tokens of an answer: as the request or the settings say, enough for what it must contain, and no
+    more than the model has learned positions for."""
+    if request.limits is not None:
+        fewest, most = request.limits
+    elif model.family == "transformer":
+        fewest, most = translation_limits(config, len(request.ids))
+    else:
+        fewest, most = generation_limits(config, model.block_size)
+    needed = tokens_needed(request.constraints) if request.constraints else 0
+    most = max(most, needed)
+    if model.family == "transformer" and model.positions == "learned" and most > model.block_size:
+        if needed > model.block_size:
+            raise UserError(
+                f"what the answer must contain is longer than the {model.block_size} tokens this model can write"
+            )
+        most = model.block_size
+    return min(fewest, most), most
 
 
 def bucket(length: int, longest: int | None) -> int:

@@ -26,19 +26,17 @@ from typing import Any
 import torch
 
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.decode.admission import BUCKET, bucket, check_ids, check_settings, nothing
+from glassformer.decode.admission import BUCKET, bucket, check_ids, check_settings, limits_for, nothing
 from glassformer.decode.align import alignments
 from glassformer.decode.choose import fingerprint
-from glassformer.decode.constraints import tokens_needed
 from glassformer.decode.ctranslate2 import answer_by_ctranslate2
 from glassformer.decode.engines import kept_decoder, slots_that_fit, uses_plain_model
-from glassformer.decode.lengths import generation_limits, translation_limits
 from glassformer.decode.request import NO_CONSTRAINTS, BeamTrace, Hypothesis, Request, SpecialTokens
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
 from glassformer.decode.stepper import CachedSteps, PlainSteps, Steps, context_start, has_window
 from glassformer.decode.streaming import Decode, cut_at_stop, stop_watcher
-from glassformer.errors import ConfigError, UserError
+from glassformer.errors import ConfigError
 from glassformer.models.evaluating import evaluating
 
 STRICT_ROWS = 32  # strict mode: sentences at a time, where the settings do not say
@@ -74,7 +72,6 @@ class Driver:
         self.state: SearchState | None = None
         self.n = 0  # slots in use
         self.said = False
-        self.limits_of: dict[int, tuple[int, int]] = {}  # a text of so many tokens: fewest and most new ones
         if trace and self.config.temperature > 0:
             raise ConfigError("a trace shows a search; set decode.temperature to 0")
 
@@ -96,27 +93,12 @@ class Driver:
         self.pending.append((request, self.make_job(number, request)))
         return []
 
-    def limits(self, length: int) -> tuple[int, int]:
-        """The fewest and most new tokens for a text of so many."""
-        if length not in self.limits_of:
-            own = translation_limits(self.config, length)
-            self.limits_of[length] = own if self.has_source else generation_limits(self.config, self.shape.block_size)
-        return self.limits_of[length]
-
     def make_job(self, number: int, request: Request) -> Job:
         """What the search has to know of a request: limits, constraints, whose draws are its own."""
         config, c, constraints = self.config, self.shape, request.constraints
-        minimum, most = request.limits or self.limits(len(request.ids))
         if constraints:
             constraints.check(c.vocab_size, self.special)
-            most = max(most, tokens_needed(constraints))
-        longest = c.block_size if self.has_source and c.positions == "learned" else None
-        if longest is not None and most > longest:
-            if constraints and tokens_needed(constraints) > longest:
-                raise UserError(
-                    f"what the answer must contain is longer than the {longest} tokens this model can write"
-                )
-            most = longest
+        minimum, most = limits_for(c, config, request)
         if not self.has_source and has_window(c) and len(request.ids) > c.block_size and not self.said:
             self.said = True
             kept = len(request.ids) - context_start(len(request.ids), c)
@@ -127,7 +109,7 @@ class Driver:
             )
         return Job(
             limit=most,
-            minimum=min(minimum, most),
+            minimum=minimum,
             number=number,
             prompt=() if self.has_source else request.ids,
             fingerprint=fingerprint(request.ids) if config.temperature > 0 else 0,

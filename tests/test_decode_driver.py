@@ -122,7 +122,7 @@ def test_the_exact_stop_is_exact_with_stop_strings(rule: str, monkeypatch: pytes
             stops = TokenConstraints(stops=(draw.choice(("a", "ca", "dd", "ac")),))
             how = {"special": CONTROLS, "constraints": stops, "text": spelled}
             cases.append((model, config, how, translate_batch(model, [[n] for n in range(5)], config, **how)))
-    monkeypatch.setattr(search_module, "settled", lambda config, divisors, best, *_, **__: best == -float("inf"))
+    monkeypatch.setattr(search_module.SearchState, "settled", lambda self, n, best: best == -float("inf"))
     for model, config, how, stopped in cases:
         assert translate_batch(model, [[n] for n in range(5)], config, **how) == stopped
     assert any(h.ended == "stop" for *_, stopped in cases for hs in stopped for h in hs)

@@ -105,7 +105,7 @@ class Driver:
             warnings.warn(
                 f"a prompt has {len(request.ids):,} tokens, and this model reads {c.block_size} at once: "
                 f"only the last {kept} are read",
-                stacklevel=4,
+                stacklevel=5,
             )
         return Job(
             limit=most,

@@ -47,11 +47,10 @@ def make_batches(
             budget=budget,
             task="next" if family == "gpt" else "masked",
             seed=seed,
-            fixed_shape=layout == "packed",
             respect_documents=config.respect_documents,
             mask_fraction=config.mask_fraction,
             closed=config.close_texts and family == "bert",
-            parts=parts,
+            parts=parts if layout == "packed" else None,
             workers=config.workers or 0,
         )
         if training:

@@ -72,6 +72,9 @@ class BlockBatches(Batches):
     respect_documents   each document in a block is a segment of its own, its positions begin at 0, and its last token
                         is not asked for the first of the next
 
+    parts               every batch has one shape, and an epoch is cut into a multiple of so many, which make up a step;
+                        None: shapes come as they may
+
     What separates documents (an EOS, say) must be in the file already."""
 
     def __init__(
@@ -82,17 +85,15 @@ class BlockBatches(Batches):
         budget: int,
         task: Literal["next", "masked"],
         seed: int,
-        fixed_shape: bool = False,
         respect_documents: bool = False,
         mask_fraction: float = 0.15,
         closed: bool = False,
-        parts: int = 1,
+        parts: int | None = None,
         workers: int = 0,
     ) -> None:
         super().__init__(seed=seed, workers=workers)
         self.text, self.block_size, self.budget, self.task = text, block_size, budget, task
-        self.fixed_shape, self.respect_documents, self.mask_fraction = fixed_shape, respect_documents, mask_fraction
-        self.parts = parts
+        self.parts, self.respect_documents, self.mask_fraction = parts, respect_documents, mask_fraction
         self.beyond = 1 if task == "next" else 0  # tokens needed after a block
         self.closed = closed  # rows end with EOS
         self.stride = block_size if task == "next" else block_size - 1 - closed
@@ -125,7 +126,7 @@ class BlockBatches(Batches):
     def batches_in_epoch(self) -> int:
         """Micro-batches that one pass over the text makes."""
         most = max(1, self.budget // self.block_size)
-        return even_batches(self.blocks, most, self.parts) if self.fixed_shape else -(-self.blocks // most)
+        return -(-self.blocks // most) if self.parts is None else even_batches(self.blocks, most, self.parts)
 
     @cached_property
     def rows_in_batch(self) -> int:
@@ -135,7 +136,7 @@ class BlockBatches(Batches):
     @property
     def shape(self) -> tuple[int, int, int] | None:
         """Rows, 0 and block size, where every batch has one shape."""
-        return (self.rows_in_batch, 0, self.block_size) if self.fixed_shape else None
+        return (self.rows_in_batch, 0, self.block_size) if self.parts is not None else None
 
     def plan(self, epoch: int) -> BlockPlan:
         """The blocks of an epoch: where the first begins (its phase) and in what order they come."""
@@ -143,7 +144,13 @@ class BlockBatches(Batches):
         order = epoch_order(self.blocks, self.seed, epoch)
         starts = share_out(self.blocks, self.batches_in_epoch)
         return BlockPlan(
-            self.batch_of, epoch, self.stride, self.rows_in_batch if self.fixed_shape else None, phase, order, starts
+            self.batch_of,
+            epoch,
+            self.stride,
+            self.rows_in_batch if self.parts is not None else None,
+            phase,
+            order,
+            starts,
         )
 
     def batch_of(self, blocks: Int[np.ndarray, " n"], first: Int[np.ndarray, " n"], epoch: int, height: int) -> Batch:

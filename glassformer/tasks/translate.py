@@ -7,7 +7,7 @@ text is put together again with its own spacing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -89,34 +89,26 @@ def constraints_of_pieces(
 
 @dataclass(slots=True)
 class Plan:
-    """A text on its way: its pieces, their sources, and what has been found for the first of them."""
+    """A text on its way: its pieces, their sources, and what has been found for each (nothing yet: an empty list)."""
 
     pieces: list[Piece]
     sources: list[list[int]]
     found: list[list[Hypothesis]]
 
-    def next_source(self) -> list[int]:
-        """Of the piece that is to be answered next; empty where the text has all its answers."""
-        return self.sources[len(self.found)] if len(self.found) < len(self.sources) else []
 
-    def take(self, hypotheses: list[Hypothesis], nothing: Callable[[], list[Hypothesis]]) -> None:
-        """What was found for the next piece; an empty one after it has its answer already."""
-        self.found.append(hypotheses)
-        self.skip(nothing)
-
-    def skip(self, nothing: Callable[[], list[Hypothesis]]) -> None:
-        """Empty pieces are answered with nothing."""
-        while len(self.found) < len(self.sources) and not self.next_source():
-            self.found.append(nothing())
-
-
-def joined(model: TextModel, plan: Plan, config: DecodeConfig) -> list[Answer]:
+def joined(
+    model: TextModel,
+    pieces: Sequence[Piece],
+    sources: Sequence[Sequence[int]],
+    found: Sequence[Sequence[Hypothesis]],
+    config: DecodeConfig,
+) -> list[Answer]:
     """The answers to a text out of those to its pieces."""
-    pieces, sources, tokenizers = plan.pieces, plan.sources, model.tokenizers
+    tokenizers = model.tokenizers
     if len(pieces) == 1 and not pieces[0].before and not pieces[0].after:
-        return [Answer(h.text or "", [Part(sources[0], h, tokenizers)]) for h in plan.found[0]]
+        return [Answer(h.text or "", [Part(sources[0], h, tokenizers)]) for h in found[0]]
     answers = []
-    for chosen in combinations(plan.found, config):
+    for chosen in combinations(found, config):
         # After a stop string nothing follows.
         count = next((n for n, h in enumerate(chosen, 1) if h.ended == "stop"), len(chosen))
         text = join_pieces(pieces[:count], [h.text or "" for h in chosen[:count]])
@@ -142,13 +134,10 @@ def translate_each(
     check_constraints(model, constraints, settings)
     is_pair = isinstance(net, Transformer)
     plans: deque[Plan] = deque()  # in order; results come in the same order, so the next is for the first of them
-
-    def nothing() -> list[Hypothesis]:
-        return [Hypothesis([], 0.0, 0.0, [], "eos", "", [] if align else None, BeamTrace() if trace else None)]
+    nothing = Hypothesis([], 0.0, 0.0, [], "eos", "", alignment=[] if align else None)
 
     def requests() -> Iterator[Request]:
-        for plan in plans_of(model, texts):
-            plan.skip(nothing)
+        for plan in plans_of(model, texts, nothing, trace):
             plans.append(plan)
             for ids, own in zip(plan.sources, constraints_of_pieces(model, plan.pieces, constraints), strict=True):
                 if ids:
@@ -156,30 +145,34 @@ def translate_each(
                     yield Request(ids, own, None if is_pair else translation_limits(settings, len(ids) - 1))
 
     def finished() -> Iterator[list[Answer]]:
-        while plans and len(plans[0].found) == len(plans[0].sources):
-            yield joined(model, plans.popleft(), settings)
+        while plans and all(plans[0].found):
+            done = plans.popleft()
+            yield joined(model, done.pieces, done.sources, done.found, settings)
 
     how: dict[str, Any] = {"special": model.special_tokens, "text": model.tokenizers.target.decode}
     for _, hypotheses in answer(net, requests(), settings, align=align and is_pair, trace=trace, **how):
         yield from finished()
+        plan, number = plans[0], plans[0].found.index([])
         if align and not is_pair:
-            prompts = [plans[0].next_source()] * len(hypotheses)
+            prompts = [plan.sources[number]] * len(hypotheses)
             for hypothesis, links in zip(hypotheses, prompt_alignments(net, prompts, [h.ids for h in hypotheses])):
                 hypothesis.alignment = links
-        plans[0].take(hypotheses, nothing)
+        plan.found[number] = hypotheses
         yield from finished()
     yield from finished()
 
 
-def plans_of(model: TextModel, texts: Iterable[str]) -> Iterator[Plan]:
-    """Texts cut into pieces that the model can read."""
+def plans_of(model: TextModel, texts: Iterable[str], nothing: Hypothesis, trace: bool) -> Iterator[Plan]:
+    """Texts cut into pieces that the model can read. An empty piece has its answer already."""
     source, waiting = model.tokenizers.source, iter(texts)
     while some := list(islice(waiting, AT_ONCE)):
         for text, ids in zip(some, source.encode_batch(some), strict=True):
             pieces = pieces_of(model, text, ids)
             whole = len(pieces) == 1 and pieces[0].text == text
             rows = [ids] if whole else source.encode_batch([piece.text for piece in pieces])
-            yield Plan(pieces, [source_ids(model, row) for row in rows], [])
+            sources = [source_ids(model, row) for row in rows]
+            found = [[] if row else [replace(nothing, trace=BeamTrace() if trace else None)] for row in sources]
+            yield Plan(pieces, sources, found)
 
 
 def translate(model: TextModel, texts: Sequence[str], **options: Any) -> list[list[Answer]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,35 @@ from glassformer.text.languages import is_han
 
 Model = Transformer | GPT | BERT
 BETTER_WHEN_LOWER = {"loss", "perplexity", "ter"}
+NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "f1": "F1", "entity_f1": "entity F1"}
+SHARES = ("exact_match", "accuracy", "token_accuracy")  # shown with a percent sign; BLEU and its kin never are
+
+
+def measure_name(name: str) -> str:
+    """A measure as people write it.
+
+    >>> measure_name("bleu"), measure_name("exact_match")
+    ('BLEU', 'exact match')
+    """
+    return NAMES.get(name, name.replace("_", " "))
+
+
+def measure_value(name: str, value: float) -> str:
+    """Its value as people write it, with as many digits as mean something.
+
+    >>> measure_value("loss", 0.01234), measure_value("bleu", 31.718), measure_value("exact_match", 99.5)
+    ('0.0123', '31.72', '99.50%')
+    """
+    return f"{value:.4f}" if name == "loss" else f"{value:.2f}{'%' if name in SHARES else ''}"
+
+
+def measures_text(values: Mapping[str, float], between: str = "  ") -> str:
+    """Measures in one line, all on one scale.
+
+    >>> measures_text({"loss": 0.5, "exact_match": 12.0, "bleu": 20.0})
+    'loss 0.5000  exact match 12.00%  BLEU 20.00'
+    """
+    return between.join(f"{measure_name(name)} {measure_value(name, value)}" for name, value in values.items())
 
 
 @dataclass(frozen=True)

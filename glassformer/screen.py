@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
 """True: nothing on stderr but errors."""
 
@@ -162,3 +163,11 @@ class Progress:
                 self.live.console.print(text)
         else:
             warn(text)
+
+
+def watched(items: Iterable[T], what: str, total: int) -> Iterator[T]:
+    """The items as they come, counted on the display."""
+    with Progress(what, total) as display:
+        for done, item in enumerate(items, 1):
+            yield item
+            display.update(done, f"{done:,} of {total:,}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Iterator
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +117,10 @@ def test_the_n_best_of_a_cut_text_are_the_best_choices_of_one_from_each_part() -
         scores = sorted((-torch.rand(size) * 5).tolist(), reverse=True)
         return [Hypothesis([i], s, s, [s], "eos" if i < size - 1 else "length") for i, s in enumerate(scores)]
 
-    for n_best, sizes in itertools.product((1, 2, 3, 4), ([4], [4, 4], [4, 1, 3], [2, 4, 4, 2])):
+    for n_best, sizes in product((1, 2, 3, 4), ([4], [4, 4], [4, 1, 3], [2, 4, 4, 2])):
         parts = [part(size) for size in sizes]
         everything = sorted(
-            itertools.product(*parts),
+            product(*parts),
             key=lambda choice: (sum(h.ended == "length" for h in choice), -sum(h.score for h in choice)),
         )
         found = combinations(parts, DecodeConfig(n_best=n_best))
@@ -269,6 +270,26 @@ def test_a_gpt_on_pairs_answers(runs: dict[str, Any]) -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("kind", ["gpt", "transformer"])
+def test_any_number_of_texts_is_read_as_it_is_needed(kind: str, runs: dict[str, Any]) -> None:
+    """In order, and the same as a list. Caught: all prompts held before the first answer, answers to a neighbour."""
+    model, taken = runs[kind], []
+    each, whole = (tasks.generate_each, tasks.generate) if kind == "gpt" else (tasks.translate_each, tasks.translate)
+    texts = ["the cat", "a dog", "Anna", "the"] * 100
+    options: dict[str, Any] = {"beam": 1, "max_new_tokens": 3, "batch_size": 2, "strict": True}
+
+    def given() -> Iterator[str]:
+        for text in texts:
+            taken.append(text)
+            yield text
+
+    found = each(model, given(), **options)
+    first = next(found)
+    assert len(taken) < 100
+    answers = [first[0].text, *(own[0].text for own in islice(found, 11))]
+    assert answers == [own[0].text for own in whole(model, texts[:12], **options)]
+
+
 def test_a_gpts_alignment_is_its_attention_to_the_prompt(runs: dict[str, Any]) -> None:
     """Against the weights recorded by hand, one place before each token. Caught: rows of the token just read."""
     talk = runs["pairs"]
@@ -332,7 +353,7 @@ def test_words_are_tagged_at_their_first_piece(runs: dict[str, Any]) -> None:
     talk = runs["tag"]
     words = ["Anna", "lives", "in", "Paris"]
     pieces = [talk.tokenizers.target.encode(word) for word in words]
-    chances = talk.model(Rows.from_lists([[BOS, *itertools.chain(*pieces)]]))[0].softmax(-1)
+    chances = talk.model(Rows.from_lists([[BOS, *chain(*pieces)]]))[0].softmax(-1)
     place = 1
     found = talk.tag([words, "Anna lives in Paris", [], "丂"])
     assert found[0] == found[1] and found[2] == []

@@ -144,6 +144,18 @@ def test_an_interrupted_job_ends_as_if_it_had_not_been(
         assert out.read_bytes() == whole.read_bytes() and asked == before, "a complete file is complete"
 
 
+def test_lines_behind_the_answers_of_a_job_that_ended(run: Path, source: Path, tmp_path: Path) -> None:
+    """Caught: a file called complete, or cut, whose end is somebody else's."""
+    out = tmp_path / "out.txt"
+    translate.translate(run, file=source, out=out, **SMALL)
+    with out.open("ab") as file:
+        file.write(b"a line of my own\n")
+    before = everything(tmp_path)
+    with pytest.raises(UserError, match="has been changed since its answers were written, so it is left as it is"):
+        translate.translate(run, file=source, out=out, resume=True, **SMALL)
+    assert everything(tmp_path) == before
+
+
 def other_input(given: dict[str, Any], folder: Path) -> None:
     text = given["file"].read_text(encoding="utf-8")
     given["file"].write_text(text.replace("the", "a", 1), encoding="utf-8")

@@ -161,6 +161,31 @@ def test_n_best_has_as_many_lines_for_every_text(quick_run: Path, capfd: pytest.
     assert said(capfd)[4:] == drawn
 
 
+def test_alignment_by_words_is_that_of_their_letters(quick_run: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Pharaoh's form, against words counted by `split`. Caught: links of letters, words counted from 1, sides exchanged."""
+    texts, options = ["the cat", "a dog sat"], {"temperature": 1.5, "num_samples": 8, "seed": 9}
+    translate.translate(quick_run, texts, align_words=True, **options)
+    out = said(capfd)
+    translate.translate(quick_run, texts, align_words=True, as_json=True, **options)
+    facts = [answer["word_links"] for line in said(capfd) for answer in json.loads(line)["answers"]]
+
+    def word_at(text: str, place: int) -> int | None:
+        return None if place >= len(text) or text[place].isspace() else len(text[: place + 1].split()) - 1
+
+    answers = [
+        (t, a) for t, f in zip(texts, load(quick_run).translate(texts, align=True, **options)) for a in f.answers
+    ]
+    seen = set()
+    for line, own, (text, answer) in zip(out, facts, answers, strict=True):
+        pairs = {(word_at(text, s), word_at(answer.text, t)) for s, t in answer.links}
+        wanted = sorted(pair for pair in pairs if None not in pair)
+        written, links = line.split("\t")
+        assert written == answer.text
+        assert [tuple(map(int, link.split("-"))) for link in links.split()] == wanted == [tuple(pair) for pair in own]
+        seen |= set(wanted)
+    assert len({s for s, _ in seen}) > 1 and len({t for _, t in seen}) > 1 and any(s != t for s, t in seen)
+
+
 def test_json_has_everything_and_one_object_a_text(quick_run: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         translate.translate(

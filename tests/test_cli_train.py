@@ -83,7 +83,7 @@ def test_train_leaves_a_run_and_says_what_there_is(home: Path) -> None:
     assert any(line.startswith("step 2/7  loss ") and "ETA" in line and " lr " in line for line in lines)
     shown = [line for line in lines if ": validation  loss " in line]
     assert [line.split(":")[0] for line in shown] == ["step 3", "step 6", "step 7"]
-    assert all(name in shown[0] for name in ("perplexity", "token_accuracy", "exact_match", "bleu", "chrf"))
+    assert all(name in shown[0] for name in ("perplexity", "token accuracy", "exact match", "BLEU", "chrF"))
     assert any("→" in line for line in lines), "a few samples"
     signed = [line for line in lines if "sacrebleu's" in line and "|version:" in line]
     assert len(signed) == 2, "the signatures of BLEU and chrF, once"
@@ -124,7 +124,7 @@ def test_evaluate_files(home: Path) -> None:
         (home / name).write_text("".join(row[side] + "\n" for row in rows), encoding="utf-8")
     done = call("evaluate", "runs/numbers", "--source", "in.de", "--target", "ref.en", "--limit", "10", cwd=home)
     assert done.returncode == 0, done.stderr
-    for part in ("in.de and ref.en (10 examples)", "exact match", "bleu", "chrf", "tok:13a", "→"):
+    for part in ("in.de and ref.en (10 examples)", "exact match", "BLEU", "chrF", "tok:13a", "→"):
         assert part in done.stdout, part
 
 

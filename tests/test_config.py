@@ -29,6 +29,8 @@ from glassformer.config import (
 )
 from glassformer.config.recipe import apply_override
 from glassformer.errors import ConfigError, UserError
+from glassformer.files import structured
+from glassformer.files.durable import to_json
 from glassformer.models import BERT, PRESETS, build_model
 from glassformer.nn import Rows, cross_mask
 from tests.counts import count
@@ -167,6 +169,17 @@ def test_overrides_come_last_and_speak_every_type(tmp_path: Path) -> None:
     assert (recipe.train.steps, recipe.train.betas, recipe.train.clip) == (1000, (0.5, 0.75), None)
     assert (recipe.data.builtin, recipe.decode.alpha, recipe.model.n_embd) == ("dates", 0.9, 768)
     assert isinstance(recipe.train.steps, int) and isinstance(recipe.model.dropout, float)
+
+
+def test_a_seed_that_no_float_can_hold(tmp_path: Path) -> None:
+    """2^53 + 1, from a file, from an override, through run.json and back. Caught: a number that went through a float."""
+    seed = 9007199254740993
+    for changes in ([f"train.seed={seed}", f"decode.seed={seed}"], []):
+        path = write(tmp_path, "" if changes else f"[train]\nseed = {seed}\n[decode]\nseed = {seed}\n")
+        recipe = read_recipe(path, changes)
+        again = Recipe.from_dict(structured.decode(to_json(recipe.to_dict()), dict[str, Any], "run.json"))
+        for own in (recipe, again):
+            assert str(own.train.seed) == str(own.decode.seed) == "9007199254740993"
 
 
 WRONG_OVERRIDES = {

@@ -87,7 +87,7 @@ def test_the_last_screen_says_which_weights_and_why(runs: dict[str, RunFolder], 
     run = runs["text"]
     losses = {line["step"]: line["val_loss"] for line in run.metrics() if "val_loss" in line}
     best = min(losses, key=lambda step: losses[step])
-    assert f"the weights of step {best}, with the best loss on val ({losses[best]:.4g}" in which_weights(
+    assert f"the weights of step {best}, with the best loss on val ({losses[best]:.4f}" in which_weights(
         run, run.recipe
     )
     mean = small_run(tmp_path, "text", name="mean", steps=4, save_every=2, average_last=2)

@@ -14,13 +14,13 @@ from torch import Tensor
 import glassformer
 from glassformer import probe
 from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.config.costs import costs
 from glassformer.data.batches import Batch
 from glassformer.decode.decoder import Decoder
 from glassformer.decode.engines import uses_plain_model
 from glassformer.decode.ops.packed import PackedOps
 from glassformer.errors import ConfigError, UserError
 from glassformer.models import build_model
-from glassformer.models.costs import costs
 from glassformer.nn import Rows
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.probe import Part

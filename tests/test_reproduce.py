@@ -18,16 +18,18 @@ import torch.nn.functional as F
 
 from glassformer import runs
 from glassformer.config import DataConfig, ModelConfig, read_recipe, recipe_names
+from glassformer.config.costs import costs
 from glassformer.data.download import COLLECTIONS
 from glassformer.errors import UserError
 from glassformer.models import GPT
-from glassformer.models.costs import costs
 from glassformer.nn.rows import Rows
 from glassformer.runs.folder import RunFolder
-from glassformer.studies import reproduce as study
-from glassformer.studies.reproduce import REPRODUCTIONS, Outcome, Times, random_batches_loss, times_of, whole_loss
-from glassformer.studies.reproduce.metrics import score, validation_tokens
+from glassformer.studies.reproduce import reproduction as study
+from glassformer.studies.reproduce.metrics import random_batches_loss, score, validation_tokens, whole_loss
+from glassformer.studies.reproduce.report import Outcome
 from glassformer.studies.reproduce.reproduction import data_settings, size_problem
+from glassformer.studies.reproduce.table import REPRODUCTIONS
+from glassformer.studies.reproduce.times import Times, times_of
 from glassformer.text.tokenizer import Tokenizer
 from tests.commands import call
 from tests.test_runs import pairs

@@ -40,7 +40,7 @@ def test_comments_are_those_of_their_field() -> None:
     }
 
 
-@pytest.mark.parametrize("part", ["model", "train", "decode"])
+@pytest.mark.parametrize("part", PARTS)
 def test_every_setting_is_explained(part: str) -> None:
     assert [s.name for s in settings_of(part) if len(s.about) < 10] == []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import torch
 
 from glassformer.api.models import MODELS, Classifier, Filler, Generator, Origin, Tagger, Translator
 from glassformer.errors import UserError
+from glassformer.files import structured
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
 
@@ -43,7 +43,7 @@ def origin_of(folder: RunFolder, step: int | None) -> Origin:
         return Origin(folder.path, f"checkpoint of step {step}", metrics_at(folder, step))
     state: dict[str, Any] = {}
     if (path := folder.weights_folder() / "state.json").exists():
-        state = json.loads(path.read_text(encoding="utf-8"))
+        state = structured.read(path, dict[str, Any])
     weights = state.get("weights", {})
     if "averaged" in weights:
         return Origin(folder.path, f"mean of the weights of {len(weights['averaged'])} steps", metrics_at(folder, None))

@@ -24,6 +24,7 @@ from glassformer.api.options import DecodeOptions, WritingOptions, parted, spell
 from glassformer.api.results import Classification, Filling, Generation, Tagging, Translation
 from glassformer.config import DecodeConfig, ModelConfig, Recipe
 from glassformer.errors import UserError
+from glassformer.evaluate import measures_text
 from glassformer.models import BERT, GPT, Transformer
 from glassformer.tasks import TextModel, TokenScores
 from glassformer.tasks.embed import Pool
@@ -126,7 +127,7 @@ class LoadedModel(TextModel):
         sizes = f"{source.vocab_size:,}" + (f" and {target.vocab_size:,}" if target is not source else "")
         lines.append(f"  tokenizer: {source.kind}, {sizes} tokens")
         if self.metrics:
-            lines.append("  validation: " + ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items()))
+            lines.append("  validation: " + measures_text(self.metrics, ", "))
         if self.origin is not None:
             lines.append(f"  from {self.origin.path}, {self.origin.weights}")
         return "\n".join(lines)

@@ -14,16 +14,31 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
 from glassformer.config import VERSION
 from glassformer.errors import ConfigError, UserError
+from glassformer.files import structured
 from glassformer.files.durable import to_json, write_atomically
 
 FORMAT = 1
 EVERY = 1.0  # seconds between two records
+
+
+@dataclass(frozen=True)
+class Record:
+    """Whose answers a file has, and how far it is."""
+
+    format: int
+    job: dict[str, Any]
+    lines: int
+    bytes: int
+    sha256: str
+    done: bool
+    glassformer: str = "unknown"
 
 
 def record_of(path: Path) -> Path:
@@ -31,17 +46,13 @@ def record_of(path: Path) -> Path:
     return path.with_name(path.name + ".job")
 
 
-def read_record(path: Path) -> dict[str, Any] | None:
+def read_record(path: Path) -> Record | None:
     """The record beside an answer file; None where there is none that this command wrote."""
     try:
-        with record_of(path).open("rb") as file:
-            facts = json.loads(file.read(1 << 20))
-    except (OSError, ValueError, RecursionError):
+        found: Record = structured.read(record_of(path), Record, 1 << 20)
+    except (OSError, structured.Unreadable):
         return None
-    kinds = {"job": dict, "lines": int, "bytes": int, "sha256": str, "done": bool}
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        return None
-    return facts if all(isinstance(facts.get(name), kind) for name, kind in kinds.items()) else None
+    return found if found.format == FORMAT else None
 
 
 def sha256_of_input(file: BinaryIO) -> str:
@@ -116,12 +127,12 @@ class AnswerFile:
                     f"{self.path} was not begun by this command (there is no {record_of(self.path).name} beside it), so it "
                     "is left as it is; choose another --out, or delete it"
                 )
-            if (why := difference(record["job"], self.job)) is not None:
+            if (why := difference(record.job, self.job)) is not None:
                 raise UserError(
                     f"{self.path} has the answers {why}, so it is left as it is; choose another --out, or delete it"
                 )
             self.check_answers(file, record)  # type: ignore[arg-type]
-            self.lines, self.bytes, self.done = record["lines"], record["bytes"], record["done"]
+            self.lines, self.bytes, self.done = record.lines, record.bytes, record.done
             file.truncate(self.bytes)
             file.seek(self.bytes)
         except BaseException:
@@ -129,13 +140,14 @@ class AnswerFile:
             raise
         return file  # type: ignore[return-value]
 
-    def check_answers(self, file: BinaryIO, record: Mapping[str, Any]) -> None:
-        """Every byte that is to be kept is one that was written."""
-        left = record["bytes"]
+    def check_answers(self, file: BinaryIO, record: Record) -> None:
+        """Every byte that is to be kept is one that was written; behind the answers of a job that ended there is nothing."""
+        left = record.bytes
         while left > 0 and (block := file.read(min(left, 1 << 20))):
             self.digest.update(block)
             left -= len(block)
-        if left or self.digest.hexdigest() != record["sha256"]:
+        longer = record.done and bool(file.read(1))
+        if left or longer or self.digest.hexdigest() != record.sha256:
             raise UserError(
                 f"{self.path} has been changed since its answers were written, so it is left as it is; choose another "
                 "--out, or delete it"
@@ -155,16 +167,8 @@ class AnswerFile:
     def record(self) -> None:
         """Put the answers on the disk, and then the record that says so."""
         os.fsync(self.file.fileno())
-        facts = {
-            "format": FORMAT,
-            "glassformer": VERSION,
-            "job": self.job,
-            "lines": self.lines,
-            "bytes": self.bytes,
-            "sha256": self.digest.hexdigest(),
-            "done": self.done,
-        }
-        write_atomically(record_of(self.path), to_json(facts))
+        facts = Record(FORMAT, self.job, self.lines, self.bytes, self.digest.hexdigest(), self.done, VERSION)
+        write_atomically(record_of(self.path), to_json(asdict(facts)))
         self.recorded = time.monotonic()
 
     def __enter__(self) -> AnswerFile:

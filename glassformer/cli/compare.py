@@ -58,6 +58,8 @@ def scores_table(found: Any) -> Any:
     """Three lines a score (each run's, and the difference), so that an interval never has to be broken."""
     from rich.table import Table
 
+    from glassformer.evaluate import measure_name
+
     table = Table(title=f"{found.examples:,} examples of {found.split}", title_justify="left")
     for column in ("score", "of", "value", "95% from", "to", "p"):
         table.add_column(column, justify="left" if column in ("score", "of") else "right", no_wrap=column != "of")
@@ -67,7 +69,7 @@ def scores_table(found: Any) -> Any:
         for number, (of, one) in enumerate(rows):
             last = number == 2
             table.add_row(
-                "" if number else name.replace("_", " "),
+                "" if number else measure_name(name),
                 of,
                 *(f"{value:+.4g}" if last else f"{value:.4g}" for value in (one.value, one.low, one.high)),
                 f"{paired.p:.3g}" if last else "",

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from glassformer.screen import table_console
+
 HELP = "Fetch data, and look at it before training."
 
 
@@ -18,17 +20,15 @@ def get(
     mirror: Annotated[str | None, typer.Option(help="Fetch the same files from this address instead.")] = None,
 ) -> None:
     """Download a collection, check it, and cut it into train, val and test."""
-    from rich.console import Console
-
     from glassformer.data import download
 
     folder = out or Path("data") / name.replace(":", "-")
     sizes = download.get(name, folder, None if mirror is None else {name: mirror.rstrip("/")})
     what = "characters" if name == "shakespeare" else "pairs"
-    console = Console()
+    console = table_console()
     for split, size in sizes.items():
-        console.print(f"{split:<6}{size:>9,} {what}", highlight=False)
-    console.print(f"in {folder} (licence: {download.COLLECTIONS[name].licence})", highlight=False, soft_wrap=True)
+        console.print(f"{split:<6}{size:>9,} {what}")
+    console.print(f"in {folder} (licence: {download.COLLECTIONS[name].licence})", soft_wrap=True)
 
 
 def check(
@@ -47,8 +47,6 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of a table.")] = False,
 ) -> None:
     """Look at data as training would read it; exit code 1 if training on it would be a mistake."""
-    from rich.console import Console
-
     from glassformer.config import read_recipe, recipe_names
     from glassformer.data import doctor
 
@@ -62,7 +60,7 @@ def check(
             "label_field": label_field,
         }
         report = doctor.check([Path(file) for file in files], task, **fields)
-    console = Console()
+    console = table_console()
     if as_json:
         print(json.dumps(report.to_dict(), ensure_ascii=False))
     else:
@@ -73,7 +71,7 @@ def check(
         picture.parent.mkdir(parents=True, exist_ok=True)
         saved = plots.save(doctor.picture(report), picture)
         if not as_json:
-            console.print(f"picture: {saved[0]}", highlight=False, soft_wrap=True, markup=False)
+            console.print(f"picture: {saved[0]}", soft_wrap=True)
     if report.mistake:
         raise typer.Exit(1)
 

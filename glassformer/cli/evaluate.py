@@ -82,13 +82,15 @@ def show(run: Path, found: Any) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from glassformer.evaluate import measure_name, measure_value
+
     table = Table(title=Text(f"{run} on {found.on} ({found.examples:,} examples)"))
     table.add_column("measure")
     table.add_column("value", justify="right")
     table.add_column("signature", style="dim", overflow="fold")
     for name, value in found.scores.values.items():
         signature = Text(found.scores.signatures.get(name, ""))
-        table.add_row(name.replace("_", " "), f"{value:.4f}" if name == "loss" else f"{value:.2f}", signature)
+        table.add_row(measure_name(name), measure_value(name, value), signature)
     console = table_console()
     console.print(table)
     for given, wanted, written in found.scores.samples:

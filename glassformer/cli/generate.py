@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,12 +44,12 @@ class Writer:
         shown = [(prompt if self.shows_prompt else "") + answer.text for answer in answers]
         return lines.Output(shown + [""] * (self.wide - len(shown)), tokens)
 
-    def answer(self, prompts: Sequence[str]) -> list[lines.Output]:
-        """The output for each prompt."""
+    def answer(self, prompts: Sequence[str]) -> Iterator[lines.Output]:
+        """The output for each prompt, as it comes."""
         from glassformer import tasks
 
-        found = tasks.generate(self.model, prompts, config=self.config, constraints=self.constraints)
-        return [self.output(prompt, answers) for prompt, answers in zip(prompts, found, strict=True)]
+        found = tasks.generate_each(self.model, prompts, config=self.config, constraints=self.constraints)
+        return (self.output(prompt, answers) for prompt, answers in zip(prompts, found, strict=True))
 
     def show_stream(self, prompt: str) -> None:
         """The text as it comes. What is wrong is said without a beginning of an answer, so the first piece is waited for."""

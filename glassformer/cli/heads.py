@@ -110,7 +110,7 @@ def importances(found: Any, title: str, width: int = 80) -> Any:
     table.add_column("part", no_wrap=True)
     table.add_column("looks at", no_wrap=True)
     names = scores_that_fit(found, width)
-    labels = {"exact_match": "exact", "perplexity": "perpl.", "accuracy": "accur."}
+    labels = {"exact_match": "exact", "perplexity": "perpl.", "accuracy": "accur.", "bleu": "BLEU", "chrf": "chrF"}
     for name in names:
         for mode in ("zero", "mean"):
             table.add_column(f"{labels.get(name, name)}\n{mode}", justify="right", no_wrap=True)
@@ -123,16 +123,18 @@ def importances(found: Any, title: str, width: int = 80) -> Any:
 
 def show(found: Any, title: str) -> None:
     """The importance of every head and layer, on stdout."""
+    from glassformer.evaluate import measure_name, measures_text
+
     console = table_console()
     console.print(importances(found, title, console.width))
-    whole = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in found.whole.items())
     console.print(
-        f"The whole model: {whole}. Above: the change when one part is cut, its output set to zero or to its mean."
+        f"The whole model: {measures_text(found.whole, ', ')}. Above: the change when one part is cut, its output set to zero "
+        "or to its mean."
     )
     heads_count = len(found.curve)
     console.print(
         f"{found.can_go} of {heads_count} heads can go, the least important first, before 1% of the "
-        f"{found.score.replace('_', ' ')} is lost."
+        f"{measure_name(found.score)} is lost."
     )
 
 

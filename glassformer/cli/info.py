@@ -15,7 +15,7 @@ from glassformer.errors import ConfigError
 from glassformer.screen import table_console
 
 if TYPE_CHECKING:
-    from glassformer.models.costs import Costs, Part
+    from glassformer.config.costs import Costs, Part
 
 IN_LAYER = re.compile(r"\.(\*|\d+)\.")  # the number of a layer, or the star that stands for all of them
 
@@ -28,14 +28,14 @@ def find_recipe(name: str, overrides: list[str]) -> Recipe:
         return Recipe.from_dict(values)
     if name.endswith(".toml") or name in recipe_names():
         return read_recipe(name, overrides)
-    from glassformer.runs.folder import RunFolder
+    from glassformer.runs.facts import is_run, read_facts
 
-    if RunFolder.is_run(Path(name)):
+    if is_run(Path(name)):
         if overrides:
             raise ConfigError(
                 f"{name} is a run, whose settings are what they are; give a recipe to try {overrides[0]!r}"
             )
-        return RunFolder.open(name).recipe
+        return Recipe.from_dict(read_facts(Path(name))["recipe"])
     known = [*PRESETS, *recipe_names()]
     raise ConfigError(
         f"there is no preset, recipe or run {name!r}{did_you_mean(name, known)}; known are {', '.join(known)}"
@@ -94,7 +94,7 @@ def rows_of(listed: list[Part]) -> list[tuple[str, str, str, str]]:
 
 def summary_of(found: Costs, recipe: Recipe) -> list[tuple[str, str]]:
     """Parameters, operations and memory of a model: a name and a value each."""
-    from glassformer.models.costs import BYTES
+    from glassformer.config.costs import BYTES
 
     token = "a token pair" if recipe.model.family == "transformer" else "a token"
     lines = [
@@ -227,7 +227,7 @@ def show_model(name: str, overrides: list[str], context: int | None) -> None:
     """The table of a model's parts, and what it costs."""
     from rich.table import Table
 
-    from glassformer.models.costs import costs, parts
+    from glassformer.config.costs import costs, parts
 
     if context is not None and context < 1:
         raise ConfigError(f"--context must be at least 1, not {context}")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from glassformer.screen import table_console
+
 
 def show_machine() -> None:
     """Print the machine and every fast path; a trial that was never made here is made now, in about a second."""
-    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from glassformer.accel import machine, trials, tuning
 
-    console = Console()
+    console = table_console()
     facts = Table(show_header=False, box=None)
     for label, value in machine.describe():
         facts.add_row(label, value)
@@ -22,7 +24,7 @@ def show_machine() -> None:
         measured = "\n".join(f"{m.gain:g}x on {m.machine}, {m.day}" for m in path.measured)
         gain = "" if choice.gain is None else f"{choice.gain:.2f}x"
         table.add_row(
-            f"{path.name}\n[dim]{path.what}[/dim]", "yes" if choice.taken else "no", choice.why, gain, measured
+            Text(f"{path.name}\n").append(path.what, "dim"), "yes" if choice.taken else "no", choice.why, gain, measured
         )
     console.print(table)
     console.print(f"Trials are kept in {trials.cache_folder() / 'trials'}.", style="dim", soft_wrap=True)

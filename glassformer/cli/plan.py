@@ -16,11 +16,13 @@ def plan(
     seconds: Annotated[float, typer.Option(help="How long to measure.")] = 5.0,
 ) -> None:
     """Parameters, memory, whether it fits here, tokens a second measured in a few seconds, and the time to finish."""
+    known = read_recipe(recipe, overrides or [])
+
     from rich.table import Table
 
     from glassformer.studies.plan import make_plan
 
-    found = make_plan(read_recipe(recipe, overrides or []), seconds=seconds)
+    found = make_plan(known, seconds=seconds)
     table = Table(title=f"{recipe} on {found.device}", show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column()

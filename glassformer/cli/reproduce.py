@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glassformer.screen import table_console
+from glassformer.screen import table_console, warn
 
 if TYPE_CHECKING:
-    from glassformer.studies.reproduce import Outcome, Report
+    from glassformer.studies.reproduce.report import Outcome, Report
 
 
 def reproduce(
@@ -34,12 +33,15 @@ def reproduce(
 
     Exit codes: 0 the goal is reached; 1 it is not; 2 something to put right; 75 stopped on request.
     """
-    from glassformer import runs
-    from glassformer.studies import reproduce as study
-
     if name is None:
         show_list(as_json)
         return
+    from glassformer.studies.reproduce.table import reproduction
+
+    reproduction(name)  # a name that is not there is refused at once
+    from glassformer import runs
+    from glassformer.studies.reproduce import reproduction as study
+
     try:
         report = study.reproduce(
             name,
@@ -51,7 +53,7 @@ def reproduce(
             measure_first=measure_first,
         )
     except runs.Stopped:
-        print("stopped; nothing was judged", file=sys.stderr)
+        warn("stopped; nothing was judged")
         raise SystemExit(runs.STOPPED) from None
     if as_json:
         print(json.dumps(report.to_dict(), ensure_ascii=False))
@@ -64,7 +66,7 @@ def show_list(as_json: bool) -> None:
     """Every published result that can be reproduced, on stdout."""
     from dataclasses import asdict
 
-    from glassformer.studies.reproduce import REPRODUCTIONS
+    from glassformer.studies.reproduce.table import REPRODUCTIONS
 
     if as_json:
         print(json.dumps([asdict(one) for one in REPRODUCTIONS], ensure_ascii=False))

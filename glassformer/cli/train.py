@@ -43,11 +43,16 @@ def train(
     again and again. Exit codes: 0 trained; 2 something to put right; 75 stopped on request (Ctrl-C or SIGTERM) and saved,
     go on with --resume.
     """
+    from glassformer.runs.facts import is_run
+
+    changes = overrides or []
+    if not resume and not is_run(Path(recipe)):
+        read_recipe(recipe, changes)  # what is wrong with it is said before torch is waited for
+
     from glassformer import runs
     from glassformer.runs import making
     from glassformer.runs.folder import RunFolder
 
-    changes = overrides or []
     if resume:
         making.adopt_draft(Path(recipe))
     if RunFolder.is_run(Path(recipe)):

@@ -21,6 +21,7 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 import unicodedata
 import zipfile
 import zlib
@@ -36,6 +37,7 @@ from glassformer.data.splits import fraction_of
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.files.owned import OwnedFiles
+from glassformer.screen import Progress
 
 TIMEOUT = 30.0  # seconds without a byte
 LOCK = "checksums.json"
@@ -132,7 +134,7 @@ def download(url: str, folder: Path) -> Path:
 
     pooch.get_logger().setLevel("ERROR")  # it would print checksums that are noted here anyway
     fetcher = pooch.HTTPDownloader(
-        progressbar=ProgressBar(url.rsplit("/", 1)[-1]),
+        progressbar=DownloadDisplay(url.rsplit("/", 1)[-1]),
         headers={"User-Agent": "glassformer"},  # some publishers refuse that of a library
         timeout=TIMEOUT,
     )
@@ -159,30 +161,30 @@ def broke_off(url: str, error: Exception) -> str:
     return f"the download of {url} broke off ({why}); nothing was kept, try again"
 
 
-class ProgressBar:
-    """The house's bar on stderr, as pooch wants one: `total` is set, then update, reset and close are called."""
+class DownloadDisplay:
+    """The house's display, as pooch wants one: `total` is set where it is known, then update, reset and close are called."""
 
     def __init__(self, name: str) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-        self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
-        self.task = self.bar.add_task(name, total=None)
+        self.display = Progress(f"downloading {name}", 1)
         self.total: float | None = None
+        self.bytes = 0
 
     def update(self, size: int) -> None:
         """So many bytes more."""
-        self.bar.start()
-        self.bar.update(self.task, advance=size, total=self.total or None)
+        self.bytes += size
+        spent = max(1e-3, time.monotonic() - self.display.began)
+        self.display.total = float(self.total or 1)
+        self.display.update(
+            self.bytes if self.total else 0, f"{self.bytes / 1e6:,.1f} MB  {self.bytes / 1e6 / spent:,.1f} MB/s"
+        )
 
     def reset(self) -> None:
         """Back to the beginning, as pooch does once a download is complete."""
-        self.bar.reset(self.task, total=self.total or None)
+        self.bytes = 0
 
     def close(self) -> None:
-        """Takes the bar away."""
-        self.bar.stop()
+        """Takes the display away."""
+        self.display.__exit__()
 
 
 def sha256_of(path: Path) -> str:

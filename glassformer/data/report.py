@@ -6,14 +6,13 @@ are not needed any more.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from glassformer.data.origins import shown
 from glassformer.errors import UserError
+from glassformer.files import structured
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.files.user_data import FileFacts, UserFile
 
@@ -45,14 +44,13 @@ class DataReport:
     def read(folder: Path) -> DataReport | None:
         """Of a run's data folder; None where it was made before reports were."""
         path = folder / NAME
-        if not path.exists():
-            return None
         try:
-            values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            values.pop("format")
-            return DataReport(**{**values, "files": [FileFacts(**file) for file in values["files"]]})
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise UserError(f"{path} cannot be read; see `glassformer doctor`, and bring it back from a copy") from None
+            return structured.read(path, DataReport)  # type: ignore[no-any-return]
+        except FileNotFoundError:
+            return None
+        except (OSError, structured.Unreadable) as error:
+            why = f"{path} cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+            raise UserError(f"{why}; see `glassformer doctor`, and bring it back from a copy") from None
 
     def notes(self) -> Iterator[str]:
         """What a person should know before training on this, a sentence each."""

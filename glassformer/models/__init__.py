@@ -3,8 +3,8 @@
 from glassformer.config import ModelConfig
 from glassformer.config.presets import PRESETS, preset
 from glassformer.models.bert import BERT
-from glassformer.models.costs import refuse_what_cannot_fit
 from glassformer.models.gpt import GPT
+from glassformer.models.limits import refuse_what_cannot_fit
 from glassformer.models.parts import Family
 from glassformer.models.state import State
 from glassformer.models.transformer import Transformer

@@ -6,9 +6,35 @@ folder holds at the end. The same settings and seed give the same run, and a run
 the run that was never stopped.
 """
 
-from glassformer.runs.launch import resume, train
-from glassformer.runs.session import Session
-from glassformer.runs.setup import make_session, pick_device
-from glassformer.runs.stop import STOPPED, Stopped
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from glassformer.runs.launch import resume, train
+    from glassformer.runs.session import Session
+    from glassformer.runs.setup import make_session, pick_device
+    from glassformer.runs.stop import STOPPED, Stopped
+
+# Fetched when they are first asked for: to read what a run says of itself (facts.py) nobody has to wait for torch.
+HOMES = {
+    "resume": "launch",
+    "train": "launch",
+    "Session": "session",
+    "make_session": "setup",
+    "pick_device": "setup",
+    "STOPPED": "stop",
+    "Stopped": "stop",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOMES:
+        raise AttributeError(f"module 'glassformer.runs' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"glassformer.runs.{HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
 
 __all__ = ["STOPPED", "Session", "Stopped", "make_session", "pick_device", "resume", "train"]

@@ -10,6 +10,7 @@ from typing import Any
 
 from glassformer.config import VERSION
 from glassformer.errors import UserError
+from glassformer.files import structured
 from glassformer.files.checksums import ListedFile
 from glassformer.files.durable import to_json
 
@@ -49,6 +50,27 @@ def migrated(facts: dict[str, Any], path: Path) -> dict[str, Any]:
         f"{str(facts.get('glassformer'))[:40]}; this is glassformer {VERSION}, which reads format {RUN_FORMAT}: install "
         "the version that wrote it, or a newer one"
     )
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder says that it is a run."""
+    return (path / "run.json").exists()
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """What a run's run.json says, held against its schema."""
+    path = folder / "run.json"
+    try:
+        facts = structured.read(path, dict[str, Any])
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    if "recipe" not in facts:
+        raise UserError(f"{path} cannot be read: it has no recipe")
+    facts = migrated(facts, folder)
+    known = structured.convert(facts, RunFacts, str(path))
+    if strange := [n for n in known.files or {} if Path(n).is_absolute() or ".." in Path(n).parts]:
+        raise UserError(f"{path} cannot be read: it lists {strange[0][:80]!r}, which lies outside the run")
+    return facts  # type: ignore[no-any-return]
 
 
 def seal_of(facts: dict[str, Any]) -> str:

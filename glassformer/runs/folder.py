@@ -39,7 +39,7 @@ from glassformer.models import BERT, GPT, Transformer, build_model
 from glassformer.models.weights import check_finite, check_fits, load_model_tensors, served_weights
 from glassformer.runs import checkpoint
 from glassformer.runs.checkpoint import Checkpoints, problem, read_checkpoint, recover
-from glassformer.runs.facts import OWN, RUN_FORMAT, RunFacts, migrated, seal_of
+from glassformer.runs.facts import OWN, RUN_FORMAT, is_run, read_facts, seal_of
 from glassformer.screen import warn
 from glassformer.text.tokenizers import Tokenizers
 
@@ -55,7 +55,7 @@ class RunFolder:
 
     @staticmethod
     def is_run(path: Path) -> bool:
-        return (path / "run.json").exists()
+        return is_run(path)
 
     @staticmethod
     def create(path: Path, recipe: Recipe, version: str) -> RunFolder:
@@ -105,18 +105,7 @@ class RunFolder:
     @cached_property
     def facts(self) -> dict[str, Any]:
         """run.json, held against its schema."""
-        path = self.path / "run.json"
-        try:
-            facts = structured.read(path, dict[str, Any])
-        except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror}") from None
-        if "recipe" not in facts:
-            raise UserError(f"{path} cannot be read: it has no recipe")
-        facts = migrated(facts, self.path)
-        known = structured.convert(facts, RunFacts, str(path))
-        if strange := [n for n in known.files or {} if Path(n).is_absolute() or ".." in Path(n).parts]:
-            raise UserError(f"{path} cannot be read: it lists {strange[0][:80]!r}, which lies outside the run")
-        return facts  # type: ignore[no-any-return]
+        return read_facts(self.path)
 
     @property
     def id(self) -> str | None:

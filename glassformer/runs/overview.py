@@ -12,22 +12,18 @@ from typing import Any
 import torch
 
 from glassformer.config import Recipe
+from glassformer.config.costs import costs
 from glassformer.data.batches import Batches, SentenceBatches
 from glassformer.data.report import DataReport
-from glassformer.models.costs import costs
+from glassformer.evaluate import measure_name, measure_value
+from glassformer.files import structured
 from glassformer.runs.session import Session
 from glassformer.runs.validation import TEACHER_FORCED, metric_of
 
 MANY_EPOCHS = 200
 SEEN_ENOUGH = 20  # times a token of the vocabulary is met in the training data, on average
 SINGLE_BYTES = 256  # a vocabulary of pieces has these anyway
-NAMES = {"bleu": "BLEU", "chrf": "chrF", "f1": "F1", "ter": "TER"}
 FAMILIES = {"transformer": "encoder-decoder", "gpt": "GPT", "bert": "BERT"}
-
-
-def name_of(metric: str) -> str:
-    """A score as people write it."""
-    return NAMES.get(metric, metric.replace("_", " "))
 
 
 def short(number: int | float) -> str:
@@ -116,7 +112,7 @@ def metric_in_words(session: Session) -> str:
     """What "best" means, on how many examples it is measured, and how they are decoded."""
     recipe, config = session.recipe, session.config
     metric = metric_of(recipe)
-    text = f"{name_of(metric)} on val, every {config.validate_every:,} steps"
+    text = f"{measure_name(metric)} on val, every {config.validate_every:,} steps"
     if metric in TEACHER_FORCED:
         return text
     text += f", of at most {config.validate_examples:,} examples"
@@ -230,18 +226,15 @@ def which_weights(run: Any, recipe: Recipe) -> str:
     step, last = came_from.get("step", state.get("step")), state.get("step")
     if step not in scores:
         return f"the weights of step {step:,}, the last" if step == last else f"the weights of step {step:,}"
-    said = f"the weights of step {step:,}, with the best {name_of(metric)} on val ({scores[step]:.4g}"
+    said = f"the weights of step {step:,}, with the best {measure_name(metric)} on val ({measure_value(metric, scores[step])}"
     if step != last and last in scores:
-        return f"{said}; {scores[last]:.4g} at the last step, {last:,})"
+        return f"{said}; {measure_value(metric, scores[last])} at the last step, {last:,})"
     return f"{said}, of {len(scores)} validation{'s' if len(scores) != 1 else ''})"
 
 
 def final_state(path: Any) -> dict[str, Any]:
     """The state beside the final weights; nothing where it cannot be read."""
-    import json
-
     try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        return structured.read(path, dict[str, Any])  # type: ignore[no-any-return]
+    except (OSError, structured.Unreadable):
         return {}
-    return found if isinstance(found, dict) else {}

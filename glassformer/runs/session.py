@@ -14,7 +14,7 @@ from torch import Tensor
 from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batches
 from glassformer.data.store import run_examples
-from glassformer.evaluate import Scores, is_better, teacher_forced
+from glassformer.evaluate import Scores, is_better, measure_name, measures_text, teacher_forced
 from glassformer.files import durable, structured
 from glassformer.files.owned import HeldFolder
 from glassformer.models.weights import load_model_tensors, model_tensors, served_weights
@@ -170,12 +170,12 @@ class Session:
             progress.best_score, progress.best_step, progress.waiting = value, progress.step, 0
         else:
             progress.waiting += 1
-        shown = "  ".join(f"{k} {v:.4g}" for k, v in scores.values.items())
-        self.screen.score = f"val {metric} {value:.4g}"
+        shown = measures_text(scores.values)
+        self.screen.score = f"val {measures_text({metric: value})}"
         self.tell(f"step {progress.step}: validation  {shown}{'  (best so far)' if better else ''}")
         for name, signature in scores.signatures.items() if first else ():
             whose = "sacrebleu's " if "|version:" in signature else ""
-            self.tell(f"    {name}: {whose}{signature}")
+            self.tell(f"    {measure_name(name)}: {whose}{signature}")
         for source, wanted, written in scores.samples[:3]:
             mark = "=" if wanted.strip() == written.strip() else "≠"
             self.tell(f"    {shorten(source)} → {shorten(written)}  {mark}  {shorten(wanted)}")

@@ -11,7 +11,7 @@ from glassformer.api import LoadedModel, load
 from glassformer.data.files import Reading
 from glassformer.data.memory import memory_rows
 from glassformer.errors import UserError
-from glassformer.evaluate import Scores
+from glassformer.evaluate import Scores, measure_name, measure_value, measures_text
 from glassformer.studies.score import evaluate_run, score_examples
 
 
@@ -21,7 +21,7 @@ class RunScores(Mapping[str, float]):
 
     >>> found = RunScores(Scores({"exact_match": 50.0}), 2, "val")
     >>> found["exact_match"], found
-    (50.0, RunScores on 2 examples of val: exact_match 50)
+    (50.0, RunScores on 2 examples of val: exact match 50.00%)
     """
 
     def __init__(self, scores: Scores, examples: int, on: str, notes: tuple[str, ...] = ()) -> None:
@@ -38,14 +38,11 @@ class RunScores(Mapping[str, float]):
         return len(self.scores.values)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in self.items())
-        return f"RunScores on {self.examples:,} examples of {self.on}: {shown}"
+        return f"RunScores on {self.examples:,} examples of {self.on}: {measures_text(self, ', ')}"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{escape(name)}</td><td>{value:.4f}</td><td>{escape(self.signatures.get(name, ''))}</td></tr>"
-            for name, value in self.items()
-        )
+        cells = [(measure_name(n), measure_value(n, v), self.signatures.get(n, "")) for n, v in self.items()]
+        rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
         return f"<table><caption>{self.examples:,} examples of {escape(self.on)}</caption>{rows}</table>"
 
 

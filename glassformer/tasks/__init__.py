@@ -8,7 +8,7 @@ from glassformer.tasks.classify import classify
 from glassformer.tasks.constraints import TextConstraints, check_constraints
 from glassformer.tasks.embed import embed
 from glassformer.tasks.fill import fill
-from glassformer.tasks.generate import generate, stream_generated
+from glassformer.tasks.generate import generate, generate_each, stream_generated
 from glassformer.tasks.results import Answer, Filled, Label, Part, Tagged
 from glassformer.tasks.score import TextScore, score
 from glassformer.tasks.settings import decode_settings
@@ -36,6 +36,7 @@ __all__ = [
     "embed",
     "fill",
     "generate",
+    "generate_each",
     "score",
     "stream_generated",
     "stream_translated",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import generate_batch, stream
+from glassformer.decode import Request, answer, stream
 from glassformer.models import GPT
 from glassformer.tasks.constraints import TextConstraints, check_constraints, token_constraints
 from glassformer.tasks.results import Answer, Part
@@ -26,31 +27,37 @@ def prompt_ids(model: TextModel, prompt: str) -> list[int]:
     return ids or [EOS]
 
 
-def generate(
+def generate_each(
     model: TextModel,
-    prompts: Sequence[str],
+    prompts: Iterable[str],
     *,
     config: DecodeConfig | None = None,
     constraints: TextConstraints | None = None,
     trace: bool = False,
     **options: Any,
-) -> list[list[Answer]]:
-    """For each prompt what may follow it, without the prompt: `num_samples` draws, or `n_best` of a search. Options are
-    those of DecodeConfig."""
+) -> Iterator[list[Answer]]:
+    """As `generate`, of any number of prompts: they are read as they are needed, and answered in order."""
     model.require("generate")
-    net = model.model
-    assert isinstance(net, GPT)
     settings, constraints = decode_settings(model, config, **options), constraints or TextConstraints()
     check_constraints(model, constraints, settings)
-    ids = [prompt_ids(model, prompt) for prompt in as_list(prompts)]
-    own = token_constraints(model, constraints, constraints.terms)
-    target = model.tokenizers.target
-    how: dict[str, Any] = {"constraints": own, "special": model.special_tokens, "text": target.decode}
-    found = generate_batch(net, ids, settings, trace=trace, **how)
-    return [
-        [Answer(h.text or "", [Part(prompt, h, model.tokenizers)]) for h in hypotheses]
-        for prompt, hypotheses in zip(ids, found, strict=True)
-    ]
+    demands = token_constraints(model, constraints, constraints.terms)
+    asked: deque[list[int]] = deque()  # the prompts that are being answered
+
+    def requests() -> Iterator[Request]:
+        for prompt in prompts:
+            asked.append(prompt_ids(model, prompt))
+            yield Request(asked[-1], demands)
+
+    how: dict[str, Any] = {"special": model.special_tokens, "text": model.tokenizers.target.decode}
+    for _, hypotheses in answer(model.model, requests(), settings, trace=trace, **how):
+        own = asked.popleft()
+        yield [Answer(h.text or "", [Part(own, h, model.tokenizers)]) for h in hypotheses]
+
+
+def generate(model: TextModel, prompts: Sequence[str], **options: Any) -> list[list[Answer]]:
+    """For each prompt what may follow it, without the prompt: `num_samples` draws, or `n_best` of a search. `constraints` is a
+    TextConstraints, `trace` adds the story of the beam; options are those of DecodeConfig."""
+    return list(generate_each(model, as_list(prompts), **options))
 
 
 def stream_generated(

@@ -1,12 +1,13 @@
 """`copy`, `reverse`, `sort`: a short row of letters, repeated, turned round, put in order.
 
-`in-context`: a rule that stands in the prompt alone. Each example makes up a new table of letters and answers, shows it in
-shots, and asks for one of them:
+`in-context`: a rule that stands in the prompt alone. Each example makes up a new table of keys and values, shows it in shots,
+and asks for some of it; the answer gives the entries in the order they are asked for, as the table writes them:
 
-    b K , f Q , h D , a M ? h        D
+    b K , f Q , h D , a M ? h b h a f b        h D b K h D a M f Q b K
 
-No weight can know the answer: what is learned is to look it up (Olsson et al. 2022 call the heads that do it induction
-heads)."""
+No weight can know a value: what is learned is to look it up (Olsson et al. 2022 call the heads that do it induction heads). Six
+questions a table, each repeated before it is answered, are six chances a row to learn that; with one question and a bare
+answer the same model was still guessing after a thousand steps (docs/log.md)."""
 
 from __future__ import annotations
 
@@ -50,11 +51,12 @@ def rows_and_answers(
     return [(" ".join(row), " ".join(answer(row))) for row in letter_rows(split, size, lengths)]
 
 
-SHOTS = (4, 8)
+SHOTS = (2, 8)
+QUESTIONS = 6
 
 
 def in_context(split: Split, size: int) -> list[tuple[str, str]]:
-    """Prompts that show a made-up table and ask for one of its entries, with the answers; no prompt twice."""
+    """Prompts that show a made-up table and ask for six of its entries, with the answers; no prompt twice."""
     start = {"test": 0, "val": HELD_OUT_SIZE, "train": 2 * HELD_OUT_SIZE}[split]
     draw = Random("rules in prompts")
     found: dict[str, str] = {}
@@ -63,9 +65,9 @@ def in_context(split: Split, size: int) -> list[tuple[str, str]]:
         keys = draw.sample(string.ascii_lowercase[:16], count)
         values = draw.sample(string.ascii_uppercase[:16], count)
         table = dict(zip(keys, values, strict=True))
-        asked = draw.choice(keys)
+        asked = draw.choices(keys, k=QUESTIONS)
         shots = " , ".join(f"{key} {value}" for key, value in table.items())
-        found[f"{shots} ? {asked}"] = table[asked]
+        found[f"{shots} ? {' '.join(asked)}"] = " ".join(f"{key} {table[key]}" for key in asked)
     return list(found.items())[start:]
 
 

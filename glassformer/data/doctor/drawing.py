@@ -13,8 +13,8 @@ from glassformer.data.doctor.findings import log_ratios
 
 def show(report: Report, console: Any) -> None:
     """A table of the splits, then the findings, errors first."""
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     two_sides = report.task == "pairs"
     table = Table(title=f"Data for {report.task} (lengths in characters: median, 95%, longest)", title_justify="left")
@@ -34,15 +34,16 @@ def show(report: Report, console: Any) -> None:
         table.add_row(name, f"{facts.examples:,}", *cells, "" if unknown is None else f"{unknown:.1%}")
     console.print(table)
     for finding in report.findings:
-        mark = "[bold red]error  [/]" if finding.level == "error" else "[yellow]warning[/]"
+        line = Text("error  ", "bold red") if finding.level == "error" else Text("warning", "yellow")
         more = "…" if finding.count > len(finding.lines) else ""
         noun = "document" if report.task == "text" and finding.kind == "duplicates" else "line"
-        where = f" [dim]({noun} {', '.join(map(str, finding.lines))}{more})[/]" if finding.lines else ""
-        console.print(f"{mark} {finding.split}: {escape(finding.message)}{where}", highlight=False, soft_wrap=True)
+        where = f" ({noun} {', '.join(map(str, finding.lines))}{more})" if finding.lines else ""
+        line = Text().append_text(line).append(f" {finding.split}: {finding.message}").append(where, "dim")
+        console.print(line, soft_wrap=True)
     if not report.findings:
-        console.print("[green]Nothing stands out.[/]")
+        console.print("Nothing stands out.", style="green")
     elif report.mistake:
-        console.print("[bold red]Training on this would be a mistake.[/]")
+        console.print("Training on this would be a mistake.", style="bold red")
 
 
 def picture(report: Report) -> Any:

@@ -29,8 +29,9 @@ from glassformer.files.durable import write_atomically
 from glassformer.models import GPT
 from glassformer.nn.rows import Rows
 from glassformer.runs.folder import RunFolder
+from glassformer.screen import watched
 from glassformer.studies.reproduce.table import Metric
-from glassformer.tasks import translations
+from glassformer.tasks import translate_each
 from glassformer.text.tokenizer import EOS
 
 ESTIMATE_BATCHES = 200  # nanoGPT's eval_iters
@@ -63,7 +64,8 @@ def text_score(run: RunFolder, metric: Metric) -> Score:
     model = load(run.path, device=device_of(run.recipe).type)
     pairs = list(run_examples(run.recipe.data, "test", run.path / "data"))
     wanted = [target for _, target in pairs]
-    written = translations(model, [source for source, _ in pairs])
+    found = translate_each(model, [source for source, _ in pairs])
+    written = [answers[0].text for answers in watched(found, "scoring", len(pairs))]
     write_lines(run.path / "test.written.txt", written)
     write_lines(run.path / "test.wanted.txt", wanted)
     scores = text_scores(written, wanted, metric.removeprefix("bleu-") if metric.startswith("bleu-") else "auto")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import datetime
 import gc
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,13 +15,14 @@ import torch
 
 from glassformer import runs
 from glassformer.config import VERSION, Recipe, read_recipe
+from glassformer.config.costs import costs
 from glassformer.data.download import cut_shakespeare
 from glassformer.data.origins import SPLITS, origins_of
 from glassformer.errors import UserError
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.files.owned import OwnedFiles
-from glassformer.models.costs import costs
 from glassformer.runs.folder import RunFolder
+from glassformer.screen import say
 from glassformer.studies.plan import Plan, make_plan
 from glassformer.studies.reproduce.metrics import device_of, score
 from glassformer.studies.reproduce.report import Outcome, Report, commit, device_name
@@ -144,7 +144,7 @@ def reproduce(
     overrides: Sequence[str] = (),
     overwrite: bool = False,
     measure_first: bool = True,
-    tell: Tell = lambda text: print(text, file=sys.stderr, flush=True),
+    tell: Tell = say,
 ) -> Report:
     """Train, score and judge; everything is left in `out`: a run folder a seed, and NAME.json."""
     what = reproduction(name)

@@ -1,4 +1,5 @@
-"""What a model costs, from its config alone: parameters, arithmetic a token, bytes of cache a token. Nothing is built.
+"""What a model costs, from its config alone: parameters, arithmetic a token, bytes of cache a token. Nothing is built, and
+torch is not needed.
 
 A matrix of n numbers costs 2 n FLOPs for every token it meets: a product and a sum each. Attention adds, for every key a
 query sees, 2 (d_k + d_v) FLOPs a head: one product with the key, one with the value. Keys hidden by the causal rule or by
@@ -13,18 +14,14 @@ on either side.
 from __future__ import annotations
 
 import math
-import os
 import re
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-
-from glassformer.config import ModelConfig
-from glassformer.errors import ConfigError
-from glassformer.nn.feedforward import GATES
+from glassformer.config.model import ModelConfig
 
 BYTES = {"fp32": 4, "bf16": 2}
+GATED = ("swiglu", "geglu", "geglu_tanh")  # activations that bring a third matrix
 
 
 @dataclass(frozen=True)
@@ -111,7 +108,7 @@ def parts_of_heads(config: ModelConfig, attention: str, name: str, layers: int, 
 def mlp_parts(config: ModelConfig, name: str, layers: int, copies: int) -> list[Part]:
     """The matrices of a feed-forward layer; a gated one has one more."""
     width, hidden = config.n_embd, config.hidden
-    wide = ("gate", "up") if config.activation in GATES else ("up",)
+    wide = ("gate", "up") if config.activation in GATED else ("up",)
     parts = [Part(f"{name}.{part}", "matrix", (hidden, width), hidden * config.bias, layers, copies) for part in wide]
     return [*parts, Part(f"{name}.down", "matrix", (width, hidden), width * config.bias, layers, copies)]
 
@@ -168,24 +165,6 @@ def memory_needed(config: ModelConfig) -> int:
     """Bytes of the bare model in fp32, its tables of positions included. What decoding and training add comes on top."""
     table = {"sinusoidal": config.n_embd, "rotary": 2 * config.key_size}.get(config.positions, 0)
     return 4 * (count_parameters(config) + config.block_size * table)
-
-
-def refuse_what_cannot_fit(config: ModelConfig) -> None:
-    """A model larger than the machine's memory is refused before a byte of it is asked for. (On torch's meta device a model
-    has no numbers, and any size is well.)"""
-    if torch.get_default_device().type == "meta":
-        return
-    try:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, AttributeError):
-        return  # a system that does not say
-    needed = memory_needed(config)
-    if needed > memory:
-        raise ConfigError(
-            f"a model with {count_parameters(config):,} parameters and rows of {config.block_size:,} tokens needs "
-            f"{needed / 2**30:,.0f} GB, and this machine has {memory / 2**30:,.0f} GB; make model.n_layer, model.n_embd, "
-            "model.block_size or the vocabulary smaller"
-        )
 
 
 def output_parts(config: ModelConfig) -> list[Part]:

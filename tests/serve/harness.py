@@ -49,7 +49,7 @@ class Running:
             response = connection.getresponse()
             content = response.read()
             found = {name.lower(): value for name, value in response.getheaders()}
-            if "json" in found.get("content-type", ""):
+            if content and "json" in found.get("content-type", ""):
                 content = json.loads(content)
             return response.status, found, content
         finally:

@@ -16,6 +16,8 @@ from glassformer import tasks
 from tests.serve.harness import Running, make_runs, running
 from tests.talking import SENTENCES
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> Any:

@@ -1,0 +1,178 @@
+"""Who may ask: keys, hosts, origins, and what a browser and a log get to see."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from glassformer.errors import ConfigError, UserError
+from glassformer.serve.command import key_from, limits_from, served_runs
+from glassformer.serve.gate import OPEN, Door
+from tests.serve.harness import Running, make_runs, running
+
+pytestmark = pytest.mark.slow
+
+KEY = "a-key-of-some-length"
+ASKED = {"q": "the cat sat on the mat.", "source": "en", "target": "de"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return make_runs(tmp_path_factory.mktemp("runs"), "translator", "writer")
+
+
+@pytest.fixture(scope="module")
+def locked(paths: list[Path]) -> Iterator[Running]:
+    with running(paths, door=Door(KEY, ["translate.example.org"], ["https://example.org"])) as server:
+        yield server
+
+
+def test_every_route_is_closed_but_those_that_are_listed(locked: Running) -> None:
+    """By enumerating the routes: a new one is closed until somebody lists it."""
+    routes = [(route.path, method) for route in locked.served.routes() for method in route.methods or ()]
+    assert len(routes) > 15
+    for path, method in routes:
+        status = locked.ask(method, path.replace("{name}", "writer"))[0]
+        if path in OPEN:
+            assert status not in (401, 403), path
+        else:
+            assert status == (401 if path.startswith("/v1") else 403), path
+    assert locked.ask("GET", "/nothing")[0] == 403
+    assert {path for path, _ in routes} >= OPEN
+
+
+@pytest.mark.parametrize("key", [KEY, KEY[:-1], KEY + "x", "", "é" * 20])
+def test_the_key_in_every_place(locked: Running, key: str) -> None:
+    """As OpenAI's clients send it and as LibreTranslate's do."""
+    ok = key == KEY
+    places: list[tuple[str, Any, dict[str, str]]] = [
+        ("/translate", {**ASKED, "api_key": key}, {}),
+        ("/translate", urlencode({**ASKED, "api_key": key}).encode(), FORM),
+        ("/translate?" + urlencode({"api_key": key}), ASKED, {}),
+    ]
+    if key.isascii():
+        places += [("/translate", ASKED, {"Authorization": f"Bearer {key}"}), ("/translate", ASKED, {"X-API-Key": key})]
+    for path, body, headers in places:
+        assert locked.ask("POST", path, body, headers)[0] == (200 if ok else 403), path
+
+
+def test_clients_with_a_key(locked: Running) -> None:
+    from libretranslatepy import LibreTranslateAPI
+    from openai import AuthenticationError, OpenAI
+
+    client = LibreTranslateAPI(locked.address, KEY)
+    assert client.languages() and client.translate("the cat", "en", "de")
+    assert OpenAI(base_url=locked.address + "/v1", api_key=KEY).models.list().data
+    with pytest.raises(AuthenticationError):
+        OpenAI(base_url=locked.address + "/v1", api_key="wrong", max_retries=0).models.list()
+    assert locked.ask("GET", "/frontend/settings")[2]["keyRequired"] is True
+
+
+@pytest.mark.parametrize(
+    ("host", "ok"),
+    [
+        ("localhost:5000", True),
+        ("127.0.0.1", True),
+        ("[::1]:80", True),
+        ("translate.example.org", True),
+        ("Translate.Example.org:443", True),
+        ("evil.example.com", False),
+        ("localhost.evil.com", False),
+        ("localhost:x", False),
+        ("", False),
+    ],
+)
+def test_only_our_own_names(locked: Running, host: str, ok: bool) -> None:
+    status, _, body = locked.ask("GET", "/readyz", headers={"Host": host})
+    assert status == (200 if ok else 400), body
+
+
+def test_pages_of_other_sites(locked: Running, paths: list[Path]) -> None:
+    with_key = {"Authorization": f"Bearer {KEY}"}
+    status, headers, _ = locked.ask("POST", "/translate", ASKED, {**with_key, "Origin": "https://example.org"})
+    assert status == 200 and headers["access-control-allow-origin"] == "https://example.org"
+    pre = {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"}
+    status, headers, _ = locked.ask("OPTIONS", "/translate", headers=pre)
+    assert status == 204 and "authorization" in headers["access-control-allow-headers"]
+    for origin in ("https://other.org", "null", "http://127.0.0.1.evil.com"):
+        status, headers, _ = locked.ask("POST", "/translate", ASKED, {**with_key, "Origin": origin})
+        assert status == 403 and "access-control-allow-origin" not in headers
+    own = {**with_key, "Origin": locked.address}
+    status, headers, _ = locked.ask("POST", "/translate", ASKED, own)
+    assert status == 200 and "access-control-allow-origin" not in headers
+
+
+def test_what_keeps_browsers_safe(locked: Running) -> None:
+    for path in ("/", "/docs", "/readyz", "/translate", "/nothing", "/page/home.js"):
+        headers = locked.ask("GET", path)[1]
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+        assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer"
+    body = {"text": "the cat", "model": "translator", "api_key": KEY}
+    status, headers, page = locked.ask("POST", "/look", body)
+    assert status == 200 and b"look" in page.lower()
+    assert "script-src 'sha256-" in headers["content-security-policy"]
+
+
+def test_no_text_key_or_address_in_the_log_or_the_books(locked: Running) -> None:
+    secret = "Zanzibar 4711"
+    locked.ask("POST", "/translate", {**ASKED, "q": secret, "api_key": KEY})
+    locked.ask("POST", "/translate?" + urlencode({**ASKED, "q": secret, "api_key": KEY + "x"}))
+    locked.ask("GET", f"/page/{secret.split()[0]}")
+    locked.ask("GET", f"/{secret.split()[0]}/{KEY}")
+    locked.ask("POST", "/v1/completions", {"model": secret, "prompt": secret}, {"Authorization": f"Bearer {KEY}"})
+    books = locked.ask("GET", "/metrics", headers={"Authorization": f"Bearer {KEY}"})[2].decode()
+    for told in (json.dumps(locked.log), books):
+        assert "Zanzibar" not in told and KEY not in told
+        assert "127.0.0.1" not in told.replace(locked.address, "")
+
+
+# ---- the command's options
+
+
+def test_beyond_loopback_a_key_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GLASSFORMER_API_KEY", raising=False)
+    assert key_from(None, "127.0.0.1") is None and key_from(None, "::1") is None and key_from(None, "localhost") is None
+    for host in ("0.0.0.0", "::", "192.168.1.7", "example.org"):
+        with pytest.raises(UserError, match="--key-file"):
+            key_from(None, host)
+    file = tmp_path / "key"
+    file.write_text(KEY + "\nmore\n")
+    assert key_from(file, "0.0.0.0") == KEY
+    for wrong in ("", "short\n"):
+        file.write_text(wrong)
+        with pytest.raises(UserError):
+            key_from(file, "127.0.0.1")
+    with pytest.raises(UserError, match="cannot be read"):
+        key_from(tmp_path / "none", "127.0.0.1")
+    monkeypatch.setenv("GLASSFORMER_API_KEY", KEY)
+    assert key_from(None, "0.0.0.0") == KEY
+
+
+def test_limits_and_languages(paths: list[Path]) -> None:
+    assert limits_from(["queue=7", "seconds=1.5", "memory=none"]).queue == 7
+    for wrong in ("queue", "queue=x", "queue=0", "quue=3", "seconds=-1"):
+        with pytest.raises(ConfigError):
+            limits_from([wrong])
+
+
+@pytest.mark.anyio
+async def test_languages_of_runs(paths: list[Path]) -> None:
+    (run,) = served_runs(paths[:1], ["de,fr:en"])
+    assert (run.sources, run.target) == (("de", "fr"), "en")
+    both = served_runs(paths, ["translator=zh:en"])
+    assert (both[0].sources, both[0].target, both[1].translates) == (("zh",), "en", False)
+    for wrong in (["de:en"], ["nobody=de:en"], ["translator=deen"], ["translator=de:e n"]):
+        with pytest.raises(ConfigError):
+            served_runs(paths, wrong)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"

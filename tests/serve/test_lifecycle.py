@@ -1,0 +1,143 @@
+"""From start to SIGTERM, several runs, memory, and newer weights: the command itself, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import glassformer
+from glassformer.serve.limits import Limits
+from tests.commands import ROOT
+from tests.serve.harness import Running, make_runs, running
+from tests.serve.test_trust import ASKED, begin, finish, held_up, until
+
+pytestmark = pytest.mark.slow
+
+
+class Command:
+    """`glassformer serve` as a process."""
+
+    def __init__(self, *arguments: Any) -> None:
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "glassformer", "serve", "--port", "0", *map(str, arguments)]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        self.lines: list[str] = []
+        self.reader = threading.Thread(
+            target=lambda: self.lines.extend(iter(self.process.stderr.readline, "")), daemon=True
+        )  # type: ignore[union-attr]
+        self.reader.start()
+        line = until(lambda: next((one for one in self.lines if "listening on" in one), None), 60)
+        port = int(re.search(r":(\d+)\s*$", line)[1])  # type: ignore[index]
+        self.server = Running(None, None, port, self.lines)  # type: ignore[arg-type]
+
+
+def test_sigterm_under_load(tmp_path: Path) -> None:
+    """Not ready at once, nothing new is taken, what was taken is answered, and the process ends with 0 in time."""
+    how = {"max_new_tokens": 600, "min_new_tokens": 600, "beam": 1, "batch_size": 4}
+    (run,) = make_runs(tmp_path, "translator", decode=how)
+    command = Command(run, "--limit", "drain_seconds=30", "--limit", "queue=16")
+    server = command.server
+    try:
+        server.post("/translate", {**ASKED, "q": ""})
+        waiting = [begin(server, ASKED) for _ in range(8)]
+        until(lambda: b'model_held{model="translator"} 8.0' in server.ask("GET", "/metrics")[2], 20)
+        began = time.monotonic()
+        command.process.send_signal(signal.SIGTERM)
+        until(lambda: server.ask("GET", "/readyz")[0] == 503, 5)
+        status, headers, _ = server.ask("POST", "/translate", ASKED)
+        assert status == 503 and "retry-after" in headers
+        assert server.ask("GET", "/livez")[0] == 200
+        assert [finish(one)[0] for one in waiting] == [200] * 8
+        assert command.process.wait(40) == 0 and time.monotonic() - began < 35
+        command.reader.join(5)
+        assert not any("Traceback" in line for line in command.lines)
+    finally:
+        command.process.kill()
+
+
+def test_who_cannot_be_finished_is_told(tmp_path: Path) -> None:
+    (run,) = make_runs(tmp_path, "translator", decode={"max_new_tokens": 100_000, "min_new_tokens": 100_000, "beam": 1})
+    command = Command(run, "--limit", "drain_seconds=2")
+    server = command.server
+    try:
+        server.post("/translate", {**ASKED, "q": ""})
+        waiting = begin(server, ASKED)
+        until(lambda: b'model_held{model="translator"} 1.0' in server.ask("GET", "/metrics")[2], 20)
+        command.process.send_signal(signal.SIGTERM)
+        status, headers, body = finish(waiting)
+        assert status == 503 and "shutting down" in body["error"] and "retry-after" in headers
+        assert command.process.wait(15) == 0
+    finally:
+        command.process.kill()
+
+
+def test_runs_are_loaded_on_first_use_and_leave_under_a_limit(tmp_path: Path) -> None:
+    first, second = make_runs(tmp_path / "a", "translator", "writer")
+    with running([first, second]) as server:
+        runs = server.served.models.runs
+        assert [run.worker for run in runs.values()] == [None, None]
+        server.post("/translate", ASKED)
+        assert runs["translator"].worker is not None and runs["writer"].worker is None
+        memory = max(run.bytes for run in runs.values())
+    with running([first, second], Limits(memory=memory)) as server, ThreadPoolExecutor(8) as pool:
+        runs = server.served.models.runs
+
+        def ask(n: int) -> int:
+            if n % 2:
+                return server.ask("POST", "/translate", ASKED)[0]
+            return server.ask("POST", "/v1/completions", {"model": "writer", "prompt": "the cat"})[0]
+
+        assert [ask(0), ask(1), ask(0)] == [200] * 3
+        assert runs["translator"].worker is None and runs["writer"].worker is not None
+        assert list(pool.map(ask, range(12))) == [200] * 12
+        assert sum(run.worker is not None for run in runs.values()) == 1
+        assert any("unloaded" in line for line in server.log)
+
+
+def test_newer_weights_are_picked_up_and_no_request_is_dropped(tmp_path: Path) -> None:
+    (old,) = make_runs(tmp_path / "old", "translator", seed=1)
+    (new,) = make_runs(tmp_path / "new", "translator", seed=2)
+    wanted = [str(glassformer.load(run, device="cpu").translate(ASKED["q"])) for run in (old, new)]
+    assert wanted[0] != wanted[1]
+    with running([old]) as server, ThreadPoolExecutor(4) as pool:
+        server.post("/translate", ASKED)
+        first = server.worker("translator")
+        with held_up(lambda driver: driver.model is first.model.model) as go:
+            held = [pool.submit(server.post, "/translate", ASKED) for _ in range(3)]
+            until(lambda: first.held == 3)
+            replace_weights(old, new)
+            until(
+                lambda: server.post("/translate", ASKED)["translatedText"] == wanted[1] if first._closing else False, 30
+            )
+            go.set()
+            assert {one.result()["translatedText"] for one in held} == {wanted[0]}
+        assert server.worker("translator") is not first
+        until(lambda: not first.thread.is_alive())
+        # Weights that cannot be read leave the good ones in place.
+        (old / "final" / "model.safetensors").write_bytes(b"no weights")
+        os.utime(old / "final" / "SEAL")
+        until(lambda: any("cannot be used" in line for line in server.log), 30)
+        assert server.post("/translate", ASKED)["translatedText"] == wanted[1]
+        assert server.check_books().get("failed", 0) == 0
+
+
+def replace_weights(old: Path, new: Path) -> None:
+    """As a training that ends does it: written beside, then renamed. (The other run's name is taken out of them.)"""
+    from glassformer.runs.checkpoint import read_checkpoint, write_checkpoint
+
+    tensors, state = read_checkpoint(new / "final")
+    state.pop("run", None)
+    write_checkpoint(old / "fresh", tensors, state)
+    shutil.move(old / "final", old / "gone")
+    shutil.move(old / "fresh", old / "final")

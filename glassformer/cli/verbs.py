@@ -77,6 +77,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         reproduce,
         score,
         serve,
+        study,
         tag,
         train,
         translate,
@@ -105,6 +106,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
             "reproduce": reproduce.reproduce,
         },
         "In and out": {"import": import_model.import_model},
+        "Ask what is true": {"study": study.study},
         "See inside": {"look": look.look, "heads": heads.heads, "figures": figures.figures},
     }
 

@@ -1,0 +1,108 @@
+"""Writes docs/claims.md and docs/claims.zh.md from what `glassformer study` left in a folder, with the figures beside them.
+
+    python3 docs/make_claims.py runs/studies/default
+
+The verdicts also go to glassformer/studies/claims/measured.json, which `glassformer study` shows beside the ones found here.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from glassformer.studies.claims import STUDIES
+from glassformer.studies.claims.verdict import VERDICTS
+from glassformer.studies.claims.words import Words
+
+DOCS = Path(__file__).parent
+MEASURED = DOCS.parent / "glassformer" / "studies" / "claims" / "measured.json"
+
+PAGE = {
+    "title": Words("# Claims, measured", "# 论断与测量"),
+    "intro": Words(
+        "What the texts say of the Transformer, each put to the test by a command that a laptop can run. A claim is made into "
+        "conditions; each is judged over seeds: it holds if the 95% interval of the paired differences lies above zero and the "
+        "mean reaches a margin that matters, fails if the interval lies below that margin, and is open otherwise. All hold: "
+        "the claim *holds*; some: *holds when*; all fail: *does not hold*; else *not settled*.",
+        "教程与论文关于 Transformer 的种种说法，每一条都用一条笔记本电脑即可运行的命令来检验。"
+        "论断拆成若干条件，按随机种子成对比较："
+        "若成对差值的 95% 区间在零以上且均值达到有意义的幅度，条件成立；若区间整个低于该幅度，则不成立；否则未定。"
+        "全部成立即“成立”，部分成立即“有条件地成立”，全部不成立即“不成立”，其余为“尚无定论”。",
+    ),
+    "columns": Words("study | claim | verdict | computing | said by", "研究 | 论断 | 结论 | 计算时间 | 出处"),
+    "missing": Words("Not yet measured at its default size:", "尚未按默认规模测量："),
+    "here": Words("[中文](claims.zh.md)", "[English](claims.md)"),
+    "cost": Words(
+        "{command}, {trials} trials, {seconds:.0f} s of computing on {machine}, torch {torch}, {date}.",
+        "{command}，{trials} 次试验，共计算 {seconds:.0f} 秒，{machine}，torch {torch}，{date}。",
+    ),
+}
+OUTCOMES = {"holds": Words("holds", "成立"), "fails": Words("fails", "不成立"), "open": Words("open", "未定")}
+
+
+def section(found: dict[str, Any], language: str) -> list[str]:
+    """One study as a section of the page."""
+    lines = ["", f"## {found['name']}", "", f"> {found['claim'][language]}", ""]
+    lines += [f"**{VERDICTS[found['verdict']].in_language(language)}** ({found['said_by']})", ""]
+    for one in found["conditions"]:
+        outcome = OUTCOMES[one["outcome"]].in_language(language)
+        lines.append(f"- *{outcome}*: {one['text'][0 if language == 'en' else 1]} ({one['detail']})")
+    for table in found["tables"]:
+        lines += ["", f"{table['title']}:", "", "| " + " | ".join(table["columns"]) + " |"]
+        lines.append("|" + " --- |" * len(table["columns"]))
+        lines += ["| " + " | ".join(row) + " |" for row in table["rows"]]
+    lines += ["", f"![{found['name']}](figures/claims/{found['name']}.png)", ""]
+    lines += [note[language] for note in found["notes"]]
+    told = PAGE["cost"].in_language(language)
+    facts = {**found, "seconds": found["trial_seconds"], "command": f"`{found['command']}`"}
+    return [*lines, "", told.format(**facts)]
+
+
+def page(everything: dict[str, dict[str, Any]], language: str) -> str:
+    """The whole page in one language."""
+    lines = [PAGE["title"].in_language(language), "", PAGE["here"].in_language(language), ""]
+    lines += [
+        PAGE["intro"].in_language(language),
+        "",
+        f"| {PAGE['columns'].in_language(language)} |",
+        "|" + " --- |" * 5,
+    ]
+    for study in STUDIES:
+        if found := everything.get(study.name):
+            verdict = VERDICTS[found["verdict"]].in_language(language)
+            minutes = f"{found['trial_seconds'] / 60:.0f} min"
+            claim = found["claim"][language]
+            lines.append(f"| [{study.name}](#{study.name}) | {claim} | {verdict} | {minutes} | {study.said_by} |")
+    missing = [study.name for study in STUDIES if study.name not in everything]
+    if missing:
+        lines += ["", f"{PAGE['missing'].in_language(language)} {', '.join(missing)}."]
+    for study in STUDIES:
+        if found := everything.get(study.name):
+            lines += section(found, language)
+    return "\n".join(lines) + "\n"
+
+
+def main(folder: Path) -> None:
+    """Pages, figures and verdicts from one folder."""
+    found = {
+        study.name: json.loads(path.read_text())
+        for study in STUDIES
+        if (path := folder / f"{study.name}.json").is_file()
+    }
+    figures = DOCS / "figures" / "claims"
+    figures.mkdir(parents=True, exist_ok=True)
+    for name in found:
+        shutil.copy(folder / f"{name}.png", figures / f"{name}.png")
+    (DOCS / "claims.md").write_text(page(found, "en"), encoding="utf-8")
+    (DOCS / "claims.zh.md").write_text(page(found, "zh"), encoding="utf-8")
+    verdicts = {name: {key: one[key] for key in ("verdict", "date", "machine")} for name, one in found.items()}
+    MEASURED.write_text(json.dumps(verdicts, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,110 @@
+"""`glassformer study`: a claim of the literature, put to the test."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glassformer.errors import ConfigError
+from glassformer.screen import say, table_console
+
+if TYPE_CHECKING:
+    from glassformer.studies.claims import Report
+
+OUT = Path("runs") / "studies"
+
+
+def study(
+    names: Annotated[list[str] | None, typer.Argument(help="Which claims; without a name, a list of them.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All of them, one after the other; about four hours.")
+    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A look in two minutes: fewer seeds, fewer steps.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="More seeds and sizes than by default.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Where trials, tables and pictures go; runs/studies by default.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Trials at once; as many as there are cores by default.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line on stdout.")] = False,
+) -> None:
+    """Put a claim of the literature to the test: [bold]glassformer study residuals[/].
+
+    Trials are kept as they are done, so a study that was broken off goes on where it was. Each ends with a table, a picture
+    and a verdict: holds, holds when, does not hold, not settled (the rule is told by `docs/claims.md`).
+    """
+    if quick and full:
+        raise ConfigError("--quick and --full contradict each other; leave one out")
+    if not names and not everything:
+        show_list(out or OUT, as_json)
+        return
+    if names and everything:
+        raise ConfigError("--all is every study; leave out the names, or leave out --all")
+    from glassformer.studies.claims import EFFORTS, STUDIES, conduct, study_named
+
+    effort = EFFORTS["quick" if quick else "full" if full else "default"]
+    chosen = [study_named(name) for name in names or ()] or list(STUDIES)
+    for one in chosen:
+        cores = "" if (os.cpu_count() or 1) == 2 else " on two cores"
+        share = {"quick": 0.1, "default": 1.0, "full": 4.0}[effort.name]
+        say(f"{one.name}: {len(one.plan(effort))} trials, about {max(1, round(one.minutes * share))} min{cores}")
+        report = conduct(one, effort, (out or OUT) / effort.name, jobs=jobs)
+        if as_json:
+            print(json.dumps(report.to_dict(), ensure_ascii=False))
+        else:
+            show(report)
+
+
+def show_list(out: Path, as_json: bool) -> None:
+    """Every study, with its verdict where it has been carried out."""
+    from rich.table import Table
+
+    from glassformer.studies.claims import EFFORTS, STUDIES
+    from glassformer.studies.claims.conduct import measured, read_verdict
+
+    ours = measured()
+    rows: list[dict[str, Any]] = []
+    for one in STUDIES:
+        here = next(
+            (v for e in ("full", "default", "quick") if (v := read_verdict(out / EFFORTS[e].name, one.name))), ""
+        )
+        known = ours.get(one.name, {})
+        rows.append(
+            {"name": one.name, "claim": one.claim.en, "minutes": one.minutes, "verdict": here, "measured": known}
+        )
+    if as_json:
+        print(json.dumps(rows, ensure_ascii=False))
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("study", "min", "our verdict", "found here", "claim"):
+        table.add_column(column, no_wrap=column != "claim", justify="right" if column == "min" else "left")
+    for row in rows:
+        verdicts = row["measured"].get("verdict", "–"), row["verdict"] or "–"
+        table.add_row(row["name"], str(row["minutes"]), *verdicts, row["claim"])
+    table_console().print(table)
+
+
+def show(report: Report) -> None:
+    """Tables, conditions and verdict of one study."""
+    from rich.table import Table
+
+    console = table_console()
+    console.print(
+        f"\n{report.study.name}: {report.study.claim.en}\n({report.study.said_by})", style="bold", soft_wrap=True
+    )
+    for one in report.finding.tables:
+        table = Table(title=one.title, title_justify="left")
+        for column in one.columns:
+            table.add_column(column, overflow="fold")
+        for row in one.rows:
+            table.add_row(*row)
+        console.print(table)
+    for condition in report.finding.conditions:
+        console.print(f"  {condition.outcome:5}  {condition.text.en} ({condition.detail})", soft_wrap=True)
+    for note in report.finding.notes:
+        console.print(note.en, soft_wrap=True)
+    console.print(f"verdict: {report.finding.verdict}", style="bold")
+    console.print(f"{report.folder / report.study.name}.png, .md, .json", soft_wrap=True)

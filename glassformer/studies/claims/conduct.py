@@ -1,0 +1,208 @@
+"""Carrying a study out: trials that are missing are run (several at once where they are not timed), each is kept as soon as
+it is done, and at the end tables, figure and verdict are written beside them."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassformer import plots
+from glassformer.config import VERSION
+from glassformer.errors import UserError
+from glassformer.files import structured
+from glassformer.files.durable import to_json, write_atomically
+from glassformer.files.owned import OwnedFiles
+from glassformer.screen import Progress
+from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study
+
+KEPT = "trials.jsonl"
+
+
+@dataclass(frozen=True)
+class Report:
+    """A study that was carried out."""
+
+    study: Study
+    effort: Effort
+    finding: Finding
+    facts: dict[str, Any]
+    folder: Path
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "name": self.study.name,
+            "claim": self.study.claim._asdict(),
+            "said_by": self.study.said_by,
+            "verdict": self.finding.verdict,
+            "conditions": [asdict(condition) for condition in self.finding.conditions],
+            "tables": [asdict(table) for table in self.finding.tables],
+            "notes": [note._asdict() for note in self.finding.notes],
+            **self.facts,
+        }
+
+
+def key_of(study: Study, effort: Effort, settings: Settings) -> str:
+    """What a kept trial is found again by."""
+    return json.dumps([study.name, study.version, effort.name, settings], sort_keys=True)
+
+
+def read_kept(path: Path) -> dict[str, Measured]:
+    """Trials that were done before; a torn last line is one that was not."""
+    found: dict[str, Measured] = {}
+    if not path.is_file() or path.is_symlink():
+        return found
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            record = json.loads(line)
+            found[record["key"]] = record["measured"]
+        except (ValueError, TypeError, KeyError):
+            continue
+    return found
+
+
+def run_trial(trial: Callable[..., Measured], settings: Settings, effort: Effort, threads: int | None) -> Measured:
+    """One trial, in whatever process this is."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    began = time.perf_counter()
+    torch.manual_seed(int(settings.get("seed", 0)))
+    found = trial(effort, **settings)
+    return {**found, "seconds": time.perf_counter() - began}
+
+
+def one_by_one(study: Study, effort: Effort, missing: Sequence[Settings]) -> Iterator[tuple[Settings, Measured]]:
+    """With the whole machine to each."""
+    for settings in missing:
+        yield settings, run_trial(study.trial, settings, effort, None)
+
+
+def side_by_side(
+    study: Study, effort: Effort, missing: Sequence[Settings], jobs: int
+) -> Iterator[tuple[Settings, Measured]]:
+    """So many at once, a thread each; whichever is done first comes first."""
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    pool = ProcessPoolExecutor(min(jobs, len(missing)), mp_context=multiprocessing.get_context("spawn"))
+    try:
+        waiting: dict[Future[Measured], Settings] = {
+            pool.submit(run_trial, study.trial, settings, effort, threads): settings for settings in missing
+        }
+        while waiting:
+            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield waiting.pop(future), future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+
+
+def trials_of(study: Study, effort: Effort, folder: Path, jobs: int) -> Results:
+    """All trials of a study at an effort, those that are kept from an earlier time included."""
+    planned = study.plan(effort)
+    path = OwnedFiles(folder).claim(KEPT)[0]
+    kept = read_kept(path)
+    missing = [settings for settings in planned if key_of(study, effort, settings) not in kept]
+    if missing:
+        with path.open("a", encoding="utf-8") as file, Progress(study.name, len(planned), after=0) as progress:
+            progress.update(len(planned) - len(missing), f"{len(missing)} trials", line=True)
+            file.write("\n" if file.tell() else "")  # the last line may have been torn
+            few = study.alone or jobs == 1 or len(missing) == 1
+            rest = one_by_one(study, effort, missing) if few else side_by_side(study, effort, missing, jobs)
+            for settings, measured in rest:
+                key = key_of(study, effort, settings)
+                kept[key] = measured
+                file.write(json.dumps({"key": key, "measured": measured}) + "\n")
+                file.flush()
+                told = ", ".join(f"{name}={value}" for name, value in settings.items())
+                progress.update(sum(key_of(study, effort, one) in kept for one in planned), told)
+    return Results(tuple((settings, kept[key_of(study, effort, settings)]) for settings in planned))
+
+
+def read_verdict(folder: Path, name: str) -> str:
+    """The verdict that an earlier time left there; empty where there is none."""
+    path = folder / f"{name}.json"
+    try:
+        found = structured.read(path, dict[str, Any]) if path.is_file() else {}
+    except (OSError, UserError):
+        return ""
+    return str(found.get("verdict", ""))
+
+
+def measured() -> dict[str, dict[str, str]]:
+    """The verdicts that come with the package, at the default effort: by study, with date and machine."""
+    path = Path(__file__).with_name("measured.json")
+    return structured.read(path, dict[str, dict[str, str]]) if path.is_file() else {}
+
+
+def machine() -> str:
+    """What this was measured on, in words."""
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return f"{os.cpu_count()} cores, {processor()}"
+
+
+def processor() -> str:
+    """The processor by its own name where the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return f"{platform.machine()} {line.partition(':')[2].strip()}"
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def conduct(study: Study, effort: Effort, out: Path, *, jobs: int | None = None) -> Report:
+    """Carries a study out and leaves in `out`: trials.jsonl, NAME.json, NAME.md, NAME.png, NAME.svg."""
+    if jobs is not None and jobs < 1:
+        raise UserError(f"--jobs must be at least 1, not {jobs}")
+    out.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
+    results = trials_of(study, effort, out, jobs or os.cpu_count() or 1)
+    facts = {
+        "effort": effort.name,
+        "seeds": effort.seeds,
+        "trials": len(results.trials),
+        "trial_seconds": round(sum(found["seconds"] for _, found in results.trials), 1),
+        "seconds": round(time.perf_counter() - began, 1),
+        "command": f"glassformer study {study.name}" + ("" if effort.name == "default" else f" --{effort.name}"),
+        "machine": machine(),
+        "torch": torch.__version__,
+        "glassformer": VERSION,
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+    report = Report(study, effort, study.judge(results), facts, out)
+    names = OwnedFiles(out).claim(f"{study.name}.json", f"{study.name}.md", f"{study.name}.png", f"{study.name}.svg")
+    write_atomically(names[0], to_json(report.to_dict()))
+    write_atomically(names[1], markdown(report).encode())
+    plots.save(study.draw(results), out / study.name)
+    return report
+
+
+def markdown(report: Report, language: str = "en") -> str:
+    """A report as a page."""
+    lines = [f"# {report.study.name}", "", f"> {report.study.claim.in_language(language)}", ""]
+    lines += [f"**{report.finding.verdict}** ({report.study.said_by})", ""]
+    for condition in report.finding.conditions:
+        lines.append(f"- {condition.outcome}: {condition.text.in_language(language)} ({condition.detail})")
+    for table in report.finding.tables:
+        lines += ["", f"### {table.title}", "", "| " + " | ".join(table.columns) + " |"]
+        lines.append("|" + " --- |" * len(table.columns))
+        lines += ["| " + " | ".join(row) + " |" for row in table.rows]
+    lines += [""] + [note.in_language(language) for note in report.finding.notes]
+    facts = report.facts
+    cost = f"{facts['trials']} trials, {facts['trial_seconds']:.0f} s of computing"
+    lines += ["", f"`{facts['command']}`, {cost} on {facts['machine']}, {facts['date']}."]
+    return "\n".join(lines) + "\n"

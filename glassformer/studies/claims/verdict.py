@@ -1,0 +1,108 @@
+"""When a claim holds: one rule for all studies, over seeds.
+
+A study makes a claim into conditions, each of them a number that should be larger under one arm than under the other, by at
+least a margin that matters. A condition is judged by the differences of the pairs that share a seed:
+
+    interval = mean ± t(0.975, n - 1) · s / √n
+
+It **holds** if the interval lies above zero and the mean reaches the margin; it **fails** if the interval lies below the
+margin, so that a difference that matters is ruled out (or is the other way round); otherwise it is **open**. One seed
+settles nothing, nor do two arms that have both learned nothing. What needs no luck (a count, a bound, an identity) is
+settled by `exactly`.
+
+A claim whose conditions all hold *holds*; if some do, it *holds when*; if all fail, it *does not hold*; else it is *not
+settled*.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from glassformer.studies.claims.words import Words
+
+Outcome = Literal["holds", "fails", "open"]
+Verdict = Literal["holds", "holds when", "does not hold", "not settled"]
+
+VERDICTS: dict[str, Words] = {
+    "holds": Words("holds", "成立"),
+    "holds when": Words("holds when", "有条件地成立"),
+    "does not hold": Words("does not hold", "不成立"),
+    "not settled": Words("not settled", "尚无定论"),
+}
+
+# The 97.5% point of Student's t for 1, 2, 3 … degrees of freedom; beyond, the normal's is close enough.
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One thing that would have to be so, and whether it was."""
+
+    text: Words
+    outcome: Outcome
+    detail: str = ""  # the numbers it was judged by
+
+
+def interval(differences: Sequence[float]) -> tuple[float, float, float]:
+    """Mean, and the ends of its 95% interval over seeds; without a second seed there is no end.
+
+    >>> low, high = interval([1.0, 2.0, 3.0])[1:]
+    >>> round(low, 2), round(high, 2)
+    (-0.48, 4.48)
+    """
+    mean = statistics.fmean(differences)
+    if len(differences) < 2:
+        return mean, -math.inf, math.inf
+    free = len(differences) - 1
+    student = STUDENT[free - 1] if free <= len(STUDENT) else 1.96
+    half = student * statistics.stdev(differences) / math.sqrt(len(differences))
+    return mean, mean - half, mean + half
+
+
+def larger(
+    text: Words,
+    more: Sequence[float],
+    less: Sequence[float],
+    *,
+    margin: float,
+    unit: str = "",
+    learned: float | None = None,
+) -> Condition:
+    """Whether `more` is larger than `less` by at least `margin`; the two are paired by seed. `learned`: a score that one of the
+    two must reach, for where neither has learned anything there is nothing to compare, and the condition is open."""
+    if len(more) != len(less) or not more:
+        raise ValueError(f"{text.en}: {len(more)} and {len(less)} values are no pairs")
+    mean, low, high = interval([a - b for a, b in zip(more, less, strict=True)])
+    outcome: Outcome
+    if learned is not None and max(statistics.fmean(more), statistics.fmean(less)) < learned:
+        outcome = "open"
+    elif low > 0 and mean >= margin:
+        outcome = "holds"
+    elif high < margin:
+        outcome = "fails"
+    else:
+        outcome = "open"
+    spread = f" [{low:+.3g}, {high:+.3g}]" if math.isfinite(low) else " (one seed)"
+    detail = f"{statistics.fmean(more):.4g}{unit} against {statistics.fmean(less):.4g}{unit}: {mean:+.3g}{spread}"
+    return Condition(text, outcome, detail)
+
+
+def exactly(text: Words, is_so: bool, detail: str = "") -> Condition:
+    """Something that luck has no part in."""
+    return Condition(text, "holds" if is_so else "fails", detail)
+
+
+def verdict(conditions: Sequence[Condition]) -> Verdict:
+    """The verdict on a claim from those on its conditions."""
+    outcomes = [condition.outcome for condition in conditions]
+    if outcomes and all(outcome == "holds" for outcome in outcomes):
+        return "holds"
+    if "holds" in outcomes:
+        return "holds when"
+    if outcomes and all(outcome == "fails" for outcome in outcomes):
+        return "does not hold"
+    return "not settled"

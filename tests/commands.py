@@ -16,41 +16,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.programs import command
+
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
-
-HELPER = """
-import json, os, sys
-import glassformer.cli.main as cli, glassformer.runs, glassformer.studies.plan, glassformer.studies.score
-import matplotlib.figure, matplotlib.backends.backend_agg, rich.table, sacrebleu, safetensors.torch
-for line in sys.stdin:
-    order = json.loads(line)
-    child = os.fork()
-    if child == 0:
-        os.chdir(order["cwd"])
-        for descriptor, name in ((0, os.devnull), (1, order["out"]), (2, order["err"])):
-            os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), descriptor)
-        sys.argv = ["glassformer", *order["arguments"]]
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as error:
-            code = error.code if isinstance(error.code, int) else int(error.code is not None)
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-            code = 1
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
 
 
 @cache
 def helper() -> subprocess.Popen[str]:
     started = subprocess.Popen(
-        [sys.executable, "-c", HELPER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+        command("command_server"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
     )
     atexit.register(started.kill)
     return started

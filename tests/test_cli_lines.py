@@ -50,7 +50,7 @@ def test_lines_do_not_depend_on_how_they_arrive(promptly: bool) -> None:
         assert found == data.decode().removesuffix("\n").split("\n")
         assert [line.number for group in groups for line in group] == list(range(1, len(found) + 1))
         sizes = [len(group) for group in groups]
-        assert promptly or sizes[:-1] == [16, 32, 64, 128, 128, 128, 128][: len(sizes) - 1]
+        assert promptly or sizes[:-1] == [16, 64, *[128] * 6][: len(sizes) - 1]
         assert max(sizes) <= 128
 
 

@@ -13,37 +13,15 @@ from glassformer.cli.verbs import groups, make_app, run_command
 from glassformer.config import VERSION
 from glassformer.errors import ConfigError
 from glassformer.screen import QUIET, say
+from tests.programs import run_program
 
 ROOT = Path(__file__).parents[1]
-
-WITHOUT_TORCH = """
-import contextlib, io, sys
-from glassformer.cli.verbs import groups, run_command
-from glassformer.errors import UserError
-asked = [["--help"], ["--version"], ["recipes"], ["data", "check", "--help"], ["reproduce"]]
-asked += [["info", "gpt2"], ["info", "dates"], ["info", "--settings"], ["info", "--presets"]]
-asked += [["info", "tests/fixtures/run-with-examples"]]
-asked += [[verb, "--help"] for verbs in groups().values() for verb in verbs]
-for arguments in asked:
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        run_command(arguments)
-    assert out.getvalue().strip(), arguments
-    heavy = [name for name in ("torch", "numpy", "tokenizers", "matplotlib", "sacrebleu") if name in sys.modules]
-    if heavy:
-        sys.exit(f"{arguments} imported {heavy}")
-for arguments in (["train", "nothing.toml"], ["train", "dates", "train.stepz=3"], ["plan", "nothing"], ["reproduce", "nothing"]):
-    try:
-        run_command(arguments)
-    except UserError:
-        assert "torch" not in sys.modules, arguments
-"""
 
 
 def test_whatever_needs_no_torch_does_not_wait_for_it() -> None:
     """Every --help, tables made from a config, and mistakes in a recipe. Caught: one import of a room that
     needs torch at the top of any verb, or in the package's own file."""
-    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run_program("help_without_torch")
 
 
 def test_public_names_are_there_when_they_are_asked_for() -> None:

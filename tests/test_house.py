@@ -4,7 +4,6 @@ more than it says, and files and functions keep to the figures of bench/house.py
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.house import DOCUMENTED, FEW, LONG_FILE, LONGEST_FILE, Figures, all_figures, documented, figures_of
+from tests.programs import run_program
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "glassformer"
@@ -269,48 +269,9 @@ def test_nn_leans_on_torch_alone() -> None:
                 assert not any("jaxtyping" in o or "glassformer" in o for o in imports(name, tree, known))
 
 
-BLOCKER = f"""
-import sys
-class Blocked:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {HEAVY!r}:
-            raise ModuleNotFoundError(f"No module named {{name!r}} (blocked)", name=name)
-sys.meta_path.insert(0, Blocked())
-try:
-    import rich
-except ModuleNotFoundError:
-    pass
-else:
-    sys.exit("the blocker lets everything through")
-"""
-
-
-def run_blocked(script: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", BLOCKER + script], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-
-
 @pytest.mark.slow
 def test_importing_the_package_needs_torch_numpy_jaxtyping_and_tokenizers_alone() -> None:
     """With everything else made impossible to import: the package, every room below the command line and the server, and
     a model that runs. Caught: one heavy import at the top of any module."""
     rooms = [name for name in modules() if room(name) not in ("cli", "serve", "__main__") and name not in NEEDS_TRITON]
-    done = run_blocked(
-        f"""
-import importlib
-import glassformer, torch
-from glassformer import GPT, ModelConfig, Rows
-model = GPT(ModelConfig(family="gpt", vocab_size=5, n_layer=1, n_head=1, n_embd=4))
-assert model(Rows.whole(torch.tensor([[1, 2, 3]]))).shape == (1, 3, 5)
-failed = []
-for name in {rooms!r}:
-    try:
-        importlib.import_module(name)
-    except ImportError as error:
-        failed.append(f"{{name}}: {{error}}")
-if failed:
-    sys.exit("\\n".join(failed))
-"""
-    )
-    assert done.returncode == 0, done.stderr
+    run_program("imported_alone", ",".join(HEAVY), *rooms)

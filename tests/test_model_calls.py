@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from torch.func import functional_call, grad, vmap
 from glassformer import BERT, GPT, ModelConfig, MultiHeadAttention, Rows, Transformer, build_model, preset
 from glassformer.errors import ConfigError
 from glassformer.nn.masks import AttentionMask
+from tests.programs import run_program
 
 ROOT = Path(__file__).parents[1]
 SIZES: dict[str, Any] = {"n_layer": 2, "n_head": 4, "n_embd": 32, "n_hidden": 48, "vocab_size": 40, "block_size": 24}
@@ -172,38 +171,9 @@ def test_second_derivatives(kind: type) -> None:
 
 
 # A process of its own: the checks of shapes that tests install cannot be traced, and speak before the package does.
-SCRIPT = """
-import torch
-from glassformer import BERT, GPT, MultiHeadAttention, Transformer
-
-for kind in (GPT, Transformer, BERT):
-    torch.manual_seed(0)
-    model = kind(n_layer=1, n_head=2, n_embd=16, vocab_size=30, block_size=16, dropout=0.0).eval()
-    ids = (torch.randint(30, (2, 6)), torch.randint(30, (2, 5)))[: 2 if kind is Transformer else 1]
-    with torch.no_grad():
-        expected = model(*ids)
-        torch.testing.assert_close(torch.compile(model, backend="aot_eager", fullgraph=True)(*ids), expected)
-        torch.testing.assert_close(torch.export.export(model, ids).module()(*ids), expected)
-    torch._dynamo.reset()
-
-for wrong in (torch.randn(2, 3), torch.tensor([1, 2])):
-    try:
-        model(wrong)
-    except ValueError as error:
-        assert "rows" in str(error), error
-    else:
-        raise AssertionError(wrong)
-try:
-    MultiHeadAttention(16, 2)(torch.randn(1, 3, 16), mask=torch.ones(3, 3))
-except TypeError as error:
-    assert "bool" in str(error), error
-else:
-    raise AssertionError("a mask of numbers")
-"""
 
 
 @pytest.mark.slow
 def test_compiled_exported_and_refused() -> None:
     """torch.compile without a break, torch.export, and a sentence for what is not ids or not a mask."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run_program("compiled_and_exported")

@@ -1,9 +1,6 @@
 """The built-in phrases: right in three languages, one meaning each way, and splits that hold out combinations."""
 
-import os
 import re
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from inspect import signature
@@ -16,25 +13,7 @@ from glassformer.data.builtin import phrases
 from glassformer.data.builtin.phrasebook import FAMILIES
 from glassformer.data.builtin.phrases import DIRECTIONS, open_phrases, split_of, topic_of
 from glassformer.errors import UserError
-
-
-def unchecked(script: str, **environment: str) -> str:
-    """What a script prints in a process of its own, where types are not checked at every call (ten times faster)."""
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONUTF8": "1", **environment},
-        check=True,
-        capture_output=True,
-        encoding="utf-8",
-    )
-    return done.stdout
-
-
-ALL_TRIPLES = """
-from glassformer.data.builtin.phrases import split_of, triples
-for triple in triples():
-    print(*triple[:3], split_of(triple), triple.key.family, *map("=".join, triple.key.fillers), sep="\\t")
-"""
+from tests.programs import run_program
 
 
 class Known(NamedTuple):
@@ -51,7 +30,7 @@ class Known(NamedTuple):
 @pytest.fixture(scope="module")
 def everything() -> list[Known]:
     known = []
-    for line in unchecked(ALL_TRIPLES).splitlines():
+    for line in run_program("all_triples").splitlines():
         en, zh, de, split, family, *fillers = line.split("\t")
         known.append(Known(en, zh, de, split, family, tuple(fillers)))
     return known
@@ -454,24 +433,16 @@ def test_a_sample_writes_only_what_it_gives(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.slow
 def test_all_of_training_is_given_once(everything: list[Known]) -> None:
-    script = """
-from glassformer.data.builtin.phrases import open_phrases
-for source, target in open_phrases("zh-en", "train"):
-    print(target)
-"""
-    given = unchecked(script).splitlines()
+    given = run_program("all_of_training").splitlines()
     assert sorted(given) == sorted(triple.en for triple in everything if triple.split == "train")
 
 
 @pytest.mark.slow
 def test_splits_and_samples_are_the_same_in_every_process() -> None:
     """Python's own hash() changes with PYTHONHASHSEED."""
-    script = """
-from glassformer.data.builtin.phrases import open_phrases
-print([*open_phrases("zh-en", "test", 40), *open_phrases("zh-en", "train", 40)])
-"""
     here = f"{[*open_phrases('zh-en', 'test', 40), *open_phrases('zh-en', 'train', 40)]}\n"
-    assert unchecked(script, PYTHONHASHSEED="1") == unchecked(script, PYTHONHASHSEED="2") == here
+    for seed in ("1", "2"):
+        assert run_program("some_phrases", PYTHONHASHSEED=seed) == here
 
 
 def test_bad_requests_end_in_a_sentence() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +28,7 @@ from glassformer.studies.curves import draw_curves
 from glassformer.studies.score import score_split
 from glassformer.text.tokenizer import EOS, UNK, Tokenizer
 from glassformer.text.tokenizers import Tokenizers
+from tests.programs import run_program
 
 GERMAN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]
 ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
@@ -430,32 +429,6 @@ def test_only_the_beginning_is_read_where_asked(tsv: Path, tmp_path: Path) -> No
     assert [report is not None and report.cut_short for report in reports] == [True, False]
 
 
-MEASURE = """
-import sys, threading
-from pathlib import Path
-from glassformer.config import Recipe
-from glassformer.data.prepare import prepare
-from glassformer.train.memory import forget_peak, peak_resident, status_of_process
-folder = Path(sys.argv[1])
-settings = Recipe.from_dict({"model": {"family": "gpt"}, "data": {
-    "task": "text", "train": str(folder / "text.txt"), "val_fraction": 0.001, "tokenizer": "char",
-    "tokenizer_file": str(folder / "mine.json")}})
-before = status_of_process("RssAnon")
-forget_peak()
-top = [before]
-done = threading.Event()
-def watch():
-    while not done.wait(0.02):
-        top[0] = max(top[0], status_of_process("RssAnon"))
-watcher = threading.Thread(target=watch)
-watcher.start()
-prepare(settings, folder)
-done.set()
-watcher.join()
-print(top[0] - before)
-"""
-
-
 @pytest.mark.slow
 def test_preparing_a_large_text_takes_little_memory(tmp_path: Path) -> None:
     """60 MB of text in one file, by the character: what is resident and is no page of a mapped file grows by less than two
@@ -463,8 +436,6 @@ def test_preparing_a_large_text_takes_little_memory(tmp_path: Path) -> None:
     Tokenizer.train("char", ["".join(map(chr, range(32, 127))) + "\n"], 200).save(tmp_path / "mine.json")
     line = "The quick brown fox jumps over the lazy dog, and 1234567890 times more.\n"
     (tmp_path / "text.txt").write_text(line * (60_000_000 // len(line)), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, str(tmp_path)], capture_output=True, text=True, check=True, timeout=300
-    )
+    grown = int(run_program("memory_of_preparing", tmp_path, timeout=300))
     assert TokenFile.open(tmp_path / "data" / "train.text").tokens.size > 59_000_000
-    assert int(done.stdout) < 110_000_000, f"grew by {int(done.stdout) / 1e6:.0f} MB"
+    assert grown < 110_000_000, f"grew by {grown / 1e6:.0f} MB"

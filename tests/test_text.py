@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import subprocess
+import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +29,7 @@ from glassformer.text.tokenizer import (
     byte_letters,
 )
 from tests.counts import count
+from tests.programs import FOLDER, run_program
 
 KINDS = ("char", "word", "bpe", "unigram")
 BYTE_KINDS = ("bpe", "unigram")
@@ -255,27 +256,16 @@ def test_lowercase_keeps_the_offsets_of_the_original() -> None:
         assert UNK not in tokenizer.encode("İstanbul ΟΔΟΣ")
 
 
-TRAIN = """
-import hashlib, random
-from glassformer.text.tokenizer import Tokenizer
-words = random.Random(1)
-letters = "abcdefghij"
-texts = [" ".join("".join(words.choices(letters, k=words.randrange(1, 9))) for _ in range(30)) for _ in range(40)]
-for kind in ("char", "word", "bpe", "unigram"):
-    print(hashlib.sha256(Tokenizer.train(kind, texts, 420).library.to_str().encode()).hexdigest())
-"""
-
-
 @pytest.mark.slow
 def test_training_is_deterministic(capsys: pytest.CaptureFixture[str]) -> None:
     """Here and in a fresh process, where hash seeds and thread timing differ. The library alone gives another unigram
     each time."""
-    exec(TRAIN, {})
-    exec(TRAIN, {})
+    for _ in range(2):
+        runpy.run_path(str(FOLDER / "trained_tokenizers.py"))
     first = capsys.readouterr().out
     runs = [first[: len(first) // 2], first[len(first) // 2 :]]
     for _ in range(count(fast=1, soak=20)):
-        runs.append(subprocess.run([sys.executable, "-c", TRAIN], capture_output=True, text=True, check=True).stdout)
+        runs.append(run_program("trained_tokenizers"))
     assert len(set(runs)) == 1 and len(first.split()) == 8
 
 

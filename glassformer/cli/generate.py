@@ -79,7 +79,7 @@ class Writer:
             {"answers": []},
             self.wide,
             batch=self.config.batch_size or lines.BATCH,
-            group=writing.lines_together(self.config),
+            group=writing.lines_together(self.config, self.model.device),
             begins=True,
         )
 

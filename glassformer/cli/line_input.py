@@ -75,7 +75,7 @@ def group_sizes(batch: int, most: int) -> Iterator[int]:
     size = max(1, batch)
     while True:
         yield size
-        size = min(2 * size, max(1, batch, most))
+        size = min(4 * size, max(1, batch, most))
 
 
 def read_groups(read: Callable[[int], bytes], batch: int, most: int, *, promptly: bool) -> Iterator[list[Line]]:

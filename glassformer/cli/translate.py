@@ -86,7 +86,7 @@ def make_job(
         {"answers": []},
         wide,
         batch=config.batch_size or lines.BATCH,
-        group=writing.lines_together(config),
+        group=writing.lines_together(config, model.device),
     )
 
 

@@ -16,9 +16,11 @@ from glassformer.config import DecodeConfig
 from glassformer.errors import ConfigError, UserError
 
 if TYPE_CHECKING:
+    import torch
+
     from glassformer.tasks import Answer, TextConstraints
 
-LINES_A_BATCH = 256  # where the driver chooses: it looks some such batches ahead
+BATCHES_TOGETHER = 8  # that the driver is given at a time
 Beam = Annotated[int | None, typer.Option(help="Hypotheses searched side by side; 1 is greedy.")]
 NBest = Annotated[int | None, typer.Option(help="So many answers, best first.")]
 Temperature = Annotated[float | None, typer.Option(help="Above 0: draw instead of search.")]
@@ -102,9 +104,12 @@ def answers_a_text(config: DecodeConfig) -> int:
     return config.num_samples if config.temperature > 0 else config.n_best
 
 
-def lines_together(config: DecodeConfig) -> int:
-    """How many lines the driver is given at a time: enough to sort by length and to keep its slots full."""
-    return 8 * (config.batch_size or LINES_A_BATCH)
+def lines_together(config: DecodeConfig, device: torch.device) -> int:
+    """How many lines the driver is given at a time: several of its batches, so that it can sort by length and whoever is done
+    makes room for another; and no more, since a job that is resumed begins with such a group."""
+    from glassformer.accel.machine import rows_at_once
+
+    return BATCHES_TOGETHER * (config.batch_size or max(1, rows_at_once(device) // config.beams))
 
 
 def answer_facts(answer: Answer, *, align: bool = False, trace: bool = False) -> dict[str, Any]:

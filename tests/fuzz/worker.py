@@ -6,72 +6,17 @@ from __future__ import annotations
 import atexit
 import json
 import subprocess
-import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tests.commands import ENVIRONMENT
+from tests.programs import command
 
 MOST_SECONDS = 10.0
 MOST_MEMORY = 1 << 30
 PATIENCE = 150  # seconds of the clock, on a machine that may be busy, before a command counts as hanging
-
-SERVER = """
-import json, os, resource, select, signal, sys, time
-import glassformer.cli.main as cli, glassformer.api, glassformer.runs, glassformer.studies.run_doctor
-import glassformer.studies.score, glassformer.data.doctor
-import rich.table, sacrebleu, safetensors.torch, msgspec, tokenizers, torch._dynamo
-from glassformer.studies import curves
-curves.draw_curves = lambda run: []
-import glassformer.cli.verbs as verbs
-verbs.make_app()
-for line in sys.stdin:
-    order = json.loads(line)
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    child = os.fork()
-    if child == 0:
-        os.setpgid(0, 0)
-        resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
-        os.chdir(order["cwd"])
-        for number, name in ((0, os.devnull), (1, order["out"]), (2, order["err"])):
-            os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
-        sys.argv = ["glassformer", *order["arguments"]]
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as error:
-            code = error.code if isinstance(error.code, int) else int(error.code is not None)
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-            code = 1
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            os._exit(code)
-    until = time.monotonic() + order["patience"]
-    hung = False
-    while True:
-        pid, status, usage = os.wait4(child, os.WNOHANG)
-        if pid:
-            break
-        if time.monotonic() > until:
-            hung = True
-            os.kill(child, signal.SIGKILL)
-            pid, status, usage = os.wait4(child, 0)
-            break
-        time.sleep(0.005)
-    answer = {
-        "code": os.waitstatus_to_exitcode(status),
-        "seconds": usage.ru_utime + usage.ru_stime,
-        "memory": max(0, usage.ru_maxrss - held) * 1024,
-        "hung": hung,
-    }
-    print(json.dumps(answer), flush=True)
-"""
 
 
 @dataclass(frozen=True)
@@ -105,7 +50,7 @@ class Outcome:
 @cache
 def server() -> subprocess.Popen[str]:
     started = subprocess.Popen(
-        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+        command("measuring_server"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
     )
     atexit.register(started.kill)
     return started

@@ -1,0 +1,126 @@
+"""Every kernel compiled for a device that is not here. The interpreter takes what a compiler may refuse."""
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from glassformer.accel import loss_kernels as L
+from glassformer.decode.ops import attention_kernels as A
+from glassformer.decode.ops import beam_kernels as B
+from glassformer.decode.ops import product_kernels as P
+from glassformer.decode.ops import source_kernels as S
+from glassformer.decode.ops import vocabulary_kernels as V
+
+OTHERS = {
+    "fp32": "maxima parts last logprobs pool_logprobs loss",
+    "fp64": "totals score cut_totals divisors",
+    "i64": "columns written minimum limit count length cut_length tokens ending labels",
+    "i32": "pool_ids ids",
+    "i8": "over group_over never given turned",
+    "fp8e5": "grad8",
+}
+KIND = {name: kind for kind, names in OTHERS.items() for name in names.split()}
+FLOATS = ("scale", "eps", "factor", "smoothing", "scale8")
+
+
+def kind_of(name, given, dtype):
+    if given is None:
+        return f"*{KIND.get(name[:-3], dtype)}" if name.endswith("_at") else "fp32" if name in FLOATS else "i32"
+    pointers = given.__name__.endswith("Pointers")
+    return given(*(f"*{KIND.get(f, dtype)}" if pointers else "fp32" if f == "eps" else "i32" for f in given._fields))
+
+
+def compiled(kernel, dtype, warps, *tuples, **constants):
+    names = kernel.arg_names
+    constants = {"EARLY": True, **constants}
+    constants = {name: value for name, value in constants.items() if name in names}
+    plain = [name for name in names if name not in constants]
+    kinds = {name: kind_of(name, tuples[i] if i < len(tuples) else None, dtype) for i, name in enumerate(plain)}
+    kinds = {name: kinds.get(name, "constexpr") for name in names}
+    source = ASTSource(fn=kernel, signature=kinds, constexprs={(names.index(k),): v for k, v in constants.items()})
+    triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
+    done.add(kernel.__name__)
+
+
+done = set()
+shape = {"SHAPE": (4, 4, 64, 64, 64, 64)}
+for one in (True, False):
+    compiled(A.columns_kernel, "bf16", 2, A.AttentionPointers, A.Strides, BLOCK_S=64, ONE=one, **shape)
+    compiled(
+        A.beams_kernel,
+        "bf16",
+        1,
+        A.AttentionPointers,
+        A.Strides,
+        BEAMS=(5, 16),
+        BLOCK_S=32,
+        HOW=(one, True),
+        PRECISION="tf32",
+        **shape,
+    )
+compiled(
+    A.beams_kernel,
+    "fp32",
+    4,
+    A.AttentionPointers,
+    A.Strides,
+    BEAMS=(4, 16),
+    BLOCK_S=16,
+    HOW=(True, False),
+    PRECISION="ieee",
+    **shape,
+)
+compiled(S.rows_kernel, "fp32", 2, S.RowPointers, S.RowStrides, BLOCK_W=16, PRECISION="ieee", **shape)
+compiled(
+    P.row_product_kernel,
+    "bf16",
+    4,
+    P.ProductPointers,
+    P.ProductSizes,
+    NORM=1,
+    ACT=3,
+    BIAS=True,
+    SHIFT=True,
+    RESIDUAL=True,
+    BLOCK_K=1024,
+    BLOCK_N=4,
+)
+compiled(
+    P.batch_product_kernel,
+    "bf16",
+    4,
+    P.ProductPointers,
+    P.BatchSizes,
+    ACT=3,
+    BIAS=True,
+    BLOCK_M=64,
+    BLOCK_N=32,
+    TILE=(64, 12, 4),
+    LINES=(64, 16),
+    PRECISION="tf32",
+)
+for parts in (0, 4):
+    compiled(
+        P.add_norm_kernel,
+        "bf16",
+        2,
+        P.SumPointers,
+        P.SumSizes,
+        NORM=1,
+        SHIFT=True,
+        PARTS=parts,
+        BIAS=parts > 0,
+        KEEP=parts > 0,
+        BLOCK_C=512,
+    )
+compiled(V.embed_kernel, "bf16", 4, V.EmbeddingPointers, BEAMS=4, POSITIONS=True, BLOCK_C=512)
+compiled(V.maxima_kernel, "bf16", 4, V.ScorePointers, V.ScoreSizes, BEAMS=4, BLOCKS=16, BLOCK_V=64)
+own = (B.StatePointers, B.CachePointers, V.ScorePointers, V.ScoreSizes, B.StepSizes)
+compiled(B.beam_kernel, "fp32", 4, *own, SIZE=(5, 2, 8, 16, 2, 256, 16, 10, 64, 64), FIRST_K=False)
+compiled(B.beam_kernel, "fp32", 2, *own, SIZE=(1, 1, 2, 2, 2, 1024, 64, 1, 64, 64), FIRST_K=True)
+for smooth, grad, grad8 in ((True, True, False), (False, False, True)):
+    compiled(L.row_kernel, "bf16", 4, COLUMNS=50304, SMOOTH=smooth, GRAD=grad, GRAD8=grad8, WIDE=2048, IGNORED=-100)
+compiled(L.turn_kernel, "i8", 8, TILE=128)
+every = {name for module in (A, B, P, S, V, L) for name in dir(module) if name.endswith("_kernel")}
+assert done == every, every - done
+print("compiled", len(done))

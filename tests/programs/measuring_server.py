@@ -1,0 +1,62 @@
+"""Orders on stdin, a line of JSON each: a command of glassformer in a fork of this process, with a limit of processor
+time; its exit code and what it took on stdout."""
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+
+import glassformer.cli.main as cli
+from glassformer.studies import curves
+
+curves.draw_curves = lambda run: []
+import glassformer.cli.verbs as verbs
+
+verbs.make_app()
+for line in sys.stdin:
+    order = json.loads(line)
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    child = os.fork()
+    if child == 0:
+        os.setpgid(0, 0)
+        resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+        os.chdir(order["cwd"])
+        for number, name in ((0, os.devnull), (1, order["out"]), (2, order["err"])):
+            os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
+        sys.argv = ["glassformer", *order["arguments"]]
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+            code = 1
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(code)
+    until = time.monotonic() + order["patience"]
+    hung = False
+    while True:
+        pid, status, usage = os.wait4(child, os.WNOHANG)
+        if pid:
+            break
+        if time.monotonic() > until:
+            hung = True
+            os.kill(child, signal.SIGKILL)
+            pid, status, usage = os.wait4(child, 0)
+            break
+        time.sleep(0.005)
+    answer = {
+        "code": os.waitstatus_to_exitcode(status),
+        "seconds": usage.ru_utime + usage.ru_stime,
+        "memory": max(0, usage.ru_maxrss - held) * 1024,
+        "hung": hung,
+    }
+    print(json.dumps(answer), flush=True)

@@ -60,8 +60,10 @@ def before_any_verb(
 def groups() -> dict[str, dict[str, Callable[..., Any]]]:
     """Every verb by its name, under the heading it has in `--help`."""
     from glassformer.cli import (
+        ablate,
         classify,
         compare,
+        complexity,
         demo,
         doctor,
         evaluate,
@@ -104,6 +106,8 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
             "score": score.score,
             "compare": compare.compare,
             "reproduce": reproduce.reproduce,
+            "ablate": ablate.ablate,
+            "complexity": complexity.complexity,
         },
         "In and out": {"import": import_model.import_model},
         "Ask what is true": {"study": study.study},

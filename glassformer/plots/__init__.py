@@ -1,6 +1,8 @@
 """Arrays in, figures out: a module a subject, one style for all."""
 
+from glassformer.plots.ablation import CurvePanel, ablation_curves, layer_gradients
 from glassformer.plots.comparison import differences, losses_apart
+from glassformer.plots.complexity import cost_curves
 from glassformer.plots.heads import cut_curve, head_distances, kind_map, number, part_maps
 from glassformer.plots.maps import attention_maps, cell_maps, effects, small_map
 from glassformer.plots.parts import (
@@ -21,10 +23,13 @@ __all__ = [
     "COLOURS",
     "MAP",
     "SIGNED",
+    "CurvePanel",
+    "ablation_curves",
     "activations",
     "alibi",
     "attention_maps",
     "cell_maps",
+    "cost_curves",
     "curves",
     "cut_curve",
     "differences",
@@ -34,6 +39,7 @@ __all__ = [
     "heading",
     "histogram",
     "kind_map",
+    "layer_gradients",
     "losses_apart",
     "masks",
     "missing_glyphs",

@@ -1,0 +1,129 @@
+"""`glassformer ablate`: what each setting is worth, over several seeds."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from glassformer.errors import UserError
+from glassformer.screen import table_console, warn
+
+if TYPE_CHECKING:
+    from glassformer.studies.ablate import Report
+
+SHOWN = (0, 3, 5, 6, 7)  # of the columns: all of them are wider than a terminal
+
+
+def ablate(
+    recipe: Annotated[
+        str | None, typer.Argument(help="A recipe's name or a .toml file, or a ready ablation; without it, a list.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Changes for every trial.")
+    ] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--vary", metavar="KEY=A,B,C", help="Vary this; settings that move together in one: 'K=1,2 L=8,4'."
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Trainings of each variant, with seeds one after the other; 3.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where everything goes; runs/ablate/NAME by default.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Trials at a time; on a CPU one a core, on CUDA one.")] = None,
+    cross: Annotated[bool, typer.Option("--cross", help="Every combination, not one thing at a time.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A few steps of one seed: does it run?")] = False,
+    only_plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost, and no more.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Change one thing at a time and see what it is worth: [bold]glassformer ablate dates --vary model.n_head=1,2,8[/].
+
+    Every variant is trained with several seeds and held against the recipe as it is. The same command goes on where it
+    was stopped. Ready: table3, parts, gpt-ablation. Exit codes: 0 done; 1 some trials did not get to their end; 2 something
+    to put right; 75 stopped on request and saved.
+    """
+    from glassformer import runs
+    from glassformer.studies import ablate as study
+
+    if recipe is None:
+        show_list(as_json)
+        return
+    asked = study.make_ablation(recipe, vary or [], overrides or [], seeds=seeds, cross=cross, quick=quick)
+    folder = out or Path("runs") / "ablate" / (Path(recipe).stem + ("-quick" if quick else ""))
+    command = as_typed(recipe, overrides or [], vary or [], seeds, cross=cross, quick=quick)
+    try:
+        found = study.ablate(asked, folder, command=command, jobs=jobs, only_plan=only_plan)
+    except runs.Stopped:
+        more = f" --out {shlex.quote(str(out))}" if out is not None else ""
+        warn(f"stopped; go on with: {command}{more}")
+        raise SystemExit(runs.STOPPED) from None
+    except OSError as error:
+        raise UserError(f"{error.filename or folder} cannot be written: {error.strerror}") from None
+    if isinstance(found, study.Cost):
+        print(json.dumps(vars(found)) if as_json else found.sentence())
+        return
+    if as_json:
+        print(json.dumps(found.to_dict(), ensure_ascii=False))
+    else:
+        show(found, folder)
+    raise SystemExit(1 if found.failed else 0)
+
+
+def as_typed(recipe: str, overrides: list[str], vary: list[str], seeds: int | None, *, cross: bool, quick: bool) -> str:
+    """The command that does the same again."""
+    words = ["glassformer", "ablate", recipe, *overrides]
+    for one in vary:
+        words += ["--vary", one]
+    words += ["--seeds", str(seeds)] if seeds is not None else []
+    return shlex.join([*words, *["--cross"] * cross, *["--quick"] * quick])
+
+
+def show_list(as_json: bool) -> None:
+    from rich.table import Table
+
+    from glassformer.studies.ablate import READY
+
+    if as_json:
+        print(json.dumps([{"name": one.name, "about": one.about, "variants": len(one.variants)} for one in READY]))
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("name", "variants", "seeds", "what"):
+        table.add_column(
+            column, no_wrap=column != "what", justify="right" if column in ("variants", "seeds") else "left"
+        )
+    for one in READY:
+        table.add_row(one.name, str(len(one.variants)), str(one.seeds), one.about)
+    console = table_console()
+    console.print(table)
+    console.print("\nOr vary what you like: glassformer ablate RECIPE --vary key.sub=a,b,c")
+
+
+def show(report: Report, folder: Path) -> None:
+    """The table, what did not end, and where everything is."""
+    from rich.table import Table
+
+    from glassformer.studies.ablate import cells, columns
+
+    heads = columns(report.metric)
+    table = Table(title=report.about, title_justify="left")
+    for number in SHOWN:
+        table.add_column(heads[number], justify="left" if number in (0, 7) else "right", no_wrap=number not in (0, 5))
+    before = report.rows[0].variant.group
+    for row in report.rows:
+        if row.variant.group != before:
+            table.add_section()
+            before = row.variant.group
+        found = cells(row, report.metric)
+        table.add_row(*(found[number] for number in SHOWN))
+    console = table_console()
+    console.print(table)
+    console.print(report.facts["budget"])
+    for name, failed in report.failed.items():
+        for seed, why in failed.items():
+            warn(f"{name}, seed {seed}, did not get to its end: {why}")
+    console.print(f"table, pictures and trials: {folder}", soft_wrap=True)

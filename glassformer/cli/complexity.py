@@ -1,0 +1,59 @@
+"""`glassformer complexity`: the paper's Table 1, measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glassformer.cli import lines
+from glassformer.errors import UserError
+from glassformer.screen import Progress, table_console
+
+SHOWN = (0, 2, 4, 6, 8, 10)  # of the columns: what is said beside each is in the page
+
+
+def complexity(
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, in seconds: does it run?")] = False,
+    out: Annotated[Path | None, typer.Option(help="Where table and figure go; runs/complexity by default.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    device: lines.Device = "auto",
+) -> None:
+    """Time and memory of self-attention, recurrent, convolutional, window-restricted and linear layers over length and width,
+    with fitted exponents beside O(n² d), O(n d²), O(k n d²), O(r n d); sequential operations; how far gradients reach.
+
+    A few minutes on a CPU.
+    """
+    from rich.table import Table
+
+    from glassformer.api.loading import pick_device
+    from glassformer.files.owned import LIST, require_new_or_empty
+    from glassformer.studies import complexity as study
+
+    place = pick_device(device)
+    folder = out or Path("runs") / ("complexity-quick" if quick else "complexity")
+    if not (folder / LIST).is_file():
+        require_new_or_empty(folder, "a table of measurements")
+    command = " ".join(["glassformer complexity", *["--quick"] * quick, *([f"--device {device}"] * (device != "auto"))])
+    with Progress("complexity", len(study.LAYERS) + 1) as display:
+        report = study.complexity(
+            place, quick=quick, command=command, tell=lambda done, what: display.update(done, what)
+        )
+    try:
+        study.write(report, folder)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written: {error.strerror}") from None
+    if as_json:
+        print(json.dumps(report.to_dict(), ensure_ascii=False))
+        return
+    table = Table(title=f"one row, forward and backward, on {report.facts['machine']}", title_justify="left")
+    for number in SHOWN:
+        table.add_column(study.HEADS[number], justify="left" if number == 0 else "right", no_wrap=number in (2, 4, 6))
+    for row in report.rows:
+        found = study.cells(report, row)
+        table.add_row(*(found[number] for number in SHOWN))
+    console = table_console()
+    console.print(table)
+    console.print(f"with what is said beside it, and the figure: {folder}", soft_wrap=True)

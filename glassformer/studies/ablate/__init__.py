@@ -1,0 +1,27 @@
+"""`glassformer ablate`: a recipe with one thing changed at a time, several seeds of each, side by side."""
+
+from glassformer.studies.ablate.ablation import EXAMPLES, Ablation, ablate, make_ablation
+from glassformer.studies.ablate.cost import Cost
+from glassformer.studies.ablate.ready import READY, ReadySet
+from glassformer.studies.ablate.report import Report, cells, columns
+from glassformer.studies.ablate.table import Row, make_rows, paired
+from glassformer.studies.ablate.variants import Variant, make_variants, parse_vary
+
+__all__ = [
+    "EXAMPLES",
+    "READY",
+    "Ablation",
+    "Cost",
+    "ReadySet",
+    "Report",
+    "Row",
+    "Variant",
+    "ablate",
+    "cells",
+    "columns",
+    "make_ablation",
+    "make_rows",
+    "make_variants",
+    "paired",
+    "parse_vary",
+]

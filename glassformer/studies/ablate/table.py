@@ -1,0 +1,121 @@
+"""The rows of an ablation: mean and spread over seeds, and whether a difference to the base is more than luck.
+
+The test is a paired bootstrap on the test set (see studies/compare): the numbers of each example are averaged over the seeds
+first, so what is compared is the variant and not one training of it, and both sides see the same resampled examples. It says
+how sure the difference is for these trainings; how much trainings differ among themselves is the spread beside it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from glassformer.evaluate import BETTER_WHEN_LOWER
+from glassformer.studies.ablate.scores import COMBINE, TrialScores
+from glassformer.studies.ablate.variants import Variant
+from glassformer.studies.compare.bootstrap import Paired, Statistics, paired_bootstrap
+
+
+def over_seeds(tables: Sequence[Statistics]) -> Statistics:
+    """The numbers of each example, averaged over trainings."""
+    return np.mean(np.stack(tables), axis=0)
+
+
+def paired(base: Sequence[TrialScores], other: Sequence[TrialScores], name: str) -> Paired | None:
+    """The base against a variant on one score; None where their examples (or for a loss: their tokens) are not the same."""
+    of_tokens = name in ("loss", "token_accuracy")
+    keys = {(one.split, one.examples, one.tokens if of_tokens else "") for one in (*base, *other)}
+    if len(keys) > 1 or any(name not in one.statistics for one in (*base, *other)):
+        return None
+    return paired_bootstrap(
+        over_seeds([one.table(name) for one in base]), over_seeds([one.table(name) for one in other]), COMBINE[name]
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant: its trials' scores by seed, its comparison with the base, and why some trials did not end."""
+
+    variant: Variant
+    trials: dict[int, TrialScores]
+    tests: dict[str, Paired] = field(default_factory=dict)
+    failed: dict[int, str] = field(default_factory=dict)
+
+    def scores(self, name: str) -> list[float]:
+        """A score of each trial."""
+        return [one.score(name) for one in self.trials.values() if name in one.statistics]
+
+    def mean(self, name: str) -> float | None:
+        """Over seeds."""
+        found = self.scores(name)
+        return statistics.fmean(found) if found else None
+
+    def spread(self, name: str) -> float | None:
+        """The standard deviation over seeds; None for one seed."""
+        found = self.scores(name)
+        return statistics.stdev(found) if len(found) > 1 else None
+
+    @property
+    def first(self) -> TrialScores | None:
+        """Any of them: for what does not depend on the seed."""
+        return next(iter(self.trials.values()), None)
+
+    @property
+    def seconds(self) -> float | None:
+        """Of a training, on average."""
+        return statistics.fmean(one.seconds for one in self.trials.values()) if self.trials else None
+
+    def verdict(self, name: str) -> str:
+        """better, worse or unclear against the base, by the interval of the difference; empty for the base."""
+        if name not in self.tests:
+            return ""
+        change = self.tests[name].difference
+        if change.low <= 0 <= change.high:
+            return "unclear"
+        return "better" if (change.value > 0) != (name in BETTER_WHEN_LOWER) else "worse"
+
+    def to_dict(self, names: Sequence[str]) -> dict[str, Any]:
+        """As JSON has it."""
+        facts = self.first
+        return {
+            "name": self.variant.name,
+            "group": self.variant.group,
+            "settings": list(self.variant.settings),
+            "parameters": facts.parameters if facts else None,
+            "forward_flops": facts.forward_flops if facts else None,
+            "steps": facts.steps if facts else None,
+            "target_tokens": facts.target_tokens if facts else None,
+            "seconds": self.seconds,
+            "seeds": list(self.trials),
+            "failed": {str(seed): why for seed, why in self.failed.items()},
+            "scores": {
+                name: {"each": self.scores(name), "mean": self.mean(name), "spread": self.spread(name)}
+                for name in names
+                if self.scores(name)
+            },
+            "tests": {name: test.to_dict() | {"verdict": self.verdict(name)} for name, test in self.tests.items()},
+        }
+
+
+def make_rows(
+    variants: Sequence[Variant],
+    scored: Mapping[str, Mapping[int, TrialScores]],
+    failed: Mapping[str, Mapping[int, str]],
+) -> list[Row]:
+    """A row for each variant, the base first; only seeds that both have are compared."""
+    base = dict(scored.get(variants[0].name, {}))
+    rows = []
+    for variant in variants:
+        own = dict(scored.get(variant.name, {}))
+        common = sorted(base.keys() & own.keys())
+        tests = {}
+        if variant is not variants[0] and common:
+            pairs = ([base[seed] for seed in common], [own[seed] for seed in common])
+            found = {name: paired(*pairs, name) for name in pairs[0][0].statistics}
+            tests = {name: test for name, test in found.items() if test is not None}
+        rows.append(Row(variant, own, tests, dict(failed.get(variant.name, {}))))
+    return rows

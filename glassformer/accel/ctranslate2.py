@@ -2,7 +2,8 @@
 
 CTranslate2 (OpenNMT; Klein et al. 2020) runs Transformers on CPUs in C++, in 8 bits where the processor has instructions
 for them. `describe` fills its specification; `load` hands it over and gives a Translator (encoder-decoder) or a Generator
-(GPT); `save` leaves a folder that any program with CTranslate2 can read. Words are the ids, written as numbers.
+(GPT); `save` leaves a folder that any program with CTranslate2 can read. Its words are the tokens' names where they are
+given (`Words.source`, `Words.target`), and the ids, written as numbers, where nobody but us asks.
 
 `lacks` says in a sentence what a model has that CTranslate2 cannot express. Tables of positions are written out row by
 row, since its own sinusoids are in another order than the paper's; it knows as many positions as rows were written.
@@ -36,11 +37,17 @@ GATED = ("swiglu", "geglu", "geglu_tanh")
 
 @dataclass(frozen=True)
 class Words:
-    """The ids that CTranslate2 has to know by name."""
+    """The ids that CTranslate2 has to know by name, and what each word of a side is called."""
 
     bos: int
     eos: int
     unknown: int
+    source: Sequence[str] | None = None
+    target: Sequence[str] | None = None
+
+    def names(self, given: Sequence[str] | None, size: int) -> list[str]:
+        """What `size` words are called."""
+        return [str(i) for i in range(size)] if given is None else list(given)
 
 
 def is_installed() -> bool:
@@ -50,21 +57,44 @@ def is_installed() -> bool:
     return importlib.util.find_spec("ctranslate2") is not None
 
 
-def lacks(config: ModelConfig) -> str | None:
-    """What of this model CTranslate2 has no word for; None where it has them all."""
+def lacking(config: ModelConfig) -> tuple[str, str] | None:
+    """The first setting that CTranslate2 has no word for, and the nearest that it has; None where it has them all."""
     c = config
     cases = (
-        (c.family == "bert", "a BERT, which writes nothing"),
-        (c.activation not in ACTIVATIONS, f"model.activation={c.activation}"),
-        (c.norm not in ("layer", "rms"), f"model.norm={c.norm}"),
-        (c.family == "transformer" and c.positions == "alibi", "model.positions=alibi in an encoder-decoder"),
-        (c.window is not None, f"model.window={c.window}"),
-        (not c.residual, "model.residual=false"),
-        (bool(c.pruned_heads), "model.pruned_heads"),
-        (c.val_size != c.key_size, f"model.value_size={c.val_size}, which differs from the head size"),
-        (c.family == "transformer" and c.qk_norm, "model.qk_norm in an encoder-decoder"),
+        (c.family == "bert", "a BERT, which writes nothing", "a BERT can be exported to hf"),
+        (c.head == "classify", "model.head=classify", "a classifier can be exported to hf where it is a BERT"),
+        (
+            c.activation not in ACTIVATIONS,
+            f"model.activation={c.activation}",
+            "the nearest it has is model.activation=relu",
+        ),
+        (c.norm not in ("layer", "rms"), f"model.norm={c.norm}", "the nearest it has is model.norm=layer"),
+        (
+            c.family == "transformer" and c.positions == "alibi",
+            "model.positions=alibi in an encoder-decoder",
+            "the nearest it has is model.positions=rotary",
+        ),
+        (c.window is not None, f"model.window={c.window}", "the nearest it has is no window"),
+        (not c.residual, "model.residual=false", "the nearest it has is model.residual=true"),
+        (bool(c.pruned_heads), "model.pruned_heads", "the run that was pruned can be exported"),
+        (
+            c.val_size != c.key_size,
+            f"model.value_size={c.val_size}, which differs from the head size",
+            "the nearest it has is values as wide as keys",
+        ),
+        (
+            c.family == "transformer" and c.qk_norm,
+            "model.qk_norm in an encoder-decoder",
+            "the nearest it has is model.qk_norm=false",
+        ),
     )
-    return next((said for holds, said in cases if holds), None)
+    return next(((said, instead) for holds, said, instead in cases if holds), None)
+
+
+def lacks(config: ModelConfig) -> str | None:
+    """What of this model CTranslate2 has no word for; None where it has them all."""
+    found = lacking(config)
+    return None if found is None else found[0]
 
 
 def compute_type() -> str:
@@ -81,8 +111,8 @@ def compute_type() -> str:
 
 
 def array(weight: Tensor) -> Any:
-    """As CTranslate2 takes it: float32, in memory of its own."""
-    return weight.detach().to("cpu", torch.float32).contiguous().numpy()
+    """As CTranslate2 takes it: float32, in memory of its own (it rounds to 8 bits in place)."""
+    return weight.detach().to("cpu", torch.float32, copy=True).contiguous().numpy()
 
 
 def fill_linear(spec: Any, parts: Sequence[nn.Linear]) -> None:
@@ -185,8 +215,8 @@ def describe(model: Any, words: Words, *, positions: int) -> Any:
     from ctranslate2.specs import transformer_spec as specs
 
     c: ModelConfig = model.config
-    if (lacking := lacks(c)) is not None:
-        raise ConfigError(f"CTranslate2 has nothing for {lacking}; use engine=auto")
+    if (missing := lacks(c)) is not None:
+        raise ConfigError(f"CTranslate2 has nothing for {missing}; use engine=auto")
     pairs = c.family == "transformer"
     decoder = specs.TransformerDecoderSpec(
         c.n_layer, c.n_head, with_encoder_attention=pairs, alibi=c.positions == "alibi", **options(c)
@@ -195,7 +225,7 @@ def describe(model: Any, words: Words, *, positions: int) -> Any:
     decoder.projection.weight = array(model.output_weight)
     if model.output_bias is not None:
         decoder.projection.bias = array(model.output_bias)
-    vocabulary = [str(i) for i in range(c.vocab_size)]
+    vocabulary = words.names(words.target, c.vocab_size)
     if pairs:
         encoder = specs.TransformerEncoderSpec(c.encoder_layers, c.n_head, **options(c))
         fill_stack(encoder, model.encoder, c)
@@ -206,15 +236,15 @@ def describe(model: Any, words: Words, *, positions: int) -> Any:
             decoder, decoder.embeddings, model.target_table, model.target_positions, model.target_norm, positions
         )
         spec: Any = specs.TransformerSpec(encoder, decoder)
-        spec.register_source_vocabulary([str(i) for i in range(model.source_table.weight.size(0))])
+        spec.register_source_vocabulary(words.names(words.source, model.source_table.weight.size(0)))
         spec.register_target_vocabulary(vocabulary)
-        spec.config.decoder_start_token = str(words.bos)
+        spec.config.decoder_start_token = vocabulary[words.bos]
     else:
         fill_embeddings(decoder, decoder.embeddings, model.embedding, model.positions, model.embedding_norm, positions)
         spec = specs.TransformerDecoderModelSpec(decoder)
         spec.register_vocabulary(vocabulary)
-    spec.config.bos_token, spec.config.eos_token = str(words.bos), str(words.eos)
-    spec.config.unk_token = str(words.unknown)
+    spec.config.bos_token, spec.config.eos_token = vocabulary[words.bos], vocabulary[words.eos]
+    spec.config.unk_token = vocabulary[words.unknown]
     spec.config.layer_norm_epsilon = c.norm_eps
     return spec
 

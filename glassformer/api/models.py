@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack, overload
 
 import torch
 from jaxtyping import Float
@@ -31,6 +31,9 @@ from glassformer.tasks.embed import Pool
 from glassformer.tasks.text_model import FAMILIES, VERBS, Verb, WrongVerb
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.tokenizers import Tokenizers
+
+if TYPE_CHECKING:
+    from glassformer.interop.parity import ParityReport
 
 T = TypeVar("T")
 
@@ -107,6 +110,30 @@ class LoadedModel(TextModel):
         """A text through the model with every activation kept: the logits, and a dictionary by name (`tap_shapes(model)`
         lists the names). A Translator reads the text with `target`, or with its own answer."""
         return text_with_cache(self, text, target, names)
+
+    def export(
+        self,
+        to: str,
+        out: str | Path,
+        *,
+        quantize: str | None = None,
+        sample: Sequence[Any] | None = None,
+    ) -> ParityReport:
+        """Writes the model as a folder that other programs run (`to`: hf, ct2, onnx or gguf; `quantize`: fp16 or int8), loads
+        it there, and gives the report of how equal the two are on `sample`: pairs (source, reference) or texts; without
+        one, the run's own test split. An export that is another model is an error, and leaves nothing."""
+        from glassformer.interop.export import export_model
+        from glassformer.interop.sample import NO_SPLIT, own_sample
+
+        run = None if self.origin is None else self.origin.path
+        if sample is not None:
+            on, examples = "the sample", iter(sample)
+        elif run is None:
+            raise UserError(f"a model without a run {NO_SPLIT}")
+        else:
+            on, examples = own_sample(self.recipe.data, run)
+        facts: dict[str, Any] = {"run": run, "metrics": self.metrics, "name": None if run is None else run.name}
+        return export_model(self, to, Path(out), examples, quantize=quantize, on=on, **facts)
 
     def to(self, device: str | torch.device) -> LoadedModel:
         """Moves the weights to another device."""

@@ -67,6 +67,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         demo,
         doctor,
         evaluate,
+        export,
         figures,
         fill,
         generate,
@@ -109,7 +110,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
             "ablate": ablate.ablate,
             "complexity": complexity.complexity,
         },
-        "In and out": {"import": import_model.import_model},
+        "In and out": {"import": import_model.import_model, "export": export.export},
         "Ask what is true": {"study": study.study},
         "See inside": {"look": look.look, "heads": heads.heads, "figures": figures.figures},
     }

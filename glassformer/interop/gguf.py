@@ -21,7 +21,7 @@ from torch import Tensor
 from glassformer.config import ModelConfig
 from glassformer.errors import UserError
 from glassformer.interop.dialects import Dialect, dialect_for
-from glassformer.interop.huggingface import tensors_to
+from glassformer.interop.huggingface import tensors_from, tensors_to
 from glassformer.models import BERT, GPT, Transformer
 from glassformer.text.tokenizer import BOS, CONTROL, EOS, PAD, UNK, Tokenizer
 
@@ -152,10 +152,48 @@ def write_tokenizer(writer: Any, tokenizer: Tokenizer, vocab_size: int) -> None:
     writer.add_add_eos_token(False)
 
 
+def own_pairs(x: Tensor, n_head: int) -> Tensor:
+    """The way back: from pairs (2i, 2i + 1) to pairs (i, i + D/2)."""
+    return x.unflatten(0, (n_head, -1, 2)).transpose(1, 2).flatten(0, 2)
+
+
+def stored(name: str, array: np.ndarray, weights: str) -> tuple[np.ndarray, Any]:
+    """A tensor as it is written: vectors and positions in full; matrices in 16 bits, or in blocks of 8 bits with a scale
+    (Q8_0) where a row is made of whole blocks."""
+    import gguf
+
+    if weights == "fp32" or array.ndim < 2 or name.startswith("position_embd"):
+        return array, None
+    if weights == "int8" and array.shape[-1] % 32 == 0:
+        kind = gguf.GGMLQuantizationType.Q8_0
+        return gguf.quants.quantize(array, kind), kind
+    return array.astype(np.float16), None
+
+
+def read_gguf(path: Path, config: ModelConfig) -> dict[str, Tensor]:
+    """Every tensor of such a file as a parameter of ours: what was written, read back."""
+    import gguf
+
+    dialect = dialect_for(config)
+    theirs = {gguf_name(e.theirs): e.theirs for e in dialect.table(config)} | {"output.weight": "lm_head.weight"}
+    found: dict[str, Tensor] = {}
+    for tensor in gguf.GGUFReader(path).tensors:
+        shape = tuple(reversed(tensor.shape.tolist()))
+        numbers = gguf.quants.dequantize(tensor.data, tensor.tensor_type).reshape(shape)
+        own = torch.from_numpy(np.array(numbers, dtype=np.float32))
+        name = theirs[tensor.name]
+        if dialect.name == "llama" and ".q_proj." in name:
+            own = own_pairs(own, config.n_head)
+        if dialect.name == "llama" and ".k_proj." in name:
+            own = own_pairs(own, config.kv_heads)
+        found[name] = own.T.contiguous() if dialect.name == "gpt2" and own.dim() == 2 and ".h." in name else own
+    return tensors_from(dialect, config, found)
+
+
 def export_gguf(
-    model: Transformer | GPT | BERT, tokenizer: Tokenizer, path: Path, *, name: str, half: bool = False
+    model: Transformer | GPT | BERT, tokenizer: Tokenizer, path: Path, *, name: str, weights: str = "fp32"
 ) -> list[str]:
-    """Writes the file; gives what a reader should know. `half`: matrices in 16 bits."""
+    """Writes the file; gives what a reader should know. `weights`: fp32, fp16 or int8."""
     try:
         import gguf
     except ImportError:
@@ -165,20 +203,22 @@ def export_gguf(
     config = model.config
     if config.family != "gpt":
         raise UserError(
-            f"gguf is for models that are a decoder alone, and this one is a {config.family}; export to hf or ct2"
+            f"gguf is for models that are a decoder alone, and this one is a {config.family}; export to hf"
+            + (" or ct2" if config.family == "transformer" else "")
         )
     dialect = dialect_for(config)
     refuse_what_llama_cpp_lacks(dialect, config)
     writer = gguf.GGUFWriter(path, dialect.name)
     writer.add_name(name)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16 if half else gguf.LlamaFileType.ALL_F32)
+    kinds = {"fp32": "ALL_F32", "fp16": "MOSTLY_F16", "int8": "MOSTLY_Q8_0"}
+    writer.add_file_type(gguf.LlamaFileType[kinds[weights]])
     write_sizes(writer, config)
     write_tokenizer(writer, tokenizer, config.vocab_size)
     with torch.no_grad():
         tensors = gguf_tensors(dialect, config, dict(model.named_parameters()))
     for tensor_name, array in tensors.items():
-        small = half and array.ndim == 2 and not tensor_name.startswith("position_embd")
-        writer.add_tensor(tensor_name, array.astype(np.float16) if small else array)
+        written, kind = stored(tensor_name, array, weights)
+        writer.add_tensor(tensor_name, written, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from glassformer.config import VERSION, ModelConfig, Recipe
 from glassformer.interop.dialects import Dialect, dialect_for
+from glassformer.interop.dialects.bert import TYPES
 from glassformer.interop.tables import from_half_split, to_half_split, to_ours, to_theirs
 from glassformer.interop.tokenizer_files import write_tokenizer_folder
 from glassformer.models import BERT, GPT, Transformer, build_model
@@ -41,6 +42,8 @@ def tensors_to(
         # An output layer of its own makes their model forget that the two tables are one.
         for side in ("encoder", "decoder"):
             tensors[f"model.{side}.embed_tokens.weight"] = tensors["model.shared.weight"].clone()
+    if config.family == "bert" and not config.n_token_type:
+        tensors[TYPES] = torch.zeros(1, config.n_embd)
     if not scales_by_hand(dialect, config):
         return tensors, {}
     table = next(entry.theirs for entry in dialect.table(config) if entry.ours == ("embedding.weight",))

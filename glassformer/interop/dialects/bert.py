@@ -17,12 +17,16 @@ from glassformer.interop.dialects.dialect import (
 from glassformer.interop.tables import Entry, same
 from glassformer.text.tokenizer import PAD
 
+TYPES = "bert.embeddings.token_type_embeddings.weight"
+"""Theirs always has it; a model of ours without types of token is written with one type of zeros."""
+
 
 def bert_table(config: ModelConfig) -> list[Entry]:
     """Our parameters beside Hugging Face's, for a BERT."""
     rows = same("embedding", "bert.embeddings.word_embeddings", bias=False)
     rows += same("positions", "bert.embeddings.position_embeddings", bias=False)
-    rows += same("type_embedding", "bert.embeddings.token_type_embeddings", bias=False)
+    if config.n_token_type:
+        rows += same("type_embedding", TYPES.removesuffix(".weight"), bias=False)
     rows += same("embedding_norm", "bert.embeddings.LayerNorm")
     for i in range(config.n_layer):
         ours, theirs = f"encoder.{i}", f"bert.encoder.layer.{i}"
@@ -46,6 +50,7 @@ def bert_ignored(config: ModelConfig) -> list[str]:
     """Copies of tied weights and the next-sentence parts that masked words do not use."""
     copies = ["cls.predictions.decoder.bias", *(["cls.predictions.decoder.weight"] if config.tie_output else [])]
     unused = ["cls.seq_relationship.weight", "cls.seq_relationship.bias", "bert.embeddings.position_ids"]
+    unused += [] if config.n_token_type else [TYPES]
     pooler = [] if config.head == "classify" else ["bert.pooler.dense.weight", "bert.pooler.dense.bias"]
     return copies + unused + pooler
 
@@ -63,7 +68,7 @@ def bert_to(config: ModelConfig) -> dict[str, Any]:
         "hidden_dropout_prob": config.dropout,
         "attention_probs_dropout_prob": config.attention_dropout,
         "max_position_embeddings": config.block_size,
-        "type_vocab_size": config.n_token_type,
+        "type_vocab_size": max(1, config.n_token_type),
         "layer_norm_eps": config.norm_eps,
         "tie_word_embeddings": config.tie_output,
         "pad_token_id": PAD,

@@ -36,6 +36,8 @@ class Dialect:
     def reasons(self, config: ModelConfig) -> list[str]:
         """Why this model cannot be said in this dialect, as settings that would have to be otherwise."""
         found = []
+        if config.head not in self.classes:
+            found.append(f"model.head is {config.head}, and {self.name} has {' or '.join(self.classes)}")
         for name, wanted in (PLAIN | dict(self.needs)).items():
             have = getattr(config, name)
             choices = wanted if isinstance(wanted, list) else [wanted]

@@ -1,0 +1,99 @@
+"""`glassformer export`: a run as a folder that other programs run, with the proof that it is the same model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glassformer.cli import lines
+from glassformer.errors import UserError
+from glassformer.screen import say, table_console, warn
+
+if TYPE_CHECKING:
+    from glassformer.interop.parity import ParityReport
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    to: Annotated[
+        str,
+        typer.Option(help="hf (a folder for transformers), ct2 (CTranslate2) or gguf (llama.cpp; GPTs only)."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="A new or empty folder; without it, beside the run: RUN-hf, RUN-ct2-int8, …")
+    ] = None,
+    quantize: Annotated[str | None, typer.Option(help="Weights of fewer bits: fp16 or int8. None: float32.")] = None,
+    sample: Annotated[
+        Path | None,
+        typer.Option(help="Compare on this file, in a format of training data; without it, on the run's test split."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The parity report as one JSON object on stdout.")] = False,
+    step: lines.Step = None,
+) -> None:
+    """Export a run, load it in the program it is for, and compare the two.
+
+    The parity report is printed and saved in the folder (parity.json, and in the model card README.md). Exit codes: 0 the
+    folder stands and says what the run says; 1 it does not, and nothing is left; 2 something to put right.
+    """
+    from glassformer.api import load
+    from glassformer.interop.export import check, export_model
+    from glassformer.interop.parity import ParityFailed
+    from glassformer.interop.sample import own_sample
+
+    model = load(run, device="cpu", step=step)
+    check(model, to, quantize)
+    place = out or run.parent / "-".join([run.name, to, *([quantize] if quantize else [])])
+    on, examples = own_sample(model.recipe.data, run) if sample is None else (str(sample), of_file(model, sample))
+    try:
+        report = export_model(
+            model,
+            to,
+            place,
+            examples,
+            quantize=quantize,
+            on=on,
+            name=run.name,
+            run=run if step is None else None,
+            metrics=model.metrics,
+        )
+    except ParityFailed as failed:
+        show(failed.report, as_json)
+        warn(f"glassformer: {failed}")
+        raise SystemExit(1) from None
+    show(report, as_json)
+    say(f"{report.verdict()}; it is in {place}")
+
+
+def of_file(model: Any, path: Path) -> Iterable[Any]:
+    """The examples of a file, read as training data of the run's task is."""
+    from glassformer.studies.score import pairs_of_files
+
+    if not path.exists():
+        raise UserError(f"there is no file {path} to compare on")
+    return pairs_of_files(model, [path], [])
+
+
+def show(report: ParityReport, as_json: bool) -> None:
+    """The table of what was found, and the notes."""
+    if as_json:
+        import json
+        from dataclasses import asdict
+
+        print(json.dumps(asdict(report)))
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(f"parity on {report.texts} texts of {report.sample}"))
+    table.add_column("")
+    table.add_column(report.ours.name, justify="right")
+    table.add_column(report.theirs.name, justify="right")
+    for row in report.rows():
+        table.add_row(*map(Text, row))
+    console = table_console()
+    console.print(table)
+    for note in report.notes:
+        console.print(f"  {note}")

@@ -1,0 +1,217 @@
+"""A trained model as a folder that other programs run, with the proof that it is the same model.
+
+`export_model` writes the folder under a temporary name, loads it there in the real runtime, compares (parity.py), and gives
+it its name when that went well. What a format cannot say is refused before anything is written, with the nearest setting
+that could be exported.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassformer.accel import ctranslate2 as ct2
+from glassformer.config import VERSION
+from glassformer.errors import UserError
+from glassformer.files import owned
+from glassformer.interop.card import card
+from glassformer.interop.gguf import export_gguf
+from glassformer.interop.huggingface import export_folder, template
+from glassformer.interop.parity import SAMPLE, ParityFailed, ParityReport, Side, compare, folder_size
+from glassformer.interop.runtimes import Runtime, make_cases
+from glassformer.interop.runtimes.ctranslate2 import CTranslate2Runtime
+from glassformer.interop.runtimes.huggingface import TransformersRuntime
+from glassformer.interop.tokenizer_files import write_tokenizer_folder
+from glassformer.models import build_model
+from glassformer.tasks import TextModel
+from glassformer.text.tokenizer import BOS, EOS, UNK, Tokenizer
+
+FORMATS = ("hf", "ct2", "gguf")
+WEIGHTS = {"hf": ("fp32", "fp16"), "ct2": ("fp32", "fp16", "int8"), "onnx": ("fp32", "fp16", "int8"),
+           "gguf": ("fp32", "fp16", "int8")}  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------------- what each writes
+
+
+def token_names(tokenizer: Tokenizer, size: int) -> list[str]:
+    """What each id is called in the tokenizer; ids past its last are unused."""
+    named = [tokenizer.library.id_to_token(i) for i in range(size)]
+    return [f"<unused {i}>" if name is None else name for i, name in enumerate(named)]
+
+
+def write_tokenizers(model: TextModel, folder: Path) -> list[str]:
+    """tokenizer.json, laying a text out as in training; the target's beside it in target/, where it has its own."""
+    before, after = template(model.recipe)
+    longest, tokenizers = model.model.config.block_size, model.tokenizers
+    write_tokenizer_folder(tokenizers.source, folder, before=before, after=after, longest=longest)
+    if tokenizers.shared:
+        return []
+    write_tokenizer_folder(tokenizers.target, folder / "target", longest=longest)
+    return ["the two sides have tokenizers of their own: the source's is the folder's, the target's is in target/"]
+
+
+def refuse_for_ctranslate2(model: TextModel) -> None:
+    """Where CTranslate2 has no word for something, that is said with the nearest it has."""
+    if not ct2.is_installed():
+        raise UserError("exporting to ct2 needs CTranslate2; install it with: pip install 'glassformer[ct2]'")
+    if (lacking := ct2.lacking(model.model.config)) is not None:
+        raise UserError(f"CTranslate2 has nothing for {lacking[0]}; {lacking[1]}, and onnx can say more")
+
+
+def write_ctranslate2(model: TextModel, folder: Path, weights: str) -> list[str]:
+    """model.bin, its vocabularies and config.json, and the tokenizers."""
+    c = model.model.config
+    source = token_names(model.tokenizers.source, c.source_vocab_size or c.vocab_size)
+    words = ct2.Words(BOS, EOS, UNK, source, token_names(model.tokenizers.target, c.vocab_size))
+    kind = {"fp32": None, "fp16": "float16", "int8": "int8"}[weights]
+    positions = c.block_size if c.positions == "learned" else max(512, c.block_size)
+    ct2.save(model.model, folder, words, positions=positions, quantization=kind)
+    return write_tokenizers(model, folder)
+
+
+def first_layers(model: TextModel, encoder: int, decoder: int) -> TextModel:
+    """The same model with its first layers alone."""
+    c = model.model.config
+    sizes = {"n_layer": decoder} | ({"n_encoder_layer": encoder} if c.family == "transformer" else {})
+    config = replace(c, **sizes)
+    net = build_model(config).eval()
+    own = dict(model.model.named_parameters())
+    with torch.no_grad():
+        for name, parameter in net.named_parameters():
+            parameter.copy_(own[name])
+    return TextModel(net, model.tokenizers, replace(model.recipe, model=config))
+
+
+def ctranslate2_part(model: TextModel, cases: list[Any], limit: float) -> str | None:
+    """CTranslate2 shows no layers: models of the first layers alone are converted one after the other, until one differs."""
+    from glassformer.interop.runtimes import OurRuntime
+
+    c = model.model.config
+    encoders = range(1, c.encoder_layers + 1) if c.family == "transformer" else [0]
+    steps = [(e, 1) for e in encoders] + [(c.encoder_layers, d) for d in range(2, c.n_layer + 1)]
+    before = "the embeddings"
+    for encoder, decoder in steps:
+        small = first_layers(model, encoder, decoder)
+        with tempfile.TemporaryDirectory(prefix="glassformer-") as folder:
+            write_ctranslate2(small, Path(folder), "fp32")
+            there = CTranslate2Runtime(Path(folder), c.family).logits(cases[:1])[0]
+        gap = float(abs(OurRuntime(small).logits(cases[:1])[0] - there).max())
+        name = f"decoder.{decoder - 1}" if decoder > 1 or c.family == "gpt" else f"encoder.{encoder - 1}"
+        if not gap <= limit:
+            return f"{name} (a model that ends with it differs by {gap:.2g}; up to {before} all is the same)"
+        before = name
+    return None
+
+
+def write_gguf(model: TextModel, folder: Path, weights: str, name: str) -> list[str]:
+    """model.gguf, and the tokenizer for those who want it apart."""
+    notes = export_gguf(model.model, model.tokenizers.target, folder / "model.gguf", name=name, weights=weights)
+    write_tokenizers(model, folder)
+    return notes
+
+
+# ------------------------------------------------------------------------------------------------------------ the export
+
+
+def check(model: TextModel, to: str, quantize: str | None) -> str:
+    """Refuses what cannot be; the name of the numbers that weights are written in."""
+    if to not in FORMATS:
+        raise UserError(f"--to is {', '.join(FORMATS)}, not {to!r}")
+    weights = quantize or "fp32"
+    if weights not in WEIGHTS[to]:
+        there = ", ".join(w for w in WEIGHTS[to] if w != "fp32")
+        raise UserError(f"{to} takes --quantize {there} or none, not {weights}; int8 can be had with ct2, onnx or gguf")
+    if to == "ct2":
+        refuse_for_ctranslate2(model)
+    return weights
+
+
+def write(model: TextModel, to: str, folder: Path, weights: str, name: str) -> list[str]:
+    """The files of a format in an empty folder; gives what a reader should know."""
+    match to:
+        case "hf":
+            return export_folder(model.model, model.tokenizers, model.recipe, folder, half=weights == "fp16")
+        case "ct2":
+            notes = write_ctranslate2(model, folder, weights)
+        case "onnx":
+            from glassformer.interop.onnx import write_onnx
+
+            notes = write_onnx(model, folder, weights) + write_tokenizers(model, folder)
+        case _:
+            notes = write_gguf(model, folder, weights, name)
+    facts = {"glassformer": VERSION, "recipe": model.recipe.to_dict()}
+    (folder / "glassformer.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return notes
+
+
+def open_runtime(model: TextModel, to: str, folder: Path) -> Runtime:
+    """The folder in the hands of the program it is made for."""
+    c, alpha = model.model.config, model.recipe.decode.alpha
+    match to:
+        case "hf":
+            return TransformersRuntime(folder, c.family, c.head, alpha=alpha)
+        case "ct2":
+            return CTranslate2Runtime(folder, c.family, alpha=alpha, threads=torch.get_num_threads())
+        case "onnx":
+            from glassformer.interop.runtimes.onnxruntime import OnnxRuntime
+
+            return OnnxRuntime(folder, model)
+    from glassformer.interop.runtimes.llama_cpp import open_gguf
+
+    return open_gguf(folder / "model.gguf", model)
+
+
+def run_size_and_load(run: Path | None, model: TextModel) -> Side:
+    """Our own side of the report: the weights' size on disk, and how long they take to load."""
+    side = Side("glassformer", sum(p.numel() * p.element_size() for p in model.model.parameters()))
+    if run is not None:
+        from glassformer.runs.folder import RunFolder
+
+        began = time.perf_counter()
+        folder = RunFolder.open(run)
+        folder.load_model(report=lambda _: None)
+        side.load_seconds = time.perf_counter() - began
+        weights = folder.weights_folder(report=lambda _: None)
+        side.bytes_on_disk = sum(p.stat().st_size for p in weights.glob("model*.safetensors")) or side.bytes_on_disk
+    return side
+
+
+def export_model(
+    model: TextModel,
+    to: str,
+    out: Path,
+    examples: Iterable[Any],
+    *,
+    quantize: str | None = None,
+    on: str = "the sample",
+    name: str | None = None,
+    run: Path | None = None,
+    metrics: dict[str, float] | None = None,
+) -> ParityReport:
+    """Writes `out`, a new or empty folder, and gives the parity report that is saved in it. ParityFailed where it is another
+    model than here; then nothing is left."""
+    weights = check(model, to, quantize)
+    model.model.eval()
+    cases = make_cases(model, islice(examples, 4 * SAMPLE), SAMPLE)
+    with owned.new_folder(out, "an export") as draft:
+        notes = write(model, to, draft, weights, name or out.name)
+        runtime = open_runtime(model, to, draft)
+        theirs = Side(runtime.name, folder_size(draft), runtime.load_seconds)
+        report = ParityReport(to, weights, on, len(cases), run_size_and_load(run, model), theirs, notes=list(notes))
+        by_layer = (lambda: ctranslate2_part(model, cases, 1e-3)) if to == "ct2" and weights == "fp32" else None
+        compare(model, runtime, cases, report, by_layer=by_layer)
+        if not report.passed:
+            raise ParityFailed(f"{report.verdict()}; nothing was left in {out}", report)
+        report.save(draft)
+        text = card(model, to, name or out.name, metrics or {}, report, notes)
+        (draft / "README.md").write_text(text, encoding="utf-8")
+    return report

@@ -1,0 +1,88 @@
+"""A sample of texts as ids, and what every runtime is asked about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from glassformer.config import DecodeConfig
+from glassformer.decode import SpecialTokens
+from glassformer.tasks import TextModel
+from glassformer.text.tokenizer import BOS, EOS, MASK
+
+EVERY = 7  # of a masked language model, so many tokens from one mask to the next
+Activations = dict[str, np.ndarray]
+"""The output of each layer for one case, by the layer's name with us, in the order in which text goes through them."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One text: the ids that a model reads (`prompt`), the ids that should follow (`answer`; none for a model that only
+    reads), and what they should say (`reference`, where somebody wrote one)."""
+
+    prompt: tuple[int, ...]
+    answer: tuple[int, ...] = ()
+    reference: str | None = None
+
+
+@runtime_checkable
+class Runtime(Protocol):
+    """A model in somebody's hands."""
+
+    name: str
+    load_seconds: float
+    rules: DecodeConfig  # what our search must be told to search as this runtime does
+    special: SpecialTokens  # what may not be written there
+    lacks: tuple[str, ...]  # what it cannot do, in words
+
+    def logits(self, cases: Sequence[Case]) -> list[np.ndarray]:
+        """For each case the scores at each token of its answer (T, V); of a model that only reads, at each of its prompt."""
+        ...
+
+    def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
+        """What it writes after each prompt, without the token that ends it."""
+        ...
+
+    def activations(self, case: Case) -> Activations | None:
+        """What comes out of each layer; None where the runtime does not show it."""
+        ...
+
+
+def text_of(example: Any) -> str:
+    """The text of an example of any task that has one text."""
+    first = example[0] if isinstance(example, tuple | list) else getattr(example, "text", example)
+    return " ".join(first) if isinstance(first, list | tuple) else str(first)
+
+
+def make_cases(model: TextModel, examples: Iterable[Any], most: int) -> list[Case]:
+    """The first `most` examples that fit the model's block, as it was trained to see them."""
+    found: list[Case] = []
+    source, target, block = model.tokenizers.source, model.tokenizers.target, model.model.config.block_size
+    for example in examples:
+        if len(found) >= most:
+            break
+        if model.kind in ("transformer", "gpt on pairs"):
+            text, wanted = (example, None) if isinstance(example, str) else (example[0], example[1])
+            ids, answer = source.encode(text), () if wanted is None else (*target.encode(wanted), EOS)
+            prompt = (*ids, EOS) if model.kind == "transformer" else (BOS, *ids, EOS)
+            taken = max(len(prompt), len(answer)) if model.kind == "transformer" else len(prompt) + len(answer)
+            if ids and taken <= block:
+                found.append(Case(prompt, answer, wanted))
+            continue
+        ids = source.encode(text_of(example))
+        if model.kind == "gpt":
+            # A long document gives several cases; two thirds of each are to be foretold.
+            for start in range(0, len(ids), block):
+                piece = ids[start : start + block]
+                if len(piece) > 2:
+                    cut = max(1, len(piece) // 3)
+                    found.append(Case(tuple(piece[:cut]), tuple(piece[cut:])))
+        elif ids:
+            ids = ids[: block - 1]
+            if model.kind == "mlm":
+                ids = [MASK if i % EVERY == EVERY // 2 else token for i, token in enumerate(ids)]
+            found.append(Case((BOS, *ids)))
+    return found[:most]

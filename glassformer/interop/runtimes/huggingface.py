@@ -1,0 +1,133 @@
+"""Hugging Face's transformers, loaded from an exported folder by its Auto classes and nothing of ours."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.config import DecodeConfig
+from glassformer.decode import SpecialTokens
+from glassformer.errors import UserError
+from glassformer.interop.runtimes.cases import Activations, Case
+from glassformer.interop.tables import half_split
+from glassformer.text.tokenizer import BOS, EOS, PAD
+
+HEADS = {"classify": "AutoModelForSequenceClassification", "tag": "AutoModelForTokenClassification"}
+FAMILIES = {"transformer": "AutoModelForSeq2SeqLM", "gpt": "AutoModelForCausalLM", "bert": "AutoModelForMaskedLM"}
+
+
+def padded(rows: Sequence[Sequence[int]], *, left: bool = False) -> tuple[Tensor, Tensor]:
+    """Ids in rows of one width, and 1 where they are real."""
+    width = max(map(len, rows))
+    ids = torch.full((len(rows), width), PAD)
+    mask = torch.zeros_like(ids)
+    for i, row in enumerate(rows):
+        where = slice(width - len(row), width) if left else slice(0, len(row))
+        ids[i, where] = torch.tensor(list(row))
+        mask[i, where] = 1
+    return ids, mask
+
+
+def up_to_end(ids: Sequence[int]) -> list[int]:
+    """What stands before the token that ends a text."""
+    return list(ids[: ids.index(EOS)]) if EOS in ids else list(ids)
+
+
+class TransformersRuntime:
+    """A folder as `AutoModel...` loads it. Its beam search counts the ending token in the length and stops when as many
+    hypotheses have ended as the beam is wide (`early_stopping=True`): our `power` and `first-k`."""
+
+    name = "transformers"
+    lacks: tuple[str, ...] = ()
+
+    def __init__(self, folder: Path, family: str, head: str = "mlm", *, alpha: float = 1.0) -> None:
+        try:
+            import transformers
+        except ImportError:
+            raise UserError(
+                "to compare an exported folder with the original, transformers is needed; install it with: "
+                "pip install 'glassformer[hf]'"
+            ) from None
+        from transformers.utils import logging
+
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        kind = getattr(transformers, HEADS.get(head, FAMILIES[family]))
+        began = time.perf_counter()
+        self.model: Any = kind.from_pretrained(folder, dtype="auto", local_files_only=True).eval()
+        self.load_seconds = time.perf_counter() - began
+        self.family, self.head, self.alpha = family, head, alpha
+        self.rules = DecodeConfig(length_rule="power", alpha=alpha, stop_rule="first-k")
+        self.special = SpecialTokens()
+
+    @torch.no_grad()
+    def logits(self, cases: Sequence[Case]) -> list[np.ndarray]:
+        """The scores at each token of each answer; of a model that only reads, at each token (of a class: one row)."""
+        if self.family == "transformer":
+            ids, mask = padded([case.prompt for case in cases])
+            targets, _ = padded([[BOS, *case.answer[:-1]] for case in cases])
+            scores = self.model(input_ids=ids, attention_mask=mask, decoder_input_ids=targets).logits
+            return [own[: len(case.answer)].float().numpy() for own, case in zip(scores, cases, strict=True)]
+        ids, mask = padded([[*case.prompt, *case.answer[:-1]] for case in cases])
+        scores = self.model(input_ids=ids, attention_mask=mask).logits
+        if self.head == "classify":
+            return [own[None].float().numpy() for own in scores]
+        found = []
+        for own, case in zip(scores, cases, strict=True):
+            start = len(case.prompt) - 1 if case.answer else 0
+            found.append(own[start : start + (len(case.answer) or len(case.prompt))].float().numpy())
+        return found
+
+    @torch.no_grad()
+    def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
+        """`generate`, with everything but the width of the beam and the length as the folder says. Prompts of a GPT are
+        padded on the left."""
+        ids, mask = padded(prompts, left=self.family == "gpt")
+        how: dict[str, Any] = {"num_beams": beam, "do_sample": False, "max_new_tokens": limit}
+        if beam > 1:
+            how |= {"early_stopping": True, "length_penalty": self.alpha}
+        found = self.model.generate(input_ids=ids, attention_mask=mask, **how)
+        start = 1 if self.family == "transformer" else ids.size(1)
+        return [up_to_end(row[start : start + limit].tolist()) for row in found]
+
+    @torch.no_grad()
+    def activations(self, case: Case) -> Activations:
+        """What comes out of each layer, its channels in our order."""
+        seen: Activations = {}
+        stacks = {"transformer": ("encoder", "decoder"), "gpt": ("decoder",), "bert": ("encoder",)}[self.family]
+        hooks = []
+        for stack in stacks:
+            for i, layer in enumerate(self.layers(stack)):
+                hooks.append(layer.register_forward_hook(self.keep(seen, f"{stack}.{i}")))
+        try:
+            self.logits([case])
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return seen
+
+    def layers(self, stack: str) -> Any:
+        """The layers of one stack, wherever the class keeps them."""
+        body = self.model.base_model
+        if self.family == "transformer":
+            return getattr(body, stack).layers
+        if self.family == "bert":
+            return body.encoder.layer
+        return body.h if hasattr(body, "h") else body.layers
+
+    def keep(self, seen: Activations, name: str) -> Any:
+        """A hook that keeps a layer's output under a name."""
+
+        def hook(_module: Any, _inputs: Any, output: Any) -> None:
+            x = (output[0] if isinstance(output, tuple) else output)[0].float()
+            if self.family == "transformer":  # their sinusoids are half-split, so their channels stand in another order
+                x = x[:, half_split(x.size(-1)).argsort()]
+            seen[name] = x.numpy()
+
+        return hook

@@ -1,0 +1,110 @@
+"""A GGUF file in llama.cpp's hands (the package llama-cpp-python), or, where that is not installed, read back and run here."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.config import DecodeConfig
+from glassformer.decode import SpecialTokens
+from glassformer.interop.gguf import read_gguf
+from glassformer.interop.runtimes.cases import Activations, Case, Runtime
+from glassformer.interop.runtimes.ours import OurRuntime
+from glassformer.models.weights import load_model_tensors
+from glassformer.tasks import TextModel
+from glassformer.text.tokenizer import EOS
+
+NO_BEAM = "llama.cpp has no beam search"
+
+
+class ReadBack(OurRuntime):
+    """The file's tensors in a model of ours: it shows that every number was written and can be read."""
+
+    name = "the GGUF file, read back"
+    lacks = (
+        "llama.cpp (llama-cpp-python) is not installed here: the file was read back tensor by tensor and run by us",
+    )
+
+    def __init__(self, path: Path, model: TextModel) -> None:
+        began = time.perf_counter()
+        net = copy.deepcopy(model.model).cpu().eval()
+        load_model_tensors(net, read_gguf(path, net.config))
+        super().__init__(TextModel(net, model.tokenizers, model.recipe), special=model.special_tokens)
+        self.load_seconds = time.perf_counter() - began
+
+
+class LlamaCppRuntime:
+    """llama.cpp itself, told to keep keys and values in float32 (by default it rounds them to 16 bits)."""
+
+    name = "llama.cpp"
+    lacks = (NO_BEAM,)
+
+    def __init__(self, path: Path, model: TextModel) -> None:
+        import llama_cpp
+
+        self.block = model.model.config.block_size
+        began = time.perf_counter()
+        full = llama_cpp.GGML_TYPE_F32
+        self.runner: Any = llama_cpp.Llama(
+            str(path),
+            n_ctx=self.block,
+            logits_all=True,
+            verbose=False,
+            n_threads=torch.get_num_threads(),
+            type_k=full,
+            type_v=full,
+        )
+        self.load_seconds = time.perf_counter() - began
+        self.vocabulary = model.model.config.vocab_size
+        self.rules = DecodeConfig(allow_unknown=True)
+        self.special = replace(SpecialTokens(), never=())
+
+    def scores(self, ids: Sequence[int]) -> np.ndarray:
+        """The scores after each of these ids. (T, V)"""
+        self.runner.reset()
+        self.runner.eval(list(ids))
+        return np.array(self.runner.scores[: len(ids), : self.vocabulary])
+
+    def logits(self, cases: Sequence[Case]) -> list[np.ndarray]:
+        """The scores at each token of each answer."""
+        found = []
+        for case in cases:
+            scores = self.scores([*case.prompt, *case.answer[:-1]])
+            found.append(scores[len(case.prompt) - 1 :])
+        return found
+
+    def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
+        """The likeliest token, again and again."""
+        found = []
+        for prompt in prompts:
+            self.runner.reset()
+            self.runner.eval(list(prompt))
+            written: list[int] = []
+            while len(written) < limit and self.runner.n_tokens < self.block:
+                token = int(np.argmax(self.runner.scores[self.runner.n_tokens - 1, : self.vocabulary]))
+                if token == EOS:
+                    break
+                written.append(token)
+                if len(written) < limit:
+                    self.runner.eval([token])
+            found.append(written)
+        return found
+
+    def activations(self, case: Case) -> Activations | None:
+        """None: the package does not show them."""
+        return None
+
+
+def open_gguf(path: Path, model: TextModel) -> Runtime:
+    """llama.cpp where it is installed, else the file read back."""
+    if importlib.util.find_spec("llama_cpp") is not None:
+        return LlamaCppRuntime(path, model)
+    return ReadBack(path, model)

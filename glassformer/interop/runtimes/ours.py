@@ -1,0 +1,77 @@
+"""The same calls answered by our own model: what every other runtime is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from glassformer.config import DecodeConfig
+from glassformer.decode import SpecialTokens, translate_batch
+from glassformer.interop.runtimes.cases import Activations, Case
+from glassformer.nn.rows import Rows
+from glassformer.probe import record
+from glassformer.tasks import TextModel
+from glassformer.text.tokenizer import BOS
+
+
+def tap_of(layer: str) -> str:
+    """The activation that is a layer's output."""
+    return f"{layer}.residual"
+
+
+def layers_of(model: TextModel) -> list[str]:
+    """Every layer by its name, in the order in which text goes through them."""
+    c = model.model.config
+    encoder = [f"encoder.{i}" for i in range(c.encoder_layers)] if c.family != "gpt" else []
+    return encoder + ([f"decoder.{i}" for i in range(c.n_layer)] if c.family != "bert" else [])
+
+
+class OurRuntime:
+    """Our model, searched as our own search does it, under the rules that another runtime has."""
+
+    name = "glassformer"
+    load_seconds = 0.0
+    lacks: tuple[str, ...] = ()
+
+    def __init__(
+        self, model: TextModel, rules: DecodeConfig | None = None, special: SpecialTokens | None = None
+    ) -> None:
+        self.model = model
+        self.rules = rules or DecodeConfig()
+        self.special = special or model.special_tokens
+
+    @torch.no_grad()
+    def logits(self, cases: Sequence[Case]) -> list[np.ndarray]:
+        """The scores at each token of each answer, all cases side by side."""
+        net, pairs = self.model.model, self.model.kind == "transformer"
+        if not cases[0].answer:
+            scores = net(Rows.from_lists([list(case.prompt) for case in cases]).to(self.model.device))
+            return [own[: len(case.prompt)].float().cpu().numpy() for own, case in zip(scores, cases, strict=True)]
+        if pairs:
+            sources = Rows.from_lists([list(case.prompt) for case in cases]).to(self.model.device)
+            targets = Rows.from_lists([[BOS, *case.answer[:-1]] for case in cases]).to(self.model.device)
+            scores = net(sources, targets)
+        else:
+            rows = [[*case.prompt, *case.answer[:-1]] for case in cases]
+            scores = net(Rows.from_lists(rows).to(self.model.device))
+        found = []
+        for own, case in zip(scores, cases, strict=True):
+            start = 0 if pairs else len(case.prompt) - 1
+            found.append(own[start : start + len(case.answer)].float().cpu().numpy())
+        return found
+
+    def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
+        """Greedy, or by a beam under the rules."""
+        config = replace(self.rules, beam=beam, max_new_tokens=limit, temperature=0.0)
+        found = translate_batch(self.model.model, [list(p) for p in prompts], config, controls=self.special)
+        return [hypotheses[0].ids for hypotheses in found]
+
+    def activations(self, case: Case) -> Activations:
+        """What comes out of each layer for one case."""
+        names = layers_of(self.model)
+        with record(self.model.model, *map(tap_of, names)) as seen:
+            self.logits([case])
+        return {name: seen[tap_of(name)][0].float().cpu().numpy() for name in names}

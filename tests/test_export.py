@@ -1,0 +1,197 @@
+"""A run becomes a folder, the real runtime loads it, and the two say the same. Where they do not, the export fails, names the
+first layer that differs, and leaves nothing.
+
+Broken variants these catch: a layer with another weight, a start token or length rule that is not the runtime's, padding on
+the left that counts as text, an output folder that is left behind half done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import glassformer
+from glassformer.cli.verbs import run_command
+from glassformer.config import Recipe
+from glassformer.errors import UserError
+from glassformer.interop import export as exporting
+from glassformer.interop import huggingface
+from glassformer.interop.dialects import dialect_for
+from glassformer.interop.foreign import read_tensors
+from glassformer.interop.huggingface import tensors_from
+from glassformer.interop.parity import ParityFailed
+from tests.small_runs import small_run
+
+LLAMA = {"positions": "rotary", "norm": "rms", "activation": "swiglu", "bias": False}
+ENCODER = {
+    "pre_norm": False,
+    "final_norm": False,
+    "positions": "learned",
+    "embedding_norm": True,
+    "activation": "gelu",
+    "scale_embeddings": False,
+}
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "post-norm": ("pairs", {"pre_norm": False, "final_norm": False, "tie_output": False}),
+    "pre-norm": ("pairs", {}),
+    "gpt2": ("text", {"positions": "learned", "activation": "gelu_tanh"}),
+    "llama": ("text", {**LLAMA, "n_kv_head": 1}),
+    "qwen3": ("prompts", {**LLAMA, "qk_norm": True, "tie_output": False}),
+    "bert": ("masked", ENCODER),
+    "bert classify": ("classify", ENCODER),
+    "bert tag": ("tag", ENCODER | {"n_token_type": 2}),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Each run is trained when it is first asked for."""
+    folder = tmp_path_factory.mktemp("runs")
+
+    def made(name: str) -> Path:
+        kind, model = RUNS[name]
+        place = folder / name.replace(" ", "-")
+        if not (place / "run").exists():
+            small_run(place, kind, model=model)
+        return place / "run"
+
+    return made
+
+
+WRITING = ["post-norm", "pre-norm", "gpt2", "llama", "qwen3"]
+CASES = [(name, to) for to in ("hf", "ct2") for name in WRITING]
+CASES += [(name, "gguf") for name in ("gpt2", "llama", "qwen3")]
+CASES += [(name, "hf") for name in ("bert", "bert classify", "bert tag")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "to"), CASES)
+def test_the_runtime_says_what_the_run_says(name: str, to: str, runs: Any, tmp_path: Path) -> None:
+    """Every score, every greedy answer and every answer of a beam of four, in the program that the folder is for."""
+    model = glassformer.load(runs(name), device="cpu")
+    report = model.export(to, tmp_path / "out")
+    assert report.passed and report.largest_logit_difference < 2e-5 and report.same_greedy == 1
+    if name in WRITING:
+        assert report.same_beam in (1, None)
+        assert report.theirs.scores["perplexity"] == pytest.approx(report.ours.scores["perplexity"], rel=1e-4)
+        assert report.theirs.tokens_per_second and report.ours.tokens_per_second
+    if name in ("post-norm", "pre-norm"):
+        assert report.theirs.scores["bleu"] == report.ours.scores["bleu"]
+    saved = json.loads((tmp_path / "out" / "parity.json").read_text())
+    assert saved["largest_logit_difference"] == report.largest_logit_difference
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "## Parity" in card and "## Data" in card and "## Metrics" in card and "n_embd: 16" in card
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["post-norm", "pre-norm", "gpt2", "llama", "qwen3", "bert tag"])
+def test_weights_come_back_bit_for_bit(name: str, runs: Any, tmp_path: Path) -> None:
+    """Out of the folder, with the recipe that travels inside."""
+    model = glassformer.load(runs(name), device="cpu")
+    exporting.write(model, "hf", tmp_path, "fp32", "x")
+    recipe = Recipe.from_dict(json.loads((tmp_path / "glassformer.json").read_text())["recipe"])
+    assert recipe == model.recipe
+    back = tensors_from(dialect_for(recipe.model), recipe.model, read_tensors(tmp_path))
+    own = dict(model.model.named_parameters())
+    assert back.keys() == own.keys() and all(torch.equal(back[n], own[n]) for n in own)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to", ["ct2", "gguf", "hf"])
+@pytest.mark.parametrize("quantize", ["fp16", "int8"])
+def test_fewer_bits(to: str, quantize: str, tmp_path: Path) -> None:
+    """Smaller on disk, and the report says what it cost."""
+    wide = {**(LLAMA if to == "gguf" else {}), "n_embd": 64, "n_hidden": 128}
+    run = small_run(tmp_path / "data", "prompts" if to == "gguf" else "pairs", model=wide, learning_rate=1e-3)
+    model = glassformer.load(run.path, device="cpu")
+    if (to, quantize) == ("hf", "int8"):
+        with pytest.raises(UserError, match="int8 can be had with ct2, onnx or gguf"):
+            model.export(to, tmp_path / "small", quantize=quantize)
+        return
+    whole, small = model.export(to, tmp_path / "whole"), model.export(to, tmp_path / "small", quantize=quantize)
+    files = {"ct2": "model.bin", "gguf": "model.gguf", "hf": "model.safetensors"}
+    sizes = [(tmp_path / place / files[to]).stat().st_size for place in ("whole", "small")]
+    assert sizes[1] < (0.7 if quantize == "fp16" else 0.55) * sizes[0]
+    assert whole.largest_logit_difference < small.largest_logit_difference < 0.5 * small.largest_logit
+    assert small.weights == quantize and small.passed
+    assert (
+        model.export(to, tmp_path / "again").largest_logit_difference == whole.largest_logit_difference
+    )  # and not ours
+
+
+@pytest.mark.slow
+def test_a_layer_that_differs_is_named_and_nothing_is_left(
+    runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second encoder layer's feed-forward weights are another's in the folder."""
+    whole = huggingface.tensors_to
+
+    def broken(*given: Any) -> Any:
+        tensors, extra = whole(*given)
+        tensors["model.encoder.layers.1.fc1.weight"] = 40 * tensors["model.encoder.layers.1.fc1.weight"]
+        return tensors, extra
+
+    monkeypatch.setattr(huggingface, "tensors_to", broken)
+    with pytest.raises(SystemExit) as ended:
+        run_command(["export", str(runs("pre-norm")), "--to", "hf", "--out", str(tmp_path / "out")])
+    said = capsys.readouterr()
+    assert ended.value.code == 1 and "first part that differs is encoder.1" in said.err
+    assert "encoder.0 is still the same" in said.err and "parity on" in said.out
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "part"), [("pre-norm", "decoder.1"), ("llama", "decoder.1")])
+def test_ctranslate2_shows_no_layers_and_still_the_first_is_named(
+    name: str, part: str, runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = exporting.ct2.fill_stack
+
+    def broken(spec: Any, stack: Any, config: Any) -> None:
+        whole(spec, stack, config)
+        layers = spec.layer
+        if len(layers) > 1 and hasattr(layers[1], "self_attention") and getattr(stack, "layers", None) is not None:
+            is_decoder = hasattr(layers[1], "attention") or config.family == "gpt"
+            if is_decoder:
+                layers[1].ffn.linear_1.weight = 1.5 * layers[1].ffn.linear_1.weight
+
+    monkeypatch.setattr(exporting.ct2, "fill_stack", broken)
+    with pytest.raises(ParityFailed, match=rf"first part that differs is {part} "):
+        glassformer.load(runs(name), device="cpu").export("ct2", tmp_path / "out")
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_cannot_be_exported_is_said_with_the_nearest(tmp_path: Path) -> None:
+    run = small_run(tmp_path / "data", "pairs", model={"activation": "relu2", "window": 3, "norm": "rms"}, steps=2)
+    model = glassformer.load(run.path, device="cpu")
+    with pytest.raises(UserError, match=r"nearest is pegasus, but model.window is 3, and pegasus has None.*model.norm"):
+        model.export("hf", tmp_path / "out")
+    with pytest.raises(UserError, match=r"nothing for model.activation=relu2; the nearest it has is model.activation"):
+        model.export("ct2", tmp_path / "out")
+    with pytest.raises(UserError, match="decoder alone"):
+        model.export("gguf", tmp_path / "out")
+    with pytest.raises(UserError, match="--to is hf, ct2, gguf, not 'tflite'"):
+        model.export("tflite", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_the_command(runs: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its report on stdout; a sample of one's own; and only a new or empty folder is taken."""
+    texts = tmp_path / "sample.tsv"
+    texts.write_text("eins zwei\tone two\ndrei vier fünf\tthree four five\n", encoding="utf-8")
+    out = tmp_path / "out"
+    given = ["export", str(runs("pre-norm")), "--to", "ct2", "--out", str(out), "--sample", str(texts), "--json"]
+    assert run_command(given) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["passed"] and report["texts"] == 2 and report["sample"] == str(texts)
+    before = {p.name: p.read_bytes() for p in out.iterdir()}
+    with pytest.raises(UserError, match="not empty"):
+        run_command(given)
+    assert {p.name: p.read_bytes() for p in out.iterdir()} == before

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,20 @@ import pytest
 import torch
 
 import glassformer
+from glassformer.accel import onnx as conversion
 from glassformer.cli.verbs import run_command
-from glassformer.config import Recipe
+from glassformer.config import DecodeConfig, Recipe
+from glassformer.decode import SpecialTokens, translate_batch
 from glassformer.errors import UserError
+from glassformer.files.owned import own_folder
 from glassformer.interop import export as exporting
 from glassformer.interop import huggingface
 from glassformer.interop.dialects import dialect_for
 from glassformer.interop.foreign import read_tensors
 from glassformer.interop.huggingface import tensors_from
+from glassformer.interop.onnx import OnnxModel
 from glassformer.interop.parity import ParityFailed
+from glassformer.interop.sample import own_sample
 from tests.small_runs import small_run
 
 LLAMA = {"positions": "rotary", "norm": "rms", "activation": "swiglu", "bias": False}
@@ -39,6 +45,7 @@ ENCODER = {
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "post-norm": ("pairs", {"pre_norm": False, "final_norm": False, "tie_output": False}),
     "pre-norm": ("pairs", {}),
+    "lively": ("pairs", {"init": "xavier"}),
     "gpt2": ("text", {"positions": "learned", "activation": "gelu_tanh"}),
     "llama": ("text", {**LLAMA, "n_kv_head": 1}),
     "qwen3": ("prompts", {**LLAMA, "qk_norm": True, "tie_output": False}),
@@ -64,9 +71,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 WRITING = ["post-norm", "pre-norm", "gpt2", "llama", "qwen3"]
-CASES = [(name, to) for to in ("hf", "ct2") for name in WRITING]
+CASES = [(name, to) for to in ("hf", "ct2", "onnx") for name in WRITING]
 CASES += [(name, "gguf") for name in ("gpt2", "llama", "qwen3")]
-CASES += [(name, "hf") for name in ("bert", "bert classify", "bert tag")]
+CASES += [(name, to) for to in ("hf", "onnx") for name in ("bert", "bert classify", "bert tag")]
 
 
 @pytest.mark.slow
@@ -74,7 +81,8 @@ CASES += [(name, "hf") for name in ("bert", "bert classify", "bert tag")]
 def test_the_runtime_says_what_the_run_says(name: str, to: str, runs: Any, tmp_path: Path) -> None:
     """Every score, every greedy answer and every answer of a beam of four, in the program that the folder is for."""
     model = glassformer.load(runs(name), device="cpu")
-    report = model.export(to, tmp_path / "out")
+    sample = list(islice(own_sample(model.recipe.data, runs(name))[1], 6))
+    report = model.export(to, tmp_path / "out", sample=sample)
     assert report.passed and report.largest_logit_difference < 2e-5 and report.same_greedy == 1
     if name in WRITING:
         assert report.same_beam in (1, None)
@@ -103,10 +111,11 @@ def test_weights_come_back_bit_for_bit(name: str, runs: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", ["ct2", "gguf", "hf"])
+@pytest.mark.parametrize("to", ["ct2", "onnx", "gguf", "hf"])
 @pytest.mark.parametrize("quantize", ["fp16", "int8"])
 def test_fewer_bits(to: str, quantize: str, tmp_path: Path) -> None:
     """Smaller on disk, and the report says what it cost."""
+    sample = [("eins zwei drei", "one two three"), ("vier fünf", "four five")]
     wide = {**(LLAMA if to == "gguf" else {}), "n_embd": 64, "n_hidden": 128}
     run = small_run(tmp_path / "data", "prompts" if to == "gguf" else "pairs", model=wide, learning_rate=1e-3)
     model = glassformer.load(run.path, device="cpu")
@@ -114,15 +123,15 @@ def test_fewer_bits(to: str, quantize: str, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="int8 can be had with ct2, onnx or gguf"):
             model.export(to, tmp_path / "small", quantize=quantize)
         return
-    whole, small = model.export(to, tmp_path / "whole"), model.export(to, tmp_path / "small", quantize=quantize)
-    files = {"ct2": "model.bin", "gguf": "model.gguf", "hf": "model.safetensors"}
+    whole = model.export(to, tmp_path / "whole", sample=sample)
+    small = model.export(to, tmp_path / "small", quantize=quantize, sample=sample)
+    files = {"ct2": "model.bin", "onnx": "decoder.onnx", "gguf": "model.gguf", "hf": "model.safetensors"}
     sizes = [(tmp_path / place / files[to]).stat().st_size for place in ("whole", "small")]
-    assert sizes[1] < (0.7 if quantize == "fp16" else 0.55) * sizes[0]
+    assert sizes[1] < (0.7 if quantize == "fp16" else 0.6) * sizes[0]
     assert whole.largest_logit_difference < small.largest_logit_difference < 0.5 * small.largest_logit
     assert small.weights == quantize and small.passed
-    assert (
-        model.export(to, tmp_path / "again").largest_logit_difference == whole.largest_logit_difference
-    )  # and not ours
+    again = model.export(to, tmp_path / "again", sample=sample)
+    assert again.largest_logit_difference == whole.largest_logit_difference  # our own weights are as they were
 
 
 @pytest.mark.slow
@@ -167,6 +176,34 @@ def test_ctranslate2_shows_no_layers_and_still_the_first_is_named(
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
+def test_a_layer_of_an_onnx_graph_that_differs_is_named(
+    runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = conversion.mlp
+
+    def broken(g: Any, name: str, layer: Any, activation: str, x: str) -> str:
+        return whole(g, name, layer, "gelu" if name == "decoder.1.mlp" else activation, x)
+
+    monkeypatch.setattr(conversion, "mlp", broken)
+    with pytest.raises(ParityFailed, match=r"first part that differs is decoder.1, .* \(decoder.0 is still the same\)"):
+        glassformer.load(runs("lively"), device="cpu").export("onnx", tmp_path / "out")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_the_loop_with_onnxruntime_alone(runs: Any, tmp_path: Path) -> None:
+    """It writes greedily what our search writes when nothing is forbidden."""
+    for name in ("pre-norm", "gpt2"):
+        model = glassformer.load(runs(name), device="cpu")
+        exporting.write(model, "onnx", own_folder(tmp_path / name), "fp32", "x")
+        prompts = [[7, 8, 9, 2], [6, 2], [10, 11, 12, 13, 2]]
+        free = SpecialTokens(never=())
+        how = DecodeConfig(beam=1, max_new_tokens=6, allow_unknown=True)
+        wanted = [own[0].ids for own in translate_batch(model.model, prompts, how, controls=free)]
+        assert OnnxModel(tmp_path / name).write(prompts, limit=6) == wanted
+
+
 def test_what_cannot_be_exported_is_said_with_the_nearest(tmp_path: Path) -> None:
     run = small_run(tmp_path / "data", "pairs", model={"activation": "relu2", "window": 3, "norm": "rms"}, steps=2)
     model = glassformer.load(run.path, device="cpu")
@@ -176,7 +213,7 @@ def test_what_cannot_be_exported_is_said_with_the_nearest(tmp_path: Path) -> Non
         model.export("ct2", tmp_path / "out")
     with pytest.raises(UserError, match="decoder alone"):
         model.export("gguf", tmp_path / "out")
-    with pytest.raises(UserError, match="--to is hf, ct2, gguf, not 'tflite'"):
+    with pytest.raises(UserError, match="--to is hf, ct2, onnx, gguf, not 'tflite'"):
         model.export("tflite", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -20,7 +20,9 @@ def export(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     to: Annotated[
         str,
-        typer.Option(help="hf (a folder for transformers), ct2 (CTranslate2) or gguf (llama.cpp; GPTs only)."),
+        typer.Option(
+            help="hf (a folder for transformers), ct2 (CTranslate2), onnx (onnxruntime) or gguf (llama.cpp; GPTs only)."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(help="A new or empty folder; without it, beside the run: RUN-hf, RUN-ct2-int8, …")

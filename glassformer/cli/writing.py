@@ -34,7 +34,8 @@ Strict = Annotated[bool | None, typer.Option("--strict", help="An answer never d
 Engine = Annotated[
     str | None,
     typer.Option(
-        help="What runs the model: auto (fast), plain (the model itself, one token at a time), int8 (8 bits on a CPU)."
+        help="What runs the model: auto (fast), plain (the model itself, one token at a time); on a CPU also int8 and "
+        "ctranslate2 (CTranslate2 in 8 bits and in float32) and onnx (onnxruntime)."
     ),
 ]
 Settings = Annotated[

@@ -41,7 +41,7 @@ class DecodeConfig:
     length_rule: Literal["gnmt", "power", "power-no-eos"] = "gnmt"
     alpha: float = 0.6  # the strength of the length rule; 0: none, which favours short answers
     # exact: until no unfinished hypothesis can win; first-k: when as many are finished as the beam is wide; auto:
-    # exact, and first-k with engine=int8, which has no other
+    # exact, and first-k with CTranslate2 (engine=int8 or ctranslate2), which has no other
     stop_rule: Literal["auto", "exact", "first-k"] = "auto"
     max_ratio: float = 2.0  # translation: at most max_ratio * source length + max_extra new tokens
     max_extra: int = 20  # see max_ratio
@@ -59,7 +59,9 @@ class DecodeConfig:
     allow_unknown: bool = False  # may the unknown word be written
     batch_size: int | None = None  # texts decoded at a time; none: as many as bring something and fit into memory
     strict: bool = False  # always so many rows of the same width: an answer never depends on its neighbours
-    engine: Literal["auto", "plain", "fast", "int8"] = "auto"  # what runs the model; see decode/engines.py
+    # what runs the model: auto, plain (the model itself) and fast are ours; int8 and ctranslate2 are CTranslate2 (in 8
+    # bits, in float32) and onnx is onnxruntime, all three on a CPU
+    engine: Literal["auto", "plain", "fast", "int8", "ctranslate2", "onnx"] = "auto"
     # the numbers a GPU computes with; model: as the weights are; auto: bfloat16, where it has units for them
     precision: Literal["auto", "model", "bf16"] = "auto"
 
@@ -113,9 +115,9 @@ class DecodeConfig:
                 "diverse n-best needs both decode.groups above 1 and decode.diversity above 0; "
                 f"they are {self.groups} and {self.diversity}"
             )
-        if self.strict and self.engine == "int8":
+        if self.strict and self.engine in ("int8", "ctranslate2", "onnx"):
             raise ConfigError(
-                "decode.engine=int8 is CTranslate2, where an answer may depend on its neighbours; "
+                f"decode.engine={self.engine} is another program, where an answer may depend on its neighbours; "
                 "strict mode needs decode.engine=auto, fast or plain"
             )
         if self.max_new_tokens is not None and self.min_new_tokens > self.max_new_tokens:

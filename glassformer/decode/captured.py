@@ -27,7 +27,7 @@ from glassformer.config import DecodeConfig
 from glassformer.decode.cache import Cache
 from glassformer.decode.decoder import Decoder
 from glassformer.decode.driver import Driver, Result
-from glassformer.decode.engines import kept_decoder, uses_plain_model
+from glassformer.decode.engines import ELSEWHERE, kept_decoder, uses_plain_model
 from glassformer.decode.graphs import GraphRunner, Session, sessions_of
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
@@ -289,7 +289,7 @@ def side_stream(device: torch.device) -> Any:
 def make_driver(model: Any, config: DecodeConfig | None = None, *given: Any, **named: Any) -> Driver:
     """The driver for this model: on a CUDA device the one that captures its steps."""
     settings = config or DecodeConfig()
-    plain = not named.get("cached", True) or named.get("trace") or settings.engine == "int8"
+    plain = not named.get("cached", True) or named.get("trace") or settings.engine in ELSEWHERE
     if plain or not next(model.parameters()).is_cuda or uses_plain_model(model, settings):
         return Driver(model, config, *given, **named)
     return CapturedDriver(model, config, *given, **named)

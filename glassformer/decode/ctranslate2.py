@@ -1,4 +1,4 @@
-"""The engine `int8`: requests answered by CTranslate2, weights and products in 8 bits, on a CPU.
+"""The engines `int8` and `ctranslate2`: requests answered by CTranslate2 on a CPU, in 8 bits or in float32.
 
 It takes the same requests as our own decoding and gives the same results. The model is converted when it is first asked
 (accel/ctranslate2.py) and kept as long as its weights stay as they are. Its search is the beam of CTranslate2, which is
@@ -118,7 +118,7 @@ class CTranslate2Engine:
 
     def __init__(self, model: Any, special: SpecialTokens, compute: str | None = None) -> None:
         if special.eos is None:
-            raise ConfigError("engine=int8 needs a token that ends a text; use engine=auto")
+            raise ConfigError("CTranslate2 needs a token that ends a text; use engine=auto")
         self.config: ModelConfig = model.config
         self.special, self.eos = special, special.eos
         self.compute = compute or conversion.compute_type()
@@ -253,27 +253,31 @@ class CTranslate2Engine:
         return [list(one.log_probs[len(source) - 1 :]) for source, one in zip(sources, found, strict=True)]
 
 
-engines: weakref.WeakKeyDictionary[nn.Module, tuple[Any, CTranslate2Engine]] = weakref.WeakKeyDictionary()
+engines: weakref.WeakKeyDictionary[nn.Module, dict[str, tuple[Any, CTranslate2Engine]]] = weakref.WeakKeyDictionary()
 lock = threading.Lock()
 
 
-def kept_engine(model: Any, special: SpecialTokens) -> CTranslate2Engine:
-    """The model's engine: made once, and again when a weight has changed."""
+def kept_engine(model: Any, special: SpecialTokens, name: str) -> CTranslate2Engine:
+    """The model's engine of this name: made once, and again when a weight has changed."""
     if next(model.parameters()).device.type != "cpu":
-        raise ConfigError("engine=int8 is for a CPU, and the model is on a GPU; use engine=auto")
+        raise ConfigError(f"engine={name} is for a CPU, and the model is on a GPU; use engine=auto")
+    if not conversion.is_installed():
+        raise ConfigError(f"engine={name} is CTranslate2's; install it with: pip install 'glassformer[ct2]'")
     now = fingerprint(model)
     with lock:
-        known = engines.get(model)
+        made = engines.setdefault(model, {})
+        known = made.get(name)
         if known is None or known[1].special != special or not torch.equal(known[0], now):
-            known = engines[model] = (now, CTranslate2Engine(model, special))
+            compute = "float32" if name == "ctranslate2" else None
+            known = made[name] = (now, CTranslate2Engine(model, special, compute))
     return known[1]
 
 
 def answer_by_ctranslate2(
     model: Any, asked: Sequence[Asked], config: DecodeConfig, special: SpecialTokens, *, trace: bool = False
 ) -> list[list[Hypothesis]]:
-    """What engine=int8 answers; a sentence where it cannot."""
+    """What engine=int8 or ctranslate2 answers; a sentence where it cannot."""
     said = refuse(model.config, asked, config, trace=trace)
     if said is not None:
-        raise ConfigError(f"engine=int8 is CTranslate2, and {said}; use engine=auto")
-    return kept_engine(model, special).answer(model, asked, config)
+        raise ConfigError(f"engine={config.engine} is CTranslate2, and {said}; use engine=auto")
+    return kept_engine(model, special, config.engine).answer(model, asked, config)

@@ -31,6 +31,7 @@ from glassformer.decode.align import alignments
 from glassformer.decode.choose import fingerprint
 from glassformer.decode.ctranslate2 import answer_by_ctranslate2
 from glassformer.decode.engines import kept_decoder, slots_that_fit, uses_plain_model
+from glassformer.decode.onnx import kept_net
 from glassformer.decode.request import NO_CONSTRAINTS, BeamTrace, Hypothesis, Request, SpecialTokens
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
@@ -159,6 +160,8 @@ class Driver:
         best = None
         if not self.cached or uses_plain_model(self.model, config):
             steps = PlainSteps(self.model, beams, bos, cached=self.cached)
+        elif config.engine == "onnx":
+            steps = PlainSteps(kept_net(self.model, self.pending), beams, bos)
         else:
             decoder = kept_decoder(self.model, config, slots * beams)
             steps = CachedSteps(decoder, slots, beams, bos, strict=config.strict)
@@ -249,7 +252,7 @@ class Driver:
     def step(self) -> list[Result]:
         """One token more for everybody; what is finished by it. CTranslate2 answers everything that waits, at once."""
         with evaluating(self.model):
-            if self.config.engine == "int8" and not uses_plain_model(self.model, self.config):
+            if self.config.engine in ("int8", "ctranslate2") and not uses_plain_model(self.model, self.config):
                 return self.hand_over()
             self.admit()
             if not self.n or self.steps is None or self.state is None:

@@ -1,5 +1,7 @@
 """What runs a model: the decoder on the cache, or the model itself.
 
+Engines of other people's: `int8` and `ctranslate2` (ctranslate2.py), `onnx` (onnx.py).
+
 `auto` and `fast` are the decoder (decoder.py), on a CPU with packed weights (ops/packed.py). `plain` is the model itself, one
 token at a time; it also stands in while someone listens to or interferes with the model (the decoder has no taps), and
 where heads that share keys were pruned, since their groups need no longer be equal. A decoder is made when it is first asked
@@ -25,6 +27,8 @@ from glassformer.decode.ops.torch import TorchOps
 from glassformer.nn.block import Stack
 from glassformer.nn.taps import Tapped
 
+ELSEWHERE = ("int8", "ctranslate2", "onnx")
+"""Engines that are other people's programs."""
 SHARE = 0.25  # of the free memory that one cache may take
 
 decoders: weakref.WeakKeyDictionary[nn.Module, dict[type, tuple[Any, Decoder]]] = weakref.WeakKeyDictionary()

@@ -25,16 +25,18 @@ from glassformer.files import owned
 from glassformer.interop.card import card
 from glassformer.interop.gguf import export_gguf
 from glassformer.interop.huggingface import export_folder, template
+from glassformer.interop.onnx import refuse_for_onnx, write_onnx
 from glassformer.interop.parity import SAMPLE, ParityFailed, ParityReport, Side, compare, folder_size
 from glassformer.interop.runtimes import Runtime, make_cases
 from glassformer.interop.runtimes.ctranslate2 import CTranslate2Runtime
 from glassformer.interop.runtimes.huggingface import TransformersRuntime
+from glassformer.interop.runtimes.onnxruntime import OnnxRuntime
 from glassformer.interop.tokenizer_files import write_tokenizer_folder
 from glassformer.models import build_model
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
-FORMATS = ("hf", "ct2", "gguf")
+FORMATS = ("hf", "ct2", "onnx", "gguf")
 WEIGHTS = {"hf": ("fp32", "fp16"), "ct2": ("fp32", "fp16", "int8"), "onnx": ("fp32", "fp16", "int8"),
            "gguf": ("fp32", "fp16", "int8")}  # fmt: skip
 
@@ -132,6 +134,8 @@ def check(model: TextModel, to: str, quantize: str | None) -> str:
         raise UserError(f"{to} takes --quantize {there} or none, not {weights}; int8 can be had with ct2, onnx or gguf")
     if to == "ct2":
         refuse_for_ctranslate2(model)
+    if to == "onnx":
+        refuse_for_onnx(model)
     return weights
 
 
@@ -143,8 +147,6 @@ def write(model: TextModel, to: str, folder: Path, weights: str, name: str) -> l
         case "ct2":
             notes = write_ctranslate2(model, folder, weights)
         case "onnx":
-            from glassformer.interop.onnx import write_onnx
-
             notes = write_onnx(model, folder, weights) + write_tokenizers(model, folder)
         case _:
             notes = write_gguf(model, folder, weights, name)
@@ -162,8 +164,6 @@ def open_runtime(model: TextModel, to: str, folder: Path) -> Runtime:
         case "ct2":
             return CTranslate2Runtime(folder, c.family, alpha=alpha, threads=torch.get_num_threads())
         case "onnx":
-            from glassformer.interop.runtimes.onnxruntime import OnnxRuntime
-
             return OnnxRuntime(folder, model)
     from glassformer.interop.runtimes.llama_cpp import open_gguf
 

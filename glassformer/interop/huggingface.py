@@ -79,7 +79,7 @@ def template(recipe: Recipe) -> tuple[list[int], list[int]]:
         case "transformer", _:
             return [], [EOS]
         case "bert", _:
-            return [BOS], []
+            return [BOS], [EOS] if recipe.data.close_texts else []
         case _, "pairs":
             return [BOS], [EOS]
     return [], []

@@ -81,8 +81,8 @@ def make_cases(model: TextModel, examples: Iterable[Any], most: int) -> list[Cas
                     cut = max(1, len(piece) // 3)
                     found.append(Case(tuple(piece[:cut]), tuple(piece[cut:])))
         elif ids:
-            ids = ids[: block - 1]
+            ids = ids[: model.max_text_tokens]
             if model.kind == "mlm":
                 ids = [MASK if i % EVERY == EVERY // 2 else token for i, token in enumerate(ids)]
-            found.append(Case((BOS, *ids)))
+            found.append(Case(tuple(model.framed(ids))))
     return found[:most]

@@ -1,5 +1,5 @@
-"""engine=int8 takes the same requests and gives the same results. In float32 (which only tests ask for) its n-best lists are
-those of our own search; what it cannot do is refused in a sentence."""
+"""engine=int8 and ctranslate2 take the same requests and give the same results. In float32 the n-best lists are those of our
+own search; what CTranslate2 cannot do is refused in a sentence."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seed", range(count(fast=12, soak=200)))
-def test_n_best_lists_are_those_of_our_own_search(seed: int, in_float32: None) -> None:
+def test_n_best_lists_are_those_of_our_own_search(seed: int) -> None:
     """Caught: an EOS not counted in the length; a limit that counts otherwise; scores left under CTranslate2's own rule; a
     batch whose longest limit is everyone's; prompts of different lengths in one call."""
     model, texts = lively(seed)
@@ -74,7 +74,7 @@ def test_n_best_lists_are_those_of_our_own_search(seed: int, in_float32: None) -
     wishes = TokenConstraints(prefix=(7, 9)) if beam == 1 else TokenConstraints()
     plain, ours = (
         translate_batch(model, texts, replace(how, engine=e), constraints=wishes, special=FREE, limits=limits)
-        for e in ("plain", "int8")
+        for e in ("plain", "ctranslate2")
     )
     compared = 0  # texts whose beam did not come to its limit
     for wanted, got in zip(plain, ours, strict=True):

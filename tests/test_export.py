@@ -200,7 +200,7 @@ def test_the_loop_with_onnxruntime_alone(runs: Any, tmp_path: Path) -> None:
         prompts = [[7, 8, 9, 2], [6, 2], [10, 11, 12, 13, 2]]
         free = SpecialTokens(never=())
         how = DecodeConfig(beam=1, max_new_tokens=6, allow_unknown=True)
-        wanted = [own[0].ids for own in translate_batch(model.model, prompts, how, controls=free)]
+        wanted = [own[0].ids for own in translate_batch(model.model, prompts, how, special=free)]
         assert OnnxModel(tmp_path / name).write(prompts, limit=6) == wanted
 
 

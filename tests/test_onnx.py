@@ -158,7 +158,7 @@ def test_the_engine_answers_as_the_model_does(case: str, how: str) -> None:
     asked = TokenConstraints(prefix=(7,), banned=((9,),))
     config = replace(HOW[how], batch_size=3, max_new_tokens=30 if model.config.family == "gpt" else 12)
     plain, found = (
-        translate_batch(model, texts, replace(config, engine=engine), demands=asked) for engine in ("plain", "onnx")
+        translate_batch(model, texts, replace(config, engine=engine), constraints=asked) for engine in ("plain", "onnx")
     )
     assert [[h.ids for h in own] for own in found] == [[h.ids for h in own] for own in plain]
     for own, other in zip(found, plain, strict=True):

@@ -254,7 +254,7 @@ def save(model: Any, folder: Path, *, positions: int, weights: str = "fp32") -> 
     for name, graph in graphs(model, positions, weights).items():
         path = folder / (f"whole-{name}" if weights == "int8" else name)
         size = sum(len(w.raw_data) for w in graph.graph.initializer)
-        beside = {"save_as_external_data": True, "location": f"{name}.data"} if size > LARGEST else {}
+        beside: dict[str, Any] = {"save_as_external_data": True, "location": f"{name}.data"} if size > LARGEST else {}
         onnx.save(graph, str(path), **beside)
         if weights == "int8":
             quantize(path, folder / name, large=bool(beside))

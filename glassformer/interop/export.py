@@ -83,7 +83,7 @@ def write_ctranslate2(model: TextModel, folder: Path, weights: str) -> list[str]
 def first_layers(model: TextModel, encoder: int, decoder: int) -> TextModel:
     """The same model with its first layers alone."""
     c = model.model.config
-    sizes = {"n_layer": decoder} | ({"n_encoder_layer": encoder} if c.family == "transformer" else {})
+    sizes: dict[str, Any] = {"n_layer": decoder} | ({"n_encoder_layer": encoder} if c.family == "transformer" else {})
     config = replace(c, **sizes)
     net = build_model(config).eval()
     own = dict(model.model.named_parameters())

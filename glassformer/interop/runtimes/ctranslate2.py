@@ -56,10 +56,10 @@ class CTranslate2Runtime:
         answer and the scores of the places are taken as they come."""
         if self.family != "transformer":
             whole = self.words([[*case.prompt, *case.answer[:-1]] for case in cases])
-            found = np.array(self.runner.forward_batch(whole))
+            scores = np.array(self.runner.forward_batch(whole))
             return [
                 own[len(case.prompt) - 1 : len(case.prompt) - 1 + len(case.answer)]
-                for own, case in zip(found, cases, strict=True)
+                for own, case in zip(scores, cases, strict=True)
             ]
         found = []
         for case in cases:

@@ -29,7 +29,7 @@ class ReadBack(OurRuntime):
     """The file's tensors in a model of ours: it shows that every number was written and can be read."""
 
     name = "the GGUF file, read back"
-    lacks = (
+    lacks: tuple[str, ...] = (
         "llama.cpp (llama-cpp-python) is not installed here: the file was read back tensor by tensor and run by us",
     )
 
@@ -45,7 +45,7 @@ class LlamaCppRuntime:
     """llama.cpp itself, told to keep keys and values in float32 (by default it rounds them to 16 bits)."""
 
     name = "llama.cpp"
-    lacks = (NO_BEAM,)
+    lacks: tuple[str, ...] = (NO_BEAM,)
 
     def __init__(self, path: Path, model: TextModel) -> None:
         import llama_cpp

@@ -66,7 +66,7 @@ class OnnxRuntime:
     def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
         """Our search over the graphs' scores."""
         config = replace(self.rules, engine="onnx", beam=beam, max_new_tokens=limit)
-        found = translate_batch(self.twin, [list(p) for p in prompts], config, controls=self.special)
+        found = translate_batch(self.twin, [list(p) for p in prompts], config, special=self.special)
         return [hypotheses[0].ids for hypotheses in found]
 
     def activations(self, case: Case) -> Activations:

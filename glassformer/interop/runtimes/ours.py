@@ -66,7 +66,7 @@ class OurRuntime:
     def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
         """Greedy, or by a beam under the rules."""
         config = replace(self.rules, beam=beam, max_new_tokens=limit, temperature=0.0)
-        found = translate_batch(self.model.model, [list(p) for p in prompts], config, controls=self.special)
+        found = translate_batch(self.model.model, [list(p) for p in prompts], config, special=self.special)
         return [hypotheses[0].ids for hypotheses in found]
 
     def activations(self, case: Case) -> Activations:

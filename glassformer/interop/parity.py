@@ -207,7 +207,7 @@ def compare(
     """Fills in the report. `by_layer` finds the first part that differs where the runtime shows no layers."""
     if not cases:
         raise UserError("there is no text to compare the two on; give a file of texts that fit the model by --sample")
-    ours = OurRuntime(model, theirs.rules, theirs.special)
+    ours = OurRuntime(model, theirs.rules, theirs.special, cut_competes=theirs.cut_competes)
     limits, reads_only = LIMITS[report.weights], model.verb in ("fill", "classify", "tag")
     longest = max(len(case.answer or case.prompt) for case in cases)
     limit = min(LONGEST, 2 * longest + 8) if model.kind == "gpt" else 2 * longest + 8

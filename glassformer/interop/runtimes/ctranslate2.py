@@ -31,6 +31,7 @@ class CTranslate2Runtime:
     softmax and we after it, so both are compared with everything allowed."""
 
     name = "ctranslate2"
+    cut_competes = True
     lacks: tuple[str, ...] = ()
 
     def __init__(self, folder: Path, family: str, *, alpha: float = 1.0, threads: int = 1) -> None:

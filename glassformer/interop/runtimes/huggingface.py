@@ -44,6 +44,7 @@ class TransformersRuntime:
     hypotheses have ended as the beam is wide (`early_stopping=True`): our `power` and `first-k`."""
 
     name = "transformers"
+    cut_competes = True
     lacks: tuple[str, ...] = ()
 
     def __init__(self, folder: Path, family: str, head: str = "mlm", *, alpha: float = 1.0) -> None:

@@ -37,9 +37,14 @@ class OurRuntime:
     lacks: tuple[str, ...] = ()
 
     def __init__(
-        self, model: TextModel, rules: DecodeConfig | None = None, special: SpecialTokens | None = None
+        self,
+        model: TextModel,
+        rules: DecodeConfig | None = None,
+        special: SpecialTokens | None = None,
+        *,
+        cut_competes: bool = False,
     ) -> None:
-        self.model = model
+        self.model, self.cut_competes = model, cut_competes
         self.rules = rules or DecodeConfig()
         self.special = special or model.special_tokens
 
@@ -65,9 +70,10 @@ class OurRuntime:
 
     def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
         """Greedy, or by a beam under the rules."""
-        config = replace(self.rules, beam=beam, max_new_tokens=limit, temperature=0.0)
+        kept = beam if self.cut_competes else 1
+        config = replace(self.rules, beam=beam, n_best=kept, max_new_tokens=limit, temperature=0.0)
         found = translate_batch(self.model.model, [list(p) for p in prompts], config, special=self.special)
-        return [hypotheses[0].ids for hypotheses in found]
+        return [max(hypotheses, key=lambda h: h.score).ids if kept > 1 else hypotheses[0].ids for hypotheses in found]
 
     def activations(self, case: Case) -> Activations:
         """What comes out of each layer for one case."""

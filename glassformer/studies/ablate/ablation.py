@@ -29,6 +29,7 @@ from glassformer.studies.ablate.variants import BASE, Variant, make_variants, re
 from glassformer.studies.reproduce.report import device_name
 
 EXAMPLES = 1000  # of the test set
+ALIKE = 0.05  # budgets that differ by less: batches are filled with whole examples, so tokens are never quite the same
 ALWAYS = ("train.log_layers=true", "train.history=false", "train.patience=none")
 """Of every trial: gradient norms are logged, nothing is kept that is not read, and nobody stops early: equal budgets."""
 
@@ -104,11 +105,15 @@ def facts_of(ablation: Ablation, cost: Cost, report_rows: Sequence[Any], example
     """Machine, date and budget, and how to read the table."""
     base = next(iter(ablation.recipes.values()))
     first = next((row.first for row in report_rows if row.first is not None), None)
-    other = [row.variant.name for row in report_rows if row.first and first and row.first.steps != first.steps]
+    other = [
+        row.variant.name
+        for row in report_rows
+        if row.first and first and abs(row.first.target_tokens / max(1, first.target_tokens) - 1) > ALIKE
+    ]
     seeds = f"{ablation.seeds} seed{'s' * (ablation.seeds > 1)}"
     budget = (
         f"{seeds} of every variant; {base.train.steps:,} steps of about {base.data.batch_tokens:,} target tokens each"
-        + (f" (but for {', '.join(other)}, which say otherwise)" if other else ", the same for all")
+        + (f" (but {', '.join(other)} learned from more or fewer)" if other else ", the same for all")
         + f"; scores on {examples:,} examples of {first.split if first else 'test'} at most."
     )
     notes = [

@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 
 from glassformer.config import Recipe
+from glassformer.config.costs import costs
 from glassformer.errors import UserError
-from glassformer.models.costs import costs
 from glassformer.runs import pick_device
 from glassformer.studies.ablate.trials import Trial
 from glassformer.studies.plan import SAFE, make_plan

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from glassformer.api import load
+from glassformer.config.costs import costs
 from glassformer.data.report import DataReport
 from glassformer.files import structured
 from glassformer.files.durable import to_json, write_atomically
-from glassformer.models.costs import costs
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.validation import metric_of
 from glassformer.studies.compare.bootstrap import Combine, Statistics, bleu, bleu_statistics, mean, percent

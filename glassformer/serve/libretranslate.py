@@ -163,7 +163,7 @@ class Libre:
                 "frontendTimeout": 500,
                 "suggestions": False,
                 "language": language,
-                "models": [run.name for run in runs],
+                "models": {run.name: {"sources": list(run.sources), "target": run.target} for run in runs},
             }
         )
 

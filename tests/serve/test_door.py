@@ -113,7 +113,7 @@ def test_what_keeps_browsers_safe(locked: Running) -> None:
         headers = locked.ask("GET", path)[1]
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
-        assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer"
+        assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "same-origin"
     body = {"text": "the cat", "model": "translator", "api_key": KEY}
     status, headers, page = locked.ask("POST", "/look", body)
     assert status == 200 and b"look" in page.lower()

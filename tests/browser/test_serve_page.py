@@ -1,0 +1,153 @@
+"""The page of the server in a real browser: one types and sees it written, every word with its shade and what it looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import glassformer
+from glassformer.serve.gate import Door
+from tests.serve.harness import Running, make_runs, running
+from tests.small_runs import small_run
+
+pytestmark = pytest.mark.slow
+
+WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+TEXT = "eins zwei drei"
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("page")
+    words = small_run(folder / "pairs", "pairs", name="numbers").path
+    return [words, *make_runs(folder, "writer")]
+
+
+@pytest.fixture(scope="module")
+def server(paths: list[Path]) -> Iterator[Running]:
+    with running(paths) as found:
+        yield found
+
+
+class Tab:
+    """A page that is open, what it complained of and what it asked for."""
+
+    def __init__(self, browser: Any, server: Running, **how: Any) -> None:
+        self.context = browser.new_context(**({"viewport": WIDE, "locale": "en-GB"} | how))
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(server.address + "/")
+        self.page.wait_for_selector("html[data-ready=yes]")
+
+    def translate(self, text: str) -> str:
+        """Type, and wait for the answer with its shades."""
+        self.page.fill("#text", text)
+        self.page.wait_for_selector(".said[data-side=target] .sure", timeout=20_000)
+        return str(self.page.inner_text(".said[data-side=target]"))
+
+
+@pytest.fixture
+def tab(browser: Any, server: Running) -> Iterator[Tab]:
+    found = Tab(browser, server)
+    yield found
+    found.context.close()
+    assert not found.complaints
+    assert all(url.startswith((server.address, "data:")) for url in found.requests)
+
+
+def test_type_and_read(tab: Tab, paths: list[Path]) -> None:
+    """The answer is the model's, with a shade for every token's probability, alternatives, and links that are its attention."""
+    model = glassformer.load(paths[0], device="cpu")
+    wanted = model.translate(TEXT, n_best=4, align=True)
+    assert tab.translate(TEXT).split() == wanted.texts[0].split()
+    chances = tab.page.eval_on_selector_all(".sure", "all => all.map(one => Number(one.dataset.chance))")
+    assert len(chances) == len(wanted.texts[0].split()) and all(0 <= c <= 1 for c in chances)
+    assert max(chances) > min(chances)
+    colours = tab.page.eval_on_selector_all(".sure", "all => all.map(one => getComputedStyle(one).backgroundColor)")
+    assert len(set(colours)) > 1
+    others = tab.page.eval_on_selector_all("#alternatives li", "all => all.map(one => one.textContent)")
+    assert set(others) <= set(wanted.texts[1:]) and others
+    tab.page.hover(".sure >> nth=0")
+    assert tab.page.locator(".said[data-side=source] .lit").count() >= 1
+    assert "% sure" in tab.page.inner_text(".readout")
+
+
+def test_it_is_written_as_it_comes(tab: Tab) -> None:
+    """What is seen before the end is a beginning of what is seen later: the stream is used."""
+    tab.translate(TEXT)
+    streams = [url for url in tab.requests if url.endswith("/translate")]
+    assert len(streams) == 2  # the stream, and the answer with all there is to know
+
+
+def test_by_keyboard_alone(tab: Tab) -> None:
+    tab.page.focus("#text")
+    tab.page.keyboard.type(TEXT)
+    tab.page.keyboard.press("Control+Enter")
+    tab.page.wait_for_selector(".said[data-side=target] .sure")
+    tab.page.keyboard.press("Tab")
+    tab.page.keyboard.press("Tab")
+    assert tab.page.evaluate("document.activeElement.dataset.side") == "target"
+    tab.page.keyboard.press("ArrowRight")
+    assert tab.page.locator(".sure.held").count() == 1 and tab.page.locator(".lit").count() >= 1
+    tab.page.keyboard.press("Tab")
+    assert tab.page.evaluate("document.activeElement.id") == "look"
+
+
+def test_the_report_of_look_opens(tab: Tab) -> None:
+    tab.translate(TEXT)
+    with tab.context.expect_page() as opened:
+        tab.page.click("#look")
+    report = opened.value
+    report.wait_for_selector("html[data-ready=yes]", timeout=30_000)
+    assert report.locator("[role=tab]").count() > 5
+    assert TEXT.split()[0] in report.inner_text("header")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("locale", ["en-GB", "zh-CN"])
+def test_languages_themes_and_a_phone(browser: Any, server: Running, theme: str, locale: str) -> None:
+    tab = Tab(browser, server, viewport=NARROW, locale=locale, color_scheme=theme)
+    tab.translate(TEXT)
+    assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert tab.page.evaluate("document.documentElement.dataset.theme") == theme
+    chinese = locale.startswith("zh")
+    assert ("译文" in tab.page.inner_text("main")) == chinese
+    tab.page.click("#language")
+    assert ("译文" in tab.page.inner_text("main")) != chinese
+    tab.page.click("#theme")
+    assert tab.page.evaluate("document.documentElement.dataset.theme") != theme
+    assert tab.page.locator(".sure").count() and not tab.complaints  # what was answered stays
+    tab.context.close()
+
+
+def test_a_writer_goes_on(tab: Tab) -> None:
+    tab.page.select_option("select[aria-label=Model]", "writer")
+    tab.page.fill("#text", "the cat")
+    tab.page.click("#go")
+    tab.page.wait_for_selector(".said[data-side=target]:not(:empty)")
+
+
+def test_a_key_and_a_mistake(browser: Any, paths: list[Path]) -> None:
+    with running(paths[:1], door=Door("a-key-of-some-length")) as locked:
+        tab = Tab(browser, locked)
+        assert tab.page.locator("#key").count() == 1
+        tab.page.fill("#key", "a-key-of-some-length")
+        tab.page.keyboard.press("Tab")
+        tab.page.wait_for_selector("option[value=und]", state="attached")
+        assert tab.translate(TEXT)
+        tab.context.close()
+
+
+def test_the_page_of_the_routes(tab: Tab, server: Running) -> None:
+    tab.page.goto(server.address + "/docs")
+    tab.page.wait_for_selector("main[aria-busy=false]")
+    assert tab.page.locator("details.route").count() >= 10
+    tab.page.click("summary >> nth=0")
+    assert tab.page.locator("table.fields >> nth=0").is_visible()

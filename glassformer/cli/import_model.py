@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from glassformer.errors import ConfigError
 from glassformer.screen import warn
+
+if TYPE_CHECKING:
+    from glassformer.interop.importing import Imported
+    from glassformer.runs.folder import RunFolder
 
 
 def import_model(
@@ -29,6 +33,9 @@ def import_model(
         bool, typer.Option("--pickle", help="Yes, open this nanoGPT checkpoint, though pickles can run code.")
     ] = False,
     tokenizer: Annotated[Path | None, typer.Option(help="The folder of a nanoGPT checkpoint's tokenizer.")] = None,
+    sample: Annotated[
+        Path | None, typer.Option(help="Compare run and source on this file, a text a line; else on some sentences.")
+    ] = None,
 ) -> None:
     """Take in a model that was made elsewhere: [bold]glassformer import opus-mt-de-en[/].
 
@@ -45,6 +52,7 @@ def import_model(
     languages = Languages(source_language, target_language)
     found = read_source(source, head=head, languages=languages, pickle=pickle, tokenizer=tokenizer)
     run = write_run(found, out or Path("runs") / found.recipe.name)
+    prove(Path(source), found, run, head, sample)
     for note in found.notes:
         warn(note)
     model = run.load_model()
@@ -52,3 +60,25 @@ def import_model(
     print(f"a {found.model_type} of {model.num_params():,} parameters is now the run {run.path}")
     path, text = quote(str(run.path)), '"… ___ …"' if verb == "fill" else '"…"'
     print(f"next: glassformer {verb} {path} {text}")
+
+
+def prove(source: Path, found: Imported, run: RunFolder, head: str | None, sample: Path | None) -> None:
+    """Compare the run with its source, print the report, and leave nothing of a run that is another model."""
+    from glassformer.cli.export import show
+    from glassformer.interop.import_parity import cannot_compare, import_parity
+    from glassformer.interop.parity import ParityFailed
+
+    if (why := cannot_compare(source, found, head)) is not None:
+        warn(f"{run.path}: {why}")
+        return
+    try:
+        texts = None if sample is None else [t for t in sample.read_text(encoding="utf-8").splitlines() if t.strip()]
+        report = import_parity(source, found, run, texts)
+    except (ParityFailed, OSError, UnicodeDecodeError) as error:
+        run.discard()
+        if not isinstance(error, ParityFailed):
+            raise ConfigError(f"the sample {sample} cannot be read: {error}") from None
+        show(error.report, as_json=False)
+        warn(f"glassformer: {error}; nothing was left in {run.path}")
+        raise SystemExit(1) from None
+    show(report, as_json=False)

@@ -25,10 +25,12 @@ import torch
 from glassformer.errors import UserError
 from glassformer.evaluate import text_scores
 from glassformer.interop.runtimes import Case, OurRuntime, Runtime
+from glassformer.interop.vocabulary import NEVER
 from glassformer.tasks import TextModel
 
 SAMPLE = 64  # texts, where there are as many
 TOGETHER = 8  # texts whose scores are held at a time
+UNREAL = NEVER / 2  # scores below are those of ids that can never be written
 LONGEST = 64  # new tokens that a prompt of plain text is continued by
 
 
@@ -157,9 +159,10 @@ class Logits:
         """One case: scores (T, V) of both."""
         if here.shape != there.shape:
             here = here[: len(there)]
-        self.difference = max(self.difference, float(np.abs(here.astype(np.float64) - there).max(initial=0)))
-        self.difference = self.difference if np.isfinite(there).all() else math.inf
-        self.largest = max(self.largest, float(np.abs(here).max(initial=0)))
+        told = here > UNREAL  # an id that stands for nothing has no score to compare
+        apart = np.abs(here.astype(np.float64) - there)[told]
+        self.difference = max(self.difference, float(apart.max(initial=0))) if np.isfinite(apart).all() else math.inf
+        self.largest = max(self.largest, float(np.abs(here[told]).max(initial=0)))
         self.same += int((here.argmax(-1) == there.argmax(-1)).all())
         if case.answer:
             for side, scores in enumerate((here, there)):
@@ -207,13 +210,13 @@ def compare(
     """Fills in the report. `by_layer` finds the first part that differs where the runtime shows no layers."""
     if not cases:
         raise UserError("there is no text to compare the two on; give a file of texts that fit the model by --sample")
-    ours = OurRuntime(model, theirs.rules, theirs.special, cut_competes=theirs.cut_competes)
+    ours = OurRuntime(model, theirs.rules, theirs.special, cut_competes=theirs.cut_competes, prefix=theirs.prefix)
     limits, reads_only = LIMITS[report.weights], model.verb in ("fill", "classify", "tag")
     longest = max(len(case.answer or case.prompt) for case in cases)
     limit = min(LONGEST, 2 * longest + 8) if model.kind == "gpt" else 2 * longest + 8
     if not reads_only:
         limit = max(1, min(limit, model.model.config.block_size - max(len(c.prompt) for c in cases)))
-        limit = limit if model.kind != "transformer" else min(2 * longest + 8, model.model.config.block_size)
+        limit = limit if model.kind != "transformer" else min(2 * longest + 8, model.model.config.block_size - 1)
     cases = with_answers(cases, ours, limit, reads_only)
     found = Logits()
     for start in range(0, len(cases), TOGETHER):

@@ -17,7 +17,7 @@ from glassformer.files.durable import to_json
 RUN_FORMAT = 1
 OWN = re.compile(
     r"(\.tmp-)?(run\.json|labels\.json|tokenizer(\.source|\.target)?\.json(\.tmp)?)"
-    r"|\.lock|metrics\.jsonl|samples\.jsonl|train\.log|curves\.(png|svg)"
+    r"|\.lock|parity\.json|metrics\.jsonl|samples\.jsonl|train\.log|curves\.(png|svg)"
     r"|data/(train|val|test)\.[\w.-]+|data/(\.tmp-)?report\.json"
     r"|((checkpoints|snapshots|history)/(damaged-|\.tmp-|\.trash-)?step-\d{8,}(-\d+)?|(\.tmp-|\.trash-)?final(-\d+)?)"
     r"/([a-z]+\.safetensors|state\.json|manifest\.json|SEAL)"

@@ -36,6 +36,7 @@ class Runtime(Protocol):
     load_seconds: float
     rules: DecodeConfig  # what our search must be told to search as this runtime does
     special: SpecialTokens  # what may not be written there
+    prefix: tuple[int, ...]  # what every answer begins with
     cut_competes: bool  # may an answer that was cut at the limit win over one that ended?
     lacks: tuple[str, ...]  # what it cannot do, in words
 

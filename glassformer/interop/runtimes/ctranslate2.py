@@ -31,6 +31,7 @@ class CTranslate2Runtime:
     softmax and we after it, so both are compared with everything allowed."""
 
     name = "ctranslate2"
+    prefix: tuple[int, ...] = ()
     cut_competes = True
     lacks: tuple[str, ...] = ()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,24 @@ from glassformer.interop.runtimes.cases import Activations, Case
 from glassformer.interop.tables import half_split
 from glassformer.text.tokenizer import BOS, EOS, PAD
 
+HALF_SPLIT = ("marian", "pegasus")
 HEADS = {"classify": "AutoModelForSequenceClassification", "tag": "AutoModelForTokenClassification"}
 FAMILIES = {"transformer": "AutoModelForSeq2SeqLM", "gpt": "AutoModelForCausalLM", "bert": "AutoModelForMaskedLM"}
 
 
-def padded(rows: Sequence[Sequence[int]], *, left: bool = False) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class Ids:
+    """What pads, begins and ends a text, as the folder counts."""
+
+    pad: int = PAD
+    start: int = BOS
+    end: int = EOS
+
+
+def padded(rows: Sequence[Sequence[int]], pad: int, *, left: bool = False) -> tuple[Tensor, Tensor]:
     """Ids in rows of one width, and 1 where they are real."""
     width = max(map(len, rows))
-    ids = torch.full((len(rows), width), PAD)
+    ids = torch.full((len(rows), width), pad)
     mask = torch.zeros_like(ids)
     for i, row in enumerate(rows):
         where = slice(width - len(row), width) if left else slice(0, len(row))
@@ -34,9 +45,9 @@ def padded(rows: Sequence[Sequence[int]], *, left: bool = False) -> tuple[Tensor
     return ids, mask
 
 
-def up_to_end(ids: Sequence[int]) -> list[int]:
+def up_to_end(ids: Sequence[int], end: int) -> list[int]:
     """What stands before the token that ends a text."""
-    return list(ids[: ids.index(EOS)]) if EOS in ids else list(ids)
+    return list(ids[: ids.index(end)]) if end in ids else list(ids)
 
 
 class TransformersRuntime:
@@ -66,16 +77,19 @@ class TransformersRuntime:
         self.family, self.head, self.alpha = family, head, alpha
         self.rules = DecodeConfig(length_rule="power", alpha=alpha, stop_rule="first-k")
         self.special = SpecialTokens()
+        self.ids = Ids()
+        self.prefix: tuple[int, ...] = ()  # what every answer begins with, in our ids
+        self.options: dict[str, Any] = {}  # of `generate`, besides what the folder says
 
     @torch.no_grad()
     def logits(self, cases: Sequence[Case]) -> list[np.ndarray]:
         """The scores at each token of each answer; of a model that only reads, at each token (of a class: one row)."""
         if self.family == "transformer":
-            ids, mask = padded([case.prompt for case in cases])
-            targets, _ = padded([[BOS, *case.answer[:-1]] for case in cases])
+            ids, mask = padded([case.prompt for case in cases], self.ids.pad)
+            targets, _ = padded([[self.ids.start, *case.answer[:-1]] for case in cases], self.ids.pad)
             scores = self.model(input_ids=ids, attention_mask=mask, decoder_input_ids=targets).logits
             return [own[: len(case.answer)].float().numpy() for own, case in zip(scores, cases, strict=True)]
-        ids, mask = padded([[*case.prompt, *case.answer[:-1]] for case in cases])
+        ids, mask = padded([[*case.prompt, *case.answer[:-1]] for case in cases], self.ids.pad)
         scores = self.model(input_ids=ids, attention_mask=mask).logits
         if self.head == "classify":
             return [own[None].float().numpy() for own in scores]
@@ -89,13 +103,14 @@ class TransformersRuntime:
     def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
         """`generate`, with everything but the width of the beam and the length as the folder says. Prompts of a GPT are
         padded on the left."""
-        ids, mask = padded(prompts, left=self.family == "gpt")
+        ids, mask = padded(prompts, self.ids.pad, left=self.family == "gpt")
         how: dict[str, Any] = {"num_beams": beam, "do_sample": False, "max_new_tokens": limit}
         if beam > 1:
             how |= {"early_stopping": True, "length_penalty": self.alpha}
-        found = self.model.generate(input_ids=ids, attention_mask=mask, **how)
+        how |= {"pad_token_id": self.ids.pad, "eos_token_id": self.ids.end}
+        found = self.model.generate(input_ids=ids, attention_mask=mask, **how, **self.options)
         start = 1 if self.family == "transformer" else ids.size(1)
-        return [up_to_end(row[start : start + limit].tolist()) for row in found]
+        return [up_to_end(row[start : start + limit].tolist(), self.ids.end) for row in found]
 
     @torch.no_grad()
     def activations(self, case: Case) -> Activations:
@@ -120,14 +135,17 @@ class TransformersRuntime:
             return getattr(body, stack).layers
         if self.family == "bert":
             return body.encoder.layer
-        return body.h if hasattr(body, "h") else body.layers
+        places = (body, "h"), (body, "layers"), (getattr(body, "decoder", None), "layers")
+        return next(getattr(place, name) for place, name in places if hasattr(place, name))
 
     def keep(self, seen: Activations, name: str) -> Any:
         """A hook that keeps a layer's output under a name."""
 
         def hook(_module: Any, _inputs: Any, output: Any) -> None:
             x = (output[0] if isinstance(output, tuple) else output)[0].float()
-            if self.family == "transformer":  # their sinusoids are half-split, so their channels stand in another order
+            if (
+                self.model.config.model_type in HALF_SPLIT
+            ):  # their sinusoids are half-split, so their channels stand in another order
                 x = x[:, half_split(x.size(-1)).argsort()]
             seen[name] = x.numpy()
 

@@ -45,6 +45,7 @@ class LlamaCppRuntime:
     """llama.cpp itself, told to keep keys and values in float32 (by default it rounds them to 16 bits)."""
 
     name = "llama.cpp"
+    prefix: tuple[int, ...] = ()
     cut_competes = False
     lacks: tuple[str, ...] = (NO_BEAM,)
 

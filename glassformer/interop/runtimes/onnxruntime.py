@@ -25,6 +25,7 @@ class OnnxRuntime:
     """A folder of graphs. The search is ours, so its rules are the recipe's."""
 
     name = "onnxruntime"
+    prefix: tuple[int, ...] = ()
     cut_competes = False
     lacks: tuple[str, ...] = ()
 

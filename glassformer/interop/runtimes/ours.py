@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import SpecialTokens, translate_batch
+from glassformer.decode import SpecialTokens, TokenConstraints, translate_batch
 from glassformer.interop.runtimes.cases import Activations, Case
 from glassformer.nn.rows import Rows
 from glassformer.probe import record
@@ -43,8 +43,9 @@ class OurRuntime:
         special: SpecialTokens | None = None,
         *,
         cut_competes: bool = False,
+        prefix: tuple[int, ...] = (),
     ) -> None:
-        self.model, self.cut_competes = model, cut_competes
+        self.model, self.cut_competes, self.prefix = model, cut_competes, prefix
         self.rules = rules or DecodeConfig()
         self.special = special or model.special_tokens
 
@@ -70,9 +71,12 @@ class OurRuntime:
 
     def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
         """Greedy, or by a beam under the rules."""
+        asked = TokenConstraints(prefix=self.prefix)
         kept = beam if self.cut_competes else 1
         config = replace(self.rules, beam=beam, n_best=kept, max_new_tokens=limit, temperature=0.0)
-        found = translate_batch(self.model.model, [list(p) for p in prompts], config, special=self.special)
+        found = translate_batch(
+            self.model.model, [list(p) for p in prompts], config, special=self.special, constraints=asked
+        )
         return [max(hypotheses, key=lambda h: h.score).ids if kept > 1 else hypotheses[0].ids for hypotheses in found]
 
     def activations(self, case: Case) -> Activations:

@@ -1,0 +1,64 @@
+"""An import comes with its proof: transformers on the source, we on the run, the same scores and answers. A run that is another
+model than its source is not left standing, and the first layer that differs is named."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassformer.cli.verbs import run_command
+from glassformer.interop import import_run
+from glassformer.interop.import_parity import import_parity
+from glassformer.interop.import_run import read_source, write_run
+from glassformer.interop.importing import Languages
+from glassformer.interop.parity import ParityFailed
+from tests.foreign_models import DECODERS, READERS, SEQ2SEQ
+
+MANY = {"mbart": Languages("en_XX", "de_DE"), "m2m_100": Languages("en_XX", "de_DE")}
+MODELS: dict[str, Any] = SEQ2SEQ | DECODERS | READERS
+SOME = ["marian", "m2m_100", "gpt2", "opt", "qwen2", "roberta"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SOME)
+def test_the_run_says_what_its_source_says(name: str, tmp_path: Path) -> None:
+    """Scores, greedy answers and a beam of four; and a run whose second layer is another is found out there."""
+    MODELS[name](tmp_path / "theirs")
+    found = read_source(str(tmp_path / "theirs"), languages=MANY.get(name))
+    run = write_run(found, tmp_path / "run")
+    report = import_parity(tmp_path / "theirs", found, run)
+    assert report.passed and report.largest_logit_difference < 2e-5 and report.same_greedy == 1
+    assert report.same_beam in (1, None)
+    assert json.loads((run.path / "parity.json").read_text())["texts"] == report.texts > 3
+    stack = "encoder" if name == "roberta" else "decoder"
+    part = next(n for n in found.weights if n.startswith(f"{stack}.1.mlp.") and n.endswith("weight"))
+    found.weights[part].mul_(5)
+    with pytest.raises(ParityFailed, match=rf"first part that differs is {stack}.1, .*{stack}.0 is still the same"):
+        import_parity(tmp_path / "theirs", found, write_run(found, tmp_path / "other"))
+
+
+@pytest.mark.slow
+def test_the_command_tells_and_leaves_nothing_that_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    MODELS["gpt2"](tmp_path / "theirs")
+    texts = tmp_path / "texts.txt"
+    texts.write_text("the cat sat on the mat\na naïve hat\n", encoding="utf-8")
+    given = ["import", str(tmp_path / "theirs"), "--sample", str(texts), "--out"]
+    assert run_command([*given, str(tmp_path / "run")]) == 0
+    assert "same greedy answers" in capsys.readouterr().out and (tmp_path / "run" / "parity.json").exists()
+    whole = import_run.write_run
+
+    def broken(model: Any, out: Path) -> Any:
+        model.weights["decoder.0.attention.out.weight"].mul_(9)
+        return whole(model, out)
+
+    monkeypatch.setattr(import_run, "write_run", broken)
+    with pytest.raises(SystemExit) as ended:
+        run_command([*given, str(tmp_path / "wrong")])
+    assert ended.value.code == 1 and "first part that differs is decoder.0" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["run", "texts.txt", "theirs"]

@@ -28,7 +28,7 @@ from glassformer.studies.ablate.trials import Trial, make_trials, run_trials
 from glassformer.studies.ablate.variants import BASE, Variant, make_variants, resolve
 from glassformer.studies.reproduce.report import device_name
 
-EXAMPLES = 1000  # of the test set
+EXAMPLES, QUICK_EXAMPLES = 1000, 200  # of the test set
 ALIKE = 0.05  # budgets that differ by less: batches are filled with whole examples, so tokens are never quite the same
 ALWAYS = ("train.log_layers=true", "train.history=false", "train.patience=none")
 """Of every trial: gradient norms are logged, nothing is kept that is not read, and nobody stops early: equal budgets."""
@@ -45,6 +45,7 @@ class Ablation:
     variants: tuple[Variant, ...]
     recipes: dict[str, Recipe]
     seeds: int
+    examples: int = EXAMPLES  # of the test set, at most
 
 
 def make_ablation(
@@ -72,7 +73,8 @@ def make_ablation(
     settings = (*ALWAYS, *found.settings, *((*QUICK, *found.quick) if quick else ()), *overrides)
     recipes = resolve(found.recipe, settings, found.variants)
     kept = (Variant(BASE), *(v for v in found.variants if v.name in recipes))
-    return Ablation(found.name, found.about, found.recipe, settings, kept, recipes, times)
+    examples = QUICK_EXAMPLES if quick else EXAMPLES
+    return Ablation(found.name, found.about, found.recipe, settings, kept, recipes, times, examples)
 
 
 def prepare_folder(out: Path) -> None:
@@ -101,7 +103,7 @@ def score_all(
     return scored
 
 
-def facts_of(ablation: Ablation, cost: Cost, report_rows: Sequence[Any], examples: int) -> dict[str, Any]:
+def facts_of(ablation: Ablation, cost: Cost, report_rows: Sequence[Any]) -> dict[str, Any]:
     """Machine, date and budget, and how to read the table."""
     base = next(iter(ablation.recipes.values()))
     first = next((row.first for row in report_rows if row.first is not None), None)
@@ -114,7 +116,7 @@ def facts_of(ablation: Ablation, cost: Cost, report_rows: Sequence[Any], example
     budget = (
         f"{seeds} of every variant; {base.train.steps:,} steps of about {base.data.batch_tokens:,} target tokens each"
         + (f" (but {', '.join(other)} learned from more or fewer)" if other else ", the same for all")
-        + f"; scores on {examples:,} examples of {first.split if first else 'test'} at most."
+        + f"; scores on {ablation.examples:,} examples of {first.split if first else 'test'} at most."
     )
     notes = [
         "± is the standard deviation over seeds.",
@@ -146,15 +148,12 @@ def ablate(
     *,
     command: str = "",
     jobs: int | None = None,
-    examples: int = EXAMPLES,
     only_plan: bool = False,
 ) -> Report | Cost:
     """Carries it out in `out` and leaves there ablation.md, .csv and .json, curves and gradients, trials/ and scores/. With
     `only_plan` nothing but a short trial, in a folder that is thrown away: what it would cost."""
     if jobs is not None and jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {jobs}")
-    if examples < 1:
-        raise UserError(f"--examples must be at least 1, not {examples}")
     stop = StopRequest()
     with stop.listening(), ExitStack() as held:
         variants = {variant.name: variant for variant in ablation.variants}
@@ -175,7 +174,7 @@ def ablate(
                 ablation.recipe, left, cost.jobs, stop, lambda done, what: display.update(done, what, line=True)
             )
         lost = {trial.name: trial for trial in left if trial.name in failed}
-        scored = score_all([trial for trial in trials if trial.name not in lost], out, examples, stop)
+        scored = score_all([trial for trial in trials if trial.name not in lost], out, ablation.examples, stop)
         why: dict[str, dict[int, str]] = {}
         for name, trial in lost.items():
             why.setdefault(trial.variant.name, {})[trial.seed] = failed[name]
@@ -186,7 +185,7 @@ def ablate(
         rows = make_rows(ablation.variants, scored, why)
         folders = {name: [t.folder for t in trials if t.variant.name == name] for name in variants}
         metric = next(iter(scored[BASE].values())).metric
-        facts = facts_of(ablation, cost, rows, examples)
+        facts = facts_of(ablation, cost, rows)
         report = Report(ablation.name, ablation.about, command, rows, metric, folders, facts)
         if stop.asked:
             raise Stopped

@@ -10,10 +10,10 @@ from glassformer.errors import ConfigError
 from glassformer.studies.ablate.variants import Variant
 
 QUICK = (
-    "train.steps=30",
+    "train.steps=20",
     "train.warmup=5",
-    "train.validate_every=15",
-    "train.save_every=30",
+    "train.validate_every=10",
+    "train.save_every=20",
     "train.validate_examples=32",
     "train.log_every=1",
 )
@@ -89,10 +89,10 @@ GPT = (
 )
 
 SHORT_DATES = (
-    "train.steps=500",
+    "train.steps=450",
     "train.warmup=50",
-    "train.validate_every=50",
-    "train.save_every=250",
+    "train.validate_every=75",
+    "train.save_every=225",
     "train.validate_examples=200",
     "data.size=60000",
 )

@@ -55,7 +55,7 @@ def sizes_for(device: torch.device, *, quick: bool) -> Sizes:
         return Sizes(steps(64, 512, 1), 64, steps(32, 256, 1, HEAD_SIZE), 128, 0.01, 33, (1, 2, 4), (8, 16, 32))
     if device.type == "cuda":
         return Sizes(steps(512, 8192, 2), 512, steps(256, 4096, 2, HEAD_SIZE), 2048, 0.2, 129)
-    return Sizes(steps(128, 2048, 2), 128, steps(64, 1024, 2, HEAD_SIZE), 256, 0.2, 129)
+    return Sizes(steps(256, 4096, 2), 64, steps(64, 1024, 2, HEAD_SIZE), 256, 0.2, 129)
 
 
 def measure_layer(layer: Layer, sizes: Sizes, device: torch.device) -> Measured:
@@ -80,8 +80,8 @@ def notes_of(sizes: Sizes) -> list[str]:
         f"Time and memory of a forward and a backward pass of one row; n from {sizes.lengths[0]} to {sizes.lengths[-1]} at d = "
         f"{sizes.width}, d from {sizes.widths[0]} to {sizes.widths[-1]} at n = {sizes.length}; heads of {HEAD_SIZE}, so wider "
         f"means more of them. All layers are causal; the window sees {WINDOW} tokens.",
-        "Time is the shortest of several passes. Memory is the most alive at once, without input and weights; on a CPU what a "
-        "kernel keeps to itself is not seen.",
+        "Time is the shortest of several passes: on a CPU the processor time of one thread, on CUDA the time on the wall. "
+        "Memory is the most alive at once, without input and weights; on a CPU what a kernel keeps to itself is not seen.",
         "Exponents are least-squares slopes of logarithm over logarithm on the larger half of the sizes (four at least), ± the "
         "standard error of the slope. The law is that of the largest term; in a small range smaller terms, and processors that "
         "work better on larger matrices, bend it.",

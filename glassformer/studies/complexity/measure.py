@@ -1,6 +1,7 @@
 """Time and memory of a forward and a backward pass.
 
-Time is the shortest of several passes: whatever else the machine does can only make one longer. Memory is the most that was
+Time is the shortest of several passes: whatever else the machine does can only make one longer. On a CPU it is the processor
+time of one thread, which other programs do not touch; on CUDA the time on the wall. Memory is the most that was
 alive at once beyond what was there before: on CUDA as the allocator counts it, on a CPU the bytes of all tensors (scratch that
 a kernel keeps to itself is not seen there).
 """
@@ -8,7 +9,8 @@ a kernel keeps to itself is not seen there).
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,17 +57,30 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+@contextmanager
+def one_thread(device: torch.device) -> Iterator[None]:
+    """Inside, a CPU works with one thread."""
+    before = torch.get_num_threads()
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def shortest_time(layer: nn.Module, x: Tensor, seconds: float, least: int = 3) -> float:
     """Seconds of the shortest of several passes, `seconds` of them but `least` at least, after one to warm up."""
     device = x.device
+    clock = time.process_time if device.type == "cpu" else time.perf_counter
     one_pass(layer, x)
     wait(device)
     best, spent, done = float("inf"), 0.0, 0
     while done < least or spent < seconds:
-        began = time.perf_counter()
+        began = clock()
         one_pass(layer, x)
         wait(device)
-        took = time.perf_counter() - began
+        took = clock() - began
         best, spent, done = min(best, took), spent + took, done + 1
     return best
 
@@ -106,6 +121,7 @@ def measure(layer: Layer, sizes: Sequence[tuple[int, int]], device: torch.device
     for length, width in sizes:
         torch.manual_seed(0)
         made, x = layer.make(width).to(device), rows(length, width, device)
-        took = shortest_time(made, x, seconds)
+        with one_thread(device):
+            took = shortest_time(made, x, seconds)
         found.append(Point(layer.name, length, width, took, most_memory(made, x)))
     return found

@@ -170,12 +170,14 @@ def draw(report: Report, out: Path) -> list[Path]:
             for row in report.rows
         }
 
-    reach = {kind: ([r.layers for r in own], [r.distance for r in own]) for kind, own in report.reach.items()}
+    named = {kind_of(row.layer.name): row.layer.name for row in report.rows}
+    reach = {named[kind]: ([r.layers for r in own], [r.distance for r in own]) for kind, own in report.reach.items()}
     figure = plots.cost_curves(
         lines("over_length", "length", "seconds"),
         lines("over_width", "width", "seconds"),
         lines("over_length", "length", "bytes"),
         reach,
+        f"tokens back that the gradient reaches (here the window is {SMALL_WINDOW})",
     )
     return plots.save(figure, out / "complexity")
 

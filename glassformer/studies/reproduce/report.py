@@ -111,4 +111,5 @@ def device_name(device: torch.device) -> str:
     """The device as a person would name it."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"CPU ({platform.machine()}), {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"CPU ({platform.machine()}), {threads} thread{'s' * (threads != 1)}"

@@ -8,7 +8,7 @@ FOR_DEMO := $(VENV)/.installed-demo
 # Tests run in two processes; each gets one thread, so that they do not fight over two cores.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: setup browser check test soak demo clean
+.PHONY: setup browser check test soak soak-laws demo clean
 
 setup: $(FOR_TESTS)
 
@@ -47,8 +47,11 @@ check: setup  ## format, lint, types, fast tests: under a minute
 test: setup browser  ## every test
 	$(TEST_ENV) $(BIN)/pytest -n 2 tests
 
-soak: setup browser  ## the same tests at full counts
-	GLASSFORMER_SOAK=1 $(TEST_ENV) $(BIN)/pytest -n 2 tests
+soak: setup  ## 5,000 cases of the fuzzer, 200 kills, the screen taken away: each test says when it is through
+	GLASSFORMER_SOAK=1 $(TEST_ENV) $(BIN)/pytest -n 2 -v tests/fuzz tests/faults
+
+soak-laws: setup  ## the laws and searches that draw at random, at their full counts
+	GLASSFORMER_SOAK=1 $(TEST_ENV) $(BIN)/pytest -n 2 -v $$(grep -rl "count(fast" tests --include='test_*.py' | grep -v -e tests/fuzz -e tests/faults)
 
 demo: $(FOR_DEMO)  ## train `dates` (about three minutes), show what it learned
 	$(BIN)/glassformer demo

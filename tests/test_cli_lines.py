@@ -331,3 +331,13 @@ def test_a_pipe_is_read_once_and_a_device_not_at_all(run: Path, tmp_path: Path) 
         translate.translate(run, file=Path("/dev/zero"))
     with pytest.raises(ConfigError, match="is a folder"):
         translate.translate(run, file=tmp_path)
+
+
+def test_a_pipe_that_nobody_writes_to(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be waited for without end. Caught: a command that hangs."""
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setattr(line_input, "WRITER", 0.1)
+    with pytest.raises(UserError, match="nobody has opened it to write"):
+        translate.translate(run, file=tmp_path / "pipe")
+    with pytest.raises(UserError, match="not a regular file"):
+        translate.translate(run, ["the cat"], glossary=tmp_path / "pipe")

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import Request, TokenConstraints, answer, generate_batch, translate_batch
+from glassformer.decode import Request, TokenConstraints, answer, driver, engines, generate_batch, translate_batch
 from glassformer.decode import search as search_module
+from glassformer.errors import ConfigError
 from glassformer.text.tokenizer import Tokenizer
 from tests.counts import count
 from tests.laws.test_decoding_cache import SEARCHES, same, some_texts
@@ -194,3 +195,36 @@ def test_a_quote_in_a_stop_string_of_a_word_tokenizer() -> None:
         assert h.text is not None and stop not in h.text
         shortest = next((n for n in range(1, len(h.ids) + 1) if stop in words.decode(h.ids[:n])), None)
         assert len(h.ids) == (shortest or 60)
+
+
+@pytest.mark.parametrize(
+    ("settings", "limits"),
+    [
+        ({"beam": 10_000, "n_best": 10_000}, (0, 1000)),
+        ({"temperature": 1.0, "num_samples": 100_000}, (0, 1_000)),
+        ({"beam": 1}, (0, 10**9)),
+    ],
+)
+def test_what_cannot_fit_is_refused_before_anything_is_allocated(
+    settings: dict[str, Any], limits: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine with 100 MB: the sentence has the numbers, and no cache and no search was made. What fits is answered."""
+    model = small("transformer", tie_output=False, positions="rotary")
+    monkeypatch.setattr(engines, "available", lambda device: 100 << 20)
+    made: list[Any] = []
+    monkeypatch.setattr(driver, "SearchState", lambda *given, **more: made.append(given))
+    monkeypatch.setattr(driver, "CachedSteps", lambda *given, **more: made.append(given))
+    with pytest.raises(ConfigError, match=r"may need [\d,]+\.\d GB, and 0\.1 GB can be had"):
+        next(iter(answer(model, [Request([5, 6], limits=limits)], DecodeConfig(**settings))))
+    assert not made
+    monkeypatch.undo()
+    monkeypatch.setattr(engines, "available", lambda device: 100 << 20)
+    assert next(iter(answer(model, [Request([5, 6], limits=(0, 4))], DecodeConfig(beam=20))))[1]
+
+
+def test_a_gpt_whose_positions_end_may_write_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks back no further than its positions go, so a million tokens need no more than that. Caught: a refusal by the
+    length that was asked for."""
+    monkeypatch.setattr(engines, "available", lambda device: 100 << 20)
+    model = small("gpt", tie_output=False, positions="learned", block_size=24)
+    assert engines.slots_that_fit(model, DecodeConfig(beam=1), 10**6, 5) >= 1

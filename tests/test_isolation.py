@@ -186,10 +186,10 @@ def test_a_run_may_be_made_in_an_empty_folder_and_a_failure_leaves_it_empty(reci
     before = owned.identity(tmp_path / "empty")
     done = call("train", recipe, "data.train=missing.tsv", "--out", tmp_path / "empty")
     assert done.returncode == 2 and not list(tmp_path.glob("empty/*"))
-    (tmp_path / "empty").mkdir(exist_ok=True)
+    assert owned.identity(tmp_path / "empty") == before, "it is still there, and the same one"
     done = call("train", recipe, "--out", ".", cwd=tmp_path / "empty")
     assert done.returncode == 0, done.stderr
-    assert RunFolder(tmp_path / "empty").finished() == 4 and before is not None
+    assert RunFolder(tmp_path / "empty").finished() == 4 and owned.identity(tmp_path / "empty") == before
 
 
 def test_only_listed_files_are_replaced(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from glassformer.accel.memory import available
 from glassformer.config import Recipe
 from glassformer.models import build_model
 from glassformer.studies import plan as plans
@@ -90,7 +91,7 @@ def test_a_batch_that_does_not_fit_is_told_before_it_is_tried(data: Path, monkey
 
     monkeypatch.setattr(plans, "try_out", trial)
     _, _, fixed = fixed_memory(recipe(data).with_model(vocab_size=25))
-    monkeypatch.setattr(memory, "available", lambda device: int((fixed + 41e6) / plans.SAFE))
+    monkeypatch.setattr(plans, "available", lambda device: int((fixed + 41e6) / plans.SAFE))
     plan = make_plan(recipe(data, data={"batch_tokens": 16000}), seconds=0.0)
     assert tried == [plans.TRIAL_TOKENS], "only in small"
     assert not plan.fits and plan.tokens_per_second is None and plan.memory == pytest.approx(fixed + 160e6, rel=0.01)
@@ -148,7 +149,7 @@ def test_memory_in_use_is_seen() -> None:
     forgot = memory.forget_peak()
     forgotten = memory.peak_resident()
     assert forgotten is not None and (forgotten < peak - 50_000_000) == forgot
-    room = memory.available(torch.device("cpu"))
+    room = available(torch.device("cpu"))
     assert room is not None and 10_000_000 < room < 2**50
 
 

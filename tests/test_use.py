@@ -113,6 +113,17 @@ def test_final_weights_that_are_missing_are_told_and_damaged_ones_refused(
             "post",
         ),
         ({"model": {"dropout": 0.5}}, "dropout"),
+        (
+            {
+                "pre_tokenizer": {
+                    "type": "Split",
+                    "pattern": {"Regex": "(a+)+b"},  # takes for ever on "aaaa…"
+                    "behavior": "Isolated",
+                    "invert": False,
+                }
+            },
+            "pre",
+        ),
     ],
 )
 def test_a_tokenizer_with_a_will_of_its_own_is_refused(change: dict[str, Any], part: str, tmp_path: Path) -> None:

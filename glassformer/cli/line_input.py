@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import BinaryIO
 from glassformer.errors import ConfigError, UserError
 
 READ = 1 << 16
+WRITER = 10  # seconds for somebody to begin writing into a named pipe
 LONGEST_LINE = 400_000  # bytes; no text that is short enough to be answered has more
 
 
@@ -99,10 +101,24 @@ def read_groups(read: Callable[[int], bytes], batch: int, most: int, *, promptly
         yield group
 
 
+def open_pipe(path: Path) -> BinaryIO:
+    """A named pipe, once somebody has opened its other end: until then opening it would wait, and nobody may ever come."""
+    found: list[BinaryIO] = []
+    opening = threading.Thread(target=lambda: found.append(path.open("rb", buffering=0)), daemon=True)  # type: ignore[arg-type]
+    opening.start()
+    opening.join(WRITER)
+    if not found:
+        raise UserError(
+            f"{path} is a pipe, and for {WRITER} seconds nobody has opened it to write; start the writer first, or give a file"
+        )
+    return found[0]
+
+
 def open_lines(path: Path) -> BinaryIO:
     """A file of lines, or a pipe such as the shell's <(command); nothing else has an end."""
     try:
-        file = path.open("rb", buffering=0)
+        named_pipe = stat.S_ISFIFO(path.stat().st_mode) and not path.as_posix().startswith(("/dev/", "/proc/"))
+        file = open_pipe(path) if named_pipe else path.open("rb", buffering=0)
     except IsADirectoryError:
         raise ConfigError(f"--file takes a file with a text a line, and {path} is a folder") from None
     except OSError as error:

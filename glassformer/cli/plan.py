@@ -7,7 +7,10 @@ from typing import Annotated
 import typer
 
 from glassformer.config import read_recipe
+from glassformer.errors import ConfigError
 from glassformer.screen import table_console
+
+LONGEST = 3600  # seconds; after an hour of measuring one might as well train
 
 
 def plan(
@@ -22,6 +25,8 @@ def plan(
 
     from glassformer.studies.plan import make_plan
 
+    if not 0 < seconds <= LONGEST:
+        raise ConfigError(f"--seconds must be above 0 and at most {LONGEST:,}, not {seconds:g}")
     found = make_plan(known, seconds=seconds)
     table = Table(title=f"{recipe} on {found.device}", show_header=False, title_justify="left")
     table.add_column(style="bold")

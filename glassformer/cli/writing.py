@@ -14,6 +14,7 @@ import typer
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import ConfigError, UserError
+from glassformer.files.structured import read_regular
 
 if TYPE_CHECKING:
     import torch
@@ -69,7 +70,7 @@ def read_glossary(path: Path) -> dict[str, str]:
     """A file of `word TAB term` lines."""
     glossary: dict[str, str] = {}
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = read_regular(path).decode("utf-8-sig").splitlines()
     except OSError as error:
         raise UserError(f"the glossary {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

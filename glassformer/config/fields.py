@@ -105,7 +105,7 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
         several = next((o for o in options if typing.get_origin(o) is tuple), None)
         if several is not None and str in options:  # one name, or a list of them
             value = listed(value, name)
-            return value if isinstance(value, str) else coerce(value, several, name)
+            return coerce(value, str if isinstance(value, str) else several, name)
         return coerce(value, next(o for o in options if o is not type(None)), name)
     if typing.get_origin(hint) is Literal:
         if value not in options:
@@ -136,6 +136,8 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
     if hint is str:
         if not isinstance(value, str):
             raise ConfigError(f"{name} must be text, not {shortened(value)}")
+        if re.search("[\ud800-\udfff]", value):
+            raise ConfigError(f"{name} must be UTF-8 text, not {shortened(value)}; give the file a name that is")
         return value
     if is_dataclass(hint):
         return table(value, hint, name)

@@ -124,15 +124,11 @@ class Driver:
 
     def batch_size(self) -> int:
         """Requests at a time: as the settings say, or as many as bring something and fit."""
+        longest = max(len(request.ids) for request, _ in self.pending)
+        slots = slots_that_fit(self.model, self.config, max(job.limit for _, job in self.pending), longest)
         if self.config.batch_size is not None:
             return self.config.batch_size
-        if self.config.strict:
-            return STRICT_ROWS
-        longest = max(len(request.ids) for request, _ in self.pending)
-        limit = max(job.limit for _, job in self.pending)
-        columns = limit * self.config.beams + (0 if self.has_source else longest)
-        slots = slots_that_fit(self.model, self.config.beams, columns, longest if self.has_source else 0)
-        return max(1, slots // self.samples)
+        return STRICT_ROWS if self.config.strict else max(1, slots // self.samples)
 
     def width_of(self, request: Request, job: Job) -> int | None:
         """Strict mode: how wide a request's rows are. A text that will outgrow its positions is read in again when it does, and

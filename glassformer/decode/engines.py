@@ -11,7 +11,6 @@ for, kept as long as its model, and sees the weights of now whenever a driver be
 from __future__ import annotations
 
 import copy
-import os
 import threading
 import weakref
 from typing import Any
@@ -20,16 +19,19 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.accel import machine
+from glassformer.accel.memory import available
 from glassformer.config import DecodeConfig
 from glassformer.decode.decoder import Decoder, fingerprint
 from glassformer.decode.ops.packed import PackedOps
 from glassformer.decode.ops.torch import TorchOps
+from glassformer.errors import ConfigError
 from glassformer.nn.block import Stack
 from glassformer.nn.taps import Tapped
 
 ELSEWHERE = ("int8", "ctranslate2", "onnx")
 """Engines that are other people's programs."""
 SHARE = 0.25  # of the free memory that one cache may take
+UNKNOWN = 2**32  # bytes, where the system does not say what is free
 
 decoders: weakref.WeakKeyDictionary[nn.Module, dict[type, tuple[Any, Decoder]]] = weakref.WeakKeyDictionary()
 gpu_decoders: weakref.WeakKeyDictionary[nn.Module, dict[str, tuple[Tensor, Any, Decoder]]] = weakref.WeakKeyDictionary()
@@ -103,22 +105,29 @@ def gpu_decoder(model: Any, precision: str) -> Decoder:
         return known[2]
 
 
-def free_memory(device: torch.device) -> int:
-    """Bytes that can be had."""
-    if device.type == "cuda":
-        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(torch.cuda.mem_get_info(device)[0] + held)
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):  # not every system tells
-        return 2**32
+def slot_memory(model: Any, beams: int, limit: int, prompt: int, source: int) -> int:
+    """Bytes that a slot may come to need for `limit` new tokens: keys and values of all columns, which of them each beam sees,
+    the tokens, and the scores of a step."""
+    c, size = model.config, next(model.parameters()).element_size()
+    columns = limit * beams + prompt
+    cache = (columns + source) * c.n_layer * c.kv_heads * (c.key_size + c.val_size) * size
+    return cache + beams * (columns + beams) * size + beams * (24 * limit + 16 * c.vocab_size)
 
 
-def slots_that_fit(model: Any, beams: int, columns: int, source: int) -> int:
-    """How many slots of so many columns and so wide a source are decoded at a time: by what brings something, and by memory."""
-    c, weight = model.config, next(model.parameters())
-    column = c.n_layer * c.kv_heads * (c.key_size + c.val_size) * weight.element_size()
-    needed = (columns + source) * column + beams * c.vocab_size * 16
-    return max(
-        1, min(machine.rows_at_once(weight.device) // beams, int(SHARE * free_memory(weight.device)) // max(1, needed))
-    )
+def slots_that_fit(model: Any, config: DecodeConfig, limit: int, longest: int) -> int:
+    """How many slots are decoded at a time, of texts of at most `longest` tokens and answers of at most `limit`: by what brings
+    something, and by memory. What cannot fit even alone is refused before anything is allocated."""
+    c, weight, beams = model.config, next(model.parameters()), config.beams
+    source, prompt = (longest, 0) if c.family == "transformer" else (0, longest)
+    cut = not source and c.positions in ("learned", "sinusoidal")  # such a GPT never looks back further than block_size
+    most, samples = min(limit, c.block_size) if cut else limit, config.num_samples if config.temperature > 0 else 1
+    alone = samples * slot_memory(model, beams, most, min(prompt, c.block_size) if cut else prompt, source)
+    free = available(weight.device) or UNKNOWN
+    if alone > free:
+        raise ConfigError(
+            f"{samples * beams:,} hypotheses side by side (decode.beam or decode.num_samples) of up to {limit:,} tokens "
+            f"(decode.max_new_tokens) may need {alone / 2**30:,.1f} GB, and {free / 2**30:,.1f} GB can be had; ask for fewer or "
+            "shorter ones"
+        )
+    rows = machine.rows_at_once(weight.device)
+    return max(1, min(rows // beams, int(SHARE * free) // max(1, slot_memory(model, beams, limit, prompt, source))))

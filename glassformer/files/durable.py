@@ -69,8 +69,8 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def to_json(value: Any) -> bytes:
-    """JSON with sorted keys, the same bytes for the same value."""
-    return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    """JSON with sorted keys, the same bytes for the same value. What is not Unicode (a file's name may be so) becomes "?"."""
+    return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "replace")
 
 
 def temporary_name(path: Path) -> Path:

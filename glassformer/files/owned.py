@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import shutil
 import stat
@@ -20,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from glassformer.errors import UserError
+from glassformer.files import structured
 from glassformer.files.durable import to_json, write_atomically
 
 LIST = ".glassformer-files"
@@ -142,9 +142,9 @@ class HeldFolder:
         )
 
 
-def remove_own(folder: Path, is_own: Callable[[str], bool]) -> list[str]:
-    """Removes the regular files in `folder` whose relative name `is_own`, and folders that are empty then. What is left,
-    by its relative name; nothing of it was touched."""
+def remove_own(folder: Path, is_own: Callable[[str], bool], *, keep_folder: bool = False) -> list[str]:
+    """Removes the regular files in `folder` whose relative name `is_own`, and folders that are empty then, itself among
+    them unless `keep_folder`. What is left, by its relative name; nothing of it was touched."""
     left = []
     for here, folders, files in os.walk(folder, topdown=False, followlinks=False):
         for name in [*files, *(f for f in folders if os.path.islink(os.path.join(here, f)))]:
@@ -154,8 +154,9 @@ def remove_own(folder: Path, is_own: Callable[[str], bool]) -> list[str]:
                 path.unlink()
             else:
                 left.append(relative)
-        with contextlib.suppress(OSError):
-            os.rmdir(here)
+        if not (keep_folder and Path(here) == folder):
+            with contextlib.suppress(OSError):
+                os.rmdir(here)
     return sorted(left)
 
 
@@ -195,12 +196,9 @@ class OwnedFiles:
         """What the list has; a list that cannot be read lists nothing."""
         path = self.folder / LIST
         try:
-            if path.is_symlink() or path.stat().st_size > 1 << 20:
-                return set()
-            found = json.loads(path.read_bytes())
-        except (OSError, ValueError, RecursionError):
+            return set() if path.is_symlink() else set(structured.read(path, list[str], 1 << 20))
+        except (OSError, structured.Unreadable):
             return set()
-        return {name for name in found if isinstance(name, str)} if isinstance(found, list) else set()
 
     def claim(self, *names: str) -> list[Path]:
         """The paths to write to, once it is sure that nobody else's files are there; from now on they are on the list."""

@@ -98,6 +98,8 @@ def save(fig: Any, stem: Path, kinds: Sequence[str] = ("png", "svg")) -> list[Pa
 
     import matplotlib
 
+    if not stem.name:
+        raise UserError(f"a picture needs the name of a file to go to, and {str(stem)!r} has none")
     paths = [stem.with_suffix(f".{kind}") for kind in kinds]
     with warnings.catch_warnings(record=True) as caught, matplotlib.rc_context({"svg.hashsalt": "glassformer"}):
         warnings.simplefilter("always")

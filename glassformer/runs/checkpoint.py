@@ -192,13 +192,23 @@ def read_state(folder: Path) -> dict[str, Any]:
     return found
 
 
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file, mapped; read, where its name is not UTF-8, which safetensors asks of names."""
+    from safetensors.torch import load, load_file
+
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return load(path.read_bytes())
+    return load_file(path)
+
+
 def read_checkpoint(
     folder: Path, groups: list[str] | None = None
 ) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
     """Verifies every byte of the asked groups of tensors (all by default) and of the state, then reads them. What the
     manifest does not list is not read."""
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
 
     names = None if groups is None else [STATE, *(f"{group}.safetensors" for group in groups)]
     wrong = problem(folder, names)
@@ -209,7 +219,7 @@ def read_checkpoint(
     if missing or not listed:
         raise Damaged(f"{folder} cannot be used: {MANIFEST} lists no {(missing or ['model'])[0]}.safetensors")
     try:
-        tensors = {group: load_file(folder / f"{group}.safetensors") for group in groups or listed}
+        tensors = {group: load_tensors(folder / f"{group}.safetensors") for group in groups or listed}
     except (SafetensorError, ValueError, KeyError, OSError, OverflowError) as error:
         raise Damaged(f"{folder} cannot be used: its tensors cannot be read: {error}") from None
     return tensors, read_state(folder)

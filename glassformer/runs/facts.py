@@ -76,11 +76,3 @@ def read_facts(folder: Path) -> dict[str, Any]:
 def seal_of(facts: dict[str, Any]) -> str:
     """The checksum of everything else in run.json."""
     return hashlib.sha256(to_json({k: v for k, v in facts.items() if k != "seal"})).hexdigest()
-
-
-def readable(run: Any) -> bool:
-    """Whether the run.json of a run folder can be read."""
-    try:
-        return bool(run.facts)
-    except UserError:
-        return False

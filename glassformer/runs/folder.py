@@ -83,12 +83,14 @@ class RunFolder:
         """What to do about damage."""
         return f"see `glassformer doctor {quote(str(self.path))}`"
 
-    def discard(self) -> list[str]:
+    def discard(self, *, keep_folder: bool = False) -> list[str]:
         """Removes what the run wrote, file by file, and the folder if nothing else is in it; what is left, by name."""
         listed: dict[str, Any] = {}
         with suppress(UserError):
             listed = self.facts.get("files", {})
-        return owned.remove_own(self.path, lambda name: name in listed or OWN.fullmatch(name) is not None)
+        return owned.remove_own(
+            self.path, lambda n: n in listed or OWN.fullmatch(n) is not None, keep_folder=keep_folder
+        )
 
     # ---- run.json
 

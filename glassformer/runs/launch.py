@@ -101,6 +101,7 @@ def run_session(session: Session, watchers: Sequence[Watcher]) -> RunFolder:
 def make_run(recipe: Recipe, out: Path, stop: StopRequest, held: ExitStack, given: Any) -> Session:
     """A prepared run in its place, locked, and a session that is ready for its first step."""
     old = RunFolder(out) if RunFolder.is_run(out) else None
+    was_there = old is None and out.is_dir()
     if old is not None:
         held.enter_context(old.exclusive_lock())
     draft = making.begin(out, recipe)
@@ -112,7 +113,7 @@ def make_run(recipe: Recipe, out: Path, stop: StopRequest, held: ExitStack, give
         # Settings or data that cannot be: a folder that looks like a run would only be in the way. What a stop or a full
         # disk broke off can be gone on with.
         if (isinstance(error, UserError) and not stop.asked) or (old is not None and not old.prepared):
-            making.give_up(draft, out, None)
+            making.give_up(draft, out, None, keep_folder=was_there)
         else:
             making.put_in_place(draft, out)
         raise
@@ -121,7 +122,7 @@ def make_run(recipe: Recipe, out: Path, stop: StopRequest, held: ExitStack, give
         with stop.may_drop():
             return make_session(run, run.recipe, run.tokenizers, stop)
     except UserError:
-        making.give_up(run, out, aside)
+        making.give_up(run, out, aside, keep_folder=was_there)
         raise
 
 

@@ -87,10 +87,11 @@ def put_in_place(draft: RunFolder, out: Path) -> tuple[RunFolder, Path | None]:
     return RunFolder(out), aside
 
 
-def give_up(run: RunFolder, out: Path, aside: Path | None) -> None:
-    """A run that cannot start leaves nothing behind, and what it was to replace is back."""
+def give_up(run: RunFolder, out: Path, aside: Path | None, *, keep_folder: bool = False) -> None:
+    """A run that cannot start leaves nothing behind, and what it was to replace is back; so is an empty folder that was
+    there before."""
     with contextlib.suppress(OSError):
-        run.discard()
+        run.discard(keep_folder=keep_folder)
         if aside is not None:
             os.rename(aside, out)
 

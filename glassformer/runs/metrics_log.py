@@ -116,12 +116,12 @@ class MetricsLog:
         line = {**values, "clock": round(time.perf_counter() - self.began, 3)}
         self.metrics.append(json.dumps(line) + "\n")
         numbers = {k: v for k, v in values.items() if isinstance(v, int | float) and k != "step"}
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(Exception):  # whatever they run into, a log is no reason to stop
             if self.tensorboard is not None:
                 for name, value in numbers.items():
                     self.tensorboard.add_scalar(name, value, values["step"])
             if self.wandb is not None:
-                self.wandb.warn(numbers, step=values["step"])
+                self.wandb.log(numbers, step=values["step"])
 
     def write_samples(self, lines: Iterable[dict[str, Any]]) -> None:
         """Lines about what the model answers now."""
@@ -131,7 +131,7 @@ class MetricsLog:
         """Close every file and logger."""
         for file in (self.metrics, self.said, self.samples):
             file.close()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(Exception):
             if self.tensorboard is not None:
                 self.tensorboard.close()
             if self.wandb is not None:

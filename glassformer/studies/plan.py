@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from glassformer.accel.memory import available
 from glassformer.config import VERSION, Recipe
 from glassformer.data.batches import Batches, SentenceBatches
 from glassformer.data.prepare import complete_model, prepare
@@ -169,7 +170,7 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
         report = DataReport.read(run.path / "data")
         more = report is not None and report.cut_short
         parameters, non_embedding, fixed = fixed_memory(recipe)
-        room = memory.available(device)
+        room = available(device)
         limit = math.inf if room is None else SAFE * room
         micro_tokens = recipe.data.batch_tokens / recipe.train.accumulate
         needed, advice = float(fixed), ""

@@ -8,6 +8,8 @@ limits, or gets an error from a system call. What is arranged is only the moment
     {"poison": "gradient", "example": 7}                  the batch with this example has a NaN there; also loss, spike
     {"memory": 12}                                        from step 12 on the process gets no more memory
     {"file_size": 20000}                                  no file may grow beyond this (a disk that is full, for one file)
+    {"handles": 4}                                        so many files more may be open than are at the start
+    {"read_only": "folder"}                               nothing under it can be made, changed or removed
     {"spy": "file"}                                       a line for each step: SHA-256 of weights, optimizer and average
     {"variant": "no-fsync"}                               the guard is broken on purpose, to see that a test notices
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import hashlib
 import importlib
 import json
@@ -185,6 +188,25 @@ def arrange_memory(first_step: int) -> None:
     Trainer.step = step  # type: ignore[method-assign]
 
 
+def arrange_few_handles(more: int) -> None:
+    """The kernel's own limit."""
+    limit = max(map(int, os.listdir("/proc/self/fd"))) + 1 + more
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+
+
+def arrange_read_only(folder: str) -> None:
+    """As on a file system that is mounted so: whoever opens to write, makes, renames or removes is told EROFS."""
+    changes = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod"}
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in changes or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)):
+            path = os.fsdecode(arguments[0]) if isinstance(arguments[0], str | bytes | os.PathLike) else ""
+            if os.path.abspath(path).startswith(folder):
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    sys.addaudithook(hook)
+
+
 def arrange_spy(file: str) -> None:
     real = Trainer.step
 
@@ -250,6 +272,10 @@ def drive(arguments: list[str], root: str, output: str, faults: list[dict[str, A
             arrange_poison(fault)
         elif "memory" in fault:
             arrange_memory(fault["memory"])
+        elif "handles" in fault:
+            arrange_few_handles(fault["handles"])
+        elif "read_only" in fault:
+            arrange_read_only(fault["read_only"])
         elif "spy" in fault:
             arrange_spy(fault["spy"])
         elif "file_size" in fault:

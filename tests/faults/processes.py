@@ -160,9 +160,10 @@ def everything(run: RunFolder) -> dict[str, str]:
     found = {f"model/{n}": d for n, d in tensor_digests(folder / "model.safetensors").items()}
     found |= {f"training/{n}": d for n, d in tensor_digests(folder / "training.safetensors").items()}
     found |= {f"final/{n}": d for n, d in tensor_digests(run.final / "model.safetensors").items()}
-    for saved in run.snapshots.steps():
-        weights = tensor_digests(run.snapshots.path(saved) / "model.safetensors")
-        found |= {f"snapshot-{saved}/{n}": d for n, d in weights.items()}
+    for kind in (run.snapshots, run.history):
+        for saved in kind.steps():
+            weights = tensor_digests(kind.path(saved) / "model.safetensors")
+            found |= {f"{kind.folder.name}-{saved}/{n}": d for n, d in weights.items()}
     found |= {f"state/{k}": repr(v) for k, v in state.items() if k not in ("metrics_bytes", "run")}
     found["rest of the data"] = rest_of_the_data(run, state)
     for number, line in enumerate(run.metrics()):

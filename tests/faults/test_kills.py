@@ -20,7 +20,10 @@ pytestmark = pytest.mark.slow
 KILLED = -9
 SAVE_EVERY = 5
 # Room for ten kills in one run: averaging makes snapshots, the best is kept apart, so all kinds of saves and prunings occur.
-SETTINGS = [f"train.save_every={SAVE_EVERY}", "train.average_last=2", "train.keep_last=2", "train.steps=60"]
+SETTINGS = [
+    *(f"train.save_every={SAVE_EVERY}", "train.average_last=2", "train.keep_last=2", "train.steps=60"),
+    "train.history=true",  # weights of steps 0, 10 and 30 are kept apart, so kills strike in their saves as well
+]
 KILLS_IN_A_RUN = 10
 
 

@@ -98,6 +98,15 @@ def test_the_same_command_again_and_again(tmp_path: Path) -> None:
     refused(runner.command([*command, "train.steps=50"]).wait(), "train.steps: 30 → 50")
 
 
+def test_another_number_of_threads_is_told(copied: Runner) -> None:
+    """Sums are then made in another order: the run goes on, and a sentence says what to expect and how to avoid it."""
+    ended = copied.resume(extra=("train.threads=2", "--accept-changes"))
+    assert ended.code == 0 and "trained with 1 threads so far and with 2 from here on" in ended.said, ended.said
+    assert "train.threads=1 keeps them" in ended.said
+    same = copied.resume(extra=("train.steps=32", "--accept-changes"))
+    assert same.code == 0 and "threads so far" not in same.said
+
+
 def test_without_resume_a_run_is_never_touched(copied: Runner) -> None:
     before = {p: p.read_bytes() for p in copied.folder.rglob("*") if p.is_file()}
     refused(copied.command(["train", str(copied.folder)]).wait(), "--resume")

@@ -52,7 +52,9 @@ def spoil_field(value: Any, draw: random.Random) -> tuple[Any, str]:
     """The value with one place changed, and what was done."""
     place = draw.choice(list(fields(value)))
     how = draw.choice(["wrong", "wrong", "wrong", "missing", "extra", "deep"])
-    new: Any = json.loads("[" * 5000 + "]" * 5000) if how == "deep" and not place else draw.choice(WRONG)
+    new: Any = draw.choice(WRONG)
+    for _ in range(200 if how == "deep" else 0):
+        new = [new]
     if not place:
         return new, f"the whole is {str(new)[:40]!r}"
     inside = value
@@ -104,7 +106,9 @@ def make_right(run: Path, path: Path) -> None:
 def spoil_bytes(path: Path, draw: random.Random) -> str:
     """Flipped, cut, emptied, made up, doubled; or something that is no file at all."""
     content = bytearray(path.read_bytes())
-    how = draw.choice(["flip", "flip", "flip", "cut", "empty", "random", "double", "folder", "pipe", "link", "gone"])
+    how = draw.choice(
+        ["flip", "flip", "flip", "cut", "empty", "random", "double", "deep", "folder", "pipe", "link", "gone"]
+    )
     if how == "flip" and content:
         for _ in range(draw.choice([1, 1, 8])):
             content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
@@ -114,6 +118,8 @@ def spoil_bytes(path: Path, draw: random.Random) -> str:
         content = bytearray(draw.randbytes(draw.choice([1, 100, len(content)])))
     elif how == "double":
         content = content + content
+    elif how == "deep":
+        content = bytearray(b"[" * 100_000)
     elif how == "empty":
         content = bytearray()
     path.unlink()
@@ -126,6 +132,17 @@ def spoil_bytes(path: Path, draw: random.Random) -> str:
     elif how != "gone":
         path.write_bytes(bytes(content))
     return how
+
+
+def spoil_tensor_header(path: Path, draw: random.Random) -> str:
+    """A file of tensors whose header says something else; the bytes behind it are as they were."""
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    value, what = spoil_field(json.loads(content[8 : 8 + size]), draw)
+    header = json.dumps(value).encode("utf-8", "surrogatepass")
+    told = draw.choice([len(header)] * 8 + [0, 2**63 - 1, len(content) * 2])
+    path.write_bytes(told.to_bytes(8, "little") + header + content[8 + size :])
+    return f"header of {told} bytes, {what}"
 
 
 def hostile_data(folder: Path, draw: random.Random) -> tuple[Path, str]:

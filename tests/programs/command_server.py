@@ -1,10 +1,17 @@
 """Orders on stdin, a line of JSON each: a command of glassformer in a fork of this process, its exit code on stdout."""
 
+import importlib
 import json
 import os
 import sys
 
 import glassformer.cli.main as cli
+
+# What commands import is imported here, once, and not in every fork.
+for name in ("glassformer.runs", "glassformer.studies.plan", "glassformer.studies.score", "matplotlib.figure"):
+    importlib.import_module(name)
+for name in ("matplotlib.backends.backend_agg", "rich.table", "sacrebleu", "safetensors.torch"):
+    importlib.import_module(name)
 
 for line in sys.stdin:
     order = json.loads(line)

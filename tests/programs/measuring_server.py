@@ -1,6 +1,10 @@
 """Orders on stdin, a line of JSON each: a command of glassformer in a fork of this process, with a limit of processor
 time; its exit code and what it took on stdout."""
 
+import contextlib
+import gc
+import importlib
+import io
 import json
 import os
 import resource
@@ -9,12 +13,20 @@ import sys
 import time
 
 import glassformer.cli.main as cli
+import glassformer.cli.verbs as verbs
 from glassformer.studies import curves
 
-curves.draw_curves = lambda run: []
-import glassformer.cli.verbs as verbs
-
-verbs.make_app()
+# What commands import is imported here, once, and not in every fork.
+for name in ("api", "runs", "studies.run_doctor", "studies.score", "studies.plan", "data.doctor", "data.download"):
+    importlib.import_module(f"glassformer.{name}")
+for name in ("rich.table", "sacrebleu", "safetensors.torch", "msgspec", "tokenizers", "torch._dynamo"):
+    importlib.import_module(name)
+curves.draw_curves = lambda run: []  # a picture takes longer than everything else
+app = verbs.make_app()
+verbs.make_app = lambda: app
+with contextlib.redirect_stdout(io.StringIO()):
+    verbs.run_command(["recipes"])  # typer and rich import half of themselves when they are first used
+gc.freeze()
 for line in sys.stdin:
     order = json.loads(line)
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -17,7 +17,7 @@ from glassformer.evaluate import teacher_forced
 from glassformer.files.owned import new_folder
 from glassformer.models.weights import model_tensors
 from glassformer.probe import Part
-from glassformer.runs.checkpoint import STATE, write_checkpoint
+from glassformer.runs.checkpoint import read_state, write_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.studies.held_out import HeldOut, writes, written
 from glassformer.tasks import TextModel
@@ -95,6 +95,4 @@ def fill_pruned(
 
 def step_of(run: RunFolder) -> int:
     """The step at which the served weights of a run were saved."""
-    import json
-
-    return int(json.loads((run.weights_folder() / STATE).read_bytes()).get("step", 0))
+    return int(read_state(run.weights_folder()).get("step", 0))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from glassformer.files import structured
 from glassformer.studies.look.attribution import Attribution
 from glassformer.studies.look.packing import few_digits, packed
 from glassformer.studies.look.patching import PatchResult
@@ -56,11 +56,11 @@ def importance_of(run: Path) -> dict[str, dict[str, Any]]:
     ablated, and what kind of head it is."""
     path = run / "heads" / "heads.json"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = structured.read(path, dict[str, Any])
         whole = found["whole"]["loss"]
         return {
             part["part"]: {"loss": float(f"{part['without']['zero']['loss'] - whole:.4g}"), "kind": str(part["kind"])}
             for part in found["parts"]
         }
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, structured.Unreadable, ValueError, KeyError, TypeError):
         return {}  # not there, or of another version: the page does without

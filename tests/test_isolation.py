@@ -151,20 +151,29 @@ def test_overwriting_loses_nothing_until_there_is_something_new(run: RunFolder, 
 def test_links_are_not_followed(run: RunFolder, recipe: Path, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    for name in (".lock", "metrics.jsonl", "samples.jsonl", "train.log", "curves.png", "run.json", "checkpoints"):
+    for name in (
+        ".lock",
+        "metrics.jsonl",
+        "samples.jsonl",
+        "train.log",
+        "curves.png",
+        "run.json",
+        "checkpoints",
+        "data",
+    ):
         mine = tmp_path / f"run-{name}"
         shutil.copytree(run.path, mine)
-        target = tmp_path / "other" if name == "checkpoints" else victim
-        if name == "checkpoints":
+        target = tmp_path / f"other-{name}" if name in ("checkpoints", "data") else victim
+        if target != victim:
             shutil.move(mine / name, target)
         elif (mine / name).exists():
             (mine / name).unlink()
         (mine / name).symlink_to(target)
-        before = contents(tmp_path / "other") if name == "checkpoints" else {}
+        before = contents(target) if target != victim else {}
         done = call("train", mine, "train.steps=6", "--resume", "--accept-changes")
         assert "Traceback" not in done.stderr and done.returncode in (0, 2), (name, done.stderr)
         assert victim.read_text() == "precious", name
-        assert name != "checkpoints" or contents(tmp_path / "other") == before
+        assert target == victim or contents(target) == before, name
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     done = call("train", recipe, "--out", tmp_path / "link")

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from glassformer.runs.folder import RunFolder
 from glassformer.studies.run_doctor import examine
 from glassformer.studies.verify_resume import compare
+from tests.counts import count
 from tests.faults.processes import ROOT, TINY, Runner
 
 pytestmark = pytest.mark.slow
@@ -94,6 +96,22 @@ def test_the_doctor_on_runs_at_every_stage(tmp_path: Path) -> None:
     assert "nothing has been saved yet" in examine(fresh.folder).outlook
     assert "trained to its end, step 6" in examine(done.folder).outlook
     assert not any(examine(runner.folder).damaged for runner in (unprepared, fresh, done))
+
+
+def test_the_doctor_beside_a_training(tmp_path: Path) -> None:
+    """Checkpoints come and go while it looks, a hundred a second: none of them is called damaged."""
+    runner = Runner(tmp_path / "run", ["train.steps=100000", "train.save_every=1", "train.validate_every=100000"])
+    running = runner.begin()
+    try:
+        while not runner.run.checkpoints.steps():
+            time.sleep(0.02)
+        for _ in range(count(fast=15, soak=300)):
+            found = examine(runner.folder)
+            assert not found.damaged, [f for f in found.findings if f.condition == "damaged"]
+            assert found.outlook == "a process is training it now"
+    finally:
+        running.signal(9)
+    assert running.wait().code == KILLED
 
 
 def test_the_doctor_sees_that_a_run_is_being_trained(tmp_path: Path) -> None:

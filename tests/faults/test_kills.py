@@ -77,7 +77,7 @@ def test_killed_at_random_times(number: int, straight: Runner, tmp_path: Path) -
     trial = Runner(tmp_path / "trial", SETTINGS)
     whole = seconds(trial.train)
     kills = 0
-    for again in range(3 * KILLS_IN_A_RUN):
+    for again in range(6 * KILLS_IN_A_RUN):
         if kills == KILLS_IN_A_RUN:
             break
         how = draw.choice(["kill", "kill", "kill", "signal", "disk"])
@@ -96,6 +96,7 @@ def test_killed_at_random_times(number: int, straight: Runner, tmp_path: Path) -
             # It got to the end before the kill: that one is compared, and another begins.
             assert differences(everything(straight.run), everything(runner.run)) == []
             runner = Runner(tmp_path / f"run-{again}", SETTINGS)
+    assert kills == KILLS_IN_A_RUN, "so many tries, and so few of them were killed in time"
     if runner.run.is_run(runner.folder):
         to_the_end(runner, straight)
 

@@ -174,7 +174,9 @@ class RunFolder:
 
     def file_problem(self, name: str, *, again: bool = False) -> str | None:
         """What is wrong with a file of the preparation, in words; None if it is as it was written."""
-        return checksums.file_problem(self.path / name, ListedFile(**self.facts["files"][name]), again=again)
+        listed = self.facts["files"][name]
+        expected = ListedFile(listed["size"], listed["sha256"])
+        return checksums.file_problem(self.path / name, expected, again=again)
 
     # ---- weights
 

@@ -2,7 +2,7 @@
 
     python3 bench/engines.py                     # the paper's base size with 8,000 words and random weights
     python3 bench/engines.py --run runs/dates    # a run of yours, on its own test split
-    python3 bench/engines.py --rounds 5 --threads 1
+    python3 bench/engines.py --threads 1 --cpu-time   # on a machine that has other things to do
 
 Everyone is given the same texts, all at once, and writes at most the same number of tokens; each is exported as `glassformer
 export` does it and loaded from its folder. The median round counts. A token is one that was written, the ending one included;
@@ -18,7 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,18 +58,23 @@ def made_up_cases(model: TextModel, count: int) -> list[Case]:
     return [Case((*(draw.randrange(5, words) for _ in range(n - 1)), EOS)) for n in lengths]
 
 
-def pace(runtime: Runtime, prompts: Sequence[Any], beam: int, limit: int, rounds: int) -> tuple[float, list[list[int]]]:
+Clock = Callable[[], float]
+
+
+def pace(
+    runtime: Runtime, prompts: Sequence[Any], beam: int, limit: int, rounds: int, clock: Clock
+) -> tuple[float, list[list[int]]]:
     """Tokens a second, the median of some rounds after one that does not count, and the answers."""
     found, times = runtime.write(prompts, beam=beam, limit=limit), []
     for _ in range(rounds):
-        began = time.perf_counter()
+        began = clock()
         found = runtime.write(prompts, beam=beam, limit=limit)
-        times.append(time.perf_counter() - began)
+        times.append(clock() - began)
     tokens = sum(min(limit, len(ids) + 1) for ids in found)
     return tokens / statistics.median(times), found
 
 
-def measure(model: TextModel, cases: list[Case], limit: int, rounds: int) -> None:
+def measure(model: TextModel, cases: list[Case], limit: int, rounds: int, clock: Clock) -> None:
     """The table, a row at a time."""
     prompts = [case.prompt for case in cases]
     print(f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, {len(prompts)} texts")
@@ -79,7 +84,7 @@ def measure(model: TextModel, cases: list[Case], limit: int, rounds: int) -> Non
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     size = sum(p.numel() * p.element_size() for p in model.model.parameters()) / 1e6
     ours = OurRuntime(model, DecodeConfig(alpha=model.recipe.decode.alpha))
-    paces = [pace(ours, prompts, beam, limit, rounds)[0] for beam in (1, 4)]
+    paces = [pace(ours, prompts, beam, limit, rounds, clock)[0] for beam in (1, 4)]
     print(f"| glassformer | fp32 | {size:.1f} | | {paces[0]:,.0f} | {paces[1]:,.0f} | | |", flush=True)
     for to, weights in ENGINES:
         with tempfile.TemporaryDirectory(prefix="glassformer-") as place:
@@ -87,9 +92,10 @@ def measure(model: TextModel, cases: list[Case], limit: int, rounds: int) -> Non
             write(model, to, folder, weights, "bench")
             runtime = open_runtime(model, to, folder)
             size = folder_size(folder) / 1e6
-        twin, row = OurRuntime(model, runtime.rules, runtime.special), []
+        same_rules: dict[str, Any] = {"cut_competes": runtime.cut_competes, "prefix": runtime.prefix}
+        twin, row = OurRuntime(model, runtime.rules, runtime.special, **same_rules), []
         for beam in (1, 4):
-            speed, found = pace(runtime, prompts, beam, limit, rounds)
+            speed, found = pace(runtime, prompts, beam, limit, rounds, clock)
             row.append((speed, share_of_same(twin.write(prompts, beam=beam, limit=limit), found)))
         (greedy, same), (searched, alike) = row
         print(
@@ -105,18 +111,20 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--cpu-time", action="store_true", help="seconds of the processor's work, not of the clock")
     given = parser.parse_args()
+    clock = time.process_time if given.cpu_time else time.perf_counter
     torch.set_num_threads(given.threads)
     if given.run is None:
         model = base_model()
-        measure(model, made_up_cases(model, given.texts), NEW, given.rounds)
+        measure(model, made_up_cases(model, given.texts), NEW, given.rounds, clock)
         return
     from glassformer.api import load
     from glassformer.interop.sample import own_sample
 
     run = load(given.run, device="cpu")
     cases = make_cases(run, own_sample(run.recipe.data, given.run)[1], given.texts)
-    measure(run, cases, max(len(case.answer) for case in cases) + 8, given.rounds)
+    measure(run, cases, max(len(case.answer) for case in cases) + 8, given.rounds, clock)
 
 
 if __name__ == "__main__":

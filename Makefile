@@ -5,17 +5,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 FOR_TESTS := $(VENV)/.installed-dev
 FOR_DEMO := $(VENV)/.installed-demo
+FOR_SERVER := $(VENV)/.installed-serve
 # Tests run in two processes; each gets one thread, so that they do not fight over two cores.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: setup browser check test soak soak-laws demo clean
+.PHONY: setup server browser check test soak soak-laws demo clean
 
 setup: $(FOR_TESTS)
+
+server: $(FOR_SERVER)  ## install what `glassformer serve` needs; the Dockerfile does
 
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # Each installs what it needs: the demo far less than the tests.
-$(FOR_TESTS) $(FOR_DEMO): $(VENV)/.installed-%: pyproject.toml constraints.txt
+$(FOR_TESTS) $(FOR_DEMO) $(FOR_SERVER): $(VENV)/.installed-%: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "glassformer needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the pinned packages into $(VENV) (a few minutes the first time) ..."

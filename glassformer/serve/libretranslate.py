@@ -88,9 +88,9 @@ class Libre:
         many = isinstance(fields.q, list)
         texts = list(fields.q) if isinstance(fields.q, list) else [fields.q]
         check_texts(texts, self.service.limits, "q")
-        run, source, confidence = await asyncio.to_thread(
-            run_for, self.service, fields.source, fields.target, "\n".join(texts)[:2000], fields.model
-        )
+        asked_for = (self.service, fields.source, fields.target, "\n".join(texts)[:2000], fields.model)
+        finds_out = fields.source == "auto"
+        run, source, confidence = await asyncio.to_thread(run_for, *asked_for) if finds_out else run_for(*asked_for)
         asked = asked_of(self.service, fields)
         if fields.stream:
             if many or fields.format == "html" or fields.alternatives or fields.trace or fields.glossary:

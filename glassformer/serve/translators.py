@@ -29,6 +29,9 @@ def run_for(
             if source in run.sources:
                 return run, source, None
         raise bad(f"{source} is not supported with the target {target}", "source")
+    workers = [run.worker for run in runs if run.worker is not None]
+    if len(workers) == len(runs):
+        min(workers, key=lambda worker: worker.held).check_room()  # before the work of finding out
     known = list(dict.fromkeys(code for run in runs for code in run.sources))
     code, confidence = service.detector.best(text, known)
     return next(run for run in runs if code in run.sources), code, confidence

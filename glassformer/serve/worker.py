@@ -67,18 +67,22 @@ class Worker:
         with self._changed:
             if self._closing:
                 raise Refused(503, "this model is being put away; ask again", retry=1)
-            if self.held >= self.limits.queue:
-                raise Refused(
-                    429,
-                    f"{self.held} requests are waiting or being answered, which is all this server takes at a time; come again",
-                    code="rate_limit_exceeded",
-                    retry=self.wait_seconds(),
-                )
+            self.check_room()
             if not self.held:
                 self.moved_at = time.monotonic()
             self.held += 1
             self._inbox.append(work)
             self._changed.notify()
+
+    def check_room(self) -> None:
+        """Refuse, where there is no room for another work."""
+        if self.held >= self.limits.queue:
+            raise Refused(
+                429,
+                f"{self.held} requests are waiting or being answered, which is all this server takes at a time; come again",
+                code="rate_limit_exceeded",
+                retry=self.wait_seconds(),
+            )
 
     def cancel(self, work: Work) -> None:
         """Nobody waits for this work any more."""

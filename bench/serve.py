@@ -1,0 +1,248 @@
+"""Serving on a CPU: `glassformer serve` beside LibreTranslate's own way (CTranslate2 behind Flask and waitress), same weights.
+
+    python3 bench/serve.py                          # requests a second, p50 and p99 at 1, 8, 32 and 128 clients
+    python3 bench/serve.py --clients 32 --seconds 5
+    python3 bench/serve.py overload                 # ten times too much: how soon it is told, and what is still answered
+
+The model has 3+3 layers of 256, 8,000 words and random weights; every answer is made to have 24 tokens, by a beam of 4, so all do
+the same work. Contestants: `ours`, the command as it comes; `one by one`, the same with `decode.batch_size=1`; `ct2 float32` and
+`ct2 int8`: a Flask application under waitress with four threads, as LibreTranslate starts it, that calls CTranslate2 for each
+request. Each is a process of its own; clients are threads of another, each with one connection, asking as fast as they are
+answered. They take turns, so what else the machine does falls on all alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import platform
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+NEW, BEAM, WORDS, THREADS = 24, 4, 8000, 4
+CONTESTANTS = ("ours", "one by one", "ct2 float32", "ct2 int8")
+
+
+def make_run(folder: Path, **decode: Any) -> Path:
+    """A run of that size, with words of its own and random weights."""
+    import torch
+
+    from glassformer.config import VERSION, Recipe
+    from glassformer.data.prepare import complete_model
+    from glassformer.models import build_model
+    from glassformer.models.weights import model_tensors
+    from glassformer.runs.checkpoint import write_checkpoint
+    from glassformer.runs.folder import RunFolder
+    from glassformer.text.tokenizer import Tokenizer
+    from glassformer.text.tokenizers import Tokenizers
+
+    sizes = {"n_layer": 3, "n_head": 8, "n_embd": 256, "n_hidden": 1024, "block_size": 128, "dropout": 0.0}
+    how = {"beam": BEAM, "min_new_tokens": NEW, "max_new_tokens": NEW, "stop_rule": "first-k", **decode}
+    codes = {"source_languages": ["en"], "target_language": "de"}
+    recipe = Recipe.from_dict({"model": sizes, "data": {"tokenizer": "word", **codes}, "decode": how})
+    tokenizer = Tokenizer.train("word", [" ".join(word(n) for n in range(WORDS))], WORDS)
+    recipe = complete_model(recipe, Tokenizers(tokenizer, tokenizer, []))
+    run = RunFolder.create(folder, recipe, VERSION)
+    Tokenizers(tokenizer, tokenizer, []).save(folder)
+    run.write_recipe(recipe, VERSION, run.prepared_files())
+    torch.manual_seed(0)
+    net = build_model(recipe.model)
+    write_checkpoint(RunFolder(folder).final, {"model": model_tensors(net)}, {"step": 0})
+    return folder
+
+
+def word(n: int) -> str:
+    """A word of letters alone for each number."""
+    letters = "abcdefghij"
+    return "w" + "".join(letters[int(digit)] for digit in str(n))
+
+
+def peer(run: Path, compute: str) -> None:
+    """LibreTranslate's way: Flask, waitress, and a call of CTranslate2 for each request."""
+    import ctranslate2
+    import waitress
+    from flask import Flask, jsonify, request
+
+    import glassformer
+    from glassformer.accel import ctranslate2 as conversion
+
+    model = glassformer.load(run, device="cpu")
+    folder = Path(tempfile.mkdtemp())
+    conversion.save(model.model, folder, conversion.Words(bos=1, eos=2, unknown=3), positions=256)
+    translator = ctranslate2.Translator(
+        str(folder), device="cpu", compute_type=compute, intra_threads=os.cpu_count() or 1
+    )
+    shutil.rmtree(folder)
+    app, tokenizers = Flask("peer"), model.tokenizers
+
+    @app.post("/translate")
+    def translate() -> Any:
+        text = request.get_json()["q"]
+        ids = [[str(i) for i in [*tokenizers.source.encode(text), 2]]]
+        found = translator.translate_batch(ids, beam_size=BEAM, min_decoding_length=NEW, max_decoding_length=NEW)
+        return jsonify({"translatedText": tokenizers.target.decode([int(i) for i in found[0].hypotheses[0]])})
+
+    server = waitress.create_server(app, host="127.0.0.1", port=0, threads=THREADS)
+    print(f"listening on http://127.0.0.1:{server.effective_port}", file=sys.stderr, flush=True)
+    server.run()
+
+
+class Contestant:
+    """A server in a process of its own."""
+
+    def __init__(self, name: str, runs: dict[str, Path], *extra: str) -> None:
+        here = [sys.executable, str(Path(__file__)), "peer", "--run", str(runs["ours"])]
+        ours = [sys.executable, "-m", "glassformer", "serve", "--port", "0", *extra]
+        command = {
+            "ours": [*ours, str(runs["ours"])],
+            "one by one": [*ours, str(runs["one by one"])],
+            "ct2 float32": [*here, "--compute", "float32"],
+            "ct2 int8": [*here, "--compute", "int8"],
+        }[name]
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        assert self.process.stderr is not None
+        self.port = 0
+        for line in self.process.stderr:
+            if found := re.search(r"listening on http://[\d.]+:(\d+)", line):
+                self.port = int(found[1])
+                break
+        assert self.port, f"{name} did not start"
+        # Nobody reads the rest, and a full pipe would stop it.
+        threading.Thread(target=lambda: [None for _ in self.process.stderr or ()], daemon=True).start()
+
+    def end(self) -> None:
+        """Stop it."""
+        self.process.terminate()
+        self.process.wait(30)
+
+
+def measure(port: int, clients: int, seconds: float) -> tuple[list[float], list[float], float]:
+    """Times of answers and of refusals, and how long it took, with so many clients."""
+    good: list[float] = []
+    refused: list[float] = []
+    end = time.monotonic() + seconds
+
+    def client(seed: int) -> None:
+        draw = random.Random(seed)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        while time.monotonic() < end:
+            text = " ".join(word(draw.randrange(WORDS - 10)) for _ in range(draw.randrange(6, 18)))
+            body = json.dumps({"q": text, "source": "en", "target": "de"}).encode()
+            began = time.monotonic()
+            connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            response.read()
+            assert response.status in (200, 429), response.status
+            (good if response.status == 200 else refused).append(time.monotonic() - began)
+            if response.status == 429:
+                time.sleep(float(response.headers["Retry-After"]))
+        connection.close()
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(clients) as pool:
+        list(pool.map(client, range(clients)))
+    return good, refused, time.monotonic() - began
+
+
+def measured_apart(port: int, clients: int, seconds: float) -> tuple[list[float], list[float], float]:
+    """The same in a process of its own."""
+    command = [sys.executable, str(Path(__file__)), "clients", "--port", str(port), "--clients", str(clients)]
+    done = subprocess.run([*command, "--seconds", str(seconds)], capture_output=True, text=True, check=True)
+    good, refused, took = json.loads(done.stdout)
+    return good, refused, took
+
+
+def quantile(values: list[float], share: float) -> float:
+    """In milliseconds."""
+    return 1000 * sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
+
+
+def make_runs(folder: Path) -> dict[str, Path]:
+    """The run, and the same with one text at a time."""
+    return {"ours": make_run(folder / "ours"), "one by one": make_run(folder / "one", batch_size=1)}
+
+
+def table(counts: list[int], seconds: float, rounds: int, only: list[str]) -> None:
+    """Every contestant at every number of clients, by turns; the median round counts."""
+    with tempfile.TemporaryDirectory() as folder:
+        runs = make_runs(Path(folder))
+        servers = {name: Contestant(name, runs) for name in only}
+        try:
+            for one in servers.values():
+                measure(one.port, 4, 1.0)
+            print(
+                f"{platform.machine()}, {os.cpu_count()} cores; {NEW} tokens an answer, beam {BEAM}; "
+                "requests a second (p50, p99 ms)"
+            )
+            print("| clients | " + " | ".join(servers) + " |\n| ---: |" + " ---: |" * len(servers))
+            for clients in counts:
+                found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in servers}
+                for _ in range(rounds):
+                    for name, one in servers.items():
+                        good, _, took = measured_apart(one.port, clients, seconds)
+                        found[name].append((len(good) / took, quantile(good, 0.5), quantile(good, 0.99)))
+                cells = [[statistics.median(v) for v in zip(*found[name], strict=True)] for name in servers]
+                print(
+                    f"| {clients} | " + " | ".join(f"{a:.1f} ({b:.0f}, {c:.0f})" for a, b, c in cells) + " |",
+                    flush=True,
+                )
+        finally:
+            for one in servers.values():
+                one.end()
+
+
+def overload(seconds: float) -> None:
+    """Peak, then ten times as many clients as the queue holds, who come again when they are told to: how soon refusals come,
+    and what is still answered."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = Contestant("ours", make_runs(Path(folder)), "--limit", "queue=32")
+        try:
+            measure(server.port, 4, 1.0)
+            peak, _, took = measured_apart(server.port, 32, seconds)
+            good, refused, longer = measured_apart(server.port, 320, seconds)
+            share = (len(good) / longer) / (len(peak) / took)
+            soon, late = quantile(refused, 0.5), quantile(refused, 0.99)
+            print(f"peak {len(peak) / took:.1f} requests a second; under ten times the load {share:.0%} of it")
+            print(f"{len(refused)} refused, with p50 {soon:.0f} ms and p99 {late:.0f} ms")
+        finally:
+            server.end()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", default="table", choices=["table", "overload", "peer", "clients"])
+    parser.add_argument("--clients", type=int, nargs="*", default=[1, 8, 32, 128])
+    parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--only", nargs="*", default=list(CONTESTANTS), choices=CONTESTANTS)
+    parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--compute", default="float32", help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.what == "peer":
+        peer(args.run, args.compute)
+    elif args.what == "clients":
+        print(json.dumps(measure(args.port, args.clients[0], args.seconds)))
+    elif args.what == "overload":
+        overload(args.seconds)
+    else:
+        table(args.clients, args.seconds, args.rounds, args.only)
+
+
+if __name__ == "__main__":
+    main()

@@ -43,7 +43,12 @@ def row_kernel(
     COLUMNS: tl.constexpr, SMOOTH: tl.constexpr, GRAD: tl.constexpr, GRAD8: tl.constexpr, WIDE: tl.constexpr,
     IGNORED: tl.constexpr,
 ):  # fmt: skip
-    """One row: its loss, and its gradient as it is and in 8 bits, where asked for. `grad_at` may be `scores_at`."""
+    """loss[r] = logsumexp(s) - (1 - smoothing) s[label] - smoothing mean(s), of the first `words` of a row s of scores; and the
+    gradient of the module's docstring, as it is and times scale8 in 8 bits, where asked for.
+
+    Grid (R,): a program takes a row and goes over it twice, WIDE columns at a time, each lane with a maximum and a sum of its
+    own; from the end back the second time. Memory: scores and gradients (R, COLUMNS), a row after the other; `grad_at` may be
+    `scores_at`; labels and loss (R,)."""
     row = tl.program_id(0).to(tl.int64)
     scores_at += row * COLUMNS
     label = tl.load(labels_at + row)
@@ -87,7 +92,10 @@ def row_kernel(
 
 @triton.jit
 def turn_kernel(given_at, turned_at, rows, columns, TILE: tl.constexpr):
-    """A square of bytes, turned."""
+    """turned = given.T, of bytes.
+
+    Grid (columns / TILE, rows / TILE): a program takes a square of TILE x TILE. Memory: given (rows, columns) and turned
+    (columns, rows), a row after the other."""
     m, n = tl.program_id(1) * TILE, tl.program_id(0) * TILE
     i, j = tl.arange(0, TILE), tl.arange(0, TILE)
     in_m, in_n = i < rows - m, j < columns - n

@@ -2,7 +2,9 @@
 
 A draw uses no generator that others advance. The number behind it is a function of the seed, of the text being continued,
 of the number of the sample and of the step (Philox 4x32-10; Salmon et al. 2011, "Parallel random numbers: as easy as
-1, 2, 3"). So a sample can be repeated whatever else is in the batch, in whatever order, on whatever device.
+1, 2, 3"). So a sample can be repeated whatever else is in the batch, in whatever order, on whatever device. NumPy's Philox draws
+one stream after the other, from a generator each; here thousands of streams are asked for a few numbers at once, so its ten
+rounds are written out on arrays.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ from glassformer.decode.request import NO_CONSTRAINTS, Hypothesis, Request, Spec
 from glassformer.decode.streaming import Decode, Streamer
 from glassformer.errors import ConfigError
 
+FEW = 64  # requests that are taken in between two steps, at least
+
 
 def check_request(
     model: Any, request: Request, config: DecodeConfig, special: SpecialTokens, text: Decode | None = None
@@ -48,7 +50,9 @@ def answer(
     exhausted = False
     while True:
         most = AHEAD * (driver.size if driver.steps is not None else driver.config.batch_size or FIRST)
-        while not exhausted and len(driver.pending) < most and taken - given < 4 * most:
+        # While a device is at work it must not be left to wait: some are taken in, then it gets its next step.
+        until = taken + (max(FEW, most // 16) if driver.n else most)
+        while not exhausted and len(driver.pending) < most and taken - given < 4 * most and taken < until:
             number, request = next(source, (-1, None))
             if request is None:
                 exhausted = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any
 
 from glassformer.config import DecodeConfig
@@ -36,7 +36,7 @@ from glassformer.tasks.settings import decode_settings
 from glassformer.tasks.text_model import TextModel, as_list
 from glassformer.text.tokenizer import BOS, EOS
 
-AT_ONCE = 64  # texts that are encoded together
+AT_ONCE = (64, 1024)  # texts that are encoded together: the first few, so that they are answered soon, and then
 NOTHING_ASKED = TextConstraints()
 
 
@@ -133,13 +133,15 @@ def translate_each(
     settings = decode_settings(model, config, **options)
     check_constraints(model, constraints, settings)
     is_pair = isinstance(net, Transformer)
+    constrained = constraints != NOTHING_ASKED or bool(model.tokenizers.target.before)
     plans: deque[Plan] = deque()  # in order; results come in the same order, so the next is for the first of them
     nothing = Hypothesis([], 0.0, 0.0, [], "eos", "", alignment=[] if align else None)
 
     def requests() -> Iterator[Request]:
         for plan in plans_of(model, texts, nothing, trace):
             plans.append(plan)
-            for ids, own in zip(plan.sources, constraints_of_pieces(model, plan.pieces, constraints), strict=True):
+            asked = constraints_of_pieces(model, plan.pieces, constraints) if constrained else repeat(NO_CONSTRAINTS)
+            for ids, own in zip(plan.sources, asked, strict=False):
                 if ids:
                     # A GPT's answer is as long as a translation may be: the source is the prompt without its BOS.
                     yield Request(ids, own, None if is_pair else translation_limits(settings, len(ids) - 1))
@@ -165,7 +167,9 @@ def translate_each(
 def plans_of(model: TextModel, texts: Iterable[str], nothing: Hypothesis, trace: bool) -> Iterator[Plan]:
     """Texts cut into pieces that the model can read. An empty piece has its answer already."""
     source, waiting = model.tokenizers.source, iter(texts)
-    while some := list(islice(waiting, AT_ONCE)):
+    count, most = AT_ONCE
+    while some := list(islice(waiting, count)):
+        count = min(2 * count, most)
         for text, ids in zip(some, source.encode_batch(some), strict=True):
             pieces = pieces_of(model, text, ids)
             whole = len(pieces) == 1 and pieces[0].text == text

@@ -173,7 +173,7 @@ def folder(good: Path, tmp_path: Path) -> Path:
     return tmp_path / "bad"
 
 
-def refused(folder: Path, match: str = "") -> None:
+def refused(folder: Path, match: str | None = None) -> None:
     """One sentence, within 5 seconds and 200 MB."""
     began = time.perf_counter()
     tracemalloc.start()

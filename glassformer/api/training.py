@@ -13,7 +13,8 @@ from glassformer.api.models import Classifier, Filler, Generator, Tagger, Transl
 from glassformer.config import Recipe
 from glassformer.config.fields import did_you_mean
 from glassformer.config.other_names import OTHER_NAMES, put, with_own_names
-from glassformer.config.recipe import PARTS, read_recipe
+from glassformer.config.fine_tune import fine_tuned
+from glassformer.config.recipe import PARTS, read_recipe, read_values
 from glassformer.errors import ConfigError, UserError
 from glassformer.runs.folder import RunFolder
 from glassformer.train.trainer import StepReport
@@ -84,6 +85,18 @@ def make_recipe(recipe: str | Path | Mapping[str, Any] | Recipe, overrides: Mapp
     return Recipe.from_dict(with_settings(found.to_dict(), overrides)) if overrides else found
 
 
+def tuned_recipe(
+    recipe: str | Path | Mapping[str, Any] | Recipe, overrides: Mapping[str, Any], start: Recipe
+) -> Recipe:
+    """The recipe of a training that begins with a run."""
+    if isinstance(recipe, Recipe):
+        raise UserError(
+            "with from_run, give a recipe by its name, its file or as a dictionary: what it leaves open is the run's"
+        )
+    values, name = (dict(recipe), "mine") if isinstance(recipe, Mapping) else read_values(str(recipe))
+    return fine_tuned(start, with_settings(values, overrides), name=name)
+
+
 def train(
     recipe: str | Path | Mapping[str, Any] | Recipe,
     data: Any = None,
@@ -92,6 +105,7 @@ def train(
     callbacks: Sequence[Callback] = (),
     overwrite: bool = False,
     resume: bool = False,
+    from_run: str | Path | None = None,
     device: str = "auto",
     **overrides: Any,
 ) -> Translator | Generator | Filler | Classifier | Tagger:
@@ -101,7 +115,8 @@ def train(
     on with that run. `data` is data in memory in the place of files: a list of pairs (or texts, or (text, label)), a
     Hugging Face `Dataset`, a pandas or polars frame, or a dictionary of these by split. Settings go by their names:
     `train(recipe, steps=200, n_layer=2)`, or by table: `train={"steps": 200}`. Each of `callbacks` is called with a report
-    of every logged step (`.step`, `.loss`, `.rate`, `.norm`, `.tokens`).
+    of every logged step (`.step`, `.loss`, `.rate`, `.norm`, `.tokens`). `from_run`: fine-tune, beginning with the weights
+    and tokenizers of that run.
 
     >>> pairs = [(f"{a} {b}", f"{b} {a}") for a in "abcdef" for b in "abcdef"]
     >>> recipe = {"model": {"preset": "transformer-tiny"}, "data": {"tokenizer": "char"}}
@@ -117,12 +132,13 @@ def train(
         changed = make_recipe(RunFolder(folder).recipe, overrides) if overrides else None
         runs.resume(folder, changed, accept_changes=bool(overrides), watchers=watchers)
         return load(folder, device=device)
-    resolved = make_recipe(recipe, overrides)
+    start = None if from_run is None else runs.start_of(Path(from_run))
+    resolved = make_recipe(recipe, overrides) if start is None else tuned_recipe(recipe, overrides, start.recipe)
     if device != "auto":
         resolved = dataclasses.replace(resolved, train=dataclasses.replace(resolved.train, device=device))  # type: ignore[arg-type]
     folder = Path("runs") / resolved.name if out is None else Path(out)
     if resume and RunFolder.is_run(folder):
         runs.resume(folder, resolved, watchers=watchers)
     else:
-        runs.train(resolved, folder, overwrite=overwrite, watchers=watchers, given=data)
+        runs.train(resolved, folder, overwrite=overwrite, watchers=watchers, given=data, start=start)
     return load(folder, device=device)

@@ -60,6 +60,7 @@ def import_model(
     print(f"a {found.model_type} of {model.num_params():,} parameters is now the run {run.path}")
     path, text = quote(str(run.path)), '"… ___ …"' if verb == "fill" else '"…"'
     print(f"next: glassformer {verb} {path} {text}")
+    print(f"      glassformer train RECIPE --from {path}")
 
 
 def prove(source: Path, found: Imported, run: RunFolder, head: str | None, sample: Path | None) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glassformer.config import RECIPE_FOLDER, Recipe, read_recipe
-from glassformer.config.recipe import apply_overrides
+from glassformer.config import RECIPE_FOLDER, Recipe
+from glassformer.config.fine_tune import fine_tuned
+from glassformer.config.recipe import apply_overrides, read_values
 from glassformer.errors import ConfigError
 from glassformer.files.streams import unbreakable_screen
 from glassformer.screen import warn
@@ -26,6 +27,9 @@ def train(
         list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Changes, such as train.steps=200.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME by default.")] = None,
+    from_run: Annotated[
+        Path | None, typer.Option("--from", help="Fine-tune: begin with the weights and tokenizers of this run.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that is there.")] = False,
     accept_changes: Annotated[
         bool, typer.Option("--accept-changes", help="With --resume: yes, go on with other settings than before.")
@@ -37,7 +41,8 @@ def train(
         ),
     ] = False,
 ) -> None:
-    """Train a model: [bold]glassformer train dates[/], [bold]glassformer train my.toml train.steps=200[/].
+    """Train a model: [bold]glassformer train dates[/], [bold]glassformer train my.toml train.steps=200[/]; or go on
+    from one that is there, on other data: [bold]glassformer train mine.toml --from runs/dates[/].
 
     A recipe with --resume goes on with its run, or starts it where there is none yet, so the same command can be given
     again and again. Exit codes: 0 trained; 2 something to put right; 75 stopped on request (Ctrl-C or SIGTERM) and saved,
@@ -66,11 +71,23 @@ def train(
         return
     if resume and Path(recipe).is_dir():
         RunFolder.open(recipe)  # says what is wrong with it
-    resolved = read_recipe(recipe, changes)
-    folder = out or Path("runs") / resolved.name
+    values, name = read_values(recipe, changes)
+    folder = out or Path("runs") / str(values.get("name", name))
     if resume and RunFolder.is_run(folder):
+        own = RunFolder(folder)
+        tuned = "from" in own.facts
+        resolved = (
+            fine_tuned(own.recipe, values, name=name, resumed=True) if tuned else Recipe.from_dict(values, name=name)
+        )
         run_it(lambda: runs.resume(folder, resolved, accept_changes=accept_changes), folder)
+    elif from_run is not None:
+        start = runs.start_of(from_run)
+        if folder.resolve() == start.run.path.resolve():
+            raise ConfigError(f"{folder} is the run to begin with; choose another folder with --out")
+        tuned_recipe = fine_tuned(start.recipe, values, name=name)
+        run_it(lambda: runs.train(tuned_recipe, folder, overwrite=overwrite, start=start), folder)
     else:
+        resolved = Recipe.from_dict(values, name=name)
         run_it(lambda: runs.train(resolved, folder, overwrite=overwrite), folder)
 
 

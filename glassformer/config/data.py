@@ -15,6 +15,7 @@ MOST = {
     "row_width": 10**7,
     "vocab_size": 10**7,
     "segmentations": 10**4,
+    "extend_vocabulary": 10**6,
     "size": 10**9,
 }
 
@@ -51,6 +52,7 @@ class DataConfig:
     # pairs: source and target; text: lines to write on from, or to fill in; classify: a label a text; tag: a label a word
     task: Literal["pairs", "text", "classify", "tag"] = "pairs"
     builtin: str | None = None  # dates, phrases, stdlib, languages, date-parts, copy, reverse, sort, in-context
+    locales: tuple[str, ...] = ()  # dates: of these locales alone, such as ["de", "fr"]; empty: all 33
     direction: str | None = None  # phrases: "zh-en" and its sisters
     path: str | None = None  # the folder that relative file names start from; None: the recipe's own
     # a file or folder, or a list of them: ["a.tsv", {path = "b.tsv", weight = 2, tag = "<bt>"}]; its format follows from
@@ -82,6 +84,8 @@ class DataConfig:
     tokenizer: Literal["char", "word", "bpe", "unigram"] = "bpe"
     tokenizer_file: str | None = None  # a finished tokenizer.json instead of training one
     vocab_size: int = 8000  # at most; char and word take what occurs
+    # fine-tuning: at most so many new tokens, learned from the new training data (char, word, bpe)
+    extend_vocabulary: int = 0
     separate_vocabularies: bool = False  # one tokenizer a side
     bpe_dropout: float = 0.0  # above 0: training text is cut into pieces with this share of BPE's merges left out ...
     segmentations: int = 16  # ... and each sentence is in the training data so many times, cut otherwise each time
@@ -158,6 +162,8 @@ class DataConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"data.{name} must be at least 1, not {value}")
+        if self.extend_vocabulary < 0:
+            raise ConfigError(f"data.extend_vocabulary cannot be negative, and is {self.extend_vocabulary}")
         if self.workers is not None and self.workers < 0:
             raise ConfigError(f"data.workers cannot be negative, and is {self.workers}")
         check_at_most(self, "data", MOST)

@@ -127,8 +127,8 @@ def recipe_names() -> list[str]:
     return sorted(p.stem for p in RECIPE_FOLDER.glob("*.toml"))
 
 
-def read_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> Recipe:
-    """A built-in recipe by its name, or a TOML file by its path, with `key.sub=value` changes applied on top."""
+def read_values(name_or_file: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any], str]:
+    """The tables of a recipe as they are written, with `key.sub=value` changes applied on top; and its name."""
     path = Path(name_or_file)
     if path.suffix != ".toml" or not path.exists():
         built_in = RECIPE_FOLDER / f"{name_or_file}.toml"
@@ -151,7 +151,13 @@ def read_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> Recipe:
     if path.parent != RECIPE_FOLDER:
         place_in(values, path.parent)
     apply_overrides(values, overrides)
-    return Recipe.from_dict(values, name=path.stem)
+    return values, path.stem
+
+
+def read_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> Recipe:
+    """A built-in recipe by its name, or a TOML file by its path, with `key.sub=value` changes applied on top."""
+    values, name = read_values(name_or_file, overrides)
+    return Recipe.from_dict(values, name=name)
 
 
 FILE_KEYS = ("train", "val", "test", "train_target", "val_target", "test_target")

@@ -67,6 +67,12 @@ class TrainConfig:
     label_smoothing: float = 0.0  # the share of probability that the right token gives away to all others
     # above 0: every batch twice, and so much weight on what the two passes disagree in (see train/r_drop.py)
     r_drop: float = 0.0
+    # what does not learn, by patterns of parameters' names, such as ["encoder.*", "*embedding*"]
+    freeze: tuple[str, ...] = ()
+    # above 0: LoRA, all matrices stay and learn a correction of this rank each, and little else learns (see nn/lora.py)
+    lora_rank: int = 0
+    lora_alpha: float = 16.0  # a correction counts alpha / rank
+    lora_targets: tuple[str, ...] = ("encoder.*", "decoder.*")  # which linear layers, by patterns of their names
     clip: float | None = 1.0  # the largest norm of the gradient; "none": no limit
     accumulate: int = 1  # micro-batches a step: less memory, the same result
     # keep little for the backward pass and compute it again: less memory, a third slower
@@ -119,6 +125,12 @@ class TrainConfig:
             raise ConfigError(f"train.r_drop must be 0 or above, not {self.r_drop}")
         if self.r_drop and self.precision == "fp8":
             raise ConfigError("train.r_drop and train.precision=fp8 do not go together; set train.precision=auto")
+        if not 0 <= self.lora_rank <= 10**4 or not 0 < self.lora_alpha < 1e6:
+            raise ConfigError(
+                f"train.lora_rank is at least 0 and train.lora_alpha above 0, not {self.lora_rank} and {self.lora_alpha}"
+            )
+        if self.lora_rank and (self.precision == "fp8" or self.optimizer == "muon"):
+            raise ConfigError("LoRA goes with train.precision=auto and train.optimizer=adamw; set those")
         if self.warmup < 0:
             raise ConfigError("train.warmup cannot be negative")
         if self.ema is not None and not 0 < self.ema < 1:

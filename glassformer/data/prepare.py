@@ -27,9 +27,10 @@ from glassformer.data.store import StoreWriter, run_examples
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
 from glassformer.nn.loss import IGNORE
+from glassformer.text.extension import Extended, extend
 from glassformer.text.imported import load_tokenizer
 from glassformer.text.tokenizer import BOS, EOS, Tokenizer, encodable
-from glassformer.text.tokenizers import Tokenizers
+from glassformer.text.tokenizers import Extension, Tokenizers
 
 ENCODED_AT_ONCE = 2000  # examples, and of long ones fewer:
 CHARACTERS_AT_ONCE = 4_000_000
@@ -78,6 +79,39 @@ def texts_of(config: DataConfig, split: Any, side: str) -> Iterator[str]:
         yield texts_in(config, example)[1 if side == "target" and config.task == "pairs" else 0]
 
 
+def labels_of(config: DataConfig, train: Any) -> list[str]:
+    """The labels that occur in the training split, in order; none where none are learned."""
+    labels: list[str] = []
+    if config.task == "classify":
+        labels = sorted({label for _, label in train})
+    elif config.task == "tag":
+        labels = sorted({tag for _, tags in train for tag in tags})
+    if config.task in ("classify", "tag") and len(labels) < 2:
+        raise UserError(
+            f"the training data has {len(labels)} different labels; to learn to tell them apart takes at least 2"
+        )
+    return labels
+
+
+def keep_tokenizers(config: DataConfig, train: Any, old: Tokenizers) -> Tokenizers:
+    """The tokenizers of a run that training begins with, larger by new tokens where the config asks for them. Its labels
+    stay if the new ones are among them."""
+    labels = labels_of(config, train)
+    labels = old.labels if set(labels) <= set(old.labels) else labels
+    if not config.extend_vocabulary:
+        return Tokenizers(old.target, old.source, labels)
+
+    def larger(tokenizer: Tokenizer, sides: tuple[str, ...]) -> Extended:
+        texts = itertools.chain.from_iterable(texts_of(config, train, side) for side in sides)
+        return extend(tokenizer, limited(texts, TOKENIZER_CHARACTERS), config.extend_vocabulary)
+
+    if not old.shared:
+        target, source = larger(old.target, ("target",)), larger(old.source, ("source",))
+        return Tokenizers(target.tokenizer, source.tokenizer, labels, Extension(target.parts, source.parts))
+    one = larger(old.target, ("source", "target") if config.task == "pairs" else ("text",))
+    return Tokenizers(one.tokenizer, one.tokenizer, labels, Extension(one.parts, one.parts))
+
+
 def learn_tokenizers(config: DataConfig, train: Any) -> Tokenizers:
     """The tokenizers, from the training split alone, and the labels that occur in it."""
 
@@ -88,15 +122,7 @@ def learn_tokenizers(config: DataConfig, train: Any) -> Tokenizers:
         text = itertools.chain.from_iterable(limited(texts_of(config, train, side), share) for side in sides)
         return Tokenizer.train(config.tokenizer, text, config.vocab_size, config.lowercase)
 
-    labels: list[str] = []
-    if config.task == "classify":
-        labels = sorted({label for _, label in train})
-    elif config.task == "tag":
-        labels = sorted({tag for _, tags in train for tag in tags})
-    if config.task in ("classify", "tag") and len(labels) < 2:
-        raise UserError(
-            f"the training data has {len(labels)} different labels; to learn to tell them apart takes at least 2"
-        )
+    labels = labels_of(config, train)
     if config.task == "pairs" and config.separate_vocabularies:
         return Tokenizers(learn(("target",)), learn(("source",)), labels)
     joint = learn(("source", "target") if config.task == "pairs" else ("text",))
@@ -259,10 +285,13 @@ class Unleaked:
                 yield pair
 
 
-def prepare(recipe: Recipe, folder: Path, characters: int | None = None, *, given: Any = None) -> Tokenizers:
+def prepare(
+    recipe: Recipe, folder: Path, characters: int | None = None, *, given: Any = None, old: Tokenizers | None = None
+) -> Tokenizers:
     """Leaves in `folder` the tokenizers, and in `folder/data` the examples of every split as text, token files of train and
     val, and a report. `given`: data in memory instead of the files the recipe names. With `characters` only so much of each
-    split is kept, for a look at what training would be like."""
+    split is kept, for a look at what training would be like. `old`: the tokenizers of a run to begin with, in the place of
+    learning some."""
     config, data = recipe.data, folder / "data"
     report, held_targets = read_once(config, data, given, characters)
     train = run_examples(config, "train", data, repeated=True)
@@ -273,17 +302,18 @@ def prepare(recipe: Recipe, folder: Path, characters: int | None = None, *, give
         if not left:
             raise UserError("nothing is left to learn both ways once all pairs with a held-out side are left out")
     report.write(data)
-    tokenizers = learn_tokenizers(config, train)
+    tokenizers = learn_tokenizers(config, train) if old is None else keep_tokenizers(config, train, old)
     tokenizers.save(folder)
     encode_split(config, "train", train, tokenizers, data, to_learn=True, seed=recipe.train.seed)
     encode_split(config, "val", run_examples(config, "val", data), tokenizers, data)
     return tokenizers
 
 
-def complete_model(recipe: Recipe, texts: Tokenizers) -> Recipe:
-    """The recipe with what only the data could tell: sizes of vocabularies, number of labels."""
+def complete_model(recipe: Recipe, texts: Tokenizers, *, one_table: bool = False) -> Recipe:
+    """The recipe with what only the data could tell: sizes of vocabularies, number of labels. `one_table`: two tokenizers cut
+    into the words of one vocabulary, as Marian's do."""
     sizes: dict[str, Any] = {"vocab_size": texts.target.vocab_size}
-    if not texts.shared:
+    if not texts.shared and not one_table:
         sizes |= {"source_vocab_size": texts.source.vocab_size, "share_source_target": False}
     if texts.labels:
         sizes |= {"n_label": len(texts.labels)}

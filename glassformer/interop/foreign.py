@@ -127,20 +127,25 @@ def weight_files(folder: Path) -> list[Path]:
     raise UserError(f"{folder} has no model.safetensors")
 
 
-def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """Every floating tensor of a model's safetensors files."""
+def read_tensor_file(path: Path) -> dict[str, Tensor]:
+    """Every floating tensor of one safetensors file, wherever it lies."""
     from safetensors import SafetensorError, safe_open
 
+    place = inside(path.parent, path.name)
+    kinds = header_of(place)
+    try:
+        with safe_open(place, framework="pt") as file:
+            return {name: file.get_tensor(name) for name, (kind, _) in kinds.items() if kind in FLOATING}
+    except SafetensorError as error:
+        raise UserError(f"{path} is not a safetensors file: {error}") from None
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """Every floating tensor of a model's safetensors files."""
     found: dict[str, Tensor] = {}
     for path in weight_files(folder):
-        kinds = header_of(path)
-        try:
-            with safe_open(path, framework="pt") as file:
-                for name, (kind, _) in kinds.items():
-                    if name in found:
-                        raise UserError(f"{path} has {name!r:.80} once more; another file of the model had it already")
-                    if kind in FLOATING:
-                        found[name] = file.get_tensor(name)
-        except SafetensorError as error:
-            raise UserError(f"{path} is not a safetensors file: {error}") from None
+        own = read_tensor_file(path)
+        if again := sorted(own.keys() & found.keys()):
+            raise UserError(f"{path} has {again[0]!r:.80} once more; another file of the model had it already")
+        found |= own
     return found

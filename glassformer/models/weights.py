@@ -11,6 +11,11 @@ from torch import Tensor, nn
 from glassformer.config import Recipe
 from glassformer.config.costs import count_parameters
 from glassformer.errors import UserError
+<<<<<<< HEAD
+=======
+from glassformer.models.costs import count_parameters
+from glassformer.nn.lora import merged
+>>>>>>> 7a9c284 (Fine-tuning: train RECIPE --from RUN, whole, in parts or by LoRA; larger vocabularies; runs that begin with another's weights resume as any)
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -57,7 +62,14 @@ def check_fits(recipe: Recipe, weights: dict[str, Tensor], folder: Path) -> None
         )
 
 
+def averaged_or_own(tensors: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Of a checkpoint's tensors the model's: the moving average, where there is one."""
+    return {
+        n.removeprefix("ema/"): t for n, t in tensors.get("training", {}).items() if n.startswith("ema/")
+    } or tensors["model"]
+
+
 def served_weights(tensors: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Of a checkpoint's tensors, the weights one would use: the moving average, where there is one."""
-    averaged = {n.removeprefix("ema/"): t for n, t in tensors.get("training", {}).items() if n.startswith("ema/")}
-    return averaged or tensors["model"]
+    """Of a checkpoint's tensors, the weights one would use: the moving average, where there is one, and corrections of low
+    rank added in."""
+    return merged(averaged_or_own(tensors))

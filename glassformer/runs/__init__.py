@@ -6,6 +6,7 @@ folder holds at the end. The same settings and seed give the same run, and a run
 the run that was never stopped.
 """
 
+<<<<<<< HEAD
 from __future__ import annotations
 
 import importlib
@@ -36,5 +37,12 @@ def __getattr__(name: str) -> Any:
     globals()[name] = found
     return found
 
+=======
+from glassformer.runs.fine_tune import Start, start_of
+from glassformer.runs.launch import resume, train
+from glassformer.runs.session import Session
+from glassformer.runs.setup import make_session, pick_device
+from glassformer.runs.stop import STOPPED, Stopped
+>>>>>>> 7a9c284 (Fine-tuning: train RECIPE --from RUN, whole, in parts or by LoRA; larger vocabularies; runs that begin with another's weights resume as any)
 
-__all__ = ["STOPPED", "Session", "Stopped", "make_session", "pick_device", "resume", "train"]
+__all__ = ["STOPPED", "Session", "Start", "Stopped", "make_session", "pick_device", "resume", "start_of", "train"]

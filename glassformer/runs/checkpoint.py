@@ -225,7 +225,7 @@ def read_checkpoint(
     return tensors, read_state(folder)
 
 
-HALF_DONE = re.compile(r"\.(tmp|trash)-(step-\d{8,}|final)(-\d+)?")
+HALF_DONE = re.compile(r"\.(tmp|trash)-(step-\d{8,}|final|start)(-\d+)?")
 
 
 def half_done(folder: Path) -> list[Path]:

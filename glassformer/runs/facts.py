@@ -19,7 +19,7 @@ OWN = re.compile(
     r"(\.tmp-)?(run\.json|labels\.json|tokenizer(\.source|\.target)?\.json(\.tmp)?)"
     r"|\.lock|parity\.json|metrics\.jsonl|samples\.jsonl|train\.log|curves\.(png|svg)"
     r"|data/(train|val|test)\.[\w.-]+|data/(\.tmp-)?report\.json"
-    r"|((checkpoints|snapshots|history)/(damaged-|\.tmp-|\.trash-)?step-\d{8,}(-\d+)?|(\.tmp-|\.trash-)?final(-\d+)?)"
+    r"|((checkpoints|snapshots|history)/(damaged-|\.tmp-|\.trash-)?step-\d{8,}(-\d+)?|(\.tmp-|\.trash-)?(final|start)(-\d+)?)"
     r"/([a-z]+\.safetensors|state\.json|manifest\.json|SEAL)"
     r"|tensorboard/events\.out\.[^/]+"
 )

@@ -7,6 +7,7 @@ data/               the examples as text and as token files, and a report of whe
 checkpoints/        the latest few and the best; see runs/checkpoint.py
 snapshots/          weights alone, for averaging
 history/            weights alone at steps 0, 10, 30, 100, 300 …: a small model's beginnings, to look at
+start/              the weights that a fine-tuning begins with
 final/              the weights one uses, once training has ended
 metrics.jsonl       a line for each log interval and each validation
 train.log           what was said on the screen
@@ -58,13 +59,13 @@ class RunFolder:
         return is_run(path)
 
     @staticmethod
-    def create(path: Path, recipe: Recipe, version: str) -> RunFolder:
+    def create(path: Path, recipe: Recipe, version: str, origin: dict[str, Any] | None = None) -> RunFolder:
         """A new run in a new or an empty folder; nothing else is ever touched."""
         owned.require_new_or_empty(path, "a run")
         folder = RunFolder(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            folder.write_recipe(recipe, version)
+            folder.write_recipe(recipe, version, origin=origin)
         except OSError as error:
             raise UserError(f"the run's folder {path} cannot be made: {error.strerror}") from None
         return folder
@@ -94,12 +95,18 @@ class RunFolder:
 
     # ---- run.json
 
-    def write_recipe(self, recipe: Recipe, version: str, files: dict[str, Any] | None = None) -> None:
-        """`files`: what the preparation left, with sizes and SHA-256; without it the run is not prepared yet."""
+    def write_recipe(
+        self, recipe: Recipe, version: str, files: dict[str, Any] | None = None, *, origin: dict[str, Any] | None = None
+    ) -> None:
+        """`files`: what the preparation left, with sizes and SHA-256; without it the run is not prepared yet. `origin`: of a
+        new run that begins with another one's weights, which."""
         facts: dict[str, Any] = {"format": RUN_FORMAT, "glassformer": version, "recipe": recipe.to_dict()}
         known = self.facts.get("id") if self.is_run(self.path) else uuid.uuid4().hex
         if known is not None:
             facts["id"] = known
+        origin = self.facts.get("from") if self.is_run(self.path) else origin
+        if origin is not None:
+            facts["from"] = origin
         if files is not None:
             facts["files"] = files
         write_atomically(self.path / "run.json", to_json(facts | {"seal": seal_of(facts)}))
@@ -198,6 +205,11 @@ class RunFolder:
     def history(self) -> Checkpoints:
         """Weights at logarithmic steps, so that one can see heads being born (`look --across`)."""
         return self.saved_in("history")
+
+    @property
+    def start(self) -> Path:
+        """The weights that a fine-tuning begins with."""
+        return self.path / "start"
 
     @property
     def final(self) -> Path:

@@ -21,6 +21,7 @@ from glassformer.files.streams import unbreakable_screen
 from glassformer.runs import checkpoint, making
 from glassformer.runs.checkpoint import read_checkpoint
 from glassformer.runs.data_notes import changed_sources, data_notes
+from glassformer.runs.fine_tune import Start, start_of, write_start
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.metrics_log import truncate_log
 from glassformer.runs.overview import overview
@@ -63,13 +64,19 @@ def friendly_errors(path: Path, recipe: Recipe) -> Iterator[None]:
         raise out_of_memory(path, recipe) from error
 
 
-def prepared(run: RunFolder, recipe: Recipe, given: Any = None) -> RunFolder:
+def prepared(run: RunFolder, recipe: Recipe, given: Any = None, start: Start | None = None) -> RunFolder:
     """Tokenizers, examples and token files (of the files the recipe names, or of `given`, data in memory), and at the very end
     the line in run.json that says they are there: a run that was stopped before it is prepared again from the start."""
     durable.fault_point("preparing")
-    texts = prepare(recipe, run.path, given=given)
+    texts = prepare(recipe, run.path, given=given, old=None if start is None else start.tokenizers)
+    model = None if start is None else start.recipe.model
+    one_table = model is not None and model.source_vocab_size is None and model.share_source_target
+    recipe = complete_model(recipe, texts, one_table=one_table)
+    if start is not None:
+        for note in write_start(run, start, recipe, texts.added):
+            warn(note)
     durable.fault_point("before-prepared")
-    run.write_recipe(complete_model(recipe, texts), VERSION, run.prepared_files())
+    run.write_recipe(recipe, VERSION, run.prepared_files())
     return RunFolder(run.path)
 
 
@@ -98,17 +105,19 @@ def run_session(session: Session, watchers: Sequence[Watcher]) -> RunFolder:
     return session.run
 
 
-def make_run(recipe: Recipe, out: Path, stop: StopRequest, held: ExitStack, given: Any) -> Session:
+def make_run(
+    recipe: Recipe, out: Path, stop: StopRequest, held: ExitStack, given: Any, start: Start | None = None
+) -> Session:
     """A prepared run in its place, locked, and a session that is ready for its first step."""
     old = RunFolder(out) if RunFolder.is_run(out) else None
     was_there = old is None and out.is_dir()
     if old is not None:
         held.enter_context(old.exclusive_lock())
-    draft = making.begin(out, recipe)
+    draft = making.begin(out, recipe, None if start is None else start.facts())
     held.enter_context(draft.exclusive_lock())
     try:
         with stop.may_drop():
-            draft = prepared(draft, recipe, given)
+            draft = prepared(draft, recipe, given, start)
     except BaseException as error:
         # Settings or data that cannot be: a folder that looks like a run would only be in the way. What a stop or a full
         # disk broke off can be gone on with.
@@ -127,10 +136,17 @@ def make_run(recipe: Recipe, out: Path, stop: StopRequest, held: ExitStack, give
 
 
 def train(
-    recipe: Recipe, out: Path, *, overwrite: bool = False, watchers: Sequence[Watcher] = (), given: Any = None
+    recipe: Recipe,
+    out: Path,
+    *,
+    overwrite: bool = False,
+    watchers: Sequence[Watcher] = (),
+    given: Any = None,
+    start: Start | None = None,
 ) -> RunFolder:
     """Trains from nothing into a new or an empty folder. `overwrite`: a run that is there is replaced, and dropped when the
-    new one has its first checkpoint. `given`: data in memory (see data/memory.py) instead of the recipe's files."""
+    new one has its first checkpoint. `given`: data in memory (see data/memory.py) instead of the recipe's files. `start`: the run
+    whose weights and tokenizers it begins with (and `recipe` is one for that: see config/fine_tune.py)."""
     metric_of(recipe)  # what cannot be measured is refused before anything is read
     stop = StopRequest()
     with unbreakable_screen(), friendly_errors(out, recipe), stop.listening(), ExitStack() as held:
@@ -139,7 +155,7 @@ def train(
                 f"{out} holds a run already; go on with it by --resume, or choose another folder with --out, "
                 "or replace it by --overwrite"
             )
-        session = make_run(recipe, out, stop, held, given)
+        session = make_run(recipe, out, stop, held, given, start)
         for note in data_notes(session.run.path, session.recipe, session.trainer.batches, session.val_batches):
             session.log.on_message(note)
             warn(note)
@@ -237,4 +253,11 @@ def prepare_again(
         )
     if wanted is not None and wanted != run.recipe and not accept_changes:
         check_changes(changes(run.recipe, wanted), accepted=False)
-    return train(wanted or run.recipe, run.path, overwrite=True, watchers=watchers)
+    start = None
+    if (origin := run.facts.get("from")) is not None:
+        start = start_of(Path(str(origin.get("path"))))
+        if start.run.id != origin.get("id"):
+            raise UserError(
+                f"{start.run.path} is not the run that {run.path} was to begin with; bring that back, or train anew"
+            )
+    return train(wanted or run.recipe, run.path, overwrite=True, watchers=watchers, start=start)

@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 from glassformer.config import VERSION, Recipe
 from glassformer.errors import UserError
@@ -40,18 +41,18 @@ def clear_draft(draft: Path, out: Path) -> None:
         )
 
 
-def begin(out: Path, recipe: Recipe) -> RunFolder:
-    """A run that is not prepared yet, where nobody's files are."""
+def begin(out: Path, recipe: Recipe, origin: dict[str, Any] | None = None) -> RunFolder:
+    """A run that is not prepared yet, where nobody's files are. `origin`: the run that it begins with."""
     owned.refuse_link(out)
     if not RunFolder.is_run(out):
         owned.require_new_or_empty(out, "a run")
         if out.is_dir():
-            return RunFolder.create(out, recipe, VERSION)
+            return RunFolder.create(out, recipe, VERSION, origin)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         draft = beside(out, "making")
         clear_draft(draft, out)
-        return RunFolder.create(draft, recipe, VERSION)
+        return RunFolder.create(draft, recipe, VERSION, origin)
     except OSError as error:
         raise UserError(f"the run's folder {out} cannot be made: {error.strerror}") from None
 

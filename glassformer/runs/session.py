@@ -17,7 +17,8 @@ from glassformer.data.store import run_examples
 from glassformer.evaluate import Scores, is_better, measure_name, measures_text, teacher_forced
 from glassformer.files import durable, structured
 from glassformer.files.owned import HeldFolder
-from glassformer.models.weights import load_model_tensors, model_tensors, served_weights
+from glassformer.models.weights import averaged_or_own, load_model_tensors, model_tensors, served_weights
+from glassformer.nn.lora import adapter_of
 from glassformer.runs import checkpoint
 from glassformer.runs.checkpoint import read_checkpoint, write_checkpoint
 from glassformer.runs.folder import RunFolder
@@ -243,14 +244,16 @@ class Session:
             whole = [s for s in steps if self.run.snapshots.problem(s) is None]
             for lost in sorted(set(steps) - set(whole)):
                 self.tell(f"{self.run.snapshots.path(lost)} is damaged and left out of the average")
-            weights = average([read_checkpoint(self.run.snapshots.path(s))[0]["model"] for s in whole])
+            weights = average([served_weights(read_checkpoint(self.run.snapshots.path(s))[0]) for s in whole])
             came_from: dict[str, Any] = {"averaged": whole}
+            adapter = {}
         else:
             step = progress.best_step if progress.best_step is not None else progress.step
             tensors, _ = read_checkpoint(self.run.checkpoints.path(step))
             weights, came_from = served_weights(tensors), {"step": step}
+            adapter = adapter_of(averaged_or_own(tensors))
         state = {"step": progress.step, "weights": came_from, "run": self.run.id, "recipe": self.recipe.to_dict()}
-        write_checkpoint(self.run.final, {"model": weights}, state)
+        write_checkpoint(self.run.final, {"model": weights} | ({"adapter": adapter} if adapter else {}), state)
 
     # ---- the loop
 

@@ -20,6 +20,7 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.evaluate import batch_loss, model_inputs
 from glassformer.models import build_model
 from glassformer.nn.rows import Rows
+from glassformer.runs.fine_tune import choose_what_learns, load_start
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.metrics_log import MetricsLog
 from glassformer.runs.session import Session
@@ -113,7 +114,9 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
         )
     device = pick_device(config)
     set_up(config, device)
-    model = build_model(recipe.model).to(device)
+    model = build_model(recipe.model)
+    choose_what_learns(model, config, load_start(run, model))
+    model = model.to(device)
     if config.checkpoint_activations:
         model.checkpoint_activations()
     layout = recipe.data.layout if recipe.data.layout != "auto" else ("packed" if device.type == "cuda" else "padded")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from glassformer.errors import UserError
@@ -15,12 +15,21 @@ from glassformer.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
+class Extension:
+    """The tokens that were added to a run's vocabularies: for each the ids of the old ones that it is made of."""
+
+    target: list[tuple[int, ...]] = field(default_factory=list)
+    source: list[tuple[int, ...]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Tokenizers:
     """The tokenizers and labels of a run: what turns its text into numbers and back."""
 
     target: Tokenizer
     source: Tokenizer  # the same one, unless the two sides have vocabularies of their own
     labels: list[str]
+    added: Extension = field(default_factory=Extension, compare=False, repr=False)  # while a run is being made
 
     @property
     def shared(self) -> bool:

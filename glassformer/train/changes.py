@@ -20,7 +20,8 @@ from glassformer.errors import ConfigError
 FREE = {
     "model": {"dropout", "attention_dropout"},
     "data": {"batch_tokens", "layout", "row_width", "workers"},
-    "train": {f.name for f in fields(PARTS["train"])} - {"seed", "optimizer"},
+    "train": {f.name for f in fields(PARTS["train"])}
+    - {"seed", "optimizer", "freeze", "lora_rank", "lora_alpha", "lora_targets"},
     "decode": {f.name for f in fields(PARTS["decode"])},
 }
 FILES = ("path", "train", "val", "test", "train_target", "val_target", "test_target", "tokenizer_file")

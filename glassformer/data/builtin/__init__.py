@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol, runtime_checkable
 
 from glassformer.config import DataConfig, did_you_mean
-from glassformer.data.builtin.dates import Split
+from glassformer.data.builtin.dates import LOCALES, Split
 from glassformer.data.builtin.languages import LANGUAGES, language_lines
 from glassformer.data.builtin.phrases import open_phrases
 from glassformer.data.builtin.stdlib import stdlib_files
@@ -68,6 +68,8 @@ def check_builtin(config: DataConfig) -> str:
         raise ConfigError(f'the built-in data {name!r} is for data.task="{TASKS[name]}", not "{config.task}"')
     if config.direction is not None and name != "phrases":
         raise ConfigError(f"data.direction belongs to the built-in phrases; {name!r} has only one")
+    if config.locales and name != "dates":
+        raise ConfigError(f"data.locales belongs to the built-in dates, not to {name!r}")
     if config.test_lengths and name not in ("copy", "reverse", "sort"):
         raise ConfigError(f"data.test_lengths belongs to the built-in copy, reverse and sort, not to {name!r}")
     if config.size is not None and config.size < 1:
@@ -83,7 +85,7 @@ def open_builtin(config: DataConfig, split: Split) -> DataSet:
     lengths = (config.test_lengths[0], config.test_lengths[1]) if config.test_lengths else None
     match name:
         case "dates":
-            return date_pairs(split, size)
+            return date_pairs(split, size, config.locales or LOCALES)
         case "date-parts":
             return date_parts(split, size)
         case "languages":

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
+from glassformer.config import did_you_mean
 from glassformer.data.builtin.dates import (
     LOCALES,
     DateTag,
@@ -21,18 +22,22 @@ from glassformer.data.builtin.draws import draw
 from glassformer.errors import ConfigError
 
 
-def draw_writings(split: Split, size: int) -> Iterator[tuple[Writing, datetime.date]]:
+def draw_writings(split: Split, size: int, locales: Sequence[str] = LOCALES) -> Iterator[tuple[Writing, datetime.date]]:
     """Distinct written dates, every locale as often as any other; in validation and test no day comes twice."""
     require_babel("dates")
+    if unknown := [name for name in locales if name not in LOCALES]:
+        raise ConfigError(
+            f"data.locales: there is no {unknown[0]!r}{did_you_mean(unknown[0], list(LOCALES))}; there are {', '.join(LOCALES)}"
+        )
     days = days_of(split)
-    most = len(days) * len(LOCALES) // 2 if split == "train" else len(days)
+    most = len(days) * len(locales) // 2 if split == "train" else len(days)
     if size > most:
         raise ConfigError(f"data.size={size} is more than the built-in dates hold; ask for at most {most}")
     generator = Random(f"dates/{split}")
     seen: set[Any] = set()
     while len(seen) < size:
         day = days[draw(generator, len(days))]
-        writings = writings_of(LOCALES[draw(generator, len(LOCALES))])
+        writings = writings_of(locales[draw(generator, len(locales))])
         writing = writings[draw(generator, len(writings))]
         key = writing.write(day) if split == "train" else day
         if key not in seen:
@@ -40,8 +45,9 @@ def draw_writings(split: Split, size: int) -> Iterator[tuple[Writing, datetime.d
             yield writing, day
 
 
-def date_pairs(split: Split, size: int) -> list[tuple[str, str]]:
-    return [(writing.write(day), day.isoformat()) for writing, day in draw_writings(split, size)]
+def date_pairs(split: Split, size: int, locales: Sequence[str] = LOCALES) -> list[tuple[str, str]]:
+    """Written dates of these locales, each with its ISO form; a locale that is named twice comes twice as often."""
+    return [(writing.write(day), day.isoformat()) for writing, day in draw_writings(split, size, locales)]
 
 
 def date_parts(split: Split, size: int) -> list[tuple[list[str], list[DateTag]]]:

@@ -1,0 +1,149 @@
+"""Where a fine-tuning begins: with the weights and the tokenizers of another run.
+
+What it begins with is written into the new run's own folder (`start/`) before its first step, so that the run it came from may
+be moved or deleted, and a run that is stopped and resumed is the one that was never stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import ModelConfig, Recipe, TrainConfig
+from glassformer.errors import ConfigError, UserError
+from glassformer.models import build_model
+from glassformer.models.parts import is_embedding
+from glassformer.models.weights import load_model_tensors, model_tensors
+from glassformer.nn.lora import add_low_rank, matches
+from glassformer.runs import checkpoint
+from glassformer.runs.checkpoint import read_checkpoint, write_checkpoint
+from glassformer.runs.folder import RunFolder
+from glassformer.text.tokenizer import CONTROL
+from glassformer.text.tokenizers import Extension, Tokenizers
+
+NEW_ROW_NOISE = 0.1
+"""How far new rows scatter around the mean they begin at, as a share of the scatter of the old ones."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """The run that another begins with."""
+
+    run: RunFolder
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.run.recipe
+
+    @property
+    def tokenizers(self) -> Tokenizers:
+        return self.run.tokenizers
+
+    def weights(self) -> dict[str, Tensor]:
+        """Its final weights, or those of its best checkpoint."""
+        return model_tensors(self.run.load_model())
+
+    def facts(self) -> dict[str, Any]:
+        """What run.json says of it."""
+        return {"path": str(self.run.path.resolve()), "id": self.run.id}
+
+
+def start_of(path: Path) -> Start:
+    """The run in a folder, to begin with."""
+    return Start(RunFolder.open(path))
+
+
+def grown(table: Tensor, parts: Sequence[tuple[int, ...]], draw: torch.Generator) -> Tensor:
+    """A table with a row more for each new token: the mean of the rows of the tokens it is made of, or of all words, and a
+    little noise, so that no two are one."""
+    if not parts:
+        return table
+    words = table[CONTROL:]
+    mean, spread = words.mean(0), words.std(0, correction=0)
+    rows = [table[list(own)].mean(0) if own else mean for own in parts]
+    noise = torch.randn((len(parts), *table.shape[1:]), generator=draw) * spread * NEW_ROW_NOISE
+    return torch.cat([table, torch.stack(rows) + (noise if table.dim() > 1 else 0)])
+
+
+def starting_weights(
+    old: dict[str, Tensor], config: ModelConfig, extension: Extension, seed: int
+) -> tuple[dict[str, Tensor], list[str]]:
+    """The weights of a model of this config as far as the old ones go, and what begins anew: new rows from old ones, a head for
+    other labels from nothing."""
+    torch.manual_seed(seed)
+    out = {name: tensor.clone() for name, tensor in model_tensors(build_model(config)).items()}
+    draw = torch.Generator().manual_seed(seed)
+    fresh = []
+    for name, tensor in out.items():
+        found = old.get(name)
+        if found is not None and is_vocabulary(name):
+            found = grown(found, extension.source if name.startswith("source_") else extension.target, draw)
+        if found is not None and found.shape == tensor.shape:
+            out[name] = found.clone()
+        elif name.startswith("head."):
+            fresh.append(name)
+        else:
+            have = "none" if found is None else str(tuple(found.shape))
+            raise UserError(
+                f"the model to begin with has {have} for {name}, and this one needs {tuple(tensor.shape)}: they are of "
+                "different shapes; leave [model] out of the recipe"
+            )
+    return out, fresh
+
+
+def is_vocabulary(name: str) -> bool:
+    """Whether a tensor has a row a word."""
+    words = ("embedding.weight", "source_embedding.weight", "target_embedding.weight", "output.weight")
+    return name in (*words, "output_bias", "head.bias")
+
+
+def write_start(draft: RunFolder, start: Start, recipe: Recipe, extension: Extension) -> list[str]:
+    """Leaves in a run what it begins with; what of it is new, in words."""
+    weights, fresh = starting_weights(start.weights(), recipe.model, extension, recipe.train.seed)
+    state = {"step": 0, "run": draft.id, "from": start.facts(), "new_tokens": len(extension.target)}
+    write_checkpoint(draft.start, {"model": weights}, state)
+    notes = [f"beginning with the weights of {start.run.path}"]
+    if extension.target or extension.source:
+        notes.append(f"{len(extension.target):,} new tokens in the vocabulary")
+    if fresh:
+        notes.append(f"the head begins anew ({len(fresh)} tensors)")
+    return notes
+
+
+def load_start(run: RunFolder, model: nn.Module) -> int:
+    """Puts the weights a run begins with into its model; how many tokens are new. Nothing where it begins with none."""
+    if "from" not in run.facts:
+        return 0
+    if (wrong := checkpoint.problem(run.start)) is not None:
+        raise UserError(f"{run.start} cannot be used: {wrong}; bring it back from a copy, or train anew")
+    tensors, state = read_checkpoint(run.start)
+    if state.get("run") != run.id:
+        raise UserError(f"{run.start} cannot be used: it is the beginning of another run")
+    load_model_tensors(model, tensors["model"])
+    return int(state.get("new_tokens", 0))
+
+
+def choose_what_learns(model: nn.Module, config: TrainConfig, new_tokens: int) -> None:
+    """Freezes what the recipe freezes; with LoRA all but the corrections, and the tables where words are new."""
+    if config.lora_rank:
+        layers = add_low_rank(model, config.lora_rank, config.lora_alpha, config.lora_targets)
+        if not layers:
+            raise ConfigError(f"train.lora_targets={list(config.lora_targets)} matches no matrix of this model")
+        for name, parameter in model.named_parameters():
+            words = bool(new_tokens) and (is_vocabulary(name) or is_embedding(name))
+            head = name.startswith("head.label")
+            parameter.requires_grad_(name.endswith((".lora_a", ".lora_b")) or words or head)
+    names = [name for name, _ in model.named_parameters()]
+    for pattern in config.freeze:
+        if not any(matches(name, [pattern]) for name in names):
+            raise ConfigError(f"train.freeze: {pattern!r} matches no parameter; there are such as {names[0]!r}")
+    for name, parameter in model.named_parameters():
+        if matches(name, config.freeze):
+            parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ConfigError("train.freeze leaves nothing to learn; take a pattern out of it")

@@ -12,8 +12,8 @@ from glassformer.api.loading import load
 from glassformer.api.models import Classifier, Filler, Generator, Tagger, Translator
 from glassformer.config import Recipe
 from glassformer.config.fields import did_you_mean
-from glassformer.config.other_names import OTHER_NAMES, put, with_own_names
 from glassformer.config.fine_tune import fine_tuned
+from glassformer.config.other_names import OTHER_NAMES, put, with_own_names
 from glassformer.config.recipe import PARTS, read_recipe, read_values
 from glassformer.errors import ConfigError, UserError
 from glassformer.runs.folder import RunFolder

@@ -52,7 +52,7 @@ def add_low_rank(model: nn.Module, rank: int, alpha: float, targets: Sequence[st
             module.register_parameter("lora_a", nn.Parameter(weight.new_empty(rank, weight.size(1))))
             module.register_parameter("lora_b", nn.Parameter(weight.new_zeros(weight.size(0), rank)))
             module.register_buffer("lora_scale", torch.tensor(alpha / rank, device=weight.device))
-            nn.init.kaiming_uniform_(module.lora_a, a=math.sqrt(5))
+            nn.init.kaiming_uniform_(module.get_parameter("lora_a"), a=math.sqrt(5))
             found.append(name)
     return found
 

@@ -100,9 +100,10 @@ def test_resumed_is_never_stopped_without_the_run_it_came_from(
         if place == "before-prepared":
             raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(durable, "fault_point", full_disk)
-        runs.train(recipe, tmp_path / "prepared", start=start)
+        with pytest.raises(KeyboardInterrupt):
+            runs.train(recipe, tmp_path / "prepared", start=start)
     assert runs.resume(tmp_path / "prepared") is not None
     shutil.rmtree(tmp_path / "base")
     for name in ("crash2", "crash6"):

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import VERSION
+from glassformer.config import VERSION, ModelConfig
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.files.checksums import ListedFile
 from glassformer.files.durable import to_json
+from glassformer.text.tokenizers import Tokenizers
 
 RUN_FORMAT = 1
 OWN = re.compile(
@@ -71,6 +72,20 @@ def read_facts(folder: Path) -> dict[str, Any]:
     if strange := [n for n in known.files or {} if Path(n).is_absolute() or ".." in Path(n).parts]:
         raise UserError(f"{path} cannot be read: it lists {strange[0][:80]!r}, which lies outside the run")
     return facts  # type: ignore[no-any-return]
+
+
+def size_problem(found: Tokenizers, model: ModelConfig) -> str | None:
+    """A tokenizer or labels of another model would give answers, and wrong ones: what does not fit, in words."""
+    sizes = {
+        "target words": (found.target.vocab_size, model.vocab_size),
+        "source words": (found.source.vocab_size, model.source_vocab_size or model.vocab_size),
+    }
+    if model.head != "mlm":
+        sizes["labels"] = (len(found.labels), model.n_label)
+    for what, (have, expected) in sizes.items():
+        if have != expected:
+            return f"it has {have:,} {what} and its model {expected:,}"
+    return None
 
 
 def seal_of(facts: dict[str, Any]) -> str:

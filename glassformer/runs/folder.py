@@ -40,7 +40,7 @@ from glassformer.models import BERT, GPT, Transformer, build_model
 from glassformer.models.weights import check_finite, check_fits, load_model_tensors, served_weights
 from glassformer.runs import checkpoint
 from glassformer.runs.checkpoint import Checkpoints, problem, read_checkpoint, recover
-from glassformer.runs.facts import OWN, RUN_FORMAT, is_run, read_facts, seal_of
+from glassformer.runs.facts import OWN, RUN_FORMAT, is_run, read_facts, seal_of, size_problem
 from glassformer.screen import warn
 from glassformer.text.tokenizers import Tokenizers
 
@@ -143,23 +143,9 @@ class RunFolder:
             if not name.startswith("data/") and (wrong := self.file_problem(name)) is not None:
                 raise UserError(f"{self.path / name} cannot be used: it {wrong}; {self.see_doctor}")
         found = Tokenizers.load(self.path, self.facts.get("files"))
-        if self.prepared:
-            self.check_sizes(found)
+        if self.prepared and (wrong := size_problem(found, self.recipe.model)) is not None:
+            raise UserError(f"{self.path} cannot be used: {wrong}; {self.see_doctor}")
         return found
-
-    def check_sizes(self, found: Tokenizers) -> None:
-        """A tokenizer or labels of another model would give answers, and wrong ones."""
-        model = self.recipe.model
-        sizes = {
-            "target words": (found.target.vocab_size, model.vocab_size),
-            "source words": (found.source.vocab_size, model.source_vocab_size or model.vocab_size),
-        }
-        if model.head != "mlm":
-            sizes["labels"] = (len(found.labels), model.n_label)
-        for what, (have, expected) in sizes.items():
-            if have != expected:
-                wrong = f"it has {have:,} {what} and its model {expected:,}"
-                raise UserError(f"{self.path} cannot be used: {wrong}; {self.see_doctor}")
 
     @property
     def prepared(self) -> bool:

@@ -13,6 +13,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import tokenizers
 
@@ -78,7 +79,7 @@ def more_merges(tokenizer: Tokenizer, texts: Iterable[str], most: int) -> Extend
 
     def count(number: int, sign: int) -> None:
         word = words[number]
-        for pair in zip(word, word[1:]):
+        for pair in pairwise(word):
             pairs[pair] += sign * times[number]
             (where[pair].add if sign > 0 else where[pair].discard)(number)
 

@@ -129,10 +129,10 @@ def marian(folder: Path, *, separate: bool = False) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def pegasus(folder: Path) -> tuple[Any, Any]:
+def pegasus(folder: Path, **sizes: Any) -> tuple[Any, Any]:
     tokenizer = unigram(folder, ["<pad>", "</s>", "<unk>"], pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
     ids = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "forced_eos_token_id": None}
-    config = transformers.PegasusConfig(vocab_size=len(tokenizer), scale_embedding=True, **ids, **SIZES)
+    config = transformers.PegasusConfig(vocab_size=len(tokenizer), scale_embedding=True, **ids, **(SIZES | sizes))
     return saved(transformers.PegasusForConditionalGeneration(config), folder), tokenizer
 
 
@@ -222,10 +222,13 @@ SEQ2SEQ: dict[str, Callable[[Path], tuple[Any, Any]]] = {
     "marian": marian,
     "marian, two vocabularies": lambda f: marian(f, separate=True),
     "pegasus": pegasus,
+    "pegasus, an encoder of its own sizes": lambda f: pegasus(f, encoder_attention_heads=4, encoder_ffn_dim=10),
     "bart": bart,
     "mbart": lambda f: bart(f, "MBart"),
     "m2m_100": lambda f: bart(f, "M2M100"),
 }
+LLAMA_31 = {"rope_type": "llama3", "rope_theta": 50.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA_31 |= {"original_max_position_embeddings": 40}
 DECODERS: dict[str, Callable[[Path], tuple[Any, Any]]] = {
     "gpt2": gpt2,
     "gpt2, a scale a layer": lambda f: gpt2(f, scale_attn_by_inverse_layer_idx=True),
@@ -233,6 +236,7 @@ DECODERS: dict[str, Callable[[Path], tuple[Any, Any]]] = {
     "opt": opt,
     "llama": llama,
     "llama, tied, biases": lambda f: llama(f, tie_word_embeddings=True, attention_bias=True, mlp_bias=True),
+    "llama 3.1": lambda f: llama(f, rope_parameters=LLAMA_31, head_dim=16),
     "mistral, a window": lambda f: llama(f, "Mistral", sliding_window=4),
     "qwen2": lambda f: llama(f, "Qwen2"),
     "qwen3": lambda f: llama(f, "Qwen3", head_dim=8),

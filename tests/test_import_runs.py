@@ -26,17 +26,17 @@ from glassformer.interop.sentencepiece import read_sentencepiece
 from tests.commands import call
 from tests.foreign_models import gpt2, marian, spm_bytes
 
-PAIRS = "the cat sat\ta cat and a hat\nmy mice\tthe hat\nthree cats\tfour mice\n" * 4
+PAIRS = "".join(f"{n} cats sat on the mat\ta hat and {n} mice\n" for n in range(40))
 
 
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("import")
     marian(folder / "theirs")
-    done = call("import", folder / "theirs", "--out", folder / "run")
+    (folder / "pairs.tsv").write_text(PAIRS)
+    done = call("import", folder / "theirs", "--out", folder / "run", "--file", folder / "pairs.tsv")
     assert done.returncode == 0, done.stderr
     assert "marian" in done.stdout and "translate" in done.stdout
-    (folder / "pairs.tsv").write_text(PAIRS)
     return folder
 
 
@@ -50,6 +50,9 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "info RUN",
         "doctor RUN",
         "score RUN --file pairs.tsv",
+        "evaluate RUN",
+        "compare RUN RUN --examples 4",
+        "heads RUN --examples 4 --loss-only",
     ],
 )
 def test_every_verb_accepts_it(command: str, translator: Path) -> None:

@@ -75,6 +75,12 @@ def lacking(config: ModelConfig) -> tuple[str, str] | None:
             "the nearest it has is model.positions=rotary",
         ),
         (c.window is not None, f"model.window={c.window}", "the nearest it has is no window"),
+        (
+            c.n_encoder_head not in (None, c.n_head),
+            f"model.n_encoder_head={c.n_encoder_head}",
+            "the nearest it has is as many heads on both sides",
+        ),
+        (c.rotary_scaling == "llama3", "model.rotary_scaling=llama3", "the nearest it has is model.rotary_scaling=ntk"),
         (not c.residual, "model.residual=false", "the nearest it has is model.residual=true"),
         (bool(c.pruned_heads), "model.pruned_heads", "the run that was pruned can be exported"),
         (

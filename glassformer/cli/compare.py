@@ -45,7 +45,7 @@ def compare(
             out.mkdir(parents=True, exist_ok=True)
             write_atomically(OwnedFiles(out).claim("compare.json")[0], to_json(found.to_dict()))
             config = models[0].model.config
-            study.draw(found, config.attentions, config.n_head, out)
+            study.draw(found, config.attentions, max(map(config.heads_of, config.attentions)), out)
         except OSError as error:
             raise UserError(f"{out} cannot be written: {error.strerror}") from None
     if as_json:

@@ -21,6 +21,9 @@ def import_model(
         str, typer.Argument(help="A Hugging Face folder, the name of a model at its hub, or a nanoGPT checkpoint.")
     ],
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME by default.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="Examples of yours, as training data: for evaluate, heads, compare and export.")
+    ] = None,
     head: Annotated[
         str | None, typer.Option(help="Of a BERT with both: mlm (masked words) or next-sentence (a classifier).")
     ] = None,
@@ -51,7 +54,7 @@ def import_model(
         raise ConfigError(f"--head is mlm or next-sentence, not {head!r}")
     languages = Languages(source_language, target_language)
     found = read_source(source, head=head, languages=languages, pickle=pickle, tokenizer=tokenizer)
-    run = write_run(found, out or Path("runs") / found.recipe.name)
+    run = write_run(found, out or Path("runs") / found.recipe.name, file)
     prove(Path(source), found, run, head, sample)
     for note in found.notes:
         warn(note)

@@ -115,6 +115,7 @@ def mlp_parts(config: ModelConfig, name: str, layers: int, copies: int) -> list[
 
 def stack_parts(config: ModelConfig, stack: str, layers: int, *, cross: bool) -> list[Part]:
     """Every part of an encoder or a decoder."""
+    config = config.encoder_side if stack == "encoder" else config
     copies = 1 if config.share_layers else layers
     found = attention_parts(config, f"{stack}.*.attention", layers, copies)
     found += norm_parts(config, f"{stack}.*.attention_norm", layers, copies)
@@ -196,9 +197,10 @@ def keys_seen(context: int, *, causal: bool, window: int | None) -> float:
 
 def attention_flops(config: ModelConfig, context: int) -> int:
     """FLOPs a token spends on scores and weighted values in all layers, in rows of `context` tokens."""
-    a_key = 2 * (config.key_size + config.val_size)
     total = 0.0
     for name in config.attentions:
+        side = config.encoder_side if name.startswith("encoder.") else config
+        a_key = 2 * (side.key_size + side.val_size)
         if name.endswith(".cross"):
             seen = float(context)
         else:

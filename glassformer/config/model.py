@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from glassformer.config.fields import check_at_most, check_choices
@@ -15,6 +15,8 @@ MOST = {
     "n_layer": 10_000,
     "n_encoder_layer": 10_000,
     "n_head": 10_000,
+    "n_encoder_head": 10_000,
+    "n_encoder_hidden": 10_000_000,
     "n_embd": 1_000_000,
     "n_hidden": 10_000_000,
     "head_size": 1_000_000,
@@ -28,6 +30,9 @@ MOST = {
     "rotary_base": 1e30,
     "sinusoid_base": 1e30,
     "rotary_factor": 1e9,
+    "rotary_length": 1_000_000_000,
+    "rotary_low": 1e9,
+    "rotary_high": 1e9,
 }
 
 
@@ -55,6 +60,8 @@ class ModelConfig:
     n_layer: int = 6  # blocks of the decoder (of a GPT or BERT: of the model)
     n_encoder_layer: int | None = None  # blocks of the encoder; none: as many as n_layer
     n_head: int = 8  # attention heads a layer
+    n_encoder_head: int | None = None  # heads a layer of the encoder; none: as many as n_head
+    n_encoder_hidden: int | None = None  # n_hidden of the encoder; none: the same
     # heads of keys and values; fewer than n_head: grouped-query attention, 1: multi-query; none: n_head
     n_kv_head: int | None = None
     n_embd: int = 512  # the width of the model: numbers that stand for a token between layers
@@ -79,9 +86,13 @@ class ModelConfig:
     positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = "sinusoidal"
     sinusoid_base: float = 10000.0  # of the wavelengths of sinusoidal positions; larger: a longer period
     # reading texts longer than those trained on: linear squeezes positions by rotary_factor (position interpolation), ntk slows
-    # the slow turns instead and leaves the fast ones
-    rotary_scaling: Literal["none", "linear", "ntk"] = "none"
+    # the slow turns instead and leaves the fast ones; llama3 divides the slow turns by rotary_factor, leaves the fast ones, and
+    # goes from one to the other between (Llama 3.1's)
+    rotary_scaling: Literal["none", "linear", "ntk", "llama3"] = "none"
     rotary_factor: float = 1.0  # how many times longer, with rotary_scaling
+    rotary_length: int = 8192  # llama3: the length trained on, of which ...
+    rotary_low: float = 1.0  # ... a slow pair turns less often than so many times ...
+    rotary_high: float = 4.0  # ... and a fast one more often than so many
     rotary_base: float = 10000.0  # of the wavelengths of rotary positions; larger: slower turns, for longer texts
     # self-attention sees this many keys, self included; none: all. Cross-attention always sees all
     window: int | None = None
@@ -115,6 +126,8 @@ class ModelConfig:
                 raise ConfigError(f"model.{name} must be at least 1, not {getattr(self, name)}")
         for name in (
             "n_encoder_layer",
+            "n_encoder_head",
+            "n_encoder_hidden",
             "n_kv_head",
             "n_hidden",
             "head_size",
@@ -136,6 +149,8 @@ class ModelConfig:
         if self.n_head % self.kv_heads:
             raise ConfigError(f"model.n_head {self.n_head} is not divisible by model.n_kv_head {self.kv_heads}")
         self.check_family()
+        if self.encoder_side is not self:
+            _ = self.encoder_side.key_size  # sizes that cannot be are refused as those of the decoder are
         self.check_positions()
         if self.norm == "none" and self.embedding_norm:
             raise ConfigError('model.embedding_norm asks for a norm that model.norm="none" rules out')
@@ -150,6 +165,13 @@ class ModelConfig:
             raise ConfigError(
                 f"rotary positions turn pairs of numbers, so the head size must be even, not {self.key_size}"
             )
+        if self.n_encoder_head not in (None, self.n_head) and (
+            self.positions == "alibi" or (self.positions == "rotary" and self.head_size is None)
+        ):
+            raise ConfigError(
+                f"model.positions={self.positions} are made for heads of one kind; leave out model.n_encoder_head"
+                + ("" if self.positions == "alibi" else ", or set model.head_size")
+            )
         if self.positions == "sinusoidal" and self.n_embd % 2:
             raise ConfigError(f"sinusoidal positions come in pairs, so model.n_embd must be even, not {self.n_embd}")
         for name in ("rotary_base", "sinusoid_base"):
@@ -159,8 +181,13 @@ class ModelConfig:
             raise ConfigError(f"model.rotary_factor must be at least 1, not {self.rotary_factor}")
         if (self.rotary_factor > 1) != (self.rotary_scaling != "none"):
             raise ConfigError(
-                "longer texts by rotary positions need both model.rotary_scaling (linear or ntk) and model.rotary_factor above "
-                f"1; they are {self.rotary_scaling} and {self.rotary_factor}"
+                "longer texts by rotary positions need both model.rotary_scaling (linear, ntk or llama3) and a "
+                f"model.rotary_factor above 1; they are {self.rotary_scaling} and {self.rotary_factor}"
+            )
+        if self.rotary_length < 1 or not 0 < self.rotary_low < self.rotary_high:
+            raise ConfigError(
+                "model.rotary_length must be at least 1 and model.rotary_low above 0 and below model.rotary_high, not "
+                f"{self.rotary_length}, {self.rotary_low} and {self.rotary_high}"
             )
         if self.rotary_scaling != "none" and self.positions != "rotary":
             raise ConfigError(f"model.rotary_scaling is for rotary positions, and model.positions is {self.positions}")
@@ -168,8 +195,11 @@ class ModelConfig:
     def check_family(self) -> None:
         """Refuses what belongs to another family of models."""
         if self.family != "transformer":
-            if self.n_encoder_layer is not None:
-                raise ConfigError(f"model.n_encoder_layer is for the encoder-decoder; {self.family} has n_layer alone")
+            for name in ("layer", "head", "hidden"):
+                if getattr(self, f"n_encoder_{name}") is not None:
+                    raise ConfigError(
+                        f"model.n_encoder_{name} is for the encoder-decoder; {self.family} has n_{name} alone"
+                    )
             if self.source_vocab_size is not None:
                 raise ConfigError(
                     f"model.source_vocab_size is for the encoder-decoder; {self.family} has one vocabulary"
@@ -215,7 +245,7 @@ class ModelConfig:
         else:
             known = self.family != "bert" and layer < self.n_layer
             known = known and (part == "attention" or self.family == "transformer")
-        return known and head < self.n_head
+        return known and head < self.heads_of(stack)
 
     @property
     def attentions(self) -> list[str]:
@@ -228,14 +258,33 @@ class ModelConfig:
             names += [f"decoder.{i}.{part}" for i in range(self.n_layer) for part in parts]
         return names
 
+    def heads_of(self, part: str) -> int:
+        """Heads of an attention, or of each in a stack, before any pruning."""
+        return self.n_encoder_head or self.n_head if part.startswith("encoder") else self.n_head
+
+    @property
+    def encoder_side(self) -> ModelConfig:
+        """The same with the encoder's own sizes as the sizes."""
+        if self.n_encoder_head is None and self.n_encoder_hidden is None:
+            return self
+        return replace(
+            self,
+            n_head=self.n_encoder_head or self.n_head,
+            n_hidden=self.n_encoder_hidden or self.n_hidden,
+            n_encoder_head=None,
+            n_encoder_hidden=None,
+            pruned_heads=tuple(name for name in self.pruned_heads if name.startswith("encoder.")),
+        )
+
     def kept_heads(self, attention: str) -> tuple[int, ...]:
         """The heads an attention still has, by the numbers they have always had."""
         gone = {int(head) for name, _, head in (p.partition(":") for p in self.pruned_heads) if name == attention}
-        return tuple(head for head in range(self.n_head) if head not in gone)
+        return tuple(head for head in range(self.heads_of(attention)) if head not in gone)
 
     def kept_kv_heads(self, attention: str) -> int:
         """How many of its key and value heads some head still asks."""
-        return len({head // (self.n_head // self.kv_heads) for head in self.kept_heads(attention)})
+        heads = self.heads_of(attention)
+        return len({head // (heads // (self.n_kv_head or heads)) for head in self.kept_heads(attention)})
 
     @property
     def rotary_theta(self) -> float:

@@ -99,6 +99,10 @@ def refuse_what_llama_cpp_lacks(dialect: Dialect, config: ModelConfig) -> None:
             f"llama.cpp's gpt2 has the activation gelu_tanh alone, and this model has {config.activation}; export to hf or "
             "onnx instead"
         )
+    if config.rotary_scaling == "llama3":
+        raise UserError(
+            "gguf is written without the frequencies of model.rotary_scaling=llama3; export to hf or onnx instead"
+        )
     if dialect.name == "llama" and config.bias:
         raise UserError(
             "llama.cpp's llama has no biases, and this model has model.bias=true; export to hf or onnx instead"

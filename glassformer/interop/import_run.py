@@ -1,15 +1,18 @@
 """`glassformer import`: a model of somebody else's becomes a run that every verb accepts.
 
-The run has weights, recipe and tokenizers, and no data: what a verb needs to read is given with it (`evaluate --file`), or
-comes with fine-tuning (`train RECIPE --from RUN`).
+The run has weights, recipe and tokenizers. Examples of yours may come with it (`--file`): they become its splits, which the
+verbs that measure read (`evaluate`, `heads`, `compare`); without them a file is given to the verb, or data come with
+fine-tuning (`train RECIPE --from RUN`).
 """
 
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from glassformer.config import VERSION
+from glassformer.data.prepare import prepare
 from glassformer.errors import UserError
 from glassformer.interop.importing import Imported, Languages, read_folder
 from glassformer.interop.nanogpt import read_nanogpt
@@ -65,15 +68,24 @@ def read_source(
         return read_folder(fetch(source, fetched), name=source, head=head, languages=languages)
 
 
-def write_run(model: Imported, out: Path) -> RunFolder:
-    """A new run with these weights as its final ones; whole or not at all."""
+def with_file(model: Imported, file: Path) -> Imported:
+    """The model with a file of examples as the data of its recipe: read as training data would be, split by the usual rule."""
+    data = replace(model.recipe.data, train=str(file.resolve()), val_fraction=0.25)
+    return replace(model, recipe=replace(model.recipe, data=data))
+
+
+def write_run(model: Imported, out: Path, file: Path | None = None) -> RunFolder:
+    """A new run with these weights as its final ones; whole or not at all. `file`: examples for its splits."""
     if RunFolder.is_run(out):
         raise UserError(f"{out} holds a run already; choose another folder with --out")
     built = build_model(model.recipe.model)
     load_model_tensors(built, model.weights)
     check_finite(model.weights, out)
+    model = model if file is None else with_file(model, file)
     draft = making.begin(out, model.recipe)
     try:
+        if file is not None:
+            prepare(model.recipe, draft.path, old=model.tokenizers)
         model.tokenizers.save(draft.path)
         draft.write_recipe(model.recipe, VERSION, draft.prepared_files())
         draft = RunFolder(draft.path)

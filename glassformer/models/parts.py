@@ -29,7 +29,15 @@ from glassformer.nn.feedforward import GATES, MLP, GatedMLP
 from glassformer.nn.loss import linear_cross_entropy
 from glassformer.nn.masks import AttentionMask, self_mask
 from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
-from glassformer.nn.positions import LearnedPositions, PositionalEncoding, Rotary, Slopes, Table, alibi_bias
+from glassformer.nn.positions import (
+    LearnedPositions,
+    PositionalEncoding,
+    Rotary,
+    Slopes,
+    SlowerTurns,
+    Table,
+    alibi_bias,
+)
 from glassformer.nn.rows import Rows
 from glassformer.nn.taps import Tapped
 
@@ -88,6 +96,7 @@ def make_layer(config: ModelConfig, kind: type[Block], name: str, *, cross: bool
 
 def make_encoder(config: ModelConfig, n_layer: int) -> Encoder:
     """A stack of `n_layer` blocks that see in both directions."""
+    config = config.encoder_side
     layers = [make_layer(config, EncoderLayer, f"encoder.{i}", cross=False) for i in range(n_layer)]
     return Encoder(layers, make_norm(config) if config.final_norm else None, share_layers=config.share_layers)
 
@@ -107,6 +116,14 @@ def make_positions(config: ModelConfig) -> PositionalEncoding | LearnedPositions
             return LearnedPositions(config.block_size, config.n_embd)
         case _:
             return None
+
+
+def make_rotary(config: ModelConfig) -> Rotary:
+    """Rotary positions, scaled as the config says."""
+    slower = None
+    if config.rotary_scaling == "llama3":
+        slower = SlowerTurns(config.rotary_factor, config.rotary_length, config.rotary_low, config.rotary_high)
+    return Rotary(config.block_size, config.key_size, config.rotary_theta, config.rotary_squeeze, slower)
 
 
 def materialise_tables(model: nn.Module, _: object) -> None:
@@ -154,11 +171,7 @@ class Family(Tapped):
         # Another of the same signature may be installed.
         self.cross_entropy: Callable[..., Tensor] = linear_cross_entropy
         self.drop = nn.Dropout(config.dropout)
-        self.rotary = (
-            Rotary(config.block_size, config.key_size, config.rotary_theta, config.rotary_squeeze)
-            if config.positions == "rotary"
-            else None
-        )
+        self.rotary = make_rotary(config) if config.positions == "rotary" else None
         if config.positions == "alibi":
             self.slopes = Slopes(config.n_head)
         self.register_load_state_dict_post_hook(materialise_tables)

@@ -11,11 +11,7 @@ from torch import Tensor, nn
 from glassformer.config import Recipe
 from glassformer.config.costs import count_parameters
 from glassformer.errors import UserError
-<<<<<<< HEAD
-=======
-from glassformer.models.costs import count_parameters
 from glassformer.nn.lora import merged
->>>>>>> 7a9c284 (Fine-tuning: train RECIPE --from RUN, whole, in parts or by LoRA; larger vocabularies; runs that begin with another's weights resume as any)
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:

@@ -123,19 +123,44 @@ class Rotation:
         return torch.cat(turned, dim=-1).type_as(x)
 
 
+@dataclass(frozen=True)
+class SlowerTurns:
+    """Llama 3.1's way to longer texts: pairs that turn less than `low` times within the `length` trained on are slowed by
+    `factor`, those that turn more than `high` times stay, and those between go from one to the other."""
+
+    factor: float
+    length: int
+    low: float
+    high: float
+
+    def __call__(self, frequencies: Float[Tensor, "half"]) -> Float[Tensor, "half"]:
+        """The frequencies with the slow ones slowed."""
+        turns = self.length * frequencies / (2 * math.pi)
+        kept = ((turns - self.low) / (self.high - self.low)).clamp(0, 1)
+        return frequencies * (kept + (1 - kept) / self.factor)
+
+
 class Rotary(Table):
     """Angles pos / squeeze * base^(-2i/D) for the D/2 pairs of a head: the table holds their cosines, then their sines. A
     `squeeze` above 1 is position interpolation: longer texts between the positions that were learned."""
 
-    def __init__(self, length: int, head_size: int, base: float = 10000.0, squeeze: float = 1.0) -> None:
+    def __init__(
+        self,
+        length: int,
+        head_size: int,
+        base: float = 10000.0,
+        squeeze: float = 1.0,
+        slower: SlowerTurns | None = None,
+    ) -> None:
         if head_size % 2:
             raise ValueError(f"rotary positions turn pairs of numbers, so the head size must be even, not {head_size}")
-        self.head_size, self.base, self.squeeze = head_size, base, squeeze
+        self.head_size, self.base, self.squeeze, self.slower = head_size, base, squeeze, slower
         super().__init__(length)
 
     def make(self, length: int) -> Float[Tensor, "length width"]:
         """cos and sin of pos / squeeze * base^(-2i/D), side by side."""
         frequencies = self.base ** (-torch.arange(0, self.head_size, 2, dtype=torch.float64) / self.head_size)
+        frequencies = frequencies if self.slower is None else self.slower(frequencies)
         angle = torch.arange(length, dtype=torch.float64)[:, None] / self.squeeze * frequencies
         return torch.cat([angle.cos(), angle.sin()], dim=-1)
 

@@ -6,13 +6,13 @@ folder holds at the end. The same settings and seed give the same run, and a run
 the run that was never stopped.
 """
 
-<<<<<<< HEAD
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from glassformer.runs.fine_tune import Start, start_of
     from glassformer.runs.launch import resume, train
     from glassformer.runs.session import Session
     from glassformer.runs.setup import make_session, pick_device
@@ -23,6 +23,8 @@ HOMES = {
     "resume": "launch",
     "train": "launch",
     "Session": "session",
+    "Start": "fine_tune",
+    "start_of": "fine_tune",
     "make_session": "setup",
     "pick_device": "setup",
     "STOPPED": "stop",
@@ -37,12 +39,5 @@ def __getattr__(name: str) -> Any:
     globals()[name] = found
     return found
 
-=======
-from glassformer.runs.fine_tune import Start, start_of
-from glassformer.runs.launch import resume, train
-from glassformer.runs.session import Session
-from glassformer.runs.setup import make_session, pick_device
-from glassformer.runs.stop import STOPPED, Stopped
->>>>>>> 7a9c284 (Fine-tuning: train RECIPE --from RUN, whole, in parts or by LoRA; larger vocabularies; runs that begin with another's weights resume as any)
 
 __all__ = ["STOPPED", "Session", "Start", "Stopped", "make_session", "pick_device", "resume", "start_of", "train"]

@@ -67,6 +67,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 ENCODER_DECODER_VARIANTS: dict[str, dict[str, Any]] = {
     "encoder of one layer": {"n_encoder_layer": 1},
+    "an encoder of its own sizes": {"n_encoder_head": 4, "n_encoder_hidden": 12},
     "two vocabularies": {"source_vocab_size": VOCABULARY + 3, "share_source_target": False},
 }
 

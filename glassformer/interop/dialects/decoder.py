@@ -102,6 +102,15 @@ def llama_table(config: ModelConfig) -> list[Entry]:
 
 def rope_of(config: ModelConfig) -> dict[str, Any]:
     """Rotary positions as they say it; NTK scaling is a larger base."""
+    if config.rotary_scaling == "llama3":
+        return {
+            "rope_type": "llama3",
+            "rope_theta": config.rotary_base,
+            "factor": config.rotary_factor,
+            "low_freq_factor": config.rotary_low,
+            "high_freq_factor": config.rotary_high,
+            "original_max_position_embeddings": config.rotary_length,
+        }
     if config.rotary_squeeze == 1:
         return {"rope_type": "default", "rope_theta": config.rotary_theta}
     return {"rope_type": "linear", "rope_theta": config.rotary_theta, "factor": config.rotary_squeeze}
@@ -137,9 +146,17 @@ def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Our settings from a Llama's or Qwen3's config.json."""
     rope = hf.get("rope_parameters") or hf.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind not in ("default", "linear"):
-        raise UserError(f"rope_type {kind!r} is not known here; default and linear rotary positions can be imported")
-    scaled = {"rotary_scaling": "linear", "rotary_factor": float(rope.get("factor", 1.0))} if kind == "linear" else {}
+    if kind not in ("default", "linear", "llama3"):
+        raise UserError(f"rope_type {kind!r} is not known here; default, linear and llama3 can be imported")
+    scaled: dict[str, Any] = {}
+    if kind != "default":
+        scaled = {"rotary_scaling": kind, "rotary_factor": float(need(rope, "factor", (int, float)))}
+    if kind == "llama3":
+        scaled |= {
+            "rotary_low": float(need(rope, "low_freq_factor", (int, float))),
+            "rotary_high": float(need(rope, "high_freq_factor", (int, float))),
+            "rotary_length": need(rope, "original_max_position_embeddings"),
+        }
     if need(hf, "hidden_act", str) not in ("silu", "swish"):
         raise UserError(f"hidden_act {hf['hidden_act']!r} is not known here; a gate of silu (SwiGLU) can be imported")
     if bool(hf.get("attention_bias", False)) != bool(hf.get("mlp_bias", False)):

@@ -63,7 +63,7 @@ def attention_rows(ours: str, theirs: str, names: Sequence[str], *, bias: bool =
     return [row for part, name in parts for row in same(f"{ours}.{part}", f"{theirs}.{name}", bias=bias)]
 
 
-def need(hf: Mapping[str, Any], name: str, kind: type = int) -> Any:
+def need(hf: Mapping[str, Any], name: str, kind: type | tuple[type, ...] = int) -> Any:
     """A value of a config.json that must be there and be of its kind."""
     value = hf.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from glassformer.config import ModelConfig
-from glassformer.errors import UserError
 from glassformer.interop.dialects.dialect import ACTIVATIONS, Dialect, activation_of, attention_rows, need
 from glassformer.interop.tables import Entry, same
 from glassformer.text.tokenizer import BOS, EOS, PAD
@@ -67,9 +66,9 @@ def seq2seq_to(config: ModelConfig) -> dict[str, Any]:
         "d_model": config.n_embd,
         "encoder_layers": config.encoder_layers,
         "decoder_layers": config.n_layer,
-        "encoder_attention_heads": config.n_head,
+        "encoder_attention_heads": config.heads_of("encoder"),
         "decoder_attention_heads": config.n_head,
-        "encoder_ffn_dim": config.hidden,
+        "encoder_ffn_dim": config.encoder_side.hidden,
         "decoder_ffn_dim": config.hidden,
         "activation_function": ACTIVATIONS[config.activation],
         "max_position_embeddings": config.block_size,
@@ -89,12 +88,7 @@ def seq2seq_to(config: ModelConfig) -> dict[str, Any]:
 
 def seq2seq_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     """What Marian's, Pegasus' and BART's configs have in common."""
-    for part in ("attention_heads", "ffn_dim"):
-        ours, theirs = need(hf, f"decoder_{part}"), need(hf, f"encoder_{part}")
-        if ours != theirs:
-            raise UserError(
-                f"decoder_{part} is {ours} and encoder_{part} {theirs}; both sides of a model are alike here"
-            )
+    heads, hidden = need(hf, "encoder_attention_heads"), need(hf, "encoder_ffn_dim")
     return {
         "family": "transformer",
         "n_embd": need(hf, "d_model"),
@@ -102,6 +96,8 @@ def seq2seq_from(hf: Mapping[str, Any]) -> dict[str, Any]:
         "n_encoder_layer": need(hf, "encoder_layers"),
         "n_head": need(hf, "decoder_attention_heads"),
         "n_hidden": need(hf, "decoder_ffn_dim"),
+        "n_encoder_head": None if heads == hf["decoder_attention_heads"] else heads,
+        "n_encoder_hidden": None if hidden == hf["decoder_ffn_dim"] else hidden,
         "activation": activation_of(hf, "activation_function"),
         "block_size": need(hf, "max_position_embeddings"),
         "dropout": float(hf.get("dropout", 0.1)),

@@ -42,7 +42,7 @@ def as_grid(found: Heads, attentions: Sequence[str], width: int, value: Callable
 
 def draw(found: Heads, config: Any, out: Path) -> list[Path]:
     """heads (one), kinds and curve, each as PNG and SVG."""
-    attentions, width = config.attentions, config.n_head
+    attentions, width = config.attentions, max(map(config.heads_of, config.attentions))
     rows, columns = [row_label(name) for name in attentions], [*map(str, range(width)), "MLP"]
     panels = []
     for name in ("loss", found.score):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glassformer.config import RECIPE_FOLDER, Recipe
+from glassformer.config import RECIPE_FOLDER, Recipe, read_recipe
+from glassformer.config.fields import check_name
 from glassformer.config.fine_tune import fine_tuned
 from glassformer.config.recipe import apply_overrides, read_values
 from glassformer.errors import ConfigError
@@ -51,7 +52,7 @@ def train(
     from glassformer.runs.facts import is_run
 
     changes = overrides or []
-    if not resume and not is_run(Path(recipe)):
+    if not resume and from_run is None and not is_run(Path(recipe)):
         read_recipe(recipe, changes)  # what is wrong with it is said before torch is waited for
 
     from glassformer import runs
@@ -72,7 +73,9 @@ def train(
     if resume and Path(recipe).is_dir():
         RunFolder.open(recipe)  # says what is wrong with it
     values, name = read_values(recipe, changes)
-    folder = out or Path("runs") / str(values.get("name", name))
+    called = str(values.get("name", name))
+    check_name(called, "a recipe's name")
+    folder = out or Path("runs") / called
     if resume and RunFolder.is_run(folder):
         own = RunFolder(folder)
         tuned = "from" in own.facts

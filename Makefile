@@ -6,10 +6,11 @@ BIN := $(VENV)/bin
 FOR_TESTS := $(VENV)/.installed-dev
 FOR_DEMO := $(VENV)/.installed-demo
 FOR_SERVER := $(VENV)/.installed-serve
+FOR_DOCS := $(VENV)/.installed-docs
 # Tests run in two processes; each gets one thread, so that they do not fight over two cores.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 
-.PHONY: setup server browser check test soak soak-laws demo clean
+.PHONY: setup server browser check test soak soak-laws demo docs clean
 
 setup: $(FOR_TESTS)
 
@@ -18,7 +19,7 @@ server: $(FOR_SERVER)  ## install what `glassformer serve` needs; the Dockerfile
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 # Each installs what it needs: the demo far less than the tests.
-$(FOR_TESTS) $(FOR_DEMO) $(FOR_SERVER): $(VENV)/.installed-%: pyproject.toml constraints.txt
+$(FOR_TESTS) $(FOR_DEMO) $(FOR_SERVER) $(FOR_DOCS): $(VENV)/.installed-%: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "glassformer needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the pinned packages into $(VENV) (a few minutes the first time) ..."
@@ -59,5 +60,9 @@ soak-laws: setup  ## the laws and searches that draw at random, at their full co
 demo: $(FOR_DEMO)  ## train `dates` (about three minutes), show what it learned
 	$(BIN)/glassformer demo
 
+docs: $(FOR_DOCS)  ## the documents as a site, in English and Chinese: open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean --quiet
+	@echo "open site/index.html"
+
 clean:
-	rm -rf $(VENV) runs build dist *.egg-info
+	rm -rf $(VENV) runs build dist site *.egg-info

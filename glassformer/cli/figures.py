@@ -11,7 +11,7 @@ from glassformer.errors import UserError
 
 
 def figures(out: Annotated[Path, typer.Argument(help="The folder they go to, as SVG.")] = Path("docs/figures")) -> None:
-    """Draw the figures of the parts (docs/tour.md), each from the part itself."""
+    """Draw the figures of the parts (docs/tour), each from the part itself."""
     from glassformer.studies.figures import draw_all
 
     try:

@@ -188,3 +188,96 @@ def schedules(found: Mapping[str, Any]) -> Any:
     axis.set_ylim(bottom=0)
     axis.legend(frameon=False)
     return fig
+
+
+def dictionary(found: Mapping[str, Any]) -> Any:
+    """A soft look-up: the weight of every key, the value beside it, and the weighted mean that is the answer."""
+    fig, axes = figure(9.0, 2.8, ncols=2)
+    words, weights, values = found["words"], found["weights"], found["values"]
+    axes[0].barh(words, weights, color=COLOURS[0])
+    axes[0].set_title('how much of each key answers "fruit"', fontsize=10)
+    axes[0].set_xlim(0, 1)
+    shares = weights * values
+    axes[1].barh(words, values, color="#dddddd", label="value")
+    axes[1].barh(words, shares, color=COLOURS[1], label="weight · value")
+    axes[1].set_title(
+        " + ".join(f"{w:g}·{v:g}" for w, v in zip(weights, values)) + f" = {found['answer']:g}", fontsize=10
+    )
+    axes[1].legend(frameon=False, fontsize=9)
+    for axis in axes:
+        axis.invert_yaxis()
+    return fig
+
+
+def sum_of_tables(found: Mapping[str, np.ndarray], tokens: list[str]) -> Any:
+    """Word vectors, position vectors and their sum, number by number."""
+    fig, axes = figure(9.6, 3.0, ncols=3)
+    for axis, (name, title) in zip(
+        axes, (("words", "words"), ("positions", "+ positions"), ("sum", "= what layer 1 reads"))
+    ):
+        small_map(axis, found[name], title, cmap=SIGNED, vmin=-1.7, vmax=1.7)
+        axis.set_xticks(range(4), [f"dim {i}" for i in range(4)])
+        axis.set_yticks(range(len(tokens)), tokens if axis is axes[0] else [""] * len(tokens))
+    return fig
+
+
+def turns(points: np.ndarray) -> Any:
+    """The pairs of the sinusoidal table as hands of clocks, each with its own speed."""
+    fig, axes = figure(9.6, 2.9, ncols=len(points))
+    for pair, (axis, places) in enumerate(zip(axes, points, strict=True)):
+        for number, (x, y) in enumerate(places):
+            axis.plot([0, x], [0, y], color=COLOURS[0], alpha=0.25 + 0.75 * number / len(places), linewidth=1)
+            axis.plot([x], [y], "o", color=COLOURS[1], markersize=3)
+            if pair < 2 or number in (0, len(places) - 1):
+                axis.text(1.18 * x, 1.18 * y, str(number), fontsize=7, ha="center", va="center")
+        axis.set_xlim(-1.4, 1.4)
+        axis.set_ylim(-1.4, 1.4)
+        axis.set_aspect("equal")
+        axis.set_title(f"dimensions {2 * pair}, {2 * pair + 1}", fontsize=9)
+        axis.set_xlabel("cosine", fontsize=8)
+        axis.tick_params(labelsize=7)
+    axes[0].set_ylabel("sine", fontsize=8)
+    return fig
+
+
+def norm_reach(found: Mapping[str, np.ndarray]) -> Any:
+    """What each norm averages over for one number of its output: blue; padding is never blue."""
+    from matplotlib.colors import ListedColormap
+
+    fig, axes = figure(8.6, 3.6, ncols=2)
+    for axis, (name, reach) in zip(axes, found.items(), strict=True):
+        sentences, tokens, features = reach.shape
+        axis.imshow(reach.reshape(-1, features), cmap=ListedColormap(["#eeeeee", COLOURS[0]]), vmin=0, vmax=1)
+        axis.plot([2], [1], "o", color=COLOURS[1], markersize=7)
+        axis.axhline(tokens - 0.5, color="black", linewidth=1.5)
+        axis.grid(False)
+        axis.set_title(f"{name}: what the marked number depends on", fontsize=9)
+        axis.set_xlabel("feature")
+        labels = [f"sentence {b}, token {t}" for b in range(sentences) for t in range(tokens)]
+        labels[-1] = "sentence 1, padding"
+        axis.set_yticks(range(len(labels)), labels if axis is axes[0] else [""] * len(labels), fontsize=8)
+        axis.set_xticks(range(features))
+    return fig
+
+
+def gradient_by_depth(found: Mapping[str, np.ndarray]) -> Any:
+    """The gradient on its way back through the layers, with residual lines and without."""
+    fig, axis = figure(7.0, 3.4)
+    for (name, values), colour, marker in zip(found.items(), COLOURS, ("o", "s")):
+        axis.plot(values, color=colour, marker=marker, markersize=3, label=f"{name} residual lines")
+    axis.set_yscale("log")
+    axis.set_xlabel("layer whose input it is (the loss is at the right)")
+    axis.set_ylabel("size of the gradient")
+    axis.legend(frameon=False)
+    return fig
+
+
+def length_divisors(found: Mapping[str, Any]) -> Any:
+    """What log-probabilities are divided by, over the length."""
+    fig, axis = figure(6.4, 3.2)
+    for (name, values), colour in zip([(k, v) for k, v in found.items() if k != "length"], COLOURS):
+        axis.plot(found["length"], values, color=colour, linewidth=1.5, label=name)
+    axis.set_xlabel("length of the hypothesis")
+    axis.set_ylabel("divisor of its log-probability")
+    axis.legend(frameon=False)
+    return fig

@@ -1,7 +1,7 @@
 """A figure for each part of the machine, drawn from the part itself: what is shown is what nn/ and train/ compute.
 
 Each function with a noun for a name returns arrays, so that a test can hold them to what the text says of them; `draw_all`
-hands them to plots.py. The tour (docs/tour.md) uses every figure.
+hands them to plots.py. The tour (docs/tour/) uses every figure.
 """
 
 from __future__ import annotations
@@ -16,11 +16,20 @@ import torch
 from torch import Tensor
 
 from glassformer import plots
-from glassformer.config import TrainConfig
-from glassformer.nn.attention import attention, attention_scores, attention_weights, masked_softmax
-from glassformer.nn.feedforward import ACTIVATIONS
+from glassformer.config import DecodeConfig, TrainConfig
+from glassformer.decode.lengths import length_rule
+from glassformer.nn.attention import (
+    MultiHeadAttention,
+    attention,
+    attention_scores,
+    attention_weights,
+    masked_softmax,
+)
+from glassformer.nn.block import Block, BlockInputs
+from glassformer.nn.feedforward import ACTIVATIONS, MLP
 from glassformer.nn.loss import linear_cross_entropy
 from glassformer.nn.masks import AttentionMask, cross_mask, self_mask
+from glassformer.nn.norms import BatchNorm, LayerNorm
 from glassformer.nn.positions import Rotary, alibi_bias, alibi_slopes, sinusoids
 from glassformer.nn.rows import Rows
 from glassformer.train.schedules import schedule
@@ -38,6 +47,21 @@ def worked_attention() -> dict[str, np.ndarray]:
         "scores": attention_scores(q, k).numpy(),
         "weights": attention_weights(q, k, causal).numpy(),
         "output": attention(q, k, v, causal).numpy(),
+    }
+
+
+def fruit() -> dict[str, Any]:
+    """A dictionary asked for a word it does not have: the query "fruit" is answered by apple (10) and banana (5), and not by
+    chair (2). The keys are chosen so that the weights come out as 0.6, 0.4 and 0."""
+    query = torch.tensor([[1.0]], dtype=torch.float64)
+    keys = torch.tensor([[0.6], [0.4], [1.0]], dtype=torch.float64).log()
+    values = torch.tensor([[10.0], [5.0], [2.0]], dtype=torch.float64)
+    mask = torch.tensor([[True, True, False]])
+    return {
+        "words": ["apple", "banana", "chair"],
+        "weights": attention_weights(query, keys, mask)[0].numpy(),
+        "values": values[:, 0].numpy(),
+        "answer": float(attention(query, keys, values, mask)),
     }
 
 
@@ -125,7 +149,68 @@ def alibi_lines(heads: int = 4, length: int = 33) -> np.ndarray:
     return bias[0, :, 0].flip(-1).numpy()
 
 
+def i_like_to_code() -> dict[str, np.ndarray]:
+    """Four words of four numbers, their positions, and the sum that goes into the first layer."""
+    words = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.2, 0.3, 0.4, 0.5], [0.3, 0.4, 0.5, 0.6], [0.4, 0.5, 0.6, 0.7]])
+    places = sinusoids(4, 4)
+    return {"words": words.numpy(), "positions": places.numpy(), "sum": (words + places).numpy()}
+
+
+def turns(length: int = 9, width: int = 8) -> np.ndarray:
+    """Every (sine, cosine) pair of the table as a point: (pairs, positions, x and y). A step further is a turn by one angle."""
+    table = sinusoids(length, width)
+    return torch.stack([table[:, 1::2], table[:, 0::2]], dim=-1).transpose(0, 1).numpy()
+
+
+# ---- norms and residual lines
+
+
+def norm_reach() -> dict[str, np.ndarray]:
+    """Which numbers of a batch one output of a norm depends on, by its own gradient: two sentences of four tokens (the last
+    token of the second is padding) and six features; the output is that of sentence 0, token 1, feature 2."""
+    real = torch.ones(2, 4, dtype=torch.bool)
+    real[1, 3] = False
+    found = {}
+    for name, norm in (("layer norm", LayerNorm(6)), ("batch norm", BatchNorm(6))):
+        x = torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
+        (slope,) = torch.autograd.grad(norm.double()(x, real)[0, 1, 2], x)
+        found[name] = (slope.abs() > 1e-12).numpy()
+    return found
+
+
+def gradient_by_depth(depth: int = 24, width: int = 32) -> dict[str, np.ndarray]:
+    """The size of the loss's gradient at the input of each of `depth` fresh layers, with and without residual lines."""
+    found = {}
+    for name, residual in (("with", True), ("without", False)):
+        torch.manual_seed(0)
+        x = torch.randn(4, 8, width, requires_grad=True)
+        streams, view = [x], BlockInputs(AttentionMask(causal=True))
+        for _ in range(depth):
+            layer = Block(
+                MultiHeadAttention(width, 4), MLP(width, 4 * width), lambda: LayerNorm(width), residual=residual
+            )
+            streams.append(layer(streams[-1], view))
+        slopes = torch.autograd.grad(streams[-1].square().mean(), streams)
+        found[name] = np.array([float(slope.norm()) for slope in slopes])
+    return found
+
+
 # ---- the rest
+
+
+def length_divisors(longest: int = 40) -> dict[str, Any]:
+    """What a hypothesis' log-probability is divided by, over its length, for each rule of decode/lengths.py."""
+    lengths = np.arange(1, longest + 1)
+    rules = {
+        "gnmt, 0.6 (the paper's)": DecodeConfig(length_rule="gnmt", alpha=0.6),
+        "gnmt, 1": DecodeConfig(length_rule="gnmt", alpha=1.0),
+        "alpha 0: none": DecodeConfig(length_rule="gnmt", alpha=0.0),
+    }
+    found: dict[str, Any] = {"length": lengths}
+    for name, config in rules.items():
+        rule = length_rule(config)
+        found[name] = np.array([rule.divisor(int(n), True) for n in lengths])
+    return found
 
 
 def activations() -> dict[str, Any]:
@@ -166,11 +251,17 @@ def schedules(steps: int = 10_000, warmup: int = 1000, width: int = 512) -> dict
 
 FIGURES: dict[str, Callable[[], Any]] = {
     "attention": lambda: plots.worked_attention(worked_attention()),
+    "dictionary": lambda: plots.dictionary(fruit()),
     "scaling": lambda: plots.softmax_scaling(softmax_scaling()),
     "masks": lambda: plots.masks(masks()),
     "sinusoids": lambda: plots.sinusoids(
         sinusoidal_table(), {width: sinusoidal_products(width) for width in (64, 512)}, mark=(512, 100)
     ),
+    "i-like-to-code": lambda: plots.sum_of_tables(i_like_to_code(), ["I", "like", "to", "code"]),
+    "turns": lambda: plots.turns(turns()),
+    "norms": lambda: plots.norm_reach(norm_reach()),
+    "residuals": lambda: plots.gradient_by_depth(gradient_by_depth()),
+    "lengths": lambda: plots.length_divisors(length_divisors()),
     "rotary": lambda: plots.rotary(rotary_angles(), rotary_products()),
     "alibi": lambda: plots.alibi(alibi_lines()),
     "activations": lambda: plots.activations(activations()),

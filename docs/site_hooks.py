@@ -1,0 +1,231 @@
+"""What `make docs` does to a page beyond Markdown (mkdocs calls the functions named on_...).
+
+- A line `[code: attention](../../glassformer/nn/attention.py)` becomes the lines of that function, class or method, read from
+  the source as it is now. A name that is gone breaks the build, so no page shows code that is not there.
+- A line `[measured: scaling](../how-to/studies.md)` becomes the verdict of that study, as the package
+  keeps it, with machine and date.
+- A link to a file of the repository outside docs/ leads to a page with that file, so that the site is whole by itself.
+- Formulas become MathML, which browsers draw without a script.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import posixpath
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+CODE = re.compile(r"^\[code: ([\w.]+)\]\(((?:\.\./)+[\w/.-]+\.py)\)$", re.MULTILINE)
+MEASURED = re.compile(r"^\[measured: ([\w-]+)\]\(([\w/.-]+)\)$", re.MULTILINE)
+OUTSIDE = re.compile(r"\]\(((?:\.\./)+)([\w/.-]+)((?:#[\w-]*)?)\)")
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+LANGUAGES = {".py": "python", ".toml": "toml", ".md": "markdown", ".json": "json", ".cff": "yaml", ".yml": "yaml"}
+
+
+class Gone(Exception):
+    """A page asks for something that the repository does not have."""
+
+
+@functools.cache
+def parsed(path: Path) -> tuple[str, ast.Module]:
+    """A source file and its tree, read once."""
+    text = path.read_text(encoding="utf-8")
+    return text, ast.parse(text)
+
+
+def lines_of(path: Path, name: str) -> str:
+    """The source of a function, class or method (`Block.add`) of a file, decorators and comments included.
+
+    >>> lines_of(ROOT / "glassformer/nn/attention.py", "attention_scores").startswith("def attention_scores(")
+    True
+    """
+    if not path.is_file():
+        raise Gone(f"there is no file {path}")
+    text, tree = parsed(path)
+    body: list[ast.stmt] = tree.body
+    found: Any = None
+    for part in name.split("."):
+        named = [node for node in body if part in names_bound(node)]
+        if not named:
+            raise Gone(f"{path.name} has no {name}: the page that shows it must follow the code")
+        found = named[-1]
+        body = getattr(found, "body", [])
+    first = min([found.lineno, *(d.lineno for d in getattr(found, "decorator_list", []))])
+    lines = text.splitlines()[first - 1 : found.end_lineno]
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    return "\n".join(line[indent:] for line in lines)
+
+
+def names_bound(node: ast.stmt) -> set[str]:
+    """The names that a statement defines: a function's, a class's, those it assigns to."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return {node.name}
+    if isinstance(node, ast.Assign):
+        return {target.id for target in node.targets if isinstance(target, ast.Name)}
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return {node.target.id}
+    return set()
+
+
+def in_repository(page: str, link: str) -> str | None:
+    """The path in the repository that a link of docs/`page` leads to; None where it stays inside docs/ or leads nowhere."""
+    target = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), link))
+    if target.startswith(("..", "docs/")) and target != "docs/make_claims.py":
+        return None
+    return target
+
+
+def show_code(markdown: str, page: str) -> str:
+    """The page with every `[code: name](file)` line replaced by the lines themselves."""
+
+    def shown(match: re.Match[str]) -> str:
+        name, link = match.groups()
+        target = in_repository(page, link)
+        code = lines_of(ROOT / (target or "nowhere"), name)
+        return f"[`{target}`]({link}), `{name}`:\n\n```python\n{code}\n```"
+
+    return CODE.sub(shown, markdown)
+
+
+VERDICTS_FILE = ROOT / "glassformer" / "studies" / "claims" / "measured.json"
+TOLD = {
+    "en": (
+        "Measured: the claim **{verdict}** ({machine}, {date})",
+        "the rule",
+        "the whole table",
+        "Not measured yet at its default size",
+    ),
+    "zh": ("实测：该论断**{verdict}**（{machine}，{date}）", "判定规则", "完整的表", "尚未按默认规模测量"),
+}
+
+
+def show_measured(markdown: str, language: str, has_claims: bool, up: str) -> str:
+    """The page with every `[measured: name](link)` line replaced by what was found."""
+    if not MEASURED.search(markdown):
+        return markdown
+    found = json.loads(VERDICTS_FILE.read_text(encoding="utf-8")) if VERDICTS_FILE.is_file() else {}
+    told, rule, table, missing = TOLD[language]
+
+    def shown(match: re.Match[str]) -> str:
+        name, link = match.groups()
+        if name not in study_names():
+            raise Gone(f"there is no study {name}: the page that shows its verdict must follow the code")
+        if name not in found:
+            return f"*{missing}: `glassformer study {name}` ([{rule}]({link}))*"
+        one = dict(found[name])
+        if language == "zh":
+            one["verdict"] = chinese_verdicts()[one["verdict"]]
+        more = f"; [{table}]({up}claims.md#{name})" if has_claims else ""
+        return f"*{told.format(**one)}: `glassformer study {name}` ([{rule}]({link}){more})*"
+
+    return MEASURED.sub(shown, markdown)
+
+
+@functools.cache
+def study_names() -> set[str]:
+    """The studies there are, read from their sources (importing them would take torch)."""
+    folder = ROOT / "glassformer" / "studies" / "claims"
+    named = {
+        name
+        for p in folder.glob("*.py")
+        for name in re.findall(r'^    name="([\w-]+)"', p.read_text("utf-8"), re.MULTILINE)
+    }
+    return named | set(re.findall(r'study_of\(\s*"([\w-]+)"', (folder / "mixers.py").read_text("utf-8")))
+
+
+def chinese_verdicts() -> dict[str, str]:
+    """The verdicts in Chinese, as `glassformer study` says them; read from its source, for importing it would take torch."""
+    text = (ROOT / "glassformer" / "studies" / "claims" / "verdict.py").read_text(encoding="utf-8")
+    return dict(re.findall(r'^    "([\w ]+)": Words\("[^"]+", "([^"]+)"\)', text, re.MULTILINE))
+
+
+def source_page(target: str) -> str:
+    """Where the site keeps a file of the repository."""
+    return f"source/{target}.md"
+
+
+def source_content(target: str) -> str:
+    """A file (or the names in a folder) as a page."""
+    path = ROOT / target
+    if path.is_dir():
+        names = sorted(p.name + "/" * p.is_dir() for p in path.iterdir() if not p.name.startswith(("_", ".")))
+        body = "\n".join(f"- `{name}`" for name in names)
+    else:
+        body = f"````{LANGUAGES.get(path.suffix, 'text')}\n{path.read_text(encoding='utf-8')}\n````"
+    return f"---\nsearch:\n  exclude: true\n---\n# {target}\n\n{body}\n"
+
+
+def formula(latex: str, block: bool) -> str:
+    """A formula as MathML."""
+    from latex2mathml.converter import convert
+
+    return convert(unescape(latex), display="block" if block else "inline")
+
+
+# ---- what mkdocs calls
+
+
+def on_config(config: Any) -> Any:
+    """The navigation holds what is there: how-to pages that are not listed join at the end, the page of claims once it has been
+    made (docs/make_claims.py)."""
+    for section in config.nav:
+        pages = next(iter(section.values())) if isinstance(section, dict) else []
+        if isinstance(section, dict) and "Tables" in section and (ROOT / "docs" / "claims.md").is_file():
+            pages[:] = ["claims.md", *(page for page in pages if page != "claims.md")]
+        if isinstance(section, dict) and "How to" in section:
+            there = [
+                f"how-to/{p.name}" for p in sorted((ROOT / "docs" / "how-to").glob("*.md")) if ".zh." not in p.name
+            ]
+            listed = [page for page in pages if page in there]
+            pages[:] = listed + [page for page in there if page not in listed]
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """One more page for every file of the repository that some page links to."""
+    from mkdocs.structure.files import File
+
+    wanted: set[str] = set()
+    for file in files:
+        if file.src_uri.endswith(".md"):
+            for up, path, _ in OUTSIDE.findall(file.content_string):
+                target = in_repository(file.src_uri, up + path)
+                if target is not None and (ROOT / target).exists():
+                    wanted.add(target)
+    for target in sorted(wanted):
+        files.append(File.generated(config, source_page(target), content=source_content(target)))
+    return files
+
+
+on_files.mkdocs_priority = -200  # type: ignore[attr-defined]  # after the languages were sorted out
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Code put in, links to the repository turned to its pages."""
+    here = page.file.src_uri
+    if here.startswith("source/"):
+        return markdown
+    language = "zh" if here.endswith(".zh.md") else "en"
+    has_claims = (ROOT / "docs" / "claims.md").is_file()
+    markdown = show_measured(show_code(markdown, here), language, has_claims, "../" * here.count("/"))
+
+    def turned(match: re.Match[str]) -> str:
+        up, path, _ = match.groups()
+        target = in_repository(here, up + path)
+        if target is None:
+            return match[0]
+        if not (ROOT / target).exists():
+            raise Gone(f"{here} links to {target}, which is not there")
+        return "](" + posixpath.relpath(source_page(target), posixpath.dirname(here) or ".") + ")"
+
+    return OUTSIDE.sub(turned, markdown)
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Formulas drawn."""
+    return FORMULA.sub(lambda match: formula(match[3].strip(), match[2] == "["), html)

@@ -1,0 +1,251 @@
+"""What the pages point at is there: every file, test, object, figure and command; and English and Chinese say the same.
+
+A page that names a test that was renamed, a command whose option is gone, or a function that moved fails here by its name."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import typer
+
+from glassformer.cli.verbs import make_app
+from glassformer.config.presets import PRESETS
+from glassformer.config.recipe import read_recipe, recipe_names
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(p for folder in ("tour", "tables", "how-to") for p in (DOCS / folder).glob("*.md"))
+PAGES += [DOCS / "index.md", DOCS / "index.zh.md", DOCS / "errata.md"]
+ENGLISH = [p for p in PAGES if not p.name.endswith(".zh.md") and p.with_suffix(".zh.md").exists()]
+READY_ABLATIONS = ("table3", "parts", "gpt-ablation")
+LINK = re.compile(r"!?\[([^\]]*)\]\(([^)#\s]+)(?:#[\w-]*)?\)")
+TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
+COMMAND = re.compile(r"`(glassformer [^`]+)`")
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@functools.cache
+def hooks() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("site_hooks", DOCS / "site_hooks.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@functools.cache
+def app() -> Any:
+    return typer.main.get_command(make_app())
+
+
+def commands_of(text: str) -> list[str]:
+    """The commands a page gives: in backticks, and in indented or fenced lines that begin with the program's name."""
+    lines = re.findall(r"^(?: {4})?(glassformer [^\n#]+)", text, re.MULTILINE)
+    found = [one.strip() for one in COMMAND.findall(text) + lines]
+    return [one for one in found if not re.search(r"\b[A-Z]{2,}\b|…|\.\.\.|[\[{<]", one)]
+
+
+@functools.cache
+def fault_of(command: str) -> str | None:
+    """What is wrong with a command, without running it: its verb, its options, its study, recipe and settings."""
+    words = shlex.split(command.split(" | ")[0].split(" > ")[0])[1:]
+    verb = app()
+    while words and words[0] in getattr(verb, "commands", {}):
+        verb = verb.commands[words.pop(0)]
+    if getattr(verb, "commands", None):
+        return None if not words or words[0] in ("--help", "--version") else f"there is no verb {words[0]}"
+    options = {name for p in verb.params for name in (*p.opts, *p.secondary_opts)} | {"--help"}
+    for word in words:
+        if word.startswith("--") and word.split("=")[0] not in options:
+            return f"{verb.name} has no option {word}"
+    plain = [word for word in words if not word.startswith("-")]
+    if verb.name == "study" and plain:
+        return next((f"there is no study {w}" for w in plain if w not in hooks().study_names()), None)
+    if verb.name in ("train", "plan", "ablate") and plain:
+        known = {*recipe_names(), *READY_ABLATIONS}
+        if plain[0] not in known and not plain[0].endswith(".toml") and not plain[0].startswith("runs/"):
+            return f"there is no recipe {plain[0]}"
+        base = plain[0] if plain[0] in recipe_names() else "dates"
+        varied = [words[i + 1] for i, word in enumerate(words) if word == "--vary"]
+        changes = [w for w in plain[1:] if w not in varied and re.fullmatch(r"(model|data|train|decode)\.\w+=\S+", w)]
+        for one in " ".join(varied).split():
+            key, _, values = one.partition("=")
+            changes += [f"{key}={value}" for value in values.split(",")]
+        for change in changes:
+            if not change.startswith("data."):
+                read_recipe(base, [change])  # an unknown setting is an error with its name
+    if verb.name == "info" and plain and "--settings" not in words:
+        return None if plain[0] in PRESETS or plain[0] in recipe_names() else f"there is no preset {plain[0]}"
+    return None
+
+
+def test_a_fault_is_found() -> None:
+    """The checker itself. Broken variant: one that takes every command for right."""
+    assert fault_of("glassformer train dates train.steps=200") is None
+    assert "option" in str(fault_of("glassformer translate runs/dates --alternatives 3"))
+    assert "study" in str(fault_of("glassformer study scalling"))
+    assert "recipe" in str(fault_of("glassformer train date"))
+    assert "verb" in str(fault_of("glassformer trian dates"))
+    with pytest.raises(Exception, match="scale_attention"):
+        fault_of("glassformer ablate dates --vary model.scale_attention=true,false")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_what_a_page_points_at_is_there(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for label, link in LINK.findall(re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)):
+        if "://" in link:
+            continue
+        target = (path.parent / link).resolve()
+        assert target.exists(), f"{link} is not there"
+        code = label.removeprefix("code: ") if label.startswith("code: ") else label.strip("`") if "`" in label else ""
+        if target.suffix == ".py" and code and not code.endswith(".py") and "/" not in code:
+            hooks().lines_of(target, code)
+    for file, test in TEST.findall(text):
+        assert (ROOT / file).is_file(), f"{file} is not there"
+        if test:
+            assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file} has no {test}"
+    for command in commands_of(text):
+        assert fault_of(command) is None, f"{command}: {fault_of(command)}"
+    for study, _ in hooks().MEASURED.findall(text):
+        assert study in hooks().study_names()
+
+
+def test_errata_name_tests_that_are_there() -> None:
+    """In errata a bare `test_...` is one of tests/test_classic.py."""
+    known = {p.name: p.read_text(encoding="utf-8") for p in (ROOT / "tests").glob("test_*.py")}
+    for file, test in re.findall(
+        r"`(?:(test_\w+\.py)::)?(test_\w+)`", (DOCS / "errata.md").read_text(encoding="utf-8")
+    ):
+        assert f"def {test}(" in known[file or "test_classic.py"], test
+
+
+@pytest.mark.parametrize("path", ENGLISH, ids=name_of)
+def test_both_languages_have_the_same(path: Path) -> None:
+    """The same code, figures, tests, commands, formulas and rows of tables, in the same order, under as many headings; only
+    words between them differ."""
+    english, chinese = (p.read_text(encoding="utf-8") for p in (path, path.with_suffix(".zh.md")))
+    kinds = {
+        "code": lambda text: hooks().CODE.findall(text),
+        "studies": lambda text: hooks().MEASURED.findall(text),
+        "figures": lambda text: re.findall(r"\]\(([\w/.-]+\.(?:svg|png))\)", text),
+        "tests": lambda text: sorted(TEST.findall(text)),
+        "commands": lambda text: sorted(commands_of(text)),
+        "links": lambda text: sorted(link for _, link in LINK.findall(text)),
+        "headings": lambda text: [len(h) for h in re.findall(r"^(#+) ", text, re.MULTILINE)],
+        "formulas": lambda text: len(re.findall(r"^\$\$", text, re.MULTILINE)),
+        "rows": lambda text: len(re.findall(r"^\|", text, re.MULTILINE)),
+    }
+    for kind, found in kinds.items():
+        assert found(english) == found(chinese), f"{path.name} and its Chinese page differ in {kind}"
+    assert re.search(r"[\u4e00-\u9fff]", chinese)
+
+
+def test_the_tour_is_whole_in_both_languages() -> None:
+    """Every part has a formula or a table, code from the source, a figure, something to try and what tutorials get wrong."""
+    parts = [p for p in (DOCS / "tour").glob("*.md") if not p.name.startswith("index")]
+    english = {p.name for p in parts if not p.name.endswith(".zh.md")}
+    assert len(english) == 20
+    assert {p.name for p in parts} == english | {name.replace(".md", ".zh.md") for name in english}
+    for path in parts:
+        text = path.read_text(encoding="utf-8")
+        assert "$$" in text and hooks().CODE.search(text) and "](../figures/" in text, path.name
+        assert commands_of(text) and TEST.search(text), path.name
+        assert len(re.findall(r"^## ", text, re.MULTILINE)) >= 3, path.name
+    listed = re.findall(r"tour/([\w-]+\.md)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert set(listed) == english | {"index.md"}
+
+
+SECTIONS = """引言;1.1 何为 Attention;1.2 深入理解注意力机制;1.3 实现;1.4 Self-Attention;1.5 Causal Self Attention;
+1.6 Multi-Head;2.1 Seq2Seq;2.2 FNN;2.3 Layer Norm;2.4 残差连接;2.5 Encoder;2.6 Decoder;3.1 Embedding;
+3.2 Position Encoding;3.3 完整的 Transformer;一 1 编码器;一 2 解码器;一 3 注意力机制;一 4 前馈网络;
+一 5 嵌入与输出层;一 6 位置编码;二 为什么要使用注意力;掩码自注意力;多头;BatchNorm;3.1 整体模型架构;
+3.2 总结与展望;4.1 舍弃 Encoder;4.2 单一注意力;4.3 局限性"""
+NAMES = """MultiHeadAttention c_attns c_proj MLP LayerNorm EncoderLayer ln_1 ln_2 ln_3 m_attn Encoder
+DecoderLayer Decoder PositionalEncoding PositionEncoding pe Transformer wte wpe drop lm_head
+get_num_params _init_weights configure_optimizers generate vocab_size block_size n_layer n_head
+n_embd dropout bias attn_dropout resid_dropout flash gelu() ignore_index=-1 GPT TransformerLayer
+SelfAttention FFN word_token_embedding word_pos_embedding language_model_head num_layer no_pos
+no_res init_weights norm1 norm2 q_layer k_layer v_layer proj_layer attn_drop"""
+
+
+def test_every_section_and_name_of_the_tutorials_is_in_the_table() -> None:
+    text = (DOCS / "tables" / "tutorials.md").read_text(encoding="utf-8")
+    for section in SECTIONS.replace("\n", "").split(";"):
+        assert f"| {section}" in text, section
+    for name in NAMES.split():
+        assert re.search(rf"`[^`|]*(?<!\w){re.escape(name)}(?!\w)", text) or f"`{name}`" in text, name
+    for row in re.findall(r"^\| .*", text, re.MULTILINE):
+        assert row.count("](") or "---" in row or "|" in row
+
+
+def test_the_papers_numbers_are_in_the_table() -> None:
+    text = (DOCS / "tables" / "paper.md").read_text(encoding="utf-8")
+    wanted = (
+        [f"| equation {n}" for n in (1, 2, 3)] + [f"| table {n}" for n in (1, 2, 3, 4)] + ["| figure 1", "| figure 2"]
+    )
+    assert all(one in text for one in [*wanted, "| figures 3–5"])
+
+
+def test_code_that_is_gone_breaks_the_build() -> None:
+    """Broken variant: a page that shows nothing, or an old copy, when a function was renamed."""
+    tool = hooks()
+    page = "[code: attention](../../glassformer/nn/attention.py)"
+    assert "attention_weights(q, k, mask, scaled=scaled) @ v" in tool.show_code(page, "tour/dictionary.md")
+    assert "def add(" in tool.lines_of(ROOT / "glassformer/nn/block.py", "Block.add")
+    for missing in (
+        "[code: attend](../../glassformer/nn/attention.py)",
+        "[code: attention](../../glassformer/nn/gone.py)",
+    ):
+        with pytest.raises(tool.Gone):
+            tool.show_code(missing, "tour/dictionary.md")
+    with pytest.raises(tool.Gone):
+        tool.show_measured("[measured: gone](../how-to/studies.md)", "en", False, "../")
+
+
+def test_verdicts_are_shown_where_there_are_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool, line = hooks(), "[measured: scaling](../how-to/studies.md)"
+    monkeypatch.setattr(tool, "VERDICTS_FILE", tmp_path / "measured.json")
+    assert "Not measured yet" in tool.show_measured(line, "en", False, "../")
+    (tmp_path / "measured.json").write_text('{"scaling": {"verdict": "holds", "date": "2026-11-16", "machine": "M"}}')
+    assert "**holds** (M, 2026-11-16)" in tool.show_measured(line, "en", False, "../")
+    assert "**成立**" in tool.show_measured(line, "zh", True, "../") and "claims.md#scaling" in tool.show_measured(
+        line, "en", True, "../"
+    )
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_is_whole_by_itself(tmp_path: Path) -> None:
+    """Strict, in both languages; nothing from elsewhere; both can be searched; formulas need no script."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=quiet_environment())
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "WARNING" not in done.stderr
+    pages = {p: p.read_text(encoding="utf-8") for p in (tmp_path / "site").rglob("*.html")}
+    for path, html in pages.items():
+        assert not re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(?:https?:)?//[^"]*"', html), path.name
+    first = pages[tmp_path / "site" / "tour" / "dictionary.html"]
+    assert "<math" in first and "def" in first and "\\frac" not in re.sub(r"<annotation.*?</annotation>", "", first)
+    assert 'lang="zh"' in pages[tmp_path / "site" / "zh" / "tour" / "dictionary.html"]
+    index = json.loads((tmp_path / "site" / "search" / "search_index.json").read_text(encoding="utf-8"))
+    titles = {entry["title"].replace("\u200b", "") for entry in index["docs"]}
+    assert {"A soft dictionary", "软字典"} <= titles
+
+
+def quiet_environment() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "NO_MKDOCS_2_WARNING": "1"}

@@ -20,7 +20,7 @@ PACKAGE = ROOT / "glassformer"
 # From the ground up. A room may import from any floor below its own; rooms on one floor do not know each other.
 HOUSE: list[set[str]] = [
     {"errors"},
-    {"nn", "config", "plots", "files", "screen"},
+    {"nn", "config", "plots", "files", "screen", "language"},
     {"accel"},
     {"models", "text"},
     {"decode", "data"},

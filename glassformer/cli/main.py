@@ -14,6 +14,7 @@ from glassformer.cli.verbs import run_command
 from glassformer.config import VERSION
 from glassformer.errors import UserError
 from glassformer.files.streams import open_standard_streams
+from glassformer.language import translated_error
 from glassformer.screen import warn
 
 DEFECT = 70  # EX_SOFTWARE
@@ -61,7 +62,7 @@ def keep_trace(error: BaseException) -> str | None:
 def tell(error: BaseException) -> int:
     """One sentence for whatever ended a command, and its exit code."""
     if isinstance(error, UserError):
-        warn(f"glassformer: {error}")
+        warn(f"glassformer: {translated_error(str(error))}")
         return 2
     if isinstance(error, OSError) and error.errno is not None:
         where = error.filename if error.filename is not None else "stdout"
@@ -80,7 +81,8 @@ def tell(error: BaseException) -> int:
             warn(f"glassformer: {where} {doing}: {error.strerror}")
             return 2
     if isinstance(error, MemoryError) or any(sign in str(error) for sign in OUT_OF_MEMORY):
-        warn("glassformer: out of memory; ask for less at a time (a smaller model, batch, beam or text)")
+        said = "out of memory; ask for less at a time (a smaller model, batch, beam or text)"
+        warn(f"glassformer: {translated_error(said)}")
         return 2
     kept = keep_trace(error)
     where = f"; what happened is written in {kept}" if kept else ""

@@ -15,6 +15,7 @@ import typer
 
 from glassformer.config import VERSION, did_you_mean
 from glassformer.errors import ConfigError
+from glassformer.language import language, translated
 from glassformer.screen import be_quiet
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on stderr but what goes wrong.")]
@@ -138,9 +139,22 @@ def make_app() -> typer.Typer:
     return app
 
 
+def in_the_persons_language(command: Any) -> Any:
+    """The command and its verbs with their help translated, where the screen is not in English."""
+    if language() == "en":
+        return command
+    for thing in (command, *command.params):
+        for name in ("help", "rich_help_panel"):
+            if isinstance(text := getattr(thing, name, None), str):
+                setattr(thing, name, translated(text))
+    for verb in getattr(command, "commands", {}).values():
+        in_the_persons_language(verb)
+    return command
+
+
 def run_command(arguments: Sequence[str] | None = None) -> int:
     """Carry out a command line (by default the process's own). The exit code; mistakes are raised as UserError."""
-    command = typer.main.get_command(make_app())
+    command = in_the_persons_language(typer.main.get_command(make_app()))
     try:
         code = command.main(
             args=None if arguments is None else list(arguments), prog_name="glassformer", standalone_mode=False

@@ -39,6 +39,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "masked": {"model": {"family": "bert"}, "data": {"task": "text", "format": "text"}},
     "classify": {"model": {"family": "bert", "head": "classify"}, "data": {"task": "classify"}},
     "tag": {"model": {"family": "bert", "head": "tag"}, "data": {"task": "tag"}},
+    "decoder classify": {"model": {"family": "gpt", "head": "classify"}, "data": {"task": "classify"}},
     "prompts": {"model": {"family": "gpt"}, "data": {"prompt_answer": True}},
 }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import copy
 import inspect
+import subprocess
+import sys
 import typing
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,6 +25,8 @@ from glassformer.nn.rows import Rows
 from glassformer.tasks import Answer
 from glassformer.text.tokenizer import BOS, EOS
 from tests.talking import SENTENCES, make_run
+
+ROOT = Path(__file__).parents[1]
 
 KINDS: dict[str, dict[str, Any]] = {
     "Translator": {},
@@ -171,9 +175,10 @@ RECIPE = {
 
 @pytest.mark.slow
 def test_training_and_evaluating_from_memory(tmp_path: Path) -> None:
-    """A list, a Hugging Face Dataset and a pandas frame are the same data; str paths; callbacks; settings by name."""
+    """A list, a Hugging Face Dataset, a pandas and a polars frame are the same data; str paths; callbacks; settings by name."""
     import datasets
     import pandas
+    import polars
 
     pairs = [(f"{a}{b}", f"{b}{a}") for a in "abcdefgh" for b in "abcdefghij"]
     columns = {"source": [a for a, _ in pairs], "target": [b for _, b in pairs]}
@@ -181,7 +186,8 @@ def test_training_and_evaluating_from_memory(tmp_path: Path) -> None:
     for name, data in {
         "list": pairs,
         "dataset": datasets.Dataset.from_dict(columns),
-        "frame": pandas.DataFrame(columns),
+        "pandas": pandas.DataFrame(columns),
+        "polars": polars.DataFrame(columns),
     }.items():
         losses[name] = []
         model = glassformer.train(
@@ -193,7 +199,7 @@ def test_training_and_evaluating_from_memory(tmp_path: Path) -> None:
             learning_rate=5e-3,
             train={"warmup": 5, "validate_every": 30, "device": "cpu"},
         )
-    assert losses["list"] == losses["dataset"] == losses["frame"] and len(losses["list"]) >= 2
+    assert all(own == losses["list"] for own in losses.values()) and len(losses["list"]) >= 2
     assert isinstance(model, glassformer.Translator) and model.recipe.train.steps == 30
     assert "exact_match" in model.metrics
     found = glassformer.evaluate(str(tmp_path / "list"), split="val")
@@ -202,6 +208,35 @@ def test_training_and_evaluating_from_memory(tmp_path: Path) -> None:
     assert own.examples == 7 and "exact_match" in own and "<table" in own._repr_html_()
     with pytest.raises(UserError, match="resume"):
         glassformer.train(tmp_path / "list")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "first",
+    [
+        "import glassformer",
+        "from glassformer.train import trainer; from glassformer.evaluate import Scores",
+        "import glassformer.evaluate as e; from glassformer import evaluate; assert e is evaluate",
+        "from glassformer import train; from glassformer.train.trainer import Trainer",
+    ],
+)
+def test_verbs_that_share_their_names_with_rooms(first: str) -> None:
+    """Whoever is imported first, the verbs can be called and the rooms imported from. Caught: a room that hides its verb."""
+    then = """
+import glassformer, inspect
+from glassformer.train.trainer import Trainer
+from glassformer.evaluate import text_scores
+for verb, argument in ((glassformer.train, "out"), (glassformer.evaluate, "split")):
+    assert callable(verb) and argument in inspect.signature(verb).parameters
+try:
+    glassformer.train("dates", stepps=3)
+except glassformer.errors.ConfigError:
+    pass
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{first}\n{then}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_settings_that_are_not_there_or_are_two(tmp_path: Path) -> None:

@@ -269,6 +269,7 @@ def test_a_setting_of_the_command_line_is_checked(home: Path) -> None:
         ("dates", ["model.family=gpt", "data.prompt_answer=true"], 'glassformer translate x "…"'),
         ("stdlib-bert", [], 'glassformer fill x "… ___ …"'),
         ("languages", [], 'glassformer classify x "…"'),
+        ("languages", ["model.family=gpt", "model.head=classify"], 'glassformer classify x "…"'),
         ("date-parts", [], 'glassformer tag x "…"'),
     ],
 )

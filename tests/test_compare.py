@@ -162,7 +162,7 @@ def runs_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[RunFold
     """Of each task two: the second with other weights, and for pairs with more layers."""
     place = tmp_path_factory.mktemp("compare")
     found = {}
-    for kind in ("pairs", "text", "classify", "tag"):
+    for kind in ("pairs", "text", "classify", "tag", "prompts", "decoder classify"):
         small: dict[str, Any] = {"n_layer": 1}
         other = {"n_layer": 2} if kind == "pairs" else {"n_layer": 1, "n_head": 4}
         found[kind] = (
@@ -173,7 +173,7 @@ def runs_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[RunFold
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["pairs", "text", "classify", "tag"])
+@pytest.mark.parametrize("kind", ["pairs", "text", "classify", "tag", "prompts", "decoder classify"])
 def test_two_runs_side_by_side(kind: str, runs_of: dict[str, tuple[RunFolder, RunFolder]], tmp_path: Path) -> None:
     """The scores are those that `evaluate` would give each, example by example. Broken variants: the runs exchanged; an
     output beside another example's."""
@@ -188,19 +188,20 @@ def test_two_runs_side_by_side(kind: str, runs_of: dict[str, tuple[RunFolder, Ru
         "classify": {"loss", "accuracy"},
         "tag": {"loss", "accuracy"},
     }
-    assert set(found["scores"]) == expected[kind]
+    task = {"prompts": "pairs", "decoder classify": "classify"}.get(kind, kind)  # a GPT's scores are those of its task
+    assert set(found["scores"]) == expected[task]
     for side, path in zip(("first", "second"), paths, strict=True):
         talk = load(path)
         held = held_out(talk, "val", 20, path / "data")
         values = teacher_forced(talk.model, held.batches).values
         assert found["scores"]["loss"][side]["value"] == pytest.approx(values["loss"], rel=1e-4)
-        if kind == "pairs":
+        if task == "pairs":
             wrote = [s.get(side, "") for s in found["sentences"]]
             assert wrote == written(talk, held.examples)
             scores = text_scores(wrote, [t for _, t in held.examples]).values
             for name in ("bleu", "exact_match"):
                 assert found["scores"][name][side]["value"] == pytest.approx(scores[name], abs=1e-6)
-        elif kind != "text":
+        elif task != "text":
             assert found["scores"]["accuracy"][side]["value"] == pytest.approx(values["token_accuracy"], abs=1e-6)
     for name in ("scores", "sentences", *(["attention"] if kind != "pairs" else [])):
         check_pictures([tmp_path / "out" / f"{name}.png", tmp_path / "out" / f"{name}.svg"])
@@ -213,7 +214,7 @@ def test_two_runs_side_by_side(kind: str, runs_of: dict[str, tuple[RunFolder, Ru
 
 
 def test_a_run_is_no_different_from_itself(runs_of: dict[str, tuple[RunFolder, RunFolder]]) -> None:
-    for kind in ("pairs", "text", "classify"):
+    for kind in ("pairs", "text", "classify", "prompts", "decoder classify"):
         path = runs_of[kind][0].path
         found = study.compare((load(path), load(path)), ("a", "b"), "val", 12)
         assert all((p.difference.value, p.p) == (0.0, 1.0) for p in found.scores.values())

@@ -33,7 +33,7 @@ from tests.test_plots import check_pictures
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
     place = tmp_path_factory.mktemp("heads")
-    layers = {"pairs": 1, "text": 2, "classify": 2}
+    layers = {"pairs": 1, "text": 2, "classify": 2, "prompts": 1, "decoder classify": 1}
     return {kind: small_run(place / kind, kind, model={"n_layer": n}) for kind, n in layers.items()}
 
 
@@ -187,7 +187,7 @@ def test_losses_of_single_examples_add_up_to_the_loss(folders: dict[str, RunFold
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["pairs", "text", "classify"])
+@pytest.mark.parametrize("kind", ["pairs", "text", "classify", "prompts", "decoder classify"])
 def test_worth_is_what_is_measured_without_the_part(folders: dict[str, RunFolder], kind: str) -> None:
     """For one head and one MLP by hand: the head's columns set to zero in the weights. And the last point of the curve has
     no head left. Broken variants: parts named wrongly; a cut that stays; the mean taken for the zero."""
@@ -202,7 +202,8 @@ def test_worth_is_what_is_measured_without_the_part(folders: dict[str, RunFolder
         "text": {"loss", "perplexity"},
         "classify": {"loss", "accuracy"},
     }
-    assert set(found.whole) == expected[kind]
+    alike = {"prompts": "pairs", "decoder classify": "classify"}
+    assert set(found.whole) == expected[alike.get(kind, kind)]
     by_name = {str(w.part): w for w in found.parts}
     for name in (f"{side}.{talk.model.config.n_layer - 1}.attention:1", f"{side}.0.mlp"):
         other = load(folders[kind].path)

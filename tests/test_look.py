@@ -69,6 +69,11 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "labels": ["fr", "de", "zh"],
         "data": {"task": "classify"},
     },
+    "gpt classify": {
+        "model": {**SIZES, "family": "gpt", "head": "classify"},
+        "labels": ["fr", "de", "zh"],
+        "data": {"task": "classify"},
+    },
     "classify by the mean": {
         "model": {**SIZES, "family": "bert", "head": "classify", "pool": "mean"},
         "labels": ["fr", "de", "zh"],

@@ -133,6 +133,20 @@ MISTAKES: list[tuple[str, str]] = [
     ("evaluate runs/mt --split dev", "train, val or test, not 'dev'"),
     ("info gpt2 --context 0", "--context must be at least 1, not 0"),
     ("data get tatoeba:en-xx", "tatoeba:en-xx"),
+    # ---- a decoder alone, positions, made-up data
+    ("train sort model.family=gpt data.size=40", "set data.prompt_answer=true or use the encoder-decoder"),
+    ("train copy data.test_lengths=[9,3]", "data.test_lengths is a shortest and a longest length, such as [20, 30]"),
+    ("train dates data.test_lengths=[20,30]", "data.test_lengths belongs to the built-in copy, reverse and sort"),
+    (
+        "train dates-gpt model.rotary_scaling=ntk",
+        "need both model.rotary_scaling (linear or ntk) and model.rotary_factor",
+    ),
+    ("train mine.toml model.rotary_scaling=linear model.rotary_factor=2", "is for rotary positions"),
+    ("train in-context data.task=classify", "train.metric=exact_match is not measured for gpt on classify"),
+    ("score runs/mt", "score needs --file: a file of pairs, such as a TSV"),
+    ("score runs/bert --file pairs.tsv", "a BERT finds labels or hidden words and has no probability of a text"),
+    ("translate runs/mt --align-words --trace hello", "--trace tells more than a line can hold; add --json"),
+    ("reproduce dattes", "dattes"),
 ]
 
 

@@ -128,12 +128,10 @@ def print_next(recipe: Recipe, folder: Path) -> None:
     """What a person would want to do now, as it can be typed."""
     from glassformer.data.report import DataReport
 
-    goes_on = "translate" if recipe.data.prompt_answer else "generate"
-    verb = {"transformer": "translate", "gpt": goes_on}.get(recipe.model.family) or {
-        "mlm": "fill",
-        "classify": "classify",
-        "tag": "tag",
-    }[recipe.model.head]
+    verb = {"pairs": "translate", "classify": "classify", "tag": "tag"}.get(recipe.data.task) or {
+        "gpt": "generate",
+        "bert": "fill",
+    }[recipe.model.family]
     report = DataReport.read(folder / "data")
     has_test = report is None or bool(report.examples.get("test"))
     path = shlex.quote(str(folder))

@@ -3,7 +3,7 @@
 `in-context`: a rule that stands in the prompt alone. Each example makes up a new table of keys and values, shows it in shots,
 and asks for some of it; the answer gives the entries in the order they are asked for, as the table writes them:
 
-    b K , f Q , h D , a M ? h b h a f b        h D b K h D a M f Q b K
+    b C , f A , h D , a G ? h b h a f b        h D b C h D a G f A b C
 
 No weight can know a value: what is learned is to look it up (Olsson et al. 2022 call the heads that do it induction heads). Six
 questions a table, each repeated before it is answered, are six chances a row to learn that; with one question and a bare
@@ -51,7 +51,8 @@ def rows_and_answers(
     return [(" ".join(row), " ".join(answer(row))) for row in letter_rows(split, size, lengths)]
 
 
-SHOTS = (2, 8)
+SHOTS = (2, 6)
+KEYS, VALUES = string.ascii_lowercase[:8], string.ascii_uppercase[:8]
 QUESTIONS = 6
 
 
@@ -62,8 +63,8 @@ def in_context(split: Split, size: int) -> list[tuple[str, str]]:
     found: dict[str, str] = {}
     while len(found) < start + size:
         count = draw.randint(*SHOTS)
-        keys = draw.sample(string.ascii_lowercase[:16], count)
-        values = draw.sample(string.ascii_uppercase[:16], count)
+        keys = draw.sample(KEYS, count)
+        values = draw.sample(VALUES, count)
         table = dict(zip(keys, values, strict=True))
         asked = draw.choices(keys, k=QUESTIONS)
         shots = " , ".join(f"{key} {value}" for key, value in table.items())

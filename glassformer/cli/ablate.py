@@ -15,7 +15,7 @@ from glassformer.screen import table_console, warn
 if TYPE_CHECKING:
     from glassformer.studies.ablate import Report
 
-SHOWN = (0, 3, 5, 6, 7)  # of the columns: all of them are wider than a terminal
+SHOWN = (0, 3, 4, 5, 6, 7)  # of the columns: all of them are wider than a terminal
 
 
 def ablate(

@@ -77,7 +77,7 @@ def cells(row: Row, metric: str) -> list[str]:
         "—" if facts is None else f"{facts.parameters:,}",
         "—" if facts is None else f"{facts.forward_flops / 1e6:.2f}",
         shown(row.mean(metric)) + ("" if spread is None else f" ± {spread:.2g}"),
-        shown(row.mean("loss")),
+        shown(row.mean("loss")) + (f" {row.verdict('loss')}" if "loss" in row.tests and metric != "loss" else ""),
         difference,
         "" if test is None else f"{test.p:.3g}",
         f"{len(row.failed)} did not end" if row.failed else row.verdict(metric),

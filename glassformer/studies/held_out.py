@@ -8,6 +8,7 @@ studies ask how an answer changes and not how good it could get (`glassformer ev
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,6 +54,7 @@ def held_out(
         raise UserError(f"--split is train, val or test, not {split!r}")
     if limit < 1:
         raise UserError(f"--examples must be at least 1, not {limit}")
+    limit = min(limit, sys.maxsize)
     recipe = model.recipe
     data = recipe.data
     budget = max(256, min(8192, 2**23 // max(1, recipe.model.vocab_size)))

@@ -56,8 +56,8 @@ COMMANDS: dict[str, list[Any]] = {
     "evaluate": ["pairs", "--limit", "2"],
     "score": ["text", "eins zwei"],
     "compare": ["pairs", "pairs", "--examples", "2"],
-    "look": ["pairs", "eins zwei"],
-    "heads": ["pairs", "--examples", "2"],
+    "look": ["pairs", "eins zwei", "--out", "new"],  # without it, into the run's own folder
+    "heads": ["pairs", "--examples", "2", "--out", "new"],
     "doctor": ["pairs"],
     "info": ["pairs"],
     "plan": ["mine.toml"],
@@ -65,7 +65,7 @@ COMMANDS: dict[str, list[Any]] = {
     "figures": [],
     "train": ["mine.toml", "train.steps=1"],
     "import": ["theirs"],
-    "export": ["pairs", "--to", "gguf"],
+    "export": ["pairs", "--to", "gguf", "--out", "new"],
     "data check": ["train.tsv"],
     "data get": ["shakespeare", "--mirror", "http://127.0.0.1:9"],
 }

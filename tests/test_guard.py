@@ -38,7 +38,7 @@ def test_a_defect_deep_inside(
     (tmp_path / "traces").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "traces"))
     monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setattr(RunFolder, "check_sizes", lambda self, found: found.no_such_thing)
+    monkeypatch.setattr(RunFolder, "load_model", lambda self, **given: self.no_such_thing)
     code, said = call(["translate", str(run), "the cat"], monkeypatch, capfd)
     (trace,) = (tmp_path / "traces").iterdir()
     assert code == DEFECT == 70
@@ -55,7 +55,7 @@ def test_a_defect_where_no_file_can_be_made(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(tempfile, "mkstemp", full)
-    monkeypatch.setattr(RunFolder, "check_sizes", lambda self, found: found.no_such_thing)
+    monkeypatch.setattr(RunFolder, "load_model", lambda self, **given: self.no_such_thing)
     code, said = call(["translate", str(make_run(tmp_path / "run")), "the cat"], monkeypatch, capfd)
     assert code == DEFECT and said.count("\n") == 1 and "defect of glassformer" in said and "written in" not in said
 

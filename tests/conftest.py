@@ -15,6 +15,8 @@ settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("new", deadline=None)
 settings.load_profile("new" if os.environ.get("GLASSFORMER_SOAK") else "same")
 
+os.environ["GLASSFORMER_LANG"] = "en"  # whatever the locale
+
 # What a machine's trials find lies in the user's cache folder; tests have one of their own, theirs and their commands'.
 if "GLASSFORMER_CACHE" not in os.environ:
     cache = tempfile.TemporaryDirectory(prefix="glassformer-tests-")

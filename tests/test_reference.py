@@ -367,8 +367,11 @@ COMMON: dict[str, st.SearchStrategy[Any]] = {
     "embedding_norm": st.booleans(),
     "positions": st.sampled_from(["sinusoidal", "learned", "rotary", "alibi", "none"]),
     "rotary_base": st.sampled_from([10000.0, 50.0]),
-    "rotary_scaling": st.sampled_from(["none", "none", "linear", "ntk"]),
+    "rotary_scaling": st.sampled_from(["none", "none", "linear", "ntk", "llama3"]),
     "rotary_factor": st.sampled_from([1.0, 4.0]),
+    "rotary_length": st.sampled_from([8192, 64]),
+    "rotary_low": st.sampled_from([1.0, 0.5]),
+    "rotary_high": st.sampled_from([4.0, 16.0]),
     "sinusoid_base": st.sampled_from([10000.0, 100.0]),
     "window": st.sampled_from([None, None, 1, 3]),
     "qk_norm": st.booleans(),
@@ -381,6 +384,8 @@ COMMON: dict[str, st.SearchStrategy[Any]] = {
 }
 TRANSFORMER: dict[str, st.SearchStrategy[Any]] = {
     "n_encoder_layer": st.sampled_from([None, 1, 2]),
+    "n_encoder_head": st.sampled_from([None, None, 3]),
+    "n_encoder_hidden": st.sampled_from([None, None, 5]),
     "source_vocab_size": st.sampled_from([None, 17]),
     "share_source_target": st.booleans(),
 }

@@ -89,10 +89,17 @@ def test_interop(run: RunFolder) -> None:
     assert torch.equal(back["embedding.weight"], tensors["embedding.weight"])
 
 
+def test_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    from glassformer.language import translated
+
+    monkeypatch.setenv("GLASSFORMER_LANG", "zh")
+    assert translated("a sentence that no catalogue has") == "a sentence that no catalogue has"
+
+
 def test_every_room_is_looked_into() -> None:
     """A new room is named here, and in a test above."""
     looked = {
-        *("accel", "api", "cli", "config", "data", "decode", "errors", "evaluate", "files", "interop"),
+        *("accel", "api", "cli", "config", "data", "decode", "errors", "evaluate", "files", "interop", "language"),
         *("models", "nn", "plots", "probe", "runs", "screen", "studies", "tasks", "text", "train"),
     }
     there = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}

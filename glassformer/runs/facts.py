@@ -6,14 +6,16 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glassformer.config import VERSION, ModelConfig
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.files.checksums import ListedFile
 from glassformer.files.durable import to_json
-from glassformer.text.tokenizers import Tokenizers
+
+if TYPE_CHECKING:
+    from glassformer.text.tokenizers import Tokenizers
 
 RUN_FORMAT = 1
 OWN = re.compile(

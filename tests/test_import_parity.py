@@ -53,9 +53,9 @@ def test_the_command_tells_and_leaves_nothing_that_is_wrong(
     assert "same greedy answers" in capsys.readouterr().out and (tmp_path / "run" / "parity.json").exists()
     whole = import_run.write_run
 
-    def broken(model: Any, out: Path) -> Any:
+    def broken(model: Any, *rest: Any) -> Any:
         model.weights["decoder.0.attention.out.weight"].mul_(9)
-        return whole(model, out)
+        return whole(model, *rest)
 
     monkeypatch.setattr(import_run, "write_run", broken)
     with pytest.raises(SystemExit) as ended:

@@ -139,7 +139,7 @@ MISTAKES: list[tuple[str, str]] = [
     ("train dates data.test_lengths=[20,30]", "data.test_lengths belongs to the built-in copy, reverse and sort"),
     (
         "train dates-gpt model.rotary_scaling=ntk",
-        "need both model.rotary_scaling (linear or ntk) and model.rotary_factor",
+        "need both model.rotary_scaling (linear, ntk or llama3) and a model.rotary_factor",
     ),
     ("train mine.toml model.rotary_scaling=linear model.rotary_factor=2", "is for rotary positions"),
     ("train in-context data.task=classify", "train.metric=exact_match is not measured for gpt on classify"),

@@ -66,7 +66,7 @@ def shortened(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > 400:
         return f"a number of {value.bit_length()} bits"
     text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return text if len(text) <= 80 else f"{text[:38]}...{text[-39:]}"
 
 
 def table(value: Any, kind: Any, name: str) -> Any:

@@ -53,6 +53,8 @@ def fingerprint(model: Any) -> Tensor:
         if weight.dim() < 2:
             sums.append(weight.reshape(-1).view(whole[weight.element_size()]).long())
             continue
+        if not weight.numel():  # of an attention that has lost all its heads
+            continue
         weight = weight.flatten(1)
         words = weight.size(1) * weight.element_size() % 8 == 0
         bits = weight.view(torch.int64 if words else whole[weight.element_size()])

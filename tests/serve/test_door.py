@@ -162,8 +162,7 @@ def test_limits_and_languages(paths: list[Path]) -> None:
             limits_from([wrong])
 
 
-@pytest.mark.anyio
-async def test_languages_of_runs(paths: list[Path]) -> None:
+def test_languages_of_runs(paths: list[Path]) -> None:
     (run,) = served_runs(paths[:1], ["de,fr:en"])
     assert (run.sources, run.target) == (("de", "fr"), "en")
     both = served_runs(paths, ["translator=zh:en"])
@@ -171,8 +170,3 @@ async def test_languages_of_runs(paths: list[Path]) -> None:
     for wrong in (["de:en"], ["nobody=de:en"], ["translator=deen"], ["translator=de:e n"]):
         with pytest.raises(ConfigError):
             served_runs(paths, wrong)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"

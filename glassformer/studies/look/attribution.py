@@ -87,11 +87,9 @@ def output_directions(
     net: Any, x: Float[Tensor, "P C"], tokens: Int[Tensor, "P K"]
 ) -> tuple[Float[Tensor, "P K C"], Float[Tensor, "P K"], Float[Tensor, "P K"]]:
     """For each token: the direction of its logit at x (what leaves the stack), the constant beside it, and the logit."""
-    if not isinstance(net, BERT):
-        u = net.output_weight.double()[tokens]
-        return u, u.new_zeros(tokens.shape), (u * x[:, None]).sum(-1)
-    weight, bias = net.output_layer()
-    if isinstance(net.head, LabelHead) and net.head.dense is None:
+    head = getattr(net, "head", None)
+    weight, bias = net.output_layer() if isinstance(net, BERT) else (net.output_weight, net.output_bias)
+    if head is None or (isinstance(head, LabelHead) and head.dense is None):
         u = weight.double()[tokens]
         constant = bias.double()[tokens] if bias is not None else u.new_zeros(tokens.shape)
         return u, constant, (u * x[:, None]).sum(-1) + constant

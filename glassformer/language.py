@@ -22,11 +22,10 @@ FOLDER = Path(__file__).with_name("locale")
 def language() -> str:
     """zh or en: GLASSFORMER_LANG where it is set, else what the locale's variables say.
 
-    >>> import os
-    >>> os.environ["GLASSFORMER_LANG"] = "zh_CN.UTF-8"
-    >>> language()
+    >>> from unittest.mock import patch
+    >>> with patch.dict(os.environ, GLASSFORMER_LANG="zh_CN.UTF-8"):
+    ...     language()
     'zh'
-    >>> del os.environ["GLASSFORMER_LANG"]
     """
     for name in ("GLASSFORMER_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
         if value := os.environ.get(name):

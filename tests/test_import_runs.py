@@ -180,7 +180,7 @@ def folder(good: Path, tmp_path: Path) -> Path:
 
 def refused(folder: Path, match: str | None = None) -> None:
     """One sentence, within 5 seconds and 200 MB."""
-    began = time.perf_counter()
+    began = time.process_time()  # its own seconds, however busy the machine is
     tracemalloc.start()
     try:
         with pytest.raises(UserError, match=match):
@@ -188,7 +188,7 @@ def refused(folder: Path, match: str | None = None) -> None:
         assert tracemalloc.get_traced_memory()[1] < 200e6
     finally:
         tracemalloc.stop()
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from glassformer import plots
+from glassformer.accel import machine
 from glassformer.config import VERSION
 from glassformer.errors import UserError
 from glassformer.files import structured
@@ -146,22 +147,9 @@ def measured() -> dict[str, dict[str, str]]:
     return structured.read(path, dict[str, dict[str, str]]) if path.is_file() else {}
 
 
-def machine() -> str:
-    """What this was measured on, in words."""
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    return f"{os.cpu_count()} cores, {processor()}"
-
-
-def processor() -> str:
-    """The processor by its own name where the system tells it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return f"{platform.machine()} {line.partition(':')[2].strip()}"
-    except OSError:
-        pass
-    return platform.machine()
+def where() -> str:
+    """What this was measured on, in words: trials run on the processor, whatever else there is."""
+    return f"{machine.cores()} cores, {platform.machine()} {machine.cpu_name()}"
 
 
 def conduct(study: Study, effort: Effort, out: Path, *, jobs: int | None = None) -> Report:
@@ -178,7 +166,7 @@ def conduct(study: Study, effort: Effort, out: Path, *, jobs: int | None = None)
         "trial_seconds": round(sum(found["seconds"] for _, found in results.trials), 1),
         "seconds": round(time.perf_counter() - began, 1),
         "command": f"glassformer study {study.name}" + ("" if effort.name == "default" else f" --{effort.name}"),
-        "machine": machine(),
+        "machine": where(),
         "torch": torch.__version__,
         "glassformer": VERSION,
         "date": datetime.now(UTC).date().isoformat(),

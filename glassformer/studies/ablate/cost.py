@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from glassformer.accel.machine import cores
 from glassformer.config import Recipe
 from glassformer.config.costs import costs
 from glassformer.errors import UserError
@@ -52,11 +52,6 @@ def spoken(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def cores() -> int:
-    """Those this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def at_a_time(jobs: int | None, recipe: Recipe, trials: int) -> tuple[int, int]:

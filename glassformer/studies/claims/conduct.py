@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -93,7 +92,7 @@ def side_by_side(
     study: Study, effort: Effort, missing: Sequence[Settings], jobs: int
 ) -> Iterator[tuple[Settings, Measured]]:
     """So many at once, a thread each; whichever is done first comes first."""
-    threads = max(1, (os.cpu_count() or 1) // jobs)
+    threads = max(1, machine.cores() // jobs)
     pool = ProcessPoolExecutor(min(jobs, len(missing)), mp_context=multiprocessing.get_context("spawn"))
     try:
         waiting: dict[Future[Measured], Settings] = {
@@ -158,7 +157,7 @@ def conduct(study: Study, effort: Effort, out: Path, *, jobs: int | None = None)
         raise UserError(f"--jobs must be at least 1, not {jobs}")
     out.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
-    results = trials_of(study, effort, out, jobs or os.cpu_count() or 1)
+    results = trials_of(study, effort, out, jobs or machine.cores())
     facts = {
         "effort": effort.name,
         "seeds": effort.seeds,

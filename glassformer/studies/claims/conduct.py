@@ -58,15 +58,23 @@ def key_of(study: Study, effort: Effort, settings: Settings) -> str:
     return json.dumps([study.name, study.version, effort.name, settings], sort_keys=True)
 
 
-def read_kept(path: Path) -> dict[str, Measured]:
+@dataclass(frozen=True)
+class Kept:
+    """A trial that was done: what it found, and on which machine."""
+
+    measured: Measured
+    machine: str
+
+
+def read_kept(path: Path) -> dict[str, Kept]:
     """Trials that were done before; a torn last line is one that was not."""
-    found: dict[str, Measured] = {}
+    found: dict[str, Kept] = {}
     if not path.is_file() or path.is_symlink():
         return found
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             record = json.loads(line)
-            found[record["key"]] = record["measured"]
+            found[record["key"]] = Kept(record["measured"], record["machine"])
         except (ValueError, TypeError, KeyError):
             continue
     return found
@@ -108,8 +116,8 @@ def side_by_side(
             process.terminate()
 
 
-def trials_of(study: Study, effort: Effort, folder: Path, jobs: int) -> Results:
-    """All trials of a study at an effort, those that are kept from an earlier time included."""
+def trials_of(study: Study, effort: Effort, folder: Path, jobs: int) -> tuple[Results, str]:
+    """All trials of a study at an effort, those that are kept from an earlier time included, and where they were done."""
     planned = study.plan(effort)
     path = OwnedFiles(folder).claim(KEPT)[0]
     kept = read_kept(path)
@@ -122,12 +130,14 @@ def trials_of(study: Study, effort: Effort, folder: Path, jobs: int) -> Results:
             rest = one_by_one(study, effort, missing) if few else side_by_side(study, effort, missing, jobs)
             for settings, measured in rest:
                 key = key_of(study, effort, settings)
-                kept[key] = measured
-                file.write(json.dumps({"key": key, "measured": measured}) + "\n")
+                kept[key] = Kept(measured, where())
+                file.write(json.dumps({"key": key, **asdict(kept[key])}) + "\n")
                 file.flush()
                 told = ", ".join(f"{name}={value}" for name, value in settings.items())
                 progress.update(sum(key_of(study, effort, one) in kept for one in planned), told)
-    return Results(tuple((settings, kept[key_of(study, effort, settings)]) for settings in planned))
+    done = [(settings, kept[key_of(study, effort, settings)]) for settings in planned]
+    machines = sorted({trial.machine for _, trial in done})
+    return Results(tuple((settings, trial.measured) for settings, trial in done)), " and ".join(machines)
 
 
 def read_verdict(folder: Path, name: str) -> str:
@@ -157,7 +167,7 @@ def conduct(study: Study, effort: Effort, out: Path, *, jobs: int | None = None)
         raise UserError(f"--jobs must be at least 1, not {jobs}")
     out.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
-    results = trials_of(study, effort, out, jobs or machine.cores())
+    results, machines = trials_of(study, effort, out, jobs or machine.cores())
     facts = {
         "effort": effort.name,
         "seeds": effort.seeds,
@@ -165,7 +175,7 @@ def conduct(study: Study, effort: Effort, out: Path, *, jobs: int | None = None)
         "trial_seconds": round(sum(found["seconds"] for _, found in results.trials), 1),
         "seconds": round(time.perf_counter() - began, 1),
         "command": f"glassformer study {study.name}" + ("" if effort.name == "default" else f" --{effort.name}"),
-        "machine": where(),
+        "machine": machines,
         "torch": torch.__version__,
         "glassformer": VERSION,
         "date": datetime.now(UTC).date().isoformat(),

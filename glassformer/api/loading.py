@@ -82,7 +82,7 @@ def load(
     step: int | None = None,
     adapter: str | Path | None = None,
 ) -> Translator | Generator | Filler | Classifier | Tagger:
-    """The model of a run: its final weights, or those of the checkpoint of `step`. `adapter`: with the corrections of a LoRA
+    """The model of a run: its final weights, or those that it has kept of `step`. `adapter`: with the corrections of a LoRA
     training that began with this run added in, from its `final/adapter.safetensors`.
 
     What comes back depends on what was trained: a `Translator`, `Generator`, `Filler`, `Classifier` or `Tagger`.
@@ -92,9 +92,6 @@ def load(
     """
     known = pick_device(device)
     folder = RunFolder.open(run)
-    if step is not None and step not in folder.checkpoints.steps():
-        there = ", ".join(map(str, folder.checkpoints.steps())) or "none"
-        raise UserError(f"{run} has no checkpoint of step {step}; there are: {there}")
     model, recipe = folder.load_model(step=step, device=known), folder.recipe
     if adapter is not None:
         add_adapter(model, Path(adapter))

@@ -21,7 +21,10 @@ def look(
     ] = None,
     beside: Annotated[str | None, typer.Option(help="Another text, shown to the right of this one.")] = None,
     beside_run: Annotated[Path | None, typer.Option(help="Another run, shown to the right of this one.")] = None,
-    beside_step: Annotated[int | None, typer.Option(help="Another checkpoint, shown to the right of this one.")] = None,
+    beside_step: Annotated[
+        int | None,
+        typer.Option(help="Another checkpoint (of --beside-run, where given), shown to the right of this one."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder of the report; without it, RUN/look.")] = None,
     across: Annotated[
         bool, typer.Option("--across", help="The same text at every kept checkpoint, side by side.")
@@ -44,25 +47,30 @@ def look(
     from glassformer.runs.folder import RunFolder
     from glassformer.studies.look import look_across, look_inside, write_report
     from glassformer.studies.look.explanation_data import importance_of
+    from glassformer.studies.look.inside import Inside
     from glassformer.studies.look.patching import patch
 
-    model = load(run, device=device, step=step)
-    inside = look_inside(model, text, target, beam=beam, new=new)
-    inside = replace(inside, importance=importance_of(run))
-    if across:
-        inside = look_across(RunFolder.open(run), inside)
+    def seen(folder: Path, words: str, at: int | None) -> Inside:
+        model = load(folder, device=device, step=at)
+        found = look_inside(model, words, target, beam=beam, new=new)
+        if at is None:  # `heads` cuts the final weights; what it found is not true of others
+            found = replace(found, importance=importance_of(folder))
+        return look_across(RunFolder.open(folder), found) if across else found
+
+    def named(folder: Path, at: int | None) -> str:
+        return folder.resolve().name + (f", step {at}" if at is not None else "")
+
+    inside, title = seen(run, text, step), named(run, step)
     if against is not None:
-        inside = replace(inside, patching=patch(model, text, against))
+        inside = replace(inside, patching=patch(inside.model, text, against))
     other, other_title = None, ""
     if beside is not None or beside_run is not None or beside_step is not None:
-        folder = beside_run or run
-        second = load(folder, device=device, step=beside_step)
-        other = look_inside(second, text if beside is None else beside, target, beam=beam, new=new)
-        other = replace(other, importance=importance_of(folder))
-        other_title = folder.resolve().name + (f", step {beside_step}" if beside_step is not None else "")
+        folder = run if beside_run is None else beside_run
+        # Another text is read by the same weights, unless others are asked for.
+        at = step if beside_step is None and beside_run is None else beside_step
+        other, other_title = seen(folder, text if beside is None else beside, at), named(folder, at)
     for note in [*inside.input.notes, *(other.input.notes if other is not None else [])]:
         typer.echo(f"note: {note.en}", err=True)
-    title = run.resolve().name + (f", step {step}" if step is not None else "")
     report = write_report(inside, title, out or run / "look", pictures=pictures, beside=other, beside_title=other_title)
     for warning in report.notes:
         typer.echo(f"note: {warning}", err=True)

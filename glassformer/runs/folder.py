@@ -283,12 +283,14 @@ class RunFolder:
         """Where the weights to use lie: the final ones; before the run has ended, the best or the latest checkpoint's, and
         then `report` is told so. Final weights that are damaged are not replaced by others in silence: they are refused."""
         if step is not None:
-            if step not in self.checkpoints.steps():
-                there = ", ".join(map(str, self.checkpoints.steps())) or "none"
+            kept = (self.checkpoints, self.snapshots, self.history)
+            saved = next((one for one in kept if step in one.steps()), None)
+            if saved is None:
+                there = ", ".join(map(str, sorted({s for one in kept for s in one.steps()}))) or "none"
                 raise UserError(f"{self.path} has no checkpoint of step {step}; there are: {there}")
-            if (wrong := self.checkpoints.problem(step)) is not None:
-                raise UserError(f"{self.checkpoints.path(step)} cannot be used: {wrong}; {self.see_doctor}")
-            return self.checkpoints.path(step)
+            if (wrong := saved.problem(step)) is not None:
+                raise UserError(f"{saved.path(step)} cannot be used: {wrong}; {self.see_doctor}")
+            return saved.path(step)
         if self.final.exists() or self.final.is_symlink():
             if (wrong := self.final_problem()) is not None:
                 raise UserError(

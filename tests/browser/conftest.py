@@ -1,13 +1,25 @@
-"""A real browser: the Chromium that the system has (Debian's package `chromium`), driven by playwright's Python package."""
+"""A real browser: the Chromium that the system has (Debian's package `chromium`), driven by playwright's Python package; and
+reports to open in it, made once for all tests."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+import glassformer
+from glassformer.studies import page as pages_of
+from glassformer.studies.look import data as report_data
+from glassformer.studies.look.checkpoints import look_across
+from glassformer.studies.look.inside import Inside, look_inside
+from tests.talking import make_run
+from tests.test_look import FAMILIES, with_checkpoints
+
+CHINESE = "我们去公园, café ok"
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -29,3 +41,36 @@ def browser() -> Iterator[Any]:
         started = playwright.chromium.launch(executable_path=path, args=arguments)
         yield started
         started.close()
+
+
+@pytest.fixture(scope="session")
+def insides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inside]:
+    """Every family; the encoder-decoder reads Chinese in byte pieces, and is also seen across training."""
+    folder = tmp_path_factory.mktemp("runs")
+    bytewise = FAMILIES["transformer"] | {"tokenizer": "bpe", "decode": {"beam": 3, "max_new_tokens": 9}}
+    path = make_run(folder / "zh", **bytewise)
+    run = with_checkpoints(path, [100, 200, 300])
+    model = glassformer.load(path)
+    found = {"transformer": look_across(run, look_inside(model, CHINESE, "a dög 猫 sat"))}
+    for name, text in {
+        "gpt": "the cat\nran to Paris",
+        "gpt on pairs": "the cat",
+        "pruned": "the cat",
+        "mlm": "the [MASK] sat on",
+        "classify": "Anna lives",
+        "tag": "Anna lives in",
+    }.items():
+        found[name] = look_inside(
+            glassformer.load(make_run(folder / name.replace(" ", "-"), **FAMILIES[name])), text, new=4
+        )
+    return found
+
+
+@pytest.fixture(scope="session")
+def pages(insides: dict[str, Inside], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    found = {}
+    for name, inside in insides.items():
+        found[name] = folder / f"{name.replace(' ', '-')}.html"
+        found[name].write_text(pages_of.page_html(report_data.page_data(inside, name)), encoding="utf-8")
+    return found

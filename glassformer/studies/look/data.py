@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from glassformer.config import VERSION
+from glassformer.config import VERSION, ModelConfig
 from glassformer.studies.look.activations import AttentionLayer, Norms, Predictions
 from glassformer.studies.look.explanation_data import attribution_data, patching_data, saliency_data
-from glassformer.studies.look.flow import alignment, rollout
+from glassformer.studies.look.flow import rollout
 from glassformer.studies.look.inside import Inside
 from glassformer.studies.look.machine import machine_data
 from glassformer.studies.look.packing import (
@@ -201,6 +201,20 @@ FAMILIES = {
 }
 
 
+def sizes_in_words(config: ModelConfig) -> dict[str, str]:
+    """Layers, heads and width, in English and Chinese; an encoder may have others than its decoder."""
+    layers, heads = [config.n_layer], [config.n_head]
+    if config.family == "transformer":
+        layers, heads = [config.encoder_layers, config.n_layer], [config.encoder_side.n_head, config.n_head]
+    many = " + ".join(map(str, layers))
+    each = " / ".join(map(str, dict.fromkeys(heads)))
+    words = ("layer" if layers == [1] else "layers", "head" if heads == [1] else "heads")
+    return {
+        "en": f", {many} {words[0]} of {each} {words[1]}, width {config.n_embd}",
+        "zh": f"，{many} 层，每层 {each} 头，宽 {config.n_embd}",
+    }
+
+
 def page_data(inside: Inside, title: str) -> dict[str, Any]:
     """Everything that the page draws."""
     names = Names(inside)
@@ -220,9 +234,9 @@ def page_data(inside: Inside, title: str) -> dict[str, Any]:
         "words": sides["written"]["pieces"] if inside.kind == "tag" else None,
     }
     lens = [predictions_data(layer, names) for layer in activations.lens]
-    aligned = alignment(activations)
-    sizes = f"{config.n_layer} × {config.n_head} × {config.n_embd}"
-    about = {language: f"{name}, {sizes}" for language, name in FAMILIES[config.family].items()}
+    about = {
+        language: f"{name}{sizes_in_words(config)[language]}" for language, name in FAMILIES[config.family].items()
+    }
     says = " ".join(names.texts[i] for i in chosen) if inside.answer is None else None
     if inside.kind == "mlm" and len(chosen) > 40:
         says = None
@@ -243,7 +257,6 @@ def page_data(inside: Inside, title: str) -> dict[str, Any]:
         "lens": lens,
         "norms": {stack: norms_data(norms) for stack, norms in activations.norms.items()},
         "rollout": {k: packed_weights(v) for k, v in rollout(activations, residual=inside.residual).items()},
-        "alignment": None if aligned is None else packed_weights(aligned[None]),
         "beam": beam_data(inside, names),
         "machine": machine_data(inside.model.model, model_input),
         "attribution": None if inside.attribution is None else attribution_data(inside.attribution, names.number),

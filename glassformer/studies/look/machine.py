@@ -13,7 +13,8 @@ from typing import Any
 
 from torch import nn
 
-from glassformer.models import BERT, Transformer
+from glassformer.config import ModelConfig
+from glassformer.models import Transformer
 from glassformer.nn.attention import attention_scores
 from glassformer.nn.block import Block, Stack
 from glassformer.studies.look.model_input import ModelInput
@@ -53,7 +54,18 @@ def parameters(module: nn.Module | None) -> int:
     return 0 if module is None else sum(p.numel() for p in module.parameters())
 
 
-def stack_data(stack: Stack, name: str, length: str) -> dict[str, Any]:
+def attention_sizes(config: ModelConfig) -> dict[str, int]:
+    """Heads, their sizes and the width of the MLP: an encoder may have others than its decoder."""
+    return {
+        "H": config.n_head,
+        "Hk": config.kv_heads,
+        "D": config.key_size,
+        "Dv": config.val_size,
+        "F": config.hidden,
+    }
+
+
+def stack_data(stack: Stack, name: str, length: str, config: ModelConfig) -> dict[str, Any]:
     """A stack's parts with their sizes, as the page draws them."""
     block: Block = stack.layers[0]
     counts = {
@@ -71,6 +83,7 @@ def stack_data(stack: Stack, name: str, length: str) -> dict[str, Any]:
         "pre_norm": block.pre_norm,
         "residual": block.residual,
         "final_norm": stack.norm is not None,
+        "sizes": attention_sizes(config),
         "parameters": counts,
     }
 
@@ -80,15 +93,17 @@ def machine_data(net: Any, model_input: ModelInput) -> dict[str, Any]:
     config = net.config
     stacks = []
     if hasattr(net, "encoder"):
-        stacks.append(stack_data(net.encoder, "encoder", "S" if isinstance(net, Transformer) else "T"))
+        stacks.append(
+            stack_data(net.encoder, "encoder", "S" if isinstance(net, Transformer) else "T", config.encoder_side)
+        )
     if hasattr(net, "decoder"):
-        stacks.append(stack_data(net.decoder, "decoder", "T"))
+        stacks.append(stack_data(net.decoder, "decoder", "T", config))
     table = net.target_table if isinstance(net, Transformer) else net.embedding
     source_table = net.source_table if isinstance(net, Transformer) else None
     stack = net.encoder if hasattr(net, "encoder") else net.decoder
     block = stack.layers[0]
     positions = net.source_positions if isinstance(net, Transformer) else net.positions
-    labels = isinstance(net, BERT) and config.head != "mlm"
+    labels = config.head != "mlm"
     code = {
         "embedding": code_of(type(table).forward, type(net).embed),
         "attention": code_of(attention_scores, type(block.attention).forward),
@@ -107,11 +122,6 @@ def machine_data(net: Any, model_input: ModelInput) -> dict[str, Any]:
             "S": len(model_input.source),
             "T": len(model_input.row),
             "C": config.n_embd,
-            "H": config.n_head,
-            "Hk": config.kv_heads,
-            "D": config.key_size,
-            "Dv": config.val_size,
-            "F": config.hidden,
             "V": config.n_label if labels else config.vocab_size,
         },
         "positions": config.positions,
@@ -119,6 +129,7 @@ def machine_data(net: Any, model_input: ModelInput) -> dict[str, Any]:
         "activation": config.activation,
         "tied": config.tie_output and not labels,
         "labels": labels,
+        "pooled": config.head == "classify",
         "embedding_norm": config.embedding_norm,
         "scaled_embeddings": config.scale_embeddings,
         "window": config.window,

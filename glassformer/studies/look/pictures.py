@@ -185,7 +185,7 @@ def beam_figure(inside: Inside) -> Any | None:
         slots = here
     axis.set_xlim(-0.8, len(steps) - 0.5)
     axis.set_ylim(rows - 0.4, -0.6)
-    axis.set_xticks(range(len(steps)), [str(s + 1) for s in range(len(steps))], fontsize=8)
+    axis.set_xticks(range(len(steps)), [str(s) for s in range(len(steps))], fontsize=8)
     axis.set_yticks([])
     axis.set_xlabel("step")
     axis.grid(False)

@@ -72,7 +72,7 @@ export async function meanMap(panel, kind) {
 /** The scale of weights that the reader has chosen. */
 export function weightScale(panel) {
   const { state, words } = panel;
-  return { kind: state.scale, most: 1, name: { one: null, root: words.rootScale, row: words.rowScale }[state.scale] };
+  return { kind: state.scale, most: 1, name: { one: words.weight, root: `${words.weight}; ${words.rootScale}`, row: `${words.weight}; ${words.rowScale}` }[state.scale] };
 }
 
 /** What a cell says, and the strongest of its row. */

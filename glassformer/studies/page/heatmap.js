@@ -9,6 +9,7 @@ import { h, isControl, shortened, svg, visible, widthOf } from "./elements.js";
 const SMALLEST = 15; // pixels a cell; below this labels would run into each other
 const LARGEST = 58;
 const WIDEST_LABEL = 150;
+const ASIDE = 330; // pixels beside a map in which its readout stands, where there are so many
 
 function labelled(text) {
   return shortened(visible(text), 16);
@@ -125,6 +126,7 @@ export class Heatmap {
     this.stage.replaceChildren(canvas, labels);
     this.stage.style.width = `${left + m * cell + 2}px`;
     this.stage.style.height = `${above + n * cell + 2}px`;
+    this.element.classList.toggle("aside", this.drawn - left - m * cell > ASIDE);
     this.drawOverview();
     this.mark();
   }

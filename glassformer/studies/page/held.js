@@ -14,7 +14,7 @@ export function pieceAt(data, axis, position) {
   if (!position) return -1;
   const [side, at] = position;
   if (axis === "written") return side === "read" ? data.outputs.positions.indexOf(at) : -1;
-  return side === axis ? at : -1;
+  return side === axis && at < data.sides[axis].pieces.length ? at : -1;
 }
 
 function unitOfPiece(units, piece) {

@@ -20,11 +20,11 @@ function frame(wide, high, name, parts) {
 }
 
 /** Multi-head attention: x to q, k, v; scores, mask, softmax; weights times values; the heads joined. */
-export function attentionPicture({ queries, keys, causal }, sized, words) {
+export function attentionPicture({ queries, keys, causal, scaled }, sized, words) {
   const say = (shape) => [shape, sized(shape)];
   const [a, b, c, d] = [10, 216, 428, 634];
   const row = [40, 150, 230];
-  const scores = causal ? words.scoresMasked : words.scoresPlain;
+  const scores = (causal ? words.scoresMasked : words.scoresPlain).replace(scaled ? "" : " ÷ √D", "");
   const gap = (from) => from + WIDE + 44;
   return frame(770, 290, words.part_attention, [
     box(a, row[0], "Q = x W", "attention"),
@@ -46,17 +46,18 @@ export function attentionPicture({ queries, keys, causal }, sized, words) {
   ]);
 }
 
-/** Widen, bend, narrow. */
+/** Widen, bend, narrow; a gated activation has two matrices upwards. */
 export function mlpPicture(length, activation, sized, words) {
   const say = (shape) => [shape, sized(shape)];
   const [a, b, c] = [96, 304, 512];
   const y = 40;
+  const gated = activation.includes("glu");
   return frame(730, 90, words.mlp, [
-    box(a, y, words.widen, "mlp"),
+    box(a, y, gated ? words.widenTwice : words.widen, "mlp"),
     box(b, y, activation, "mlp"),
     box(c, y, words.narrow, "mlp"),
     arrow(`M10,${y + 15} L${a - 3},${y + 15}`, say(`${length} × C`), 50, y - 8),
-    arrow(`M${a + WIDE},${y + 15} L${b - 3},${y + 15}`, say(`${length} × F`), a + WIDE + 44, y - 8),
+    arrow(`M${a + WIDE},${y + 15} L${b - 3},${y + 15}`, say(`${gated ? "2 × " : ""}${length} × F`), a + WIDE + 44, y - 8),
     arrow(`M${b + WIDE},${y + 15} L${c - 3},${y + 15}`, say(`${length} × F`), b + WIDE + 44, y - 8),
     arrow(`M${c + WIDE},${y + 15} L${c + WIDE + 90},${y + 15}`, say(`${length} × C`), c + WIDE + 44, y - 8),
   ]);

@@ -8,6 +8,8 @@
 
 import { isDark } from "./colours.js";
 import { choice, h, isControl, visible } from "./elements.js";
+import { helpDialog } from "./help.js";
+import { Panel } from "./panel.js";
 import { addressOf, beginning, bounded, remember, remembered, Store, THEMES, UNITS } from "./store.js";
 import { LANGUAGES, wordsOf } from "./words.js";
 import { AcrossView } from "./view_across.js";
@@ -24,39 +26,6 @@ import { RolloutView } from "./view_rollout.js";
 import { TokensView } from "./view_tokens.js";
 
 const VIEWS = [MachineView, MapsView, LinesView, TokensView, LensView, AttributionView, PatchingView, NormsView, RolloutView, HeadView, BeamView, AcrossView];
-
-/** One report on the page: what a view is drawn from. */
-class Panel {
-  constructor(page, data, index) {
-    Object.assign(this, { page, data, index });
-    this.element = h("section", { class: "panel" });
-  }
-
-  get state() {
-    return this.page.store.state;
-  }
-
-  get words() {
-    return this.page.words;
-  }
-
-  /** The report beside this one. */
-  get other() {
-    return this.page.panels.find((panel) => panel !== this)?.data ?? null;
-  }
-
-  width() {
-    return this.element.clientWidth || 340;
-  }
-
-  set(changes) {
-    return this.page.dispatch({ type: "set", changes });
-  }
-
-  hold(held) {
-    return this.page.dispatch({ type: "hold", held });
-  }
-}
 
 class Page {
   constructor(data, root) {
@@ -88,7 +57,7 @@ class Page {
 
   take(data) {
     this.panels = [data, ...(data.beside ? [data.beside] : [])].map((one, index) => new Panel(this, one, index));
-    this.views = VIEWS.filter((view) => this.panels.every((panel) => view.has(panel.data)));
+    this.views = VIEWS.filter((view) => this.panels.some((panel) => view.has(panel.data)));
   }
 
   get state() {
@@ -135,7 +104,7 @@ class Page {
     clearInterval(this.timer);
     this.timer = null;
     if (on) {
-      const count = this.data.across.length;
+      const count = Math.max(...this.panels.map((panel) => panel.data.across?.length ?? 0));
       this.timer = setInterval(() => this.store.set({ moment: ((this.state.moment ?? count - 1) + 1) % count }), 700);
     }
     this.store.set({ playing: on });
@@ -191,9 +160,12 @@ class Page {
     for (const panel of this.panels) {
       panel.element.replaceChildren();
       const inner = h("div");
-      if (this.panels.length > 1) panel.element.append(h("h2", {}, panel.data.title, h("small", {}, visible(panel.data.text).slice(0, 60))));
-      panel.element.append(inner);
+      panel.element.append(...(this.panels.length > 1 ? panel.heading() : []), inner);
       columns.append(panel.element);
+      if (!kind.has(panel.data)) {
+        inner.append(h("p", { class: "note" }, words.notHere));
+        continue;
+      }
       const view = new kind(panel);
       this.mounted.push(view);
       await this.guarded(view, () => view.mount(inner), inner);
@@ -241,7 +213,7 @@ class Page {
       h(
         "div",
         { class: "bar" },
-        h("h1", {}, data.title, h("small", {}, data.about[state.language])),
+        h("h1", {}, [...new Set(this.panels.map((panel) => panel.data.title))].join(" | "), h("small", {}, [...new Set(this.panels.map((panel) => panel.data.about[state.language]))].join(" | "))),
         h(
           "div",
           { class: "tools" },
@@ -269,25 +241,7 @@ class Page {
   }
 
   help() {
-    const { words } = this;
-    const row = (keys, text) => h("tr", {}, h("td", {}, keys.map((key) => h("kbd", {}, key))), h("td", {}, text));
-    const rows = [
-      row(["1", "–", String(Math.min(9, this.views.length))], words.keyViews),
-      row(["⇧←", "⇧→", "⇧↑", "⇧↓"], words.keyHeads),
-      row(["←", "→", "↑", "↓"], words.keyTokens),
-      row(["⏎"], words.keyLock),
-      row(["Esc"], words.keyRelease),
-      row(["+", "−"], words.keyZoom),
-      row(["k"], words.keyKind),
-      row(["u"], words.keyUnits),
-      row(["d"], words.keyTheme),
-      row(["l"], words.keyLanguage),
-      this.data.across?.length ? row(["p"], words.keyPlay) : null,
-      row(["?"], words.keyHelp),
-    ];
-    const close = h("button", { type: "button", class: "close", onclick: () => dialog.close() }, words.close);
-    const dialog = h("dialog", { class: "help", "aria-label": words.help }, h("h2", {}, words.keys), h("table", {}, rows), h("h2", {}, words.mouse), h("p", {}, words.mouseAbout), h("p", {}, words.unitsAbout), close);
-    dialog.addEventListener("close", () => dialog.remove());
+    const dialog = helpDialog(this.words, this.views.length, Boolean(this.data.across?.length));
     this.root.append(dialog);
     dialog.showModal();
   }

@@ -53,13 +53,25 @@ function positionFrom(text) {
   return found ? [found[1], Number(found[2])] : null;
 }
 
-/** Within what the data has: a layer that is there, a head that is left, a held position that exists. */
-export function bounded(state, data) {
+/** An attention that is there, one of its layers, a head that is left. */
+function boundHead(state, data) {
   const kinds = Object.keys(data.attentions);
   if (!kinds.includes(state.kind)) state.kind = kinds[kinds.length - 1];
   const layers = data.attentions[state.kind].layers;
   state.layer = Math.max(0, Math.min(state.layer, layers.length - 1));
   state.head = Math.max(0, Math.min(state.head, layers[state.layer].head_ids.length - 1));
+}
+
+/** The state as another report can show it. All but the head is that of the page, also when it changes later. */
+export function fitted(state, data) {
+  const found = Object.create(state);
+  boundHead(found, data);
+  return found;
+}
+
+/** Within what the data has: a layer that is there, a head that is left, a held position that exists. */
+export function bounded(state, data) {
+  boundHead(state, data);
   const exists = (position) => position && (data.sides[position[0]]?.pieces.length ?? 0) > position[1];
   if (state.held && !exists(state.held.query)) state.held = null;
   else if (state.held?.key && !exists(state.held.key)) state.held = { ...state.held, key: null };

@@ -4,7 +4,7 @@
 import { furthest } from "./attention.js";
 import { css, inkOn, signColour } from "./colours.js";
 import { matrix, unpack } from "./data.js";
-import { h, number, select, shortened, svg, token, visible } from "./elements.js";
+import { h, number, select, shortened, svg, visible, widthOf } from "./elements.js";
 import { legend } from "./heatmap.js";
 import { heldOutput, positionOf } from "./held.js";
 import { View } from "./view.js";
@@ -76,13 +76,18 @@ export class AttributionView extends View {
   bars(parts, terms) {
     const order = terms.map((value, i) => [value, parts[i]]).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0])).slice(0, TOP);
     const top = furthest(terms) || 1;
-    const wide = Math.max(110, Math.min(300, this.panel.width() - 290));
-    const picture = svg("svg", { class: "pushes", width: 220 + wide + 50, height: order.length * 22 + 4, role: "img", "aria-label": this.words.strongestParts });
-    const zero = 220 + wide / 2;
+    const names = order.map(([, part]) => this.partName(part));
+    const left = Math.max(...names.map((name) => widthOf(name))) + 60; // names, and the number of a bar to the left
+    const wide = Math.max(110, Math.min(420, this.panel.width() - left - 60));
+    const picture = svg("svg", { class: "pushes", width: left + wide + 50, height: order.length * 22 + 4, role: "img", "aria-label": this.words.strongestParts });
+    const most = Math.max(0, ...order.map(([value]) => value)) / top;
+    const least = Math.max(0, ...order.map(([value]) => -value)) / top;
+    const unit = wide / (most + least || 1);
+    const zero = left + least * unit;
     picture.append(svg("line", { class: "line", x1: zero, x2: zero, y1: 0, y2: order.length * 22 }));
     order.forEach(([value, part], i) => {
-      const length = (Math.abs(value) / top) * (wide / 2);
-      picture.append(svg("text", { x: 172, y: i * 22 + 12, "text-anchor": "end", "dominant-baseline": "central" }, this.partName(part)));
+      const length = (Math.abs(value) / top) * unit;
+      picture.append(svg("text", { x: left - 50, y: i * 22 + 12, "text-anchor": "end", "dominant-baseline": "central" }, names[i]));
       picture.append(svg("rect", { x: value < 0 ? zero - length : zero, y: i * 22 + 4, width: Math.max(1, length), height: 15, fill: css(signColour(Math.sign(value))) }));
       picture.append(svg("text", { x: value < 0 ? zero - length - 5 : zero + length + 5, y: i * 22 + 12, "text-anchor": value < 0 ? "end" : "start", "dominant-baseline": "central" }, number(value)));
     });
@@ -92,6 +97,8 @@ export class AttributionView extends View {
   /** The tokens of a text, coloured by what they did. */
   async coloured(packed, at, title) {
     const { data } = this;
+    const causal = Object.values(data.attentions).some((attention) => attention.causal);
+    const last = causal ? data.outputs.positions[at] : Infinity; // nothing after it was read
     const rows = [];
     for (const [axis, array] of Object.entries(packed)) {
       const map = matrix(await unpack(array), 0);
@@ -104,11 +111,22 @@ export class AttributionView extends View {
         { class: "saliency" },
         h("span", { class: "caption" }, this.words[`side_${axis}`]),
         Array.from(values, (value, i) => {
+          if (axis === "read" && i > last) return h("span", { class: "chip unread", title: this.words.unread }, visible(data.sides[axis].pieces[i]));
           const colour = signColour(value / top);
           return h("span", { class: "chip", style: { background: css(colour), color: inkOn(colour) }, title: number(value, 3), "data-value": value }, visible(data.sides[axis].pieces[i]));
         }),
       );
     return h("div", {}, h("h4", {}, title), rows.map(chips), legend({ kind: "sign", most: top }, (value) => number(value, 1), this.words, false));
+  }
+
+  /** The sum over all input tokens. */
+  async total(packed, at) {
+    let sum = 0;
+    for (const array of Object.values(packed)) {
+      const map = matrix(await unpack(array), 0);
+      for (const value of map.values.subarray(at * map.columns, (at + 1) * map.columns)) sum += value;
+    }
+    return sum;
   }
 
   neurons(at) {
@@ -148,7 +166,7 @@ export class AttributionView extends View {
       h("h3", {}, words.termsTitle),
       h("p", { class: "sum", "data-sum": sum, "data-logits": logits }, filled(words.addsUp, { sum: number(sum, 3), logits: number(logits, 3) })),
       bent,
-      h("div", { class: "twocolumns even" }, h("div", { class: "scroll" }, this.grid(attribution.parts, terms)), h("div", { class: "scroll" }, h("h4", {}, words.strongestParts), this.bars(attribution.parts, terms))),
+      h("div", { class: "pushed" }, h("div", { class: "scroll" }, this.grid(attribution.parts, terms)), h("div", { class: "scroll" }, h("h4", {}, words.strongestParts), this.bars(attribution.parts, terms))),
       legend({ kind: "sign", most: furthest(terms) || 1, name: words.pushLegend }, (value) => number(value, 1), words, false),
       h("p", { class: "note" }, words.attributionCaution),
     ];
@@ -157,7 +175,7 @@ export class AttributionView extends View {
       out.push(await this.coloured(saliency.gradient, at, words.gradientInput));
       if (saliency.integrated) {
         out.push(await this.coloured(saliency.integrated, at, words.integratedGradients));
-        out.push(h("p", { class: "note" }, filled(words.gained, { gained: number(saliency.gained[at], 2) })));
+        out.push(h("p", { class: "note" }, filled(words.integratedSum, { sum: number(await this.total(saliency.integrated, at)), gained: number(saliency.gained[at]) })));
       } else out.push(h("p", { class: "note" }, words.tooLong));
     }
     out.push(h("h3", {}, words.neuronsTitle), h("p", { class: "note" }, words.neuronsAbout), this.neurons(at));

@@ -67,7 +67,7 @@ export class BeamView extends View {
         h(
           "p",
           {},
-          `${filled(words.stepN, step + 1)}, ${words.rank} ${rank + 1}: `,
+          `${filled(words.stepN, step)}, ${words.rank} ${rank + 1}: `,
           token(data.names[c.token]),
           ` · ${words.probability} ${share(Math.exp(c.logprob))} (${words.log} ${number(c.logprob, 3)}) · ${words.total} ${share(Math.exp(c.total))} (${words.log} ${number(c.total, 3)}) · ${words.score} ${number(c.score, 3)} · ${words[c.fate]}`,
         ),
@@ -93,7 +93,7 @@ export class BeamView extends View {
       svg("rect", { x, y: y - 18, width, height: 36, rx: 4 }),
       svg("text", { x: x + 6, y: y - 7, "dominant-baseline": "central", class: isControl(name) ? "control" : "" }, shortened(visible(name), 8)),
       svg("text", { class: "score", x: x + 6, y: y + 9, "dominant-baseline": "central" }, share(Math.exp(candidate.logprob))),
-      svg("text", { class: "score", x: x + width - 5, y: y + 9, "text-anchor": "end", "dominant-baseline": "central" }, number(candidate.score)),
+      svg("text", { class: "score", x: x + width - 5, y: y + 9, "text-anchor": "end", "dominant-baseline": "central" }, number(candidate.score, candidate.score <= -9.995 ? 1 : 2)),
       candidate.fate === "ended" ? svg("text", { class: "flag", x: x + width - 5, y: y - 8, "text-anchor": "end", "dominant-baseline": "central" }, "■") : null,
     );
     const entry = { candidate, node, line, step: s, rank, x: x + width, y, path: from.path };
@@ -120,7 +120,7 @@ export class BeamView extends View {
     let slots = new Map([[0, start]]);
     steps.forEach((step, s) => {
       const next = new Map();
-      this.picture.append(svg("text", { class: "axis", x: MARGIN + s * WIDE + 4, y: 16 }, filled(words.stepN, s + 1)));
+      this.picture.append(svg("text", { class: "axis", x: MARGIN + s * WIDE + 4, y: 16 }, filled(words.stepN, s)));
       step.forEach((candidate, rank) => {
         const entry = this.node(candidate, s, rank, slots);
         if (candidate.slot !== null) next.set(candidate.slot, { x: entry.x, y: entry.y, path: [...entry.path, entry] });

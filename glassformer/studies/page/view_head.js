@@ -15,7 +15,7 @@ const MOST = 80; // keys in the table; of a longer text the strongest
 function cells(values, top) {
   return Array.from(values, (value, d) => {
     const colour = signColour(value / (top || 1));
-    return h("td", { class: "value", style: { background: css(colour), color: inkOn(colour) }, title: String(d + 1) }, number(value));
+    return h("td", { class: "value", style: { background: css(colour), color: inkOn(colour) }, title: String(d) }, number(value));
   });
 }
 

@@ -1,5 +1,6 @@
 // The logit lens: layers from bottom to top, positions from left to right.
 
+import { partners } from "./beside.js";
 import { css, inkOn, paint, sizeColour } from "./colours.js";
 import { h, number, share, shortened, token, visible } from "./elements.js";
 import { legend } from "./heatmap.js";
@@ -64,10 +65,21 @@ export class LensView extends View {
     this.panel.set({ depth: d, held: same ? null : { query: positionOf(this.data, "written", at), key: null } });
   }
 
+  /** Whether the report on the left says something else at the same depth and token. */
+  differing() {
+    const { data, panel } = this;
+    const theirs = panel.index === 1 ? panel.other : null;
+    if (theirs?.lens?.length !== data.lens.length) return () => false;
+    const said = (report) => report.outputs.tokens.map((id) => report.names[id]);
+    const there = partners(said(data), said(theirs));
+    return (d, at) => there[at] >= 0 && theirs.names[theirs.lens[d].best[there[at]][0]] !== data.names[data.lens[d].best[at][0]];
+  }
+
   cells() {
     const { data } = this;
     const { lens, outputs, names } = data;
     const body = h("tbody");
+    const differs = this.differing();
     for (let d = lens.length - 1; d >= 0; d--) {
       const layer = lens[d];
       const row = h("tr", {}, h("th", { scope: "row" }, this.depth(d)));
@@ -77,7 +89,7 @@ export class LensView extends View {
         const right = d > 0 && layer.best[at][0] === outputs.tokens[at];
         const ink = inkOn(colour);
         const style = { background: css(colour), color: ink, boxShadow: right ? `inset 0 0 0 2px ${css(colour)}, inset 0 0 0 4px ${ink}` : "" };
-        row.append(h("td", { style, class: right ? "right" : "", tabindex: d === lens.length - 1 && at === 0 ? "0" : "-1", "data-depth": d, "data-at": at }, shortened(visible(names[layer.best[at][0]]), 10)));
+        row.append(h("td", { style, class: [right ? "right" : "", differs(d, at) ? "differs" : ""].join(" ").trim(), tabindex: d === lens.length - 1 && at === 0 ? "0" : "-1", "data-depth": d, "data-at": at }, shortened(visible(names[layer.best[at][0]]), 10)));
       }
       body.append(row);
     }
@@ -136,7 +148,8 @@ export class LensView extends View {
     this.readout = h("div", { class: "readout", "aria-live": "polite" });
     this.body = this.cells();
     this.listen();
-    const table = h("table", { class: "lens" });
+    const room = (this.panel.width() - 180) / Math.max(1, outputs.tokens.length) - 20; // less padding and borders
+    const table = h("table", { class: "lens", style: { "--cell": `${Math.round(Math.max(26, Math.min(72, room)))}px` } });
     const title = outputs.words ? words.word : `${words.token} →`;
     table.append(h("thead", {}, h("tr", {}, h("th", { scope: "col" }, title), outputs.tokens.map((id, at) => h("th", { scope: "col" }, outputs.words ? token(outputs.words[at]) : token(names[id]))))));
     table.append(this.body);
@@ -150,6 +163,7 @@ export class LensView extends View {
       outputs.tokens.length > LONG ? this.strip(scroll, table) : null,
       scroll,
       legend({ kind: "one", most: 1, name: words.lensLegend }, String, words, false),
+      this.body.querySelector("td.differs") ? h("p", { class: "note" }, words.lensDiffers) : null,
     ];
   }
 }

@@ -7,10 +7,23 @@ import { h, isControl, select, shortened, svg, visible, widthOf } from "./elemen
 import { heldCell, holdCell } from "./held.js";
 import { View } from "./view.js";
 
-const STEP = 24;
 const PAGE = 80; // tokens of a side that are drawn at once
 const FAINTEST = 0.08; // weaker links are drawn only for the token one points at
 const MOST_HEADS = 8;
+
+/** How a weight is drawn. */
+function strokeOf(weight) {
+  return { "stroke-width": 0.6 + 5 * weight, "stroke-opacity": 0.25 + 0.7 * Math.min(1, weight) };
+}
+
+/** What the lines of some weights look like. */
+function thickness(words, colour) {
+  const sample = (weight) => {
+    const line = svg("path", { d: "M2,7 H46", stroke: colour, ...strokeOf(weight) });
+    return [svg("svg", { class: "links", width: 48, height: 14, "aria-hidden": "true" }, line), h("span", {}, String(weight))];
+  };
+  return h("div", { class: "legend" }, h("span", {}, words.lineLegend), [0.1, 0.5, 1].flatMap(sample));
+}
 
 /** Two columns of tokens and the lines between them, for several maps of the same shape. */
 class Lines {
@@ -22,7 +35,9 @@ class Lines {
     this.pointed = null;
     this.readout = h("div", { class: "readout", "aria-live": "polite" });
     this.box = h("div", { class: "scroll" });
-    this.element = h("div", {}, h("div", { class: "sticky" }, this.readout), this.box);
+    // Few tokens have room to breathe.
+    this.step = Math.max(24, Math.min(40, 520 / Math.max(this.rows.length, this.columns.length)));
+    this.element = h("div", {}, h("div", { class: "sticky" }, this.readout), this.box, thickness(panel.words, colours[0]));
   }
 
   shown() {
@@ -31,8 +46,8 @@ class Lines {
     const wide = (labels) => Math.max(40, ...labels.map((label) => widthOf(text(label), "14px system-ui, sans-serif"))) + 20;
     this.left = Math.max(wide(this.rows), widthOf(this.titles[0]) + 12);
     const right = Math.max(wide(this.columns), widthOf(this.titles[1]) + 12);
-    this.middle = Math.max(90, Math.min(560, panel.width() - this.left - right - 8));
-    const high = Math.max(this.rows.length, this.columns.length) * STEP + 40;
+    this.middle = Math.max(90, Math.min(1000, panel.width() - this.left - right - 8));
+    const high = Math.max(this.rows.length, this.columns.length) * this.step + 40;
     this.picture = svg("svg", { class: "links", width: this.left + this.middle + right, height: high, role: "group", "aria-label": panel.words.lines });
     this.lines = svg("g", {});
     this.picture.append(this.lines);
@@ -60,7 +75,7 @@ class Lines {
   }
 
   y(at) {
-    return 40 + at * STEP;
+    return 40 + at * this.step;
   }
 
   trace(at) {
@@ -75,7 +90,7 @@ class Lines {
           if (weight < (at ? 0.01 : FAINTEST)) continue;
           const [x1, x2, m] = [this.left, this.left + this.middle, this.left + this.middle / 2];
           const path = `M${x1},${this.y(i)} C${m},${this.y(i)} ${m},${this.y(j)} ${x2},${this.y(j)}`;
-          this.lines.append(svg("path", { d: path, stroke: this.colours[which], "stroke-width": 0.6 + 5 * weight, "stroke-opacity": 0.25 + 0.7 * Math.min(1, weight) }));
+          this.lines.append(svg("path", { d: path, stroke: this.colours[which], ...strokeOf(weight) }));
         }
       });
     });

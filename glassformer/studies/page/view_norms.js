@@ -73,7 +73,7 @@ export class NormsView extends View {
       plainRows: true,
       columns: units.labels,
       axes: [words.layer, words[`side_${axis}`]],
-      scale: { kind: "one", most: largest(map.values) || 1 },
+      scale: { kind: "one", most: largest(map.values) || 1, name: state.measure === "ratio" ? words.asRatio : words.asLength },
       masked: null,
       say: (i, j) => h("p", {}, token(units.labels[j]), ` · ${words.layer} ${rows[i]}: `, h("b", {}, number(map.values[i * map.columns + j], 3))),
       held: () => (heldColumn() < 0 ? null : [Math.min(this.heldRow ?? 0, rows.length - 1), heldColumn()]),

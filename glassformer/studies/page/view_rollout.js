@@ -33,7 +33,7 @@ export class RolloutView extends View {
         choice(words.colour, scales, state.scale, (scale) => panel.set({ scale })),
       ),
       this.howTo(mapSentence(panel, found, words.rolloutRead)),
-      this.keep(weightMap(panel, found, `${words.rollout}: ${words[`${kind}Long`]}`, { axes: [words.rolloutRows, words.rolloutColumns], scale: { ...weightScale(panel) } })),
+      this.keep(weightMap(panel, found, `${words.rollout}: ${words[`${kind}Long`]}`, { axes: [words.rolloutRows, words.rolloutColumns], scale: { ...weightScale(panel), name: words.rolloutShare } })),
     ];
   }
 }

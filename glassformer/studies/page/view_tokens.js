@@ -1,5 +1,6 @@
 // How sure the model was: probability, rank, entropy, alternatives.
 
+import { partners } from "./beside.js";
 import { css, inkOn, sizeColour } from "./colours.js";
 import { unitsOf } from "./data.js";
 import { h, number, share, token, visible } from "./elements.js";
@@ -50,10 +51,13 @@ export class TokensView extends View {
     const { data, panel, words } = this;
     if (panel.index !== 1 || !panel.other) return null;
     const theirs = panel.other.outputs;
-    if (at >= theirs.tokens.length) return h("td", { class: "number" }, "");
-    const other = panel.other.names[theirs.tokens[at]];
+    const said = (report) => report.outputs.tokens.map((id) => report.names[id]);
+    this.pairs ??= theirs ? partners(said(data), said(panel.other)) : [];
+    const there = this.pairs[at] ?? -1;
+    if (there < 0) return h("td", { class: "change differs", "data-label": words.change }, words.onlyHere);
+    const other = panel.other.names[theirs.tokens[there]];
     const same = other === data.names[data.outputs.tokens[at]];
-    const change = Math.exp(data.outputs.logprob[at]) - Math.exp(theirs.logprob[at]);
+    const change = Math.exp(data.outputs.logprob[at]) - Math.exp(theirs.logprob[there]);
     return h("td", { class: `number change${same ? "" : " differs"}`, "data-label": words.change }, same ? `${change >= 0 ? "+" : "−"}${share(Math.abs(change))}` : [words.insteadOf, " ", token(other)]);
   }
 

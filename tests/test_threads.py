@@ -4,12 +4,17 @@ last one to leave may leave it off."""
 
 from __future__ import annotations
 
+import gc
+import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from glassformer.api import load
+from glassformer.decode.garbage import NEVER, full_collections_wait
+from glassformer.tasks.translate import translate_each
 from tests.talking import make_run
 
 
@@ -30,3 +35,37 @@ def test_answers_from_four_threads(head: str, tmp_path: Path) -> None:
         found = list(pool.map(ask, range(100)))
     assert set(found) == {expected}
     assert net.training and all(module.training for module in net.modules())
+
+
+def test_full_collections_wait_while_many_are_answered(tmp_path: Path) -> None:
+    """Caught: a setting of the whole process that is left behind, by the end, by an error, by another thread, or by an iterator
+    that is let go half-way; and collections that run after all."""
+    before = gc.get_threshold()
+    model = load(make_run(tmp_path / "run"))
+    seen = []
+
+    def texts() -> Iterator[str]:
+        for _ in range(9):
+            seen.append(gc.get_threshold())
+            yield "the cat sat"
+
+    found = translate_each(model, texts())
+    assert next(found) and set(seen) == {(*before[:2], NEVER)}
+    del found  # half-way
+    assert gc.get_threshold() == before
+    leave = threading.Event()
+
+    def stay() -> None:
+        with full_collections_wait():
+            leave.wait(10)
+
+    with ThreadPoolExecutor(1) as pool:
+        with full_collections_wait():
+            other = pool.submit(stay)
+            assert gc.get_threshold() == (*before[:2], NEVER)
+        leave.set()
+        other.result()
+    assert gc.get_threshold() == before
+    with pytest.raises(ZeroDivisionError), full_collections_wait():
+        raise ZeroDivisionError
+    assert gc.get_threshold() == before

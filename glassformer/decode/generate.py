@@ -10,6 +10,7 @@ from glassformer.config import DecodeConfig
 from glassformer.decode.admission import check_settings
 from glassformer.decode.captured import make_driver
 from glassformer.decode.driver import AHEAD, FIRST, Driver, Result
+from glassformer.decode.garbage import full_collections_wait
 from glassformer.decode.request import NO_CONSTRAINTS, Hypothesis, Request, SpecialTokens, TokenConstraints
 from glassformer.decode.streaming import Decode, Streamer
 from glassformer.errors import ConfigError
@@ -45,6 +46,12 @@ def answer(
     `text` turns ids into text, for answers and stop strings. `align` adds the attention to the source, `trace` the story
     of the beam."""
     driver = make_driver(model, config, special, text=text, align=align, trace=trace, cached=cached)
+    with full_collections_wait():
+        yield from answers_of(driver, requests, in_order)
+
+
+def answers_of(driver: Driver, requests: Iterable[Request], in_order: bool) -> Iterator[Result]:
+    """Requests in and results out of a driver, until there are no more."""
     source, taken, given = enumerate(requests), 0, 0
     held: dict[int, list[Hypothesis]] = {}
     exhausted = False

@@ -96,6 +96,10 @@ def join_words(words: Sequence[str]) -> str:
     for word in words:
         if not word:
             continue
+        if word.isascii() and word.isalnum():  # nearly all words of a European language
+            out.append(word if tight else " " + word)
+            tight = False
+            continue
         opens = word in OPENING or (word in EITHER and not inside_quotes)
         closes = word in CLOSING or (word in EITHER and inside_quotes) or (word == "“" and inside_german)
         if not (tight or closes or is_unspaced(word[0])):

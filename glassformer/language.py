@@ -3,8 +3,9 @@
     GLASSFORMER_LANG=zh glassformer --help
 
 The catalogue is locale/zh/LC_MESSAGES/glassformer.po (docs/make_messages.py makes the .mo of it). Help is looked up paragraph by
-paragraph. An error is a sentence with names in it: the catalogue has it with `{}` for each, and the names are carried over. What
-has no translation appears in English.
+paragraph. A sentence with names in it stands in the catalogue with `{}` for each, and the names are carried over as they are;
+`{s}` is a part that is a sentence of ours itself, and is looked up in turn. What has no translation appears in English. Only what
+this package says is ever looked up: answers, data and JSON are not.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import functools
 import gettext
 import os
 import re
-from collections.abc import Callable
+import unicodedata
 from pathlib import Path
+from typing import NamedTuple
 
 FOLDER = Path(__file__).with_name("locale")
+PLACE = re.compile(r"\{(s?)\}")
 
 
 def language() -> str:
@@ -51,24 +54,60 @@ def translated(text: str) -> str:
     return "\n\n".join(look_up(part) if part else part for part in text.split("\n\n"))
 
 
+class Pattern(NamedTuple):
+    """A sentence with names in it: how it is recognised, which names are sentences themselves, and what it becomes."""
+
+    pieces: tuple[str, ...]
+    regex: re.Pattern[str]
+    sentences: tuple[bool, ...]
+    template: str
+
+    def applied(self, text: str) -> str | None:
+        """The sentence in the other language; None where this is another sentence."""
+        if not text.startswith(self.pieces[0]) or any(piece not in text for piece in self.pieces):
+            return None
+        match = self.regex.fullmatch(text)
+        if match is None:
+            return None
+        parts = zip(match.groups(), self.sentences, strict=True)
+        return self.template.format(*(localized(part) if is_sentence else part for part, is_sentence in parts))
+
+
 @functools.cache
-def patterns(which: str) -> list[tuple[re.Pattern[str], str]]:
+def patterns(which: str) -> list[Pattern]:
     """The catalogue's sentences that have names in them, longest first, so that the most particular one is tried first."""
     catalogue: dict[str, str] = getattr(translations(which), "_catalog", {})
-    with_names = sorted((key for key in catalogue if isinstance(key, str) and "{}" in key), key=len, reverse=True)
-    return [
-        (re.compile("(.+?)".join(map(re.escape, key.split("{}"))), re.DOTALL), catalogue[key]) for key in with_names
-    ]
+    found = []
+    for key in sorted((key for key in catalogue if isinstance(key, str) and PLACE.search(key)), key=len, reverse=True):
+        pieces = tuple(PLACE.sub("\0", key).split("\0"))
+        regex = re.compile("(.*?)".join(map(re.escape, pieces)), re.DOTALL)
+        sentences = tuple(place == "s" for place in PLACE.findall(key))
+        found.append(Pattern(pieces, regex, sentences, catalogue[key]))
+    return found
 
 
-def translated_error(sentence: str) -> str:
-    """An error's sentence in the person's language, its names kept as they are."""
-    if language() == "en":
+def localized(sentence: str) -> str:
+    """What the package says, in the person's language; names in it are kept as they are, and so are blanks around it."""
+    if language() == "en" or not (text := sentence.strip()):
         return sentence
-    whole: Callable[[str], str] = translations(language()).gettext
-    if (found := whole(sentence)) != sentence:
-        return found
-    for pattern, template in patterns(language()):
-        if match := pattern.fullmatch(sentence):
-            return template.format(*match.groups())
-    return sentence
+    start = sentence.index(text)
+    before, after = sentence[:start], sentence[start + len(text) :]
+    found = translations(language()).gettext(text)
+    if found == text:
+        applied = (pattern.applied(text) for pattern in patterns(language()))
+        found = next((other for other in applied if other is not None), text)
+    return f"{before}{found}{after}"
+
+
+def width(text: str) -> int:
+    """How many columns of a terminal a text takes: a Chinese character takes two.
+
+    >>> width("model"), width("模型")
+    (5, 4)
+    """
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def padded(text: str, columns: int) -> str:
+    """The text, with blanks behind it up to so many columns."""
+    return text + " " * (columns - width(text))

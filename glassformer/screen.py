@@ -3,7 +3,8 @@ downloads, studies).
 
 On a terminal the display is a bar with a line of facts under it; anywhere else a plain line now and then, so a log stays
 readable. A screen is never a reason to stop: where stderr is full, closed or broken, the work goes on unseen. Text that
-comes from data, names or models is shown as it is and never read as markup.
+comes from data, names or models is shown as it is and never read as markup. What the package itself says appears in the
+person's language (language.py).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
+
+from glassformer.language import localized
 
 T = TypeVar("T")
 QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
@@ -28,7 +31,7 @@ def be_quiet(quiet: bool) -> None:
 def warn(text: str) -> None:
     """A line on stderr that even a quiet command does not keep to itself."""
     with suppress(OSError, ValueError, AttributeError):  # nobody may be there to read it
-        print(text, file=sys.stderr, flush=True)
+        print(localized(text), file=sys.stderr, flush=True)
 
 
 def say(text: str) -> None:
@@ -38,10 +41,31 @@ def say(text: str) -> None:
 
 
 def table_console() -> Any:
-    """A console for stdout that shows text as it is: no markup, no emoji codes, no colours of its own on numbers."""
+    """A console for stdout that shows text as it is: no markup, no emoji codes, no colours of its own on numbers. Sentences, and
+    titles and columns of tables, are ours and appear in the person's language; cells and `Text` are shown as they are."""
     from rich.console import Console
 
-    return Console(markup=False, emoji=False, highlight=False)
+    class Speaking(Console):
+        def print(self, *objects: Any, **how: Any) -> None:
+            super().print(*map(spoken, objects), **how)
+
+    return Speaking(markup=False, emoji=False, highlight=False)
+
+
+def spoken(thing: Any) -> Any:
+    """A sentence, or a table with its title and columns, in the person's language; anything else as it is."""
+    from rich.table import Table
+    from rich.text import Text
+
+    if isinstance(thing, str):
+        return localized(thing)
+    if isinstance(thing, Table):
+        title = thing.title.plain if isinstance(thing.title, Text) else thing.title
+        thing.title = Text(localized(title)) if isinstance(title, str) else title
+        for column in thing.columns:
+            if isinstance(column.header, str):
+                column.header = localized(column.header)
+    return thing
 
 
 def watcher_console() -> Any:
@@ -160,7 +184,7 @@ class Progress:
             return
         if self.live is not None:
             with self.unbroken():
-                self.live.console.print(text)
+                self.live.console.print(localized(text))
         else:
             warn(text)
 

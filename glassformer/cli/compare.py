@@ -91,7 +91,7 @@ def print_comparison(found: Any, show: int) -> None:
     if written:
         console.print(f"They say the same to {found.same:,} of {found.examples:,}.")
     for s in [s for s in found.most_changed(show) if s.distance > 0 or not written]:
-        console.print(f"  {shorten(s.source, 100)}", style="dim")
+        console.print(Text(f"  {shorten(s.source, 100)}", "dim"))
         if not written:
             console.print(f"    loss {s.first_loss:.4g} → {s.second_loss:.4g}")
             continue

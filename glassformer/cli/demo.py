@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from glassformer.config import read_recipe
+from glassformer.language import localized
 from glassformer.screen import table_console
 
 
@@ -57,7 +58,7 @@ def demo(
         examples, translations(model, [s for _, s, _ in examples]), strict=True
     ):
         right = answer == wanted
-        verdict = Text("right", "green") if right else Text(f"it is {wanted}", "red")
+        verdict = Text(localized("right"), "green") if right else Text(localized(f"should be {wanted}"), "red")
         table.add_row(language, source, answer, verdict)
     console.print(table)
     console.print(

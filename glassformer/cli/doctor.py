@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from glassformer.language import localized
 from glassformer.screen import table_console
 
 
@@ -37,7 +38,10 @@ def doctor(
         for finding in found.findings:
             size = f"{finding.size / 1000:,.0f}" if finding.size else ""
             table.add_row(
-                finding.name, size, Text(finding.condition, style=colours[finding.condition]), Text(finding.about)
+                finding.name,
+                size,
+                Text(localized(finding.condition), style=colours[finding.condition]),
+                Text(localized(finding.about)),
             )
         console = table_console()
         console.print(table)

@@ -11,6 +11,7 @@ import typer
 
 from glassformer.cli import writing
 from glassformer.errors import UserError
+from glassformer.language import localized
 from glassformer.screen import table_console, warn
 
 
@@ -89,8 +90,8 @@ def show(run: Path, found: Any) -> None:
     table.add_column("value", justify="right")
     table.add_column("signature", style="dim", overflow="fold")
     for name, value in found.scores.values.items():
-        signature = Text(found.scores.signatures.get(name, ""))
-        table.add_row(measure_name(name), measure_value(name, value), signature)
+        signature = Text(localized(found.scores.signatures.get(name, "")))
+        table.add_row(localized(measure_name(name)), measure_value(name, value), signature)
     console = table_console()
     console.print(table)
     for given, wanted, written in found.scores.samples:

@@ -10,6 +10,7 @@ import typer
 
 from glassformer.cli import lines
 from glassformer.errors import UserError
+from glassformer.language import localized
 from glassformer.screen import say, table_console, warn
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ def show(report: ParityReport, as_json: bool) -> None:
     table.add_column("")
     table.add_column(report.ours.name, justify="right")
     table.add_column(report.theirs.name, justify="right")
-    for row in report.rows():
-        table.add_row(*map(Text, row))
+    for what, *sides in report.rows():
+        table.add_row(localized(what), *map(Text, sides))
     console = table_console()
     console.print(table)
     for note in report.notes:

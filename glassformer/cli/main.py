@@ -14,7 +14,7 @@ from glassformer.cli.verbs import run_command
 from glassformer.config import VERSION
 from glassformer.errors import UserError
 from glassformer.files.streams import open_standard_streams
-from glassformer.language import translated_error
+from glassformer.language import localized
 from glassformer.screen import warn
 
 DEFECT = 70  # EX_SOFTWARE
@@ -25,7 +25,7 @@ OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory") 
 def show_warning(message: Warning | str, category: type[Warning], filename: str, *rest: Any, **more: Any) -> None:
     """What our own code warns of is a sentence for the person; what a library warns of is shown as Python shows it."""
     if os.path.dirname(os.path.dirname(os.path.abspath(__file__))) in os.path.abspath(filename):
-        warn(f"glassformer: {message}")
+        warn(f"glassformer: {localized(str(message))}")
     else:
         AS_PYTHON_DOES(message, category, filename, *rest, **more)
 
@@ -62,7 +62,7 @@ def keep_trace(error: BaseException) -> str | None:
 def tell(error: BaseException) -> int:
     """One sentence for whatever ended a command, and its exit code."""
     if isinstance(error, UserError):
-        warn(f"glassformer: {translated_error(str(error))}")
+        warn(f"glassformer: {localized(str(error))}")
         return 2
     if isinstance(error, OSError) and error.errno is not None:
         where = error.filename if error.filename is not None else "stdout"
@@ -78,16 +78,18 @@ def tell(error: BaseException) -> int:
             errno.EBADF,
             errno.EFBIG,
         ):
-            warn(f"glassformer: {where} {doing}: {error.strerror}")
+            told = localized(f"{where} {doing}: {error.strerror}")
+            warn(f"glassformer: {told}")
             return 2
     if isinstance(error, MemoryError) or any(sign in str(error) for sign in OUT_OF_MEMORY):
         said = "out of memory; ask for less at a time (a smaller model, batch, beam or text)"
-        warn(f"glassformer: {translated_error(said)}")
+        warn(f"glassformer: {localized(said)}")
         return 2
     kept = keep_trace(error)
-    where = f"; what happened is written in {kept}" if kept else ""
     what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-    warn(f"glassformer: this is a defect of glassformer, not of yours ({what}){where}")
+    said = f"this is a defect of glassformer, not of yours ({what})"
+    told = localized(f"{said}; what happened is written in {kept}" if kept else said)
+    warn(f"glassformer: {told}")
     return DEFECT
 
 

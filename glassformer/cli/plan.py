@@ -8,6 +8,7 @@ import typer
 
 from glassformer.config import read_recipe
 from glassformer.errors import ConfigError
+from glassformer.language import localized
 from glassformer.screen import table_console
 
 LONGEST = 3600  # seconds; after an hour of measuring one might as well train
@@ -32,7 +33,7 @@ def plan(
     table.add_column(style="bold")
     table.add_column()
     for name, value in found.rows():
-        table.add_row(name, value)
+        table.add_row(localized(name), localized(value))
     console = table_console()
     console.print(table)
     if not found.fits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from glassformer.config import RECIPE_FOLDER, read_recipe, recipe_names
+from glassformer.language import localized
 from glassformer.screen import table_console
 
 
@@ -14,7 +15,7 @@ def recipes() -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
     for name in recipe_names():
-        table.add_row(name, read_recipe(name).about)
+        table.add_row(name, localized(read_recipe(name).about))
     console = table_console()
     console.print(table)
     console.print(f"\nThey are TOML files in {RECIPE_FOLDER}; copy one and change what you like.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.errors import ConfigError
+from glassformer.language import language, localized, padded
 from glassformer.screen import say, table_console
 
 if TYPE_CHECKING:
@@ -73,7 +74,13 @@ def show_list(out: Path, as_json: bool) -> None:
         )
         known = ours.get(one.name, {})
         rows.append(
-            {"name": one.name, "claim": one.claim.en, "minutes": one.minutes, "verdict": here, "measured": known}
+            {
+                "name": one.name,
+                "claim": one.claim.in_language(language()),
+                "minutes": one.minutes,
+                "verdict": here,
+                "measured": known,
+            }
         )
     if as_json:
         print(json.dumps(rows, ensure_ascii=False))
@@ -82,7 +89,7 @@ def show_list(out: Path, as_json: bool) -> None:
     for column in ("study", "min", "our verdict", "found here", "claim"):
         table.add_column(column, no_wrap=column != "claim", justify="right" if column == "min" else "left")
     for row in rows:
-        verdicts = row["measured"].get("verdict", "–"), row["verdict"] or "–"
+        verdicts = localized(row["measured"].get("verdict", "–")), localized(row["verdict"] or "–")
         table.add_row(row["name"], str(row["minutes"]), *verdicts, row["claim"])
     table_console().print(table)
 
@@ -93,7 +100,9 @@ def show(report: Report) -> None:
 
     console = table_console()
     console.print(
-        f"\n{report.study.name}: {report.study.claim.en}\n({report.study.said_by})", style="bold", soft_wrap=True
+        f"\n{report.study.name}: {report.study.claim.in_language(language())}\n({report.study.said_by})",
+        style="bold",
+        soft_wrap=True,
     )
     for one in report.finding.tables:
         table = Table(title=one.title, title_justify="left")
@@ -103,8 +112,11 @@ def show(report: Report) -> None:
             table.add_row(*row)
         console.print(table)
     for condition in report.finding.conditions:
-        console.print(f"  {condition.outcome:5}  {condition.text.en} ({condition.detail})", soft_wrap=True)
+        console.print(
+            f"  {padded(localized(condition.outcome), 6)}  {condition.text.in_language(language())} ({condition.detail})",
+            soft_wrap=True,
+        )
     for note in report.finding.notes:
-        console.print(note.en, soft_wrap=True)
+        console.print(note.in_language(language()), soft_wrap=True)
     console.print(f"verdict: {report.finding.verdict}", style="bold")
     console.print(f"{report.folder / report.study.name}.png, .md, .json", soft_wrap=True)

@@ -16,6 +16,7 @@ from glassformer.config.fine_tune import fine_tuned
 from glassformer.config.recipe import apply_overrides, read_values
 from glassformer.errors import ConfigError
 from glassformer.files.streams import unbreakable_screen
+from glassformer.language import localized, width
 from glassformer.screen import warn
 
 if TYPE_CHECKING:
@@ -117,10 +118,10 @@ def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
         return
     with unbreakable_screen():
         minutes, seconds = divmod(int(time.perf_counter() - began), 60)
-        print(f"\ntrained in {minutes} min {seconds:02d} s; the run is in {run.path}")
-        print(f"final model: {which_weights(run, run.recipe)}")
+        print(localized(f"\ntrained in {minutes} min {seconds:02d} s; the run is in {run.path}"))
+        print(localized(f"final model: {which_weights(run, run.recipe)}"))
         if pictures := draw_curves(run):
-            print(f"curves: {', '.join(map(str, pictures))}")
+            print(localized(f"curves: {', '.join(map(str, pictures))}"))
         print_next(run.recipe, run.path)
 
 
@@ -136,9 +137,14 @@ def print_next(recipe: Recipe, folder: Path) -> None:
     has_test = report is None or bool(report.examples.get("test"))
     path = shlex.quote(str(folder))
     text = '"… ___ …"' if verb == "fill" else '"…"'
-    print(f"next: glassformer {verb} {path} {text}")
-    print(f"      glassformer look {path} {text}")
-    print(f"      glassformer evaluate {path}" + ("" if has_test else " --split val"))
+    first = localized("next:")
+    for command in (
+        f"{verb} {path} {text}",
+        f"look {path} {text}",
+        f"evaluate {path}{'' if has_test else ' --split val'}",
+    ):
+        print(f"{first} glassformer {command}")
+        first = " " * width(first)
 
 
 __all__ = ["RECIPE_FOLDER", "train"]

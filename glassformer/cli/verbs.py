@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -139,6 +140,22 @@ def make_app() -> typer.Typer:
     return app
 
 
+@contextmanager
+def panels_in_the_persons_language() -> Iterator[None]:
+    """The headings that Typer itself puts into help, translated while a command runs."""
+    from typer import rich_utils
+
+    names = ("OPTIONS_PANEL_TITLE", "ARGUMENTS_PANEL_TITLE", "COMMANDS_PANEL_TITLE")
+    own = {name: getattr(rich_utils, name) for name in names}
+    for name, text in own.items():
+        setattr(rich_utils, name, translated(text))
+    try:
+        yield
+    finally:
+        for name, text in own.items():
+            setattr(rich_utils, name, text)
+
+
 def in_the_persons_language(command: Any) -> Any:
     """The command and its verbs with their help translated, where the screen is not in English."""
     if language() == "en":
@@ -147,6 +164,15 @@ def in_the_persons_language(command: Any) -> Any:
         for name in ("help", "rich_help_panel"):
             if isinstance(text := getattr(thing, name, None), str):
                 setattr(thing, name, translated(text))
+    make_help_option = command.get_help_option
+
+    def translated_help_option(context: Any) -> Any:
+        option = make_help_option(context)
+        if option is not None:
+            option.help = translated(option.help)
+        return option
+
+    command.get_help_option = translated_help_option
     for verb in getattr(command, "commands", {}).values():
         in_the_persons_language(verb)
     return command
@@ -155,10 +181,10 @@ def in_the_persons_language(command: Any) -> Any:
 def run_command(arguments: Sequence[str] | None = None) -> int:
     """Carry out a command line (by default the process's own). The exit code; mistakes are raised as UserError."""
     command = in_the_persons_language(typer.main.get_command(make_app()))
+    words = None if arguments is None else list(arguments)
     try:
-        code = command.main(
-            args=None if arguments is None else list(arguments), prog_name="glassformer", standalone_mode=False
-        )
+        with panels_in_the_persons_language():
+            code = command.main(args=words, prog_name="glassformer", standalone_mode=False)
     except Exception as error:
         # Typer's own exceptions; which package they live in differs between its versions.
         if not hasattr(error, "format_message"):

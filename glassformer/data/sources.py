@@ -254,8 +254,9 @@ def why_empty(config: DataConfig, split: Split) -> str:
     names = ", ".join(shown(origin.path) for origin in origins)
     if all(origin.path.is_file() and origin.path.stat().st_size == 0 for origin in origins):
         return f"{names} is empty"
-    held_out = "" if split != "train" else " once validation and test are taken out"
-    return f"{names} holds no example to learn from{held_out}"
+    if split == "train":
+        return f"{names} holds no example to learn from once validation and test are taken out"
+    return f"{names} holds no example to learn from"
 
 
 def open_split(config: DataConfig, split: Split, *, by_raw_source: bool = False) -> SplitExamples:

@@ -17,6 +17,7 @@ from glassformer.data.batches import Batches, SentenceBatches
 from glassformer.data.report import DataReport
 from glassformer.evaluate import measure_name, measure_value
 from glassformer.files import structured
+from glassformer.language import language, localized, padded, width
 from glassformer.runs.session import Session
 from glassformer.runs.validation import TEACHER_FORCED, metric_of
 
@@ -41,7 +42,7 @@ def device_in_words(session: Session) -> str:
     precision = config.precision if config.precision != "auto" else ("bf16" if trainer.autocast else "fp32")
     if trainer.device.type != "cuda":
         threads = torch.get_num_threads()
-        return f"CPU, {threads} thread{'s' if threads != 1 else ''}, {precision}"
+        return localized(f"CPU, {threads} thread{'s' if threads != 1 else ''}, {precision}")
     compiled = config.compile is not False
     return f"{torch.cuda.get_device_name(trainer.device)}, {precision}{', compiled' if compiled else ''}"
 
@@ -51,7 +52,7 @@ def model_in_words(session: Session) -> str:
     config = session.recipe.model
     layers = f"{config.encoder_layers}+{config.n_layer}" if config.family == "transformer" else str(config.n_layer)
     count, inner = session.model.num_params(), session.model.num_params(non_embedding=True)
-    return (
+    return localized(
         f"{FAMILIES[config.family]}, {layers} layer{'' if layers == '1' else 's'} of {config.n_embd}, {count:,} parameters "
         f"({inner:,} without embeddings)"
     )
@@ -60,13 +61,13 @@ def model_in_words(session: Session) -> str:
 def examples_in_words(session: Session, report: DataReport | None) -> str:
     """How many examples each split has, and how the splits came about."""
     if report is None:
-        return f"{size_of(session.trainer.batches):,} to learn from"
+        return localized(f"{size_of(session.trainer.batches):,} to learn from")
     splits = [split for split in ("train", "val", "test") if split in report.examples]
     counts = ", ".join(f"{split} {report.examples[split]:,}" for split in splits)
     if session.recipe.data.task == "text":
         blocks, size = size_of(session.trainer.batches), session.recipe.model.block_size
-        counts = f"{blocks:,} blocks of {size} tokens to learn from; documents: {counts}"
-    return f"{counts}; {report.splits}" if report.splits else counts
+        counts = localized(f"{blocks:,} blocks of {size} tokens to learn from; documents: {counts}")
+    return f"{counts}; {localized(report.splits)}" if report.splits else counts
 
 
 def left_out_in_words(session: Session, report: DataReport | None) -> str:
@@ -77,18 +78,19 @@ def left_out_in_words(session: Session, report: DataReport | None) -> str:
         "unreadable": 0 if report is None else report.skipped,
         "that would give away held-out ones": 0 if report is None else report.left_out,
     }
-    return ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
+    return ", ".join(f"{count:,} {localized(reason)}" for reason, count in reasons.items() if count)
 
 
 def vocabulary_in_words(session: Session) -> str:
     """How many tokens there are, and how many were asked for where that differs."""
     config, tokenizers = session.recipe.data, session.tokenizers
     sizes = dict.fromkeys([tokenizers.source.vocab_size, tokenizers.target.vocab_size])
-    counts = " and ".join(f"{size:,}" for size in sizes) + " tokens"
+    counts = " + ".join(f"{size:,}" for size in sizes)
     if config.tokenizer_file is not None:
-        return f"{tokenizers.target.kind}, {counts}, of {config.tokenizer_file}"
-    asked = config.tokenizer in ("bpe", "unigram", "word") and max(sizes) < config.vocab_size
-    return f"{config.tokenizer}, {counts}" + (f" ({config.vocab_size:,} were asked for)" if asked else "")
+        return localized(f"{tokenizers.target.kind}, {counts} tokens, of {config.tokenizer_file}")
+    if config.tokenizer in ("bpe", "unigram", "word") and max(sizes) < config.vocab_size:
+        return localized(f"{config.tokenizer}, {counts} tokens ({config.vocab_size:,} were asked for)")
+    return localized(f"{config.tokenizer}, {counts} tokens")
 
 
 def size_of(batches: Batches) -> int:
@@ -112,14 +114,15 @@ def metric_in_words(session: Session) -> str:
     """What "best" means, on how many examples it is measured, and how they are decoded."""
     recipe, config = session.recipe, session.config
     metric = metric_of(recipe)
-    text = f"{measure_name(metric)} on val, every {config.validate_every:,} steps"
-    if metric in TEACHER_FORCED:
-        return text
-    text += f", of at most {config.validate_examples:,} examples"
-    if recipe.data.task == "pairs":
+    parts = [f"{measure_name(metric)} on val, every {config.validate_every:,} steps"]
+    if metric not in TEACHER_FORCED:
+        parts.append(f"of at most {config.validate_examples:,} examples")
         beams = recipe.decode.beams
-        text += f", decoded greedily (`evaluate` decodes with beam {beams})" if beams > 1 else ", decoded greedily"
-    return text
+        if recipe.data.task == "pairs":
+            parts.append(
+                f"decoded greedily (`evaluate` decodes with beam {beams})" if beams > 1 else "decoded greedily"
+            )
+    return ("，" if language() == "zh" else ", ").join(map(localized, parts))
 
 
 def cost_in_words(session: Session) -> str:
@@ -128,7 +131,7 @@ def cost_in_words(session: Session) -> str:
     tokens = tokens_an_epoch(session.trainer.batches) / steps_an_epoch(session) * config.steps
     flops = costs(recipe.model).training_flops * tokens * (2 if config.r_drop else 1)
     fixed = session.model.num_params() * 4 * (4 + (config.ema is not None))
-    return (
+    return localized(
         f"{short(tokens)} target tokens, {short(flops)}FLOP; {short(fixed)}B for weights, gradients and optimizer; "
         "the time left shows after some steps"
     )
@@ -145,12 +148,12 @@ def rows_of(session: Session) -> dict[str, str]:
         "examples": examples_in_words(session, report),
         "left out": left_out_in_words(session, report),
         "vocabulary": vocabulary_in_words(session),
-        "steps": f"{config.steps:,}, {epoch:,.0f} an epoch: {epochs:,.{1 if epochs < 10 else 0}f} epochs",
-        "rate": f"{config.schedule}, {config.warmup:,} steps of warm-up",
+        "steps": localized(f"{config.steps:,}, {epoch:,.0f} an epoch: {epochs:,.{1 if epochs < 10 else 0}f} epochs"),
+        "rate": localized(f"{config.schedule}, {config.warmup:,} steps of warm-up"),
         "best is by": metric_in_words(session),
         "cost": cost_in_words(session),
     }
-    return {label: text for label, text in rows.items() if text}
+    return {localized(label): text for label, text in rows.items() if text}
 
 
 def occurrences(session: Session) -> float | None:
@@ -197,10 +200,10 @@ def warnings(session: Session) -> Iterator[str]:
 def overview(session: Session) -> Iterator[str]:
     """The first screen of a training, line by line."""
     rows = rows_of(session)
-    wide = max(map(len, rows))
+    wide = max(map(width, rows))
     yield f"{session.recipe.name}: {session.run.path}"
     for label, text in rows.items():
-        yield f"  {label:<{wide}}  {text}"
+        yield f"  {padded(label, wide)}  {text}"
     for text in warnings(session):
         yield f"warning: {text}"
 

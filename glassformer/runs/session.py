@@ -17,6 +17,7 @@ from glassformer.data.store import run_examples
 from glassformer.evaluate import Scores, is_better, measure_name, measures_text, teacher_forced
 from glassformer.files import durable, structured
 from glassformer.files.owned import HeldFolder
+from glassformer.language import localized
 from glassformer.models.weights import averaged_or_own, load_model_tensors, model_tensors, served_weights
 from glassformer.nn.lora import adapter_of
 from glassformer.runs import checkpoint
@@ -112,6 +113,7 @@ class Session:
 
     def tell(self, text: str) -> None:
         """On the screen, and in the run's own log."""
+        text = localized(text)
         self.screen.on_message(text)
         self.log.on_message(text)
 
@@ -173,10 +175,11 @@ class Session:
             progress.waiting += 1
         shown = measures_text(scores.values)
         self.screen.score = f"val {measures_text({metric: value})}"
-        self.tell(f"step {progress.step}: validation  {shown}{'  (best so far)' if better else ''}")
+        told = f"step {progress.step}: validation  {shown}"
+        self.tell(f"{told}  (best so far)" if better else told)
         for name, signature in scores.signatures.items() if first else ():
             whose = "sacrebleu's " if "|version:" in signature else ""
-            self.tell(f"    {measure_name(name)}: {whose}{signature}")
+            self.tell(f"    {localized(measure_name(name))}: {whose}{localized(signature)}")
         for source, wanted, written in scores.samples[:3]:
             mark = "=" if wanted.strip() == written.strip() else "≠"
             self.tell(f"    {shorten(source)} → {shorten(written)}  {mark}  {shorten(wanted)}")

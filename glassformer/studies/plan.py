@@ -62,17 +62,23 @@ class Plan:
         """Whether the memory is enough."""
         return not self.advice
 
+    def memory_in_words(self) -> str:
+        """What is needed, of what there is, and whether that is enough."""
+        needed, fits = self.memory / 2**30, "fits" if self.fits else "does not fit"
+        if self.available is None:
+            return f"{needed:.2f} GB; it {fits}"
+        return f"{needed:.2f} GB of {self.available / 2**30:.1f} GB; it {fits}"
+
     def rows(self) -> list[tuple[str, str]]:
         """As a table: what, how much."""
         about = "at least " if self.cut_short else ""
-        of = "" if self.available is None else f" of {self.available / 2**30:.1f} GB"
         rows = [("parameters", f"{self.parameters:,} ({self.non_embedding:,} without embeddings)")]
         if self.examples is not None:
             epoch = "" if self.epoch_steps is None else f"; an epoch is {about}{counted(self.epoch_steps, 'step')}"
             rows += [("data", f"{about}{self.examples:,} {self.unit}{epoch}")]
         rows += [
             ("batch", f"about {self.step_tokens:,.0f} target tokens a step"),
-            ("memory", f"{self.memory / 2**30:.2f} GB{of}; it {'fits' if self.fits else 'does not fit'}"),
+            ("memory", self.memory_in_words()),
         ]
         if self.tokens_per_second is not None:
             seconds = self.steps * self.step_tokens / max(1.0, self.tokens_per_second)

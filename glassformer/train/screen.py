@@ -6,6 +6,7 @@ import time
 
 import torch
 
+from glassformer.language import localized
 from glassformer.screen import Progress, say
 from glassformer.train.memory import resident
 from glassformer.train.trainer import StepReport
@@ -41,7 +42,7 @@ class Screen:
 
     def place(self, step: int) -> str:
         """How far the training is."""
-        return f"step {step:,}/{self.steps:,}"
+        return localized(f"step {step:,}/{self.steps:,}")
 
     def on_log(self, report: StepReport) -> None:
         """A report of the trainer: speed is a running mean over reports, pauses left out."""

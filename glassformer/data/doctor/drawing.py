@@ -9,6 +9,7 @@ import numpy as np
 
 from glassformer.data.doctor.facts import Report, quantiles
 from glassformer.data.doctor.findings import log_ratios
+from glassformer.language import localized
 
 
 def show(report: Report, console: Any) -> None:
@@ -34,11 +35,13 @@ def show(report: Report, console: Any) -> None:
         table.add_row(name, f"{facts.examples:,}", *cells, "" if unknown is None else f"{unknown:.1%}")
     console.print(table)
     for finding in report.findings:
-        line = Text("error  ", "bold red") if finding.level == "error" else Text("warning", "yellow")
+        line = (
+            Text(localized("error  "), "bold red") if finding.level == "error" else Text(localized("warning"), "yellow")
+        )
         more = "…" if finding.count > len(finding.lines) else ""
         noun = "document" if report.task == "text" and finding.kind == "duplicates" else "line"
-        where = f" ({noun} {', '.join(map(str, finding.lines))}{more})" if finding.lines else ""
-        line = Text().append_text(line).append(f" {finding.split}: {finding.message}").append(where, "dim")
+        where = localized(f" ({noun} {', '.join(map(str, finding.lines))}{more})") if finding.lines else ""
+        line = Text().append_text(line).append(f" {finding.split}: {localized(finding.message)}").append(where, "dim")
         console.print(line, soft_wrap=True)
     if not report.findings:
         console.print("Nothing stands out.", style="green")

@@ -31,13 +31,13 @@ def full_collections_wait() -> Iterator[None]:
     with lock:
         users += 1
         if users == 1:
-            *young, before = gc.get_threshold()
-            gc.set_threshold(*young, NEVER)
+            first, second, before = gc.get_threshold()
+            gc.set_threshold(first, second, NEVER)
     try:
         yield
     finally:
         with lock:
             users -= 1
-            *young, now = gc.get_threshold()
+            first, second, now = gc.get_threshold()
             if users == 0 and now == NEVER:
-                gc.set_threshold(*young, before)
+                gc.set_threshold(first, second, before)

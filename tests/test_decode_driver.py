@@ -15,6 +15,7 @@ import torch
 from glassformer.config import DecodeConfig
 from glassformer.decode import Request, TokenConstraints, answer, driver, engines, generate_batch, translate_batch
 from glassformer.decode import search as search_module
+from glassformer.decode.decoder import fingerprint
 from glassformer.errors import ConfigError
 from glassformer.text.tokenizer import Tokenizer
 from tests.counts import count
@@ -81,6 +82,26 @@ def test_a_fused_optimizer_step_is_seen() -> None:
             assert ours[0].ids == reference[0].ids and ours[0].logprob == pytest.approx(reference[0].logprob, abs=1e-3)
     record = [p._version for p in model.parameters()]
     assert versions == record  # or this test would not see what it is for
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(512, 96), (300, 77), (5, 8191), (7,)])
+def test_what_packed_weights_are_compared_by_sees_every_change(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    """A bit, two rows or two columns that change places. Caught: sums of whole rows, of whole columns, of whole tensors."""
+    model = torch.nn.Linear(1, 1).to(dtype)
+    model.weight.data = weight = torch.randn(*shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+    before, kept = fingerprint(model), weight.clone()
+    changes = [lambda: weight.view(-1)[3].mul_(1.01), lambda: weight.view(-1)[-1].neg_()]
+    for dim, size in enumerate(shape):
+        for a, b in ((0, 1), (1, size - 1)):
+            order = torch.arange(size)
+            order[a], order[b] = b, a
+            changes.append(lambda dim=dim, order=order: weight.copy_(kept.index_select(dim, order)))
+    for change in changes:
+        change()
+        assert not torch.equal(weight, kept) and not torch.equal(fingerprint(model), before)
+        weight.copy_(kept)
+        assert torch.equal(fingerprint(model), before)
 
 
 def test_four_threads_with_one_model_get_what_they_would_get_alone() -> None:

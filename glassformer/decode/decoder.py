@@ -43,22 +43,22 @@ def parts_of(*linears: nn.Linear) -> list[tuple[Tensor, Tensor | None]]:
     return [(linear.weight, linear.bias) for linear in linears]
 
 
+LINES = (8191, 8179)  # primes: in lines of one of them no two neighbouring rows of a matrix lie under one another
+
+
 def fingerprint(model: Any) -> Tensor:
-    """Changes whenever a weight does, at the price of a look at each: the sums of the bits of every row and every column of
-    every matrix, in words of 64 where they fill such. What has one dimension is there as it is."""
+    """Changes whenever a weight does, at the price of one look at each: the bits of every parameter in words of 64, written in
+    lines of 8,191 words, and the sums of the columns. Words that change places are seen too, unless they are a multiple of a
+    line apart."""
     whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     sums = []
     for p in model.parameters():
-        weight = p.detach().contiguous()
-        if weight.dim() < 2:
-            sums.append(weight.reshape(-1).view(whole[weight.element_size()]).long())
-            continue
-        if not weight.numel():  # of an attention that has lost all its heads
-            continue
-        weight = weight.flatten(1)
-        words = weight.size(1) * weight.element_size() % 8 == 0
-        bits = weight.view(torch.int64 if words else whole[weight.element_size()])
-        sums += [bits.sum(1, dtype=torch.int64), bits.sum(0, dtype=torch.int64)]
+        bits = p.detach().contiguous().view(-1)
+        fits = bits.numel() * bits.element_size() % 8 == 0
+        bits = bits.view(torch.int64) if fits else bits.view(whole[bits.element_size()]).long()
+        line = LINES[p.dim() > 0 and p.size(-1) % LINES[0] == 0]
+        full = bits.numel() // line * line
+        sums += [bits[:full].view(-1, line).sum(0), bits[full:]] if full else [bits]
     return torch.cat(sums)
 
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from glassformer.models import BERT, GPT, Transformer, build_model, preset
     from glassformer.nn import MultiHeadAttention, Rows, attention
     from glassformer.probe import ablate, record, replace, run_with_cache, tap_names, tap_shapes
-    from glassformer.studies.look.notebook import attention_view, look
+    from glassformer.studies.look.foreign import attention_view
+    from glassformer.studies.look.notebook import look
 
 __version__ = VERSION
 
@@ -28,7 +29,8 @@ HOMES = {
     "glassformer.models": ("BERT", "GPT", "Transformer", "build_model", "preset"),
     "glassformer.nn": ("MultiHeadAttention", "Rows", "attention"),
     "glassformer.probe": ("ablate", "record", "replace", "run_with_cache", "tap_names", "tap_shapes"),
-    "glassformer.studies.look.notebook": ("attention_view", "look"),
+    "glassformer.studies.look.foreign": ("attention_view",),
+    "glassformer.studies.look.notebook": ("look",),
 }
 
 

@@ -15,8 +15,8 @@ from glassformer.errors import UserError
 from glassformer.nn.norms import LayerNorm
 from glassformer.nn.taps import record, replace
 from glassformer.studies.look.attribution import attribute, forward
+from glassformer.studies.look.foreign import as_layers
 from glassformer.studies.look.inside import Inside, look_inside
-from glassformer.studies.look.notebook import as_layers
 from glassformer.studies.look.saliency import leaning_gradients, saliency
 from tests.talking import make_run
 from tests.test_look import FAMILIES, TEXT, logits_of, page_of

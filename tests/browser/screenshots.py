@@ -37,7 +37,7 @@ def shoot(page: Any, out: Path, name: str) -> None:
         page.click(f"[role=tab][data-view={view}]")
         page.wait_for_selector(f"#view[data-view={view}][aria-busy=false]")
         page.wait_for_timeout(100)
-        page.screenshot(path=out / f"{view}-{name}.png", full_page=True)
+        page.screenshot(path=out / f"{view}-{name}.png", full_page=True, animations="disabled")
 
 
 def main() -> None:

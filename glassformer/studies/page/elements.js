@@ -42,7 +42,7 @@ export function shortened(text, most) {
 
 /** A control token such as <eos> is set apart from text. */
 export function isControl(text) {
-  return /^<(pad|bos|eos|unk|mask)>$/.test(text);
+  return /^(<(pad|bos|eos|unk|mask|s|\/s|\|endoftext\|)>|\[(CLS|SEP|PAD|MASK|UNK)\])$/.test(text);
 }
 
 export function token(text, attributes = {}) {

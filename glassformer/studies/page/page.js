@@ -57,6 +57,8 @@ class Page {
 
   take(data) {
     this.panels = [data, ...(data.beside ? [data.beside] : [])].map((one, index) => new Panel(this, one, index));
+    // Of a foreign model nothing may be known of how its tokens join.
+    this.hasUnits = this.panels.some((panel) => Object.values(panel.data.sides).some((side) => side.words.starts.length < side.pieces.length));
     this.views = VIEWS.filter((view) => this.panels.some((panel) => view.has(panel.data)));
   }
 
@@ -217,7 +219,7 @@ class Page {
         h(
           "div",
           { class: "tools" },
-          choice(words.units, UNITS.map((unit) => [unit, words[unit]]), state.unit, (unit) => this.set({ unit })),
+          this.hasUnits ? choice(words.units, UNITS.map((unit) => [unit, words[unit]]), state.unit, (unit) => this.set({ unit })) : null,
           h("button", { type: "button", id: "language", onclick: () => this.set({ language: state.language === "en" ? "zh" : "en" }) }, words.language),
           tool("theme", words.theme, isDark() ? "☀" : "☾", () => this.set({ theme: isDark() ? "light" : "dark" })),
           tool("help", `${words.help} (?)`, "?", () => this.help()),
@@ -230,7 +232,7 @@ class Page {
     if (selected) this.tabs.scrollLeft = selected.offsetLeft - this.tabs.clientWidth / 2 + selected.offsetWidth / 2;
     const notes = this.panels.flatMap((panel) => panel.data.notes.map((note) => h("p", {}, note[state.language])));
     const precision = data.precision ? h("p", {}, `${words.precision}: ${data.precision[state.language]}`) : "";
-    this.footer.replaceChildren(...notes, precision, h("p", {}, words.counting), h("p", {}, words.unitsAbout), h("p", {}, `glassformer ${data.version}`));
+    this.footer.replaceChildren(...notes, precision, h("p", {}, words.counting), this.hasUnits ? h("p", {}, words.unitsAbout) : "", h("p", {}, `glassformer ${data.version}`));
   }
 
   tab(name, i) {

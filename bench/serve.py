@@ -7,14 +7,14 @@
 The model has 3+3 layers of 256, 8,000 words and random weights; every answer is made to have 24 tokens, by a beam of 4, so all do
 the same work. Contestants: `ours`, the command as it comes; `one by one`, the same with `decode.batch_size=1`; `ct2 float32` and
 `ct2 int8`: a Flask application under waitress with four threads, as LibreTranslate starts it, that calls CTranslate2 for each
-request. Each is a process of its own; clients are threads of another, each with one connection, asking as fast as they are
-answered. They take turns, so what else the machine does falls on all alike.
+request. Each is a process of its own; the clients are in another, each with one connection, asking as fast as they are
+answered. The contestants take turns, so what else the machine does falls on all alike.
 """
 
 from __future__ import annotations
 
 import argparse
-import http.client
+import asyncio
 import json
 import os
 import platform
@@ -27,7 +27,6 @@ import sys
 import tempfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +68,9 @@ def word(n: int) -> str:
     """A word of letters alone for each number."""
     letters = "abcdefghij"
     return "w" + "".join(letters[int(digit)] for digit in str(n))
+
+
+VOCABULARY = [word(n) for n in range(WORDS - 10)]
 
 
 def peer(run: Path, compute: str) -> None:
@@ -131,37 +133,98 @@ class Contestant:
         self.process.wait(30)
 
 
-def measure(port: int, clients: int, seconds: float) -> tuple[list[float], list[float], float]:
-    """Times of answers and of refusals, and how long it took, with so many clients."""
-    good: list[float] = []
-    refused: list[float] = []
-    end = time.monotonic() + seconds
+class Client(asyncio.Protocol):
+    """One connection, in the few lines of HTTP that asking needs: what a client costs, the servers do not get."""
 
-    def client(seed: int) -> None:
-        draw = random.Random(seed)
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-        while time.monotonic() < end:
-            text = " ".join(word(draw.randrange(WORDS - 10)) for _ in range(draw.randrange(6, 18)))
-            body = json.dumps({"q": text, "source": "en", "target": "de"}).encode()
-            began = time.monotonic()
-            connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
-            response = connection.getresponse()
-            response.read()
-            assert response.status in (200, 429), response.status
-            (good if response.status == 200 else refused).append(time.monotonic() - began)
-            if response.status == 429:
-                time.sleep(float(response.headers["Retry-After"]))
-        connection.close()
+    def __init__(self, port: int, draw: random.Random) -> None:
+        self.port, self.draw = port, draw
+        self.received = b""
+        self.transport: Any = None
+        self.answer: Any = None
 
+    async def connect(self) -> Client:
+        """Before the first request."""
+        self.transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, "127.0.0.1", self.port)
+        return self
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        head, there, body = self.received.partition(b"\r\n\r\n")
+        if there and len(body) >= int(re.findall(rb"(?i)content-length: (\d+)", head)[0]):
+            self.received = b""
+            self.answer.set_result(head)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(error or ConnectionError("hung up"))
+
+    async def ask(self) -> tuple[int, float, float]:
+        """Status, seconds to the whole answer, and in how many seconds to come again."""
+        self.answer = asyncio.get_running_loop().create_future()
+        text = " ".join(self.draw.choices(VOCABULARY, k=self.draw.randrange(6, 18)))
+        body = json.dumps({"q": text, "source": "en", "target": "de"}).encode()
+        head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        began = time.monotonic()
+        self.transport.write(head % len(body))  # as most libraries do it: the body apart
+        self.transport.write(body)
+        answer = await self.answer
+        took, status = time.monotonic() - began, int(answer.split(b" ", 2)[1])
+        assert status in (200, 429), answer
+        again = re.search(rb"(?i)retry-after: (\d+)", answer)
+        return status, took, float(again[1]) if again else 0.0
+
+    def close(self) -> None:
+        """Hang up."""
+        self.transport.close()
+
+
+Times = dict[int, list[float]]  # of answers (200) and of refusals (429)
+
+
+async def in_turn(port: int, clients: int, seconds: float) -> tuple[Times, float]:
+    """So many clients who ask again as soon as they are answered, or when they are told to come again."""
+    times: Times = {200: [], 429: []}
+    connected = [await Client(port, random.Random(seed)).connect() for seed in range(clients)]
     began = time.monotonic()
-    with ThreadPoolExecutor(clients) as pool:
-        list(pool.map(client, range(clients)))
-    return good, refused, time.monotonic() - began
+
+    async def one(client: Client) -> None:
+        while time.monotonic() - began < seconds:
+            status, took, again = await client.ask()
+            times[status].append(took)
+            await asyncio.sleep(min(again, max(0.0, began + seconds - time.monotonic())))
+        client.close()
+
+    await asyncio.gather(*map(one, connected))
+    return times, time.monotonic() - began
 
 
-def measured_apart(port: int, clients: int, seconds: float) -> tuple[list[float], list[float], float]:
-    """The same in a process of its own."""
-    command = [sys.executable, str(Path(__file__)), "clients", "--port", str(port), "--clients", str(clients)]
+async def on_time(port: int, rate: float, seconds: float) -> tuple[Times, float]:
+    """So many requests a second, come what may of those before; nobody comes again."""
+    times: Times = {200: [], 429: []}
+    draw, idle, tasks = random.Random(0), [], []
+    began = due = time.monotonic()
+
+    async def one(client: Client | None) -> None:
+        client = client or await Client(port, draw).connect()
+        status, took, _ = await client.ask()
+        times[status].append(took)
+        idle.append(client)
+
+    while due - began < seconds:
+        due += draw.expovariate(rate)
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
+        tasks.append(asyncio.ensure_future(one(idle.pop() if idle else None)))
+    await asyncio.gather(*tasks)
+    for client in idle:
+        client.close()
+    return times, time.monotonic() - began
+
+
+def measured(port: int, seconds: float, **how: float) -> tuple[list[float], list[float], float]:
+    """Times of answers and of refusals and how long it took: with `clients` in turn, or requests at a `rate`; in a process of
+    its own."""
+    ((kind, value),) = how.items()
+    command = [sys.executable, str(Path(__file__)), "clients", "--port", str(port), f"--{kind}", str(value)]
     done = subprocess.run([*command, "--seconds", str(seconds)], capture_output=True, text=True, check=True)
     good, refused, took = json.loads(done.stdout)
     return good, refused, took
@@ -184,7 +247,7 @@ def table(counts: list[int], seconds: float, rounds: int, only: list[str]) -> No
         servers = {name: Contestant(name, runs) for name in only}
         try:
             for one in servers.values():
-                measure(one.port, 4, 1.0)
+                measured(one.port, 1.0, clients=4)
             print(
                 f"{platform.machine()}, {os.cpu_count()} cores; {NEW} tokens an answer, beam {BEAM}; "
                 "requests a second (p50, p99 ms)"
@@ -194,7 +257,7 @@ def table(counts: list[int], seconds: float, rounds: int, only: list[str]) -> No
                 found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in servers}
                 for _ in range(rounds):
                     for name, one in servers.items():
-                        good, _, took = measured_apart(one.port, clients, seconds)
+                        good, _, took = measured(one.port, seconds, clients=clients)
                         found[name].append((len(good) / took, quantile(good, 0.5), quantile(good, 0.99)))
                 cells = [[statistics.median(v) for v in zip(*found[name], strict=True)] for name in servers]
                 print(
@@ -207,18 +270,23 @@ def table(counts: list[int], seconds: float, rounds: int, only: list[str]) -> No
 
 
 def overload(seconds: float) -> None:
-    """Peak, then ten times as many clients as the queue holds, who come again when they are told to: how soon refusals come,
-    and what is still answered."""
+    """Peak, then ten times as many clients as the queue holds, who come again when they are told to, then ten times the peak's
+    requests a second: how soon refusals come, and what is still answered."""
     with tempfile.TemporaryDirectory() as folder:
         server = Contestant("ours", make_runs(Path(folder)), "--limit", "queue=32")
         try:
-            measure(server.port, 4, 1.0)
-            peak, _, took = measured_apart(server.port, 32, seconds)
-            good, refused, longer = measured_apart(server.port, 320, seconds)
-            share = (len(good) / longer) / (len(peak) / took)
-            soon, late = quantile(refused, 0.5), quantile(refused, 0.99)
-            print(f"peak {len(peak) / took:.1f} requests a second; under ten times the load {share:.0%} of it")
-            print(f"{len(refused)} refused, with p50 {soon:.0f} ms and p99 {late:.0f} ms")
+            measured(server.port, 1.0, clients=4)
+            good, _, took = measured(server.port, seconds, clients=32)
+            peak = len(good) / took
+            print(f"peak, 32 clients: {peak:.1f} answers a second")
+            for what, how in (
+                ("320 clients", {"clients": 320}),
+                (f"{10 * peak:.0f} requests a second", {"rate": 10 * peak}),
+            ):
+                good, refused, took = measured(server.port, seconds, **how)
+                soon, late = quantile(refused, 0.5), quantile(refused, 0.99)
+                kept = len(good) / took / peak
+                print(f"{what}: {kept:.0%} of the peak; {len(refused)} refused, p50 {soon:.0f} ms, p99 {late:.0f} ms")
         finally:
             server.end()
 
@@ -232,12 +300,19 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(CONTESTANTS), choices=CONTESTANTS)
     parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--compute", default="float32", help=argparse.SUPPRESS)
+    parser.add_argument("--rate", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.what == "peer":
         peer(args.run, args.compute)
     elif args.what == "clients":
-        print(json.dumps(measure(args.port, args.clients[0], args.seconds)))
+        load = (
+            on_time(args.port, args.rate, args.seconds)
+            if args.rate
+            else in_turn(args.port, args.clients[0], args.seconds)
+        )
+        times, took = asyncio.run(load)
+        print(json.dumps([times[200], times[429], took]))
     elif args.what == "overload":
         overload(args.seconds)
     else:

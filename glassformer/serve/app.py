@@ -58,7 +58,13 @@ class Served:
         self.service = Service(models, limits, Detector(codes), needs_key=door.key is not None)
         self.app = make_app(self)
         self.gate = Gate(
-            self.app, door=door, limits=limits, metrics=self.metrics, route_of=self.route_of, report=report
+            self.app,
+            door=door,
+            limits=limits,
+            metrics=self.metrics,
+            route_of=self.route_of,
+            models=models,
+            report=report,
         )
 
     def route_of(self, scope: Any) -> str:

@@ -16,6 +16,7 @@ from glassformer.serve.languages import Detector
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import Models, ServedRun
 from glassformer.serve.refusals import Refused, bad, refusal_of
+from glassformer.serve.worker import Worker
 from glassformer.serve.works import Work
 from glassformer.tasks import check_text
 
@@ -69,12 +70,19 @@ async def until(request: Request, wanted: asyncio.Future[Any], deadline: float) 
         ending.cancel()
 
 
+async def hand_over(request: Request, service: Service, run: ServedRun, work: Work, deadline: float) -> Worker:
+    """Give a work to its run's worker: within this turn of the event loop where that is loaded, so that those who came in the
+    same moment find the queue as full as it is."""
+    submitting = service.models.submit(run, work)
+    return await (submitting if run.worker is not None else until(request, asyncio.ensure_future(submitting), deadline))
+
+
 async def ask(request: Request, service: Service, run: ServedRun, work: Work) -> Any:
     """The answer to a work. Whatever happens here, the worker does not go on for nobody."""
     deadline = asyncio.get_running_loop().time() + service.limits.seconds
     worker = None
     try:
-        worker = await until(request, asyncio.ensure_future(service.models.submit(run, work)), deadline)
+        worker = await hand_over(request, service, run, work, deadline)
         return await until(request, work.reply, deadline)
     finally:
         if not work.reply.done():
@@ -121,7 +129,7 @@ async def streamed(request: Request, service: Service, run: ServedRun, work: Wor
     deadline = asyncio.get_running_loop().time() + service.limits.seconds
     worker = None
     try:
-        worker = await until(request, asyncio.ensure_future(service.models.submit(run, work)), deadline)
+        worker = await hand_over(request, service, run, work, deadline)
         while True:
             event = asyncio.ensure_future(work.events.get())
             try:

@@ -22,10 +22,12 @@ import msgspec
 from glassformer.serve.fields import from_pairs
 from glassformer.serve.limits import Limits
 from glassformer.serve.metrics import Metrics, Outcome
+from glassformer.serve.models import Models
 from glassformer.serve.refusals import Refused, refusal_of
 from glassformer.serve.worker import told
 
 OPEN = {"/", "/page/{name}", "/docs", "/openapi.json", "/health", "/livez", "/readyz", "/frontend/settings"}
+DECODED = {"/translate", "/translate_file", "/v1/completions", "/v1/chat/completions"}  # these ask a model
 UNCOUNTED = {"/metrics"}
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -117,6 +119,13 @@ def keys_among(query: bytes, body: bytes, kind: bytes) -> list[str]:
     return [one for one in found if isinstance(one, str)]
 
 
+def in_bytes(refusal: Refused, path: str) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Headers and body of a refusal as the clients of a path read it."""
+    body = msgspec.json.encode(refusal.in_dialect(path))
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    return headers + [(name.lower().encode(), value.encode()) for name, value in refusal.headers.items()], body
+
+
 class Gate:
     """The ASGI application around the application."""
 
@@ -128,11 +137,13 @@ class Gate:
         limits: Limits,
         metrics: Metrics,
         route_of: Callable[[Any], str],
+        models: Models,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.app, self.door, self.limits, self.metrics = app, door, limits, metrics
-        self.route_of, self.report = route_of, report
+        self.route_of, self.models, self.report = route_of, models, report
         self.in_flight = 0
+        self.sent_away = 0  # told to come again, and not yet in the log
         self.ending = asyncio.Event()  # what is still under way is told so
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -161,7 +172,25 @@ class Gate:
             self.in_flight -= 1
             seconds = time.monotonic() - began
             self.metrics.end(route, outcome, visit.status, seconds)
-            self.report(f"{scope['method'][:8]} {route} {visit.status or '-'} {outcome} {seconds * 1000:.0f} ms")
+            if visit.status == 429:
+                self.sent_away += 1
+            else:
+                self.report(f"{scope['method'][:8]} {route} {visit.status or '-'} {outcome} {seconds * 1000:.0f} ms")
+
+    def turn_away(self, path: str) -> bytes:
+        """The whole answer to a request that came while every queue was full, for which nothing else need be known."""
+        self.metrics.begin(path)
+        self.metrics.end(path, "rejected", 429, 0.0)
+        self.sent_away += 1
+        head, body = in_bytes(self.models.refusal(), path)
+        lines = [b"HTTP/1.1 429 Too Many Requests", *(name + b": " + value for name, value in [*head, *SAFE])]
+        return b"\r\n".join([*lines, b"", body])
+
+    def report_sent_away(self) -> None:
+        """Those who found no room, in one line: a log that grows with every one of them would cost what refusing saves."""
+        if self.sent_away:
+            self.report(f"429 to {self.sent_away} requests, for which there was no room")
+            self.sent_away = 0
 
 
 class Visit:
@@ -215,6 +244,8 @@ class Visit:
         door = self.gate.door
         host = door.check_host(self.headers)
         self.origin = door.check_origin(self.headers, host)
+        if self.route in DECODED and self.scope["method"] == "POST":
+            self.gate.models.check_room()  # before anything that costs: under overload most requests end here
         state["body"] = await self.body()
         preflight = self.scope["method"] == "OPTIONS" and self.origin is not None  # a browser sends no key with it
         if self.route not in OPEN and not preflight:
@@ -282,9 +313,7 @@ class Visit:
 
     async def refuse(self, refusal: Refused) -> None:
         """An error as the route's clients read it."""
-        body = msgspec.json.encode(refusal.in_dialect(self.scope["path"]))
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        headers += [(name.lower().encode(), value.encode()) for name, value in refusal.headers.items()]
+        headers, body = in_bytes(refusal, self.scope["path"])
         if refusal.status in (408, 413):
             headers.append((b"connection", b"close"))
         await self.forward({"type": "http.response.start", "status": refusal.status, "headers": headers})

@@ -1,4 +1,4 @@
-"""From start to SIGTERM: connections that are bounded in number and patience, and an end in good order.
+"""From start to SIGTERM: a server, and an end in good order.
 
 At the first signal the server is no longer ready and takes no new work, and goes on answering what it has, and probes. When all
 is answered, or the time for that is over, whoever still waits is told, and the process ends with exit code 0.
@@ -11,75 +11,26 @@ import socket
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from glassformer.serve.app import Served
+from glassformer.serve.connections import connection_kind
 
 LOOK_SECONDS = 2.0  # between two looks for newer weights
+TICKS_A_LINE = 10  # between two lines about those who were sent away
 TELL_SECONDS = 1.0  # that being told takes
-
-
-def connection_kind(most: int, seconds: float) -> type[H11Protocol]:
-    """Connections of which there are at most so many, and which must say what they want within so many seconds."""
-
-    class Connection(H11Protocol):
-        """A connection that is closed when no whole head of a request comes in time."""
-
-        patience: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: Any) -> None:
-            if len(self.connections) >= most:
-                transport.abort()
-                return
-            super().connection_made(transport)
-            self.wait()
-
-        def wait(self) -> None:
-            """From now on the head of a request is waited for."""
-            self.stop_waiting()
-            self.patience = self.loop.call_later(seconds, self.lose_patience)
-
-        def stop_waiting(self) -> None:
-            """A head has come, or nobody is there."""
-            if self.patience is not None:
-                self.patience.cancel()
-                self.patience = None
-
-        def lose_patience(self) -> None:
-            """Close, if no request is being answered."""
-            if self.cycle is None or self.cycle.response_complete:
-                self.transport.close()
-
-        def handle_events(self) -> None:
-            super().handle_events()
-            if self.cycle is not None and not self.cycle.response_complete:
-                self.stop_waiting()
-
-        def on_response_complete(self) -> None:
-            self.wait()
-            super().on_response_complete()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self.stop_waiting()
-            if self.transport is not None:
-                super().connection_lost(exc)
-
-    return Connection
 
 
 class Server(uvicorn.Server):
     """uvicorn, ending as it is written above."""
 
     def __init__(self, served: Served, host: str, port: int, report: Callable[[str], None] = lambda _: None) -> None:
-        limits = served.limits
         config = uvicorn.Config(
             served.gate,
             host=host,
             port=port,
-            http=connection_kind(limits.connections, limits.read_seconds),
+            http=connection_kind(served.gate),
             ws="none",
             log_config=None,
             access_log=False,
@@ -108,6 +59,8 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: newer weights, and whether it is time to go."""
         now = time.monotonic()
+        if not counter % TICKS_A_LINE:
+            self.served.gate.report_sent_away()
         if now - self.looked_at > LOOK_SECONDS and (self.look is None or self.look.done()):
             self.looked_at = now
             self.look = asyncio.create_task(self.served.models.look_for_newer())

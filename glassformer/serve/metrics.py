@@ -20,6 +20,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.labelled: dict[tuple[Any, str], Any] = {}
         how: dict[str, Any] = {"registry": self.registry}
         self.received = Counter("glassformer_requests_received", "Requests that came.", ["route"], **how)
         self.ended = {
@@ -39,18 +40,25 @@ class Metrics:
         self.steps = Gauge("glassformer_model_steps", "Decoding steps since it was loaded.", ["model"], **how)
         self.loaded = Gauge("glassformer_model_loaded", "1 where the model is in memory.", ["model"], **how)
 
+    def of(self, counter: Any, label: str) -> Any:
+        """A counter under a label, looked up once."""
+        found = self.labelled.get((counter, label))
+        if found is None:
+            found = self.labelled[counter, label] = counter.labels(label)
+        return found
+
     def begin(self, route: str) -> None:
         """A request has come."""
-        self.received.labels(route).inc()
+        self.of(self.received, route).inc()
         self.in_flight.inc()
 
     def end(self, route: str, outcome: Outcome, status: int | None, seconds: float) -> None:
         """What became of it."""
-        self.ended[outcome].labels(route).inc()
+        self.of(self.ended[outcome], route).inc()
         self.in_flight.dec()
-        self.seconds.labels(route).observe(seconds)
+        self.of(self.seconds, route).observe(seconds)
         if status is not None:
-            self.statuses.labels(str(status)).inc()
+            self.of(self.statuses, str(status)).inc()
 
     def text(self) -> bytes:
         """As Prometheus reads it."""

@@ -110,6 +110,20 @@ class Models:
         self.retired = [worker for worker in self.retired if worker.thread.is_alive()]
         return [*(run.worker for run in self.runs.values() if run.worker is not None), *self.retired]
 
+    @property
+    def full(self) -> bool:
+        """Is every run loaded and full, so that whichever is meant cannot be asked?"""
+        return all(run.worker is not None and run.worker.full for run in self.runs.values())
+
+    def refusal(self) -> Refused:
+        """What one hears who comes when all are full: of the one that is so the least."""
+        return min((run.worker for run in self.runs.values() if run.worker), key=lambda worker: worker.held).refusal()
+
+    def check_room(self) -> None:
+        """Refuse at once, where all are full."""
+        if self.full:
+            raise self.refusal()
+
     async def submit(self, run: ServedRun, work: Work) -> Worker:
         """Hand a work to the run's worker, which is loaded first where it is not there."""
         if self.draining:

@@ -28,6 +28,7 @@ from glassformer.tasks import TextModel
 
 DRIVERS = 8  # settings decoded side by side; more wait for one of these to be free
 IDLE_SECONDS = 30.0  # a driver without work keeps its cache so long
+LONGEST_WAIT = 60  # seconds after which whoever was sent away is asked to come again, at most
 NAP = 0.5  # between two signs of life where there is nothing to do
 
 
@@ -56,6 +57,7 @@ class Worker:
         self.steps = 0  # made so far
         self.done_at: deque[float] = deque(maxlen=64)  # when the last works were done
         self.moved_at = time.monotonic()
+        self._room_at = 0.0  # when the last who was sent away may find room
         self.restarts = 0
         self.thread = threading.Thread(target=self._live, name="glassformer-worker", daemon=True)
         self.thread.start()
@@ -74,15 +76,24 @@ class Worker:
             self._inbox.append(work)
             self._changed.notify()
 
+    @property
+    def full(self) -> bool:
+        """Is there no room for another work?"""
+        return self.held >= self.limits.queue
+
     def check_room(self) -> None:
         """Refuse, where there is no room for another work."""
-        if self.held >= self.limits.queue:
-            raise Refused(
-                429,
-                f"{self.held} requests are waiting or being answered, which is all this server takes at a time; come again",
-                code="rate_limit_exceeded",
-                retry=self.wait_seconds(),
-            )
+        if self.full:
+            raise self.refusal()
+
+    def refusal(self) -> Refused:
+        """What one hears for whom there is no room."""
+        return Refused(
+            429,
+            f"{self.held} requests are waiting or being answered, which is all this server takes at a time; come again",
+            code="rate_limit_exceeded",
+            retry=self.wait_seconds(),
+        )
 
     def cancel(self, work: Work) -> None:
         """Nobody waits for this work any more."""
@@ -91,11 +102,15 @@ class Worker:
             self._changed.notify()
 
     def wait_seconds(self) -> int:
-        """In how long there will be room, by how fast works have been done lately: 1 to 60."""
+        """In how long there will be room for one more who is sent away, by how fast works have been done lately: 1 to 60.
+
+        Each is given a time of its own, one work after the one before, so that they do not all come back at once."""
+        now = time.monotonic()
         if len(self.done_at) < 2:
             return 1
-        rate = len(self.done_at) / max(1e-3, time.monotonic() - self.done_at[0])
-        return max(1, min(60, math.ceil(self.held / 2 / rate)))
+        rate = len(self.done_at) / max(1e-3, now - self.done_at[0])
+        self._room_at = min(now + LONGEST_WAIT, max(now, self._room_at) + 1 / rate)
+        return max(1, math.ceil(self._room_at - now))
 
     def stuck_for(self) -> float:
         """For how many seconds there has been work and no movement."""

@@ -1,0 +1,137 @@
+"""Connections: bounded in number and patience, and quick to say no.
+
+Under overload nearly every request is refused, and what refusing costs is taken from those who are answered. So a request that
+comes while every queue is full is told at once where its bytes leave no doubt (the whole head of a plain POST that says how long
+its body is), without the parser, the routes and the checks that an answer would need; its body is passed over. Every other goes
+the usual way, to the same end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from glassformer.serve.gate import DECODED, Gate
+
+FIRST_LINE = re.compile(rb"POST (/[a-z0-9_/]+)(?:\?[!-~]*)? HTTP/1\.1")
+LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,9})(?=\r\n|$)")
+NOT_PLAIN = re.compile(rb"\r\n(?:transfer-encoding|expect|origin|upgrade|connection(?!: *keep-alive *(?:\r\n|$)))")
+
+
+def plain_post(data: bytes) -> tuple[str, int]:
+    """The path of a POST whose head lies in these bytes, and how much of its body is still to come; no path where anything about
+    it wants a second look, or where something else stands behind it."""
+    head, whole, body = data.partition(b"\r\n\r\n")
+    first, _, rest = head.partition(b"\r\n")
+    found, fields = FIRST_LINE.fullmatch(first), b"\r\n" + rest.lower()
+    if not found or not whole or NOT_PLAIN.search(fields) or head.count(b"\n") != head.count(b"\r\n"):
+        return "", 0
+    lengths = LENGTH.findall(fields)
+    if not len(lengths) == fields.count(b"content-length") == 1 or int(lengths[0]) < len(body):
+        return "", 0
+    return found[1].decode(), int(lengths[0]) - len(body)
+
+
+class OneWrite:
+    """A transport that sends at once what is written within one turn of the event loop: an answer's head and its body."""
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self.transport, self.loop = transport, loop
+        self.parts: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        """Send this with whatever else is written now."""
+        if not self.parts:
+            self.loop.call_soon(self.flush)
+        self.parts.append(data)
+
+    def flush(self) -> None:
+        """Send what has been written."""
+        if self.parts and not self.transport.is_closing():
+            self.transport.write(b"".join(self.parts))
+        self.parts.clear()
+
+    def close(self) -> None:
+        """Send what has been written, then close."""
+        self.flush()
+        self.transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.transport, name)
+
+
+def connection_kind(gate: Gate) -> type[H11Protocol]:
+    """Connections of which there are at most so many, and which must say what they want within so many seconds."""
+    most, seconds = gate.limits.connections, gate.limits.read_seconds
+
+    class Connection(H11Protocol):
+        """A connection that is closed when no whole head of a request comes in time."""
+
+        passed_over = 0  # bytes still to come of the body of a request that was refused
+        patience: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            if len(self.connections) >= most:
+                transport.abort()
+                return
+            super().connection_made(OneWrite(transport, self.loop))  # type: ignore[arg-type]
+            self.wait()
+
+        def wait(self) -> None:
+            """From now on the head of a request is waited for."""
+            self.stop_waiting()
+            self.patience = self.loop.call_later(seconds, self.lose_patience)
+
+        def stop_waiting(self) -> None:
+            """A head has come, or nobody is there."""
+            if self.patience is not None:
+                self.patience.cancel()
+                self.patience = None
+
+        def lose_patience(self) -> None:
+            """Close, if no request is being answered."""
+            if self.cycle is None or self.cycle.response_complete:
+                self.transport.close()
+
+        def data_received(self, data: bytes) -> None:
+            dropped = min(self.passed_over, len(data))
+            self.passed_over -= dropped
+            data = data[dropped:]
+            if data and not (gate.models.full and self.idle() and self.turned_away(data)):
+                super().data_received(data)
+
+        def turned_away(self, data: bytes) -> bool:
+            """Refuse, if it is certain what is asked."""
+            path, left = plain_post(data)
+            if path not in DECODED:
+                return False
+            self.passed_over = left
+            self._unset_keepalive_if_required()
+            self.wait()
+            self.transport.write(gate.turn_away(path))
+            return True
+
+        def idle(self) -> bool:
+            """Is the next that is heard the beginning of a request?"""
+            idle = self.cycle is None or self.cycle.response_complete
+            return idle and self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
+
+        def handle_events(self) -> None:
+            super().handle_events()
+            if self.cycle is not None and not self.cycle.response_complete:
+                self.stop_waiting()
+
+        def on_response_complete(self) -> None:
+            self.wait()
+            super().on_response_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.stop_waiting()
+            if self.transport is not None:
+                super().connection_lost(exc)
+
+    return Connection

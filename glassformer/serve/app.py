@@ -16,8 +16,9 @@ from starlette.routing import Match, Route
 from glassformer.config import VERSION
 from glassformer.errors import UserError
 from glassformer.serve.asking import Service, as_json
+from glassformer.serve.door import Door
 from glassformer.serve.fields import LIBRE_ERROR, responses
-from glassformer.serve.gate import Door, Gate, Gone
+from glassformer.serve.gate import Gate, Gone
 from glassformer.serve.languages import Detector
 from glassformer.serve.libretranslate import Libre
 from glassformer.serve.limits import Limits

@@ -12,7 +12,8 @@ import pytest
 
 from glassformer.errors import ConfigError, UserError
 from glassformer.serve.command import key_from, limits_from, served_runs
-from glassformer.serve.gate import OPEN, Door
+from glassformer.serve.door import Door
+from glassformer.serve.gate import OPEN
 from tests.serve.harness import Running, make_runs, running
 
 pytestmark = pytest.mark.slow

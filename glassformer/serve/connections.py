@@ -64,74 +64,75 @@ class OneWrite:
         return getattr(self.transport, name)
 
 
+class Connection(H11Protocol):
+    """One of at most so many connections; closed when no whole head of a request comes in time."""
+
+    gate: Gate
+
+    passed_over = 0  # bytes still to come of the body of a request that was refused
+    patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        if len(self.connections) >= self.gate.limits.connections:
+            transport.abort()
+            return
+        super().connection_made(OneWrite(transport, self.loop))  # type: ignore[arg-type]
+        self.wait()
+
+    def wait(self) -> None:
+        """From now on the head of a request is waited for."""
+        self.stop_waiting()
+        self.patience = self.loop.call_later(self.gate.limits.read_seconds, self.lose_patience)
+
+    def stop_waiting(self) -> None:
+        """A head has come, or nobody is there."""
+        if self.patience is not None:
+            self.patience.cancel()
+            self.patience = None
+
+    def lose_patience(self) -> None:
+        """Close, if no request is being answered."""
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        dropped = min(self.passed_over, len(data))
+        self.passed_over -= dropped
+        data = data[dropped:]
+        if data and not (self.gate.models.full and self.idle() and self.turned_away(data)):
+            super().data_received(data)
+
+    def turned_away(self, data: bytes) -> bool:
+        """Refuse, if it is certain what is asked."""
+        path, left = plain_post(data)
+        if path not in DECODED:
+            return False
+        self.passed_over = left
+        self._unset_keepalive_if_required()
+        self.wait()
+        self.transport.write(self.gate.turn_away(path))
+        return True
+
+    def idle(self) -> bool:
+        """Is the next that is heard the beginning of a request?"""
+        idle = self.cycle is None or self.cycle.response_complete
+        return idle and self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.stop_waiting()
+
+    def on_response_complete(self) -> None:
+        self.wait()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.stop_waiting()
+        if self.transport is not None:
+            super().connection_lost(exc)
+
+
 def connection_kind(gate: Gate) -> type[H11Protocol]:
-    """Connections of which there are at most so many, and which must say what they want within so many seconds."""
-    most, seconds = gate.limits.connections, gate.limits.read_seconds
-
-    class Connection(H11Protocol):
-        """A connection that is closed when no whole head of a request comes in time."""
-
-        passed_over = 0  # bytes still to come of the body of a request that was refused
-        patience: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: Any) -> None:
-            if len(self.connections) >= most:
-                transport.abort()
-                return
-            super().connection_made(OneWrite(transport, self.loop))  # type: ignore[arg-type]
-            self.wait()
-
-        def wait(self) -> None:
-            """From now on the head of a request is waited for."""
-            self.stop_waiting()
-            self.patience = self.loop.call_later(seconds, self.lose_patience)
-
-        def stop_waiting(self) -> None:
-            """A head has come, or nobody is there."""
-            if self.patience is not None:
-                self.patience.cancel()
-                self.patience = None
-
-        def lose_patience(self) -> None:
-            """Close, if no request is being answered."""
-            if self.cycle is None or self.cycle.response_complete:
-                self.transport.close()
-
-        def data_received(self, data: bytes) -> None:
-            dropped = min(self.passed_over, len(data))
-            self.passed_over -= dropped
-            data = data[dropped:]
-            if data and not (gate.models.full and self.idle() and self.turned_away(data)):
-                super().data_received(data)
-
-        def turned_away(self, data: bytes) -> bool:
-            """Refuse, if it is certain what is asked."""
-            path, left = plain_post(data)
-            if path not in DECODED:
-                return False
-            self.passed_over = left
-            self._unset_keepalive_if_required()
-            self.wait()
-            self.transport.write(gate.turn_away(path))
-            return True
-
-        def idle(self) -> bool:
-            """Is the next that is heard the beginning of a request?"""
-            idle = self.cycle is None or self.cycle.response_complete
-            return idle and self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
-
-        def handle_events(self) -> None:
-            super().handle_events()
-            if self.cycle is not None and not self.cycle.response_complete:
-                self.stop_waiting()
-
-        def on_response_complete(self) -> None:
-            self.wait()
-            super().on_response_complete()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self.stop_waiting()
-            if self.transport is not None:
-                super().connection_lost(exc)
-
-    return Connection
+    """The connections of one server, as uvicorn wants to be told of them."""
+    return type("Connection", (Connection,), {"gate": gate})

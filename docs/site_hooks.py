@@ -13,12 +13,14 @@ from __future__ import annotations
 import ast
 import functools
 import json
+import logging
 import posixpath
 import re
 from html import unescape
 from pathlib import Path
 from typing import Any
 
+logging.getLogger("jieba").setLevel(logging.WARNING)  # it cuts Chinese for the search, and tells so
 ROOT = Path(__file__).resolve().parents[1]
 CODE = re.compile(r"^\[code: ([\w.]+)\]\(((?:\.\./)+[\w/.-]+\.py)\)$", re.MULTILINE)
 MEASURED = re.compile(r"^\[measured: ([\w-]+)\]\(([\w/.-]+)\)$", re.MULTILINE)

@@ -7,10 +7,12 @@ FOR_TESTS := $(VENV)/.installed-dev
 FOR_DEMO := $(VENV)/.installed-demo
 FOR_SERVER := $(VENV)/.installed-serve
 FOR_DOCS := $(VENV)/.installed-docs
-# Tests run in two processes; each gets one thread, so that they do not fight over two cores.
-TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
+# Tests run in two processes; each gets one thread, so that they do not fight over two cores. Neighbours stay together, so that
+# what a file sets up is set up once. Bytecode is kept, or every command that a test starts would compile the package again.
+TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false PYTHONDONTWRITEBYTECODE=
+TWO := -n 2 --dist worksteal
 
-.PHONY: setup server browser check test soak soak-laws demo docs clean
+.PHONY: setup server browser check types fast-tests test soak soak-laws demo docs clean
 
 setup: $(FOR_TESTS)
 
@@ -45,17 +47,22 @@ browser:  ## install Chromium where it is missing and can be installed
 check: setup  ## format, lint, types, fast tests: under a minute
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target types fast-tests
+
+types: setup
 	$(BIN)/mypy
-	GLASSFORMER_QUICK=1 $(TEST_ENV) $(BIN)/pytest -n 2 -m "not slow" tests
+
+fast-tests: setup
+	GLASSFORMER_QUICK=1 $(TEST_ENV) $(BIN)/pytest $(TWO) -m "not slow" tests
 
 test: setup browser  ## every test
-	$(TEST_ENV) $(BIN)/pytest -n 2 tests
+	$(TEST_ENV) $(BIN)/pytest $(TWO) tests
 
 soak: setup  ## 5,000 cases of the fuzzer, 200 kills, the screen taken away: each test says when it is through
-	GLASSFORMER_SOAK=1 $(TEST_ENV) $(BIN)/pytest -n 2 -v tests/fuzz tests/faults
+	GLASSFORMER_SOAK=1 $(TEST_ENV) $(BIN)/pytest $(TWO) -v tests/fuzz tests/faults
 
 soak-laws: setup  ## the laws and searches that draw at random, at their full counts
-	GLASSFORMER_SOAK=1 $(TEST_ENV) $(BIN)/pytest -n 2 -v $$(grep -rl "count(fast" tests --include='test_*.py' | grep -v -e tests/fuzz -e tests/faults)
+	GLASSFORMER_SOAK=1 $(TEST_ENV) $(BIN)/pytest $(TWO) -v $$(grep -rl "count(fast" tests --include='test_*.py' | grep -v -e tests/fuzz -e tests/faults)
 
 demo: $(FOR_DEMO)  ## train `dates` (about three minutes), show what it learned
 	$(BIN)/glassformer demo

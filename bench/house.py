@@ -12,6 +12,7 @@ import argparse
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -82,11 +83,18 @@ def definitions(node: ast.AST, path: str = "", public: bool = True) -> Iterator[
             yield from definitions(child, path, public)
 
 
+@cache
+def parsed(file: Path) -> tuple[str, ast.Module]:
+    """The text of a file, and what Python reads in it; read once."""
+    text = file.read_text(encoding="utf-8")
+    return text, ast.parse(text, str(file))
+
+
 def figures_of(file: Path) -> Figures:
     """The figures of one file."""
-    text = file.read_text(encoding="utf-8")
+    text, tree = parsed(file)
     found = Figures(file.relative_to(PACKAGE).as_posix(), len(text.splitlines()))
-    for name, node, public in definitions(ast.parse(text)):
+    for name, node, public in definitions(tree):
         full = f"{found.path}:{name}"
         public = public and not is_overload(node)
         found.public += public

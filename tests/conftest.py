@@ -3,8 +3,10 @@
 Property tests try the same examples at every run of `make test`, so that it fails for everyone or for no one; `make soak`
 looks for new ones."""
 
+import gc
 import os
 import tempfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,12 +24,22 @@ if "GLASSFORMER_CACHE" not in os.environ:
     cache = tempfile.TemporaryDirectory(prefix="glassformer-tests-")
     os.environ["GLASSFORMER_CACHE"] = cache.name
 
-hook = install_import_hook("glassformer", "beartype.beartype")
+QUICK = bool(os.environ.get("GLASSFORMER_QUICK"))  # set by `make check`
+PACKAGE = Path(__file__).parents[1] / "glassformer"
+
+
+def with_shapes() -> list[str]:
+    """The modules that write shapes in their signatures."""
+    found = [p for p in PACKAGE.rglob("*.py") if "jaxtyping" in p.read_text(encoding="utf-8")]
+    return [".".join(p.relative_to(PACKAGE.parent).with_suffix("").parts) for p in found]
+
+
+# `make test` checks plain types as well, in every module; that takes as long to set up as all else that is imported.
+hook = install_import_hook(with_shapes() if QUICK else "glassformer", "beartype.beartype")
 hook.__enter__()
 
 
-# For `make check`: the same laws on a few of their cases, and none of the tests that train or run a command from end to end.
-QUICK_CASES = 2
+# For `make check`: the same laws on one case each, and none of the tests that train or run a command from end to end.
 END_TO_END = {
     *(
         "test_api",
@@ -37,13 +49,20 @@ END_TO_END = {
         "test_compare",
         "test_data_doctor",
         "test_download",
-        "test_fp8",
     ),
-    *("test_figures", "test_heads", "test_look", "test_phrases", "test_plan", "test_plots"),
+    *("test_figures", "test_fp8", "test_heads", "test_look", "test_phrases", "test_plan", "test_plots"),
     *("test_info", "test_isolation", "test_reproduce", "test_runs", "test_sources", "test_train"),
     *("test_ablate", "test_cli_lines", "test_documents", "test_fine_tune", "test_import_runs", "test_look_attribution"),
-    *("test_score", "test_self_contained", "test_bpe_dropout"),
+    *("test_score", "test_self_contained", "test_bpe_dropout", "test_overview", "test_threads"),
 }
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """What `make check` would not run is not imported for it either."""
+    if not QUICK or collection_path.suffix != ".py":
+        return None
+    slow = "\npytestmark = pytest.mark.slow\n" in collection_path.read_text(encoding="utf-8")
+    return True if slow or collection_path.stem in END_TO_END else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -51,12 +70,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("cuda") is not None:
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
-    if not os.environ.get("GLASSFORMER_QUICK"):
-        return
-    by_function: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        if item.path.stem not in END_TO_END:
+    if QUICK:
+        # The middle one: the first is often the plainest.
+        by_function: dict[str, list[pytest.Item]] = {}
+        for item in items:
             by_function.setdefault(item.nodeid.split("[")[0], []).append(item)
-    kept = {id(m) for cases in by_function.values() for m in cases[:: -(-len(cases) // QUICK_CASES)]}
-    config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
-    items[:] = [item for item in items if id(item) in kept]
+        kept = {id(cases[len(cases) // 2]) for cases in by_function.values()}
+        config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
+        items[:] = [item for item in items if id(item) in kept]
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays; the search for cycles need not go through it again and again."""
+    gc.collect()
+    gc.freeze()

@@ -18,6 +18,7 @@ from tests.programs import run_program
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_whatever_needs_no_torch_does_not_wait_for_it() -> None:
     """Every --help, tables made from a config, and mistakes in a recipe. Caught: one import of a room that
     needs torch at the top of any verb, or in the package's own file."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import bench.house
 from bench.house import DOCUMENTED, FEW, LONG_FILE, LONGEST_FILE, Figures, all_figures, documented, figures_of
 from tests.programs import run_program
 
@@ -79,7 +80,7 @@ def modules(package: Path = PACKAGE) -> dict[str, ast.Module]:
     for path in sorted(package.rglob("*.py")):
         parts = [package.name, *path.relative_to(package).with_suffix("").parts]
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found[name] = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        found[name] = bench.house.parsed(path)[1]
     return found
 
 
@@ -92,10 +93,16 @@ def imported_by_string(node: ast.AST) -> str:
     return str(node.args[0].value) if called == "import_module" else ""
 
 
+@cache
+def importing(tree: ast.Module) -> list[ast.AST]:
+    """Whatever in it imports something."""
+    return [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom) or imported_by_string(n)]
+
+
 def imports(name: str, tree: ast.Module, known: dict[str, ast.Module]) -> Iterator[str]:
     """The full name of every module that `name` imports, anywhere in it: an import inside a function is one too."""
     package = name if any(k.startswith(f"{name}.") for k in known) else name.rpartition(".")[0]
-    for node in ast.walk(tree):
+    for node in importing(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -70,6 +70,7 @@ def test_layers_that_share_their_parameters_are_one() -> None:
     assert list(trainer.layers) == ["encoder.0", "decoder.0"]
 
 
+@pytest.mark.slow
 def test_to_ask_for_it_changes_nothing_else(tmp_path: Path) -> None:
     """Weights and every other number to the last bit; without it, the lines have no more than before."""
     asked = small_run(tmp_path, "pairs", name="asked", log_layers=True, log_every=4)

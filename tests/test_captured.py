@@ -91,6 +91,22 @@ def test_captured_steps_write_what_the_plain_model_writes(trial: int, by_capture
     assert captured.sessions_of(by_capture[id(model)]).kept
 
 
+@pytest.mark.parametrize("trial", [1, 3])
+def test_memory_of_a_larger_call_serves_a_smaller_one(trial: int, by_capture: dict[int, Decoder]) -> None:
+    """Caught: sizes of the call taken for those of the memory; what the larger call left there; a session for each size."""
+    model, _ = lively(trial)
+    draw = random.Random(trial)
+    texts = [[draw.randrange(5, 120) for _ in range(n)] for n in (20, 3, 11, 7, 1, 18, 2, 5)]
+    how: dict[str, Any] = {"beam": 3, "max_ratio": 1.5, "max_extra": 3}
+    for some in (texts, texts[1:2], texts[3:], texts[4:5], texts):
+        plain, ours = (
+            translate_batch(model, some, DecodeConfig(engine=engine, **how), special=SPECIAL)
+            for engine in ("plain", "auto")
+        )
+        assert_same(plain, ours)
+    assert len(captured.sessions_of(by_capture[id(model)]).kept) == 1
+
+
 def test_what_a_graph_cannot_do_is_done_among_others(by_capture: dict[int, Decoder]) -> None:
     """Requests with constraints come after requests without. Caught: an answer that was sent for and is collected again."""
     model, _ = lively(1)

@@ -129,15 +129,10 @@ class CapturedDriver(Driver):
         texts = rounded(max(len(request.ids) for request, _ in self.pending))
         prompt, source = (0, texts) if self.has_source else (texts, 0)
         columns = rounded(prompt + longest * beams)
-        self.session_key = (
-            slots,
-            columns,
-            source,
-            longest,
-            replace(config, seed=0, batch_size=None, engine="auto"),
-            self.special,
-        )
-        session = sessions_of(decoder).take(self.session_key)
+        sizes = (slots, columns, source, longest)
+        # In strict mode every shape depends on the sentence alone, the memory's too.
+        self.kind = (replace(config, seed=0, batch_size=None, engine="auto"), self.special, config.strict and sizes)
+        session = sessions_of(decoder).take(self.kind, sizes)
         if session is None:
             cache = decoder.make_cache(slots, beams, columns, source, static=True)
             state = SearchState(
@@ -148,7 +143,7 @@ class CapturedDriver(Driver):
             session = Session(cache, state, GraphRunner(decoder, cache, state))
         session.state.config = config
         session.state.jobs = []
-        self.gone = np.zeros(slots, dtype=bool)
+        self.gone = np.zeros(session.cache.slots, dtype=bool)
         return CapturedSteps(decoder, session, self.special.bos, strict=config.strict), session.state
 
     def admit(self) -> None:
@@ -271,7 +266,7 @@ class CapturedDriver(Driver):
     def close(self) -> None:
         """The session is free for others."""
         if self.steps is not None and not self.n:
-            sessions_of(self.decoder).give(self.session_key, self.steps.session)
+            sessions_of(self.decoder).give(self.kind, self.steps.session)
             self.steps = self.state = None
             self.polled = None
 

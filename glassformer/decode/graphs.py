@@ -91,25 +91,34 @@ class Session:
     state: SearchState
     runner: GraphRunner
 
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Slots, columns, width of a source, and length of an answer; memory grows as it is used."""
+        return self.cache.slots, self.cache.capacity, self.cache.source_capacity, self.state.longest
+
+
+def covers(sizes: tuple[int, ...], others: tuple[int, ...]) -> bool:
+    """Is each at least as large?"""
+    return all(one >= other for one, other in zip(sizes, others, strict=True))
+
 
 class Sessions:
     """Sessions that nobody uses now, the last used last."""
 
     def __init__(self) -> None:
-        self.kept: dict[Any, Session] = {}
+        self.kept: list[tuple[Any, Session]] = []
         self.lock = threading.Lock()
 
-    def take(self, key: Any) -> Session | None:
-        """The session of this kind, if there is one free."""
+    def take(self, kind: Any, sizes: tuple[int, ...]) -> Session | None:
+        """The smallest free session of this kind that is at least so large: its graphs are there already."""
         with self.lock:
-            return self.kept.pop(key, None)
+            fits = [at for at, (own, one) in enumerate(self.kept) if own == kind and covers(one.sizes, sizes)]
+            return self.kept.pop(min(fits, key=lambda at: self.kept[at][1].sizes))[1] if fits else None
 
-    def give(self, key: Any, session: Session) -> None:
+    def give(self, kind: Any, session: Session) -> None:
         """Keep a session for the next call; the one that was not used for longest goes."""
         with self.lock:
-            self.kept[key] = session
-            while len(self.kept) > SESSIONS_KEPT:
-                self.kept.pop(next(iter(self.kept)))
+            self.kept = [*self.kept, (kind, session)][-SESSIONS_KEPT:]
 
     def clear(self) -> None:
         """Give all of them up, where memory is needed."""

@@ -251,7 +251,7 @@ def test_how_many_can_go() -> None:
 def test_the_table_fits_a_terminal() -> None:
     """Names and numbers whole in 80 columns, with all the scores of a model that writes. Caught: `encode…`."""
     whole = {"loss": 0.0004, "bleu": 100.0, "exact_match": 100.0}
-    without = {mode: {"loss": 12.3456789, "bleu": 0.0, "exact_match": 33.333333} for mode in ("zero", "mean")}
+    without = {mode: {"loss": 0.3456789, "bleu": 0.0, "exact_match": 33.333333} for mode in ("zero", "mean")}
     names = [("encoder.0.attention", 3), ("decoder.1.attention", 0), ("decoder.0.cross", 7), ("decoder.1.mlp", None)]
     parts = [
         Importance(Part(name, head), without, {} if head is None else {"induction": 0.98765}) for name, head in names
@@ -263,7 +263,7 @@ def test_the_table_fits_a_terminal() -> None:
     assert "…" not in text and max(map(len, text.splitlines())) <= 80
     for name, head in names:
         assert (f"{name}:{head} " if head is not None else f"{name} ") in text
-    for cell in ("induction 0.99", "+12.3", "-100", "-66.7"):
+    for cell in ("induction 0.99", "+0.345", "-100", "-66.7"):
         assert cell in text
 
 

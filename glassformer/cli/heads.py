@@ -96,7 +96,7 @@ def scores_that_fit(found: Any, width: int) -> list[str]:
     names = [name for name in found.whole if name != "perplexity" or found.score == "perplexity"]
     first = max(len(str(one.part)) for one in found.parts)
     second = max(len(f"{one.kind} {one.strength:.2f}") for one in found.parts)
-    room = max(1, (width - first - second - 3) // (2 * 7))
+    room = max(1, (width - first - second - 3) // (2 * 7))  # six letters and a space each
     ranked = sorted(names, key=lambda name: (name != found.score, name != "loss"))
     return [name for name in names if name in ranked[:room]]
 
@@ -106,7 +106,7 @@ def importances(found: Any, title: str, width: int = 80) -> Any:
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     table.add_column("part", no_wrap=True)
     table.add_column("looks at", no_wrap=True)
     names = scores_that_fit(found, width)

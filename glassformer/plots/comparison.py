@@ -9,6 +9,13 @@ import numpy as np
 
 from glassformer.plots.style import COLOURS, figure
 
+WRITTEN = {"bleu": "BLEU", "chrf": "chrF"}
+
+
+def written(name: str) -> str:
+    """A score's name as it is written."""
+    return WRITTEN.get(name, name.replace("_", " "))
+
 
 def differences(
     scores: Mapping[str, tuple[float, float, float]], higher_is_better: Mapping[str, bool], names: tuple[str, str]
@@ -25,12 +32,12 @@ def differences(
         )
         reach = 1.15 * max(abs(low), abs(high), abs(value)) or 1.0
         axis.set_xlim(-reach, reach)
-        axis.set_yticks([0], [name.replace("_", " ")], fontsize=10)
+        axis.set_yticks([0], [written(name)], fontsize=10)
         axis.set_ylim(-1, 1)
         axis.grid(axis="y", visible=False)
         axis.tick_params(labelsize=8)
         verdict = ("better" if better else "worse") if clear else "no clear difference"
-        axis.set_xlabel(f"difference in {name.replace('_', ' ')}", fontsize=8)
+        axis.set_xlabel(f"difference in {written(name)}", fontsize=8)
         axis.annotate(verdict, (1.01, 0.5), xycoords="axes fraction", fontsize=9, color=colour, va="center")
     axes[0, 0].set_title(f"{names[1]} less {names[0]}", loc="left", fontsize=10)
     return fig

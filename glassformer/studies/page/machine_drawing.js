@@ -2,6 +2,7 @@
 // every arrow. The same drawing is the first view of the page and the figure of the tour; one block alone is drawn by the same lines.
 
 import { shortened, svg, visible } from "./elements.js";
+import { filled } from "./words.js";
 
 const WIDE = 206;
 const HIGH = 34;
@@ -122,9 +123,9 @@ export class Drawing {
     return { top: y(found.length - 1), y: (id) => y(found.findIndex((one) => one.id === id)) };
   }
 
-  frame(stack, x, high, low) {
+  frame(stack, x, high, low, count = `× ${stack.depth}`) {
     this.picture.append(svg("rect", { class: "block", x: x - 36, y: high - EDGE, width: WIDE + 58, height: low - high + HIGH + 2 * EDGE, rx: 10 }));
-    this.picture.append(svg("text", { class: "times", x: x - 28, y: high - EDGE + 16 }, `${this.words[stack.name]} × ${stack.depth}`));
+    this.picture.append(svg("text", { class: "times", x: x - 28, y: high - EDGE + 16 }, `${this.words[stack.name]} ${count}`));
   }
 
   begin(wide, high, name) {
@@ -172,7 +173,7 @@ export class Drawing {
     const bottom = high - HIGH - GAP - 26;
     const middle = LEFT + WIDE / 2;
     const top = bottom - (found.length - 1) * (HIGH + GAP);
-    this.frame(stack, LEFT, top, bottom);
+    this.frame(stack, LEFT, top, bottom, `· ${filled(words.oneBlock, stack.depth)}`);
     this.arrow(`M${middle},${high - 6} L${middle},${bottom + HIGH + 3}`);
     this.shape(`x: ${this.withNumbers(shape)}`, middle + 8, high - 16);
     const drawn = this.column(found, LEFT, bottom);

@@ -262,4 +262,5 @@ export const EN = {
   apart: "Δ: how far apart this head and the same head on the left look (half the summed difference of a row's weights, 0 to 1); outlined from 0.25.",
   besideRead: "the two differ most in {head}, which looks elsewhere than on the left for {value} of its weight. What the other does not have is marked.",
   lensDiffers: "Dashed: the report on the left says another token there.",
+  oneBlock: "one of {} blocks",
 };

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import itertools
 import os
 import shutil
 from collections.abc import Iterator
@@ -61,14 +62,12 @@ PARTS = {"block": "decoder.mlp_add", "multi-head": "decoder.attention"}
 
 PICTURES = {
     "transformer": {
-        "look-machine.png": "view=machine",
-        "look-lines.png": "view=lines&kind=cross",
-        "look-attribution.png": "view=attribution",
-        "look-attribution.zh.png": "view=attribution&language=zh",
-        "readme-look.png": "view=maps&kind=cross&layer=1&head=1&query=read.6&key=source.2",
-        "readme-look.zh.png": "view=maps&kind=cross&layer=1&head=1&query=read.6&key=source.2&language=zh",
+        "look-machine": "view=machine",
+        "look-lines": "view=lines&kind=cross",
+        "look-attribution": "view=attribution",
+        "readme-look": "view=maps&kind=cross&layer=1&head=1&query=read.6&key=source.2",
     },
-    "beside": {"look-beside.png": "view=maps&kind=cross&layer=1&head=3"},
+    "beside": {"look-beside": "view=maps&kind=cross&layer=1&head=3"},
 }
 """The pictures of the documents, by whose report they are, and the address of what each shows."""
 
@@ -124,14 +123,15 @@ def picture_documents(browser: Any, report: Path, folder: Path, name: str) -> No
     """The pictures of the documents: 1400 pixels wide, light, in 256 colours."""
     from PIL import Image
 
-    for file, place in PICTURES.get(name, {}).items():
-        page = opened_page(browser, report, "en", "light", 1400, place)
+    languages = (("en", ".png"), ("zh", ".zh.png"))
+    for (file, place), (language, ending) in itertools.product(PICTURES.get(name, {}).items(), languages):
+        page = opened_page(browser, report, language, "light", 1400, place)
         page.wait_for_timeout(100)
         foot = page.locator("footer").bounding_box()
         clip = {"x": 0, "y": 0, "width": 1400, "height": min(1240, int(foot["y"]))}
         shot = page.screenshot(full_page=True, clip=clip)
         few = Image.open(io.BytesIO(shot)).convert("RGB").quantize(256, dither=Image.Dither.NONE)
-        few.save(folder / file, optimize=True)
+        few.save(folder / f"{file}{ending}", optimize=True)
         page.context.close()
 
 

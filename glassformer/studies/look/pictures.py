@@ -172,7 +172,7 @@ def beam_figure(inside: Inside) -> Any | None:
             axis.text(
                 s,
                 rank,
-                f"{label(name)[:7]} {candidate.score:.2f}",
+                f"{label(name)[:7]} {candidate.score:.2f}".replace("-0.00", "0.00"),
                 ha="center",
                 va="center",
                 fontsize=7,

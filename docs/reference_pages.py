@@ -203,9 +203,12 @@ def on_files(files: Any, config: Any) -> Any:
     """The pages join the site. Those of the rooms are not searched: the words in them are everywhere."""
     from mkdocs.structure.files import File
 
+    folder = "zh/" if config.theme["language"] == "zh" else ""  # each language has its own, with its own menus
     for place, content in pages().items():
         head = "" if place == PUBLIC else "---\nsearch:\n  exclude: true\n---\n"
-        files.append(File.generated(config, place, content=head + content))
+        file = File.generated(config, place, content=head + content)
+        file.dest_uri = folder + file.dest_uri
+        files.append(file)
     return files
 
 

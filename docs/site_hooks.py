@@ -26,6 +26,11 @@ CODE = re.compile(r"^\[code: ([\w.]+)\]\(((?:\.\./)+[\w/.-]+\.py)\)$", re.MULTIL
 MEASURED = re.compile(r"^\[measured: ([\w-]+)\]\(([\w/.-]+)\)$", re.MULTILINE)
 OUTSIDE = re.compile(r"\]\(((?:\.\./)+)([\w/.-]+)((?:#[\w-]*)?)\)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+FULL_WIDTH = "\u3000-\u303f\uff00-\uffef\u201c\u201d\u2018\u2019"
+HAN = f"\u4e00-\u9fff{FULL_WIDTH}"
+CHINESE_BREAK = re.compile(
+    f"(?<=[{FULL_WIDTH}])\n|\n(?=[{FULL_WIDTH}])|(?<=[{HAN}])\n(?=[{HAN}])|(?<=[{HAN}])\n(?=<(?:a|em|strong)[ >])"
+)
 LANGUAGES = {".py": "python", ".toml": "toml", ".md": "markdown", ".json": "json", ".cff": "yaml", ".yml": "yaml"}
 
 
@@ -166,7 +171,8 @@ def formula(latex: str, block: bool) -> str:
     """A formula as MathML."""
     from latex2mathml.converter import convert
 
-    return convert(unescape(latex), display="block" if block else "inline")
+    drawn = convert(unescape(latex), display="block" if block else "inline")
+    return f'<div class="formula">{drawn}</div>' if block else drawn
 
 
 # ---- what mkdocs calls
@@ -188,6 +194,25 @@ def on_config(config: Any) -> Any:
     return config
 
 
+def in_language(file: Any, config: Any) -> Any:
+    """A page that was made here, in the part of the site that is being built: the Chinese one has its own, so that menus and the
+    search stay in the reader's language."""
+    if config.theme["language"] == "zh":
+        file.dest_uri = f"zh/{file.dest_uri}"
+    return file
+
+
+def joined(html: str) -> str:
+    """Chinese has no blanks between lines: a line break beside a full-width sign, or between two characters, is none.
+
+    >>> joined("<p>对应到\\n我们的，\\n<a>内存</a>\\nand</p>").count("\\n")
+    1
+    """
+    parts = re.split(r"(<pre.*?</pre>)", html, flags=re.DOTALL)
+    parts[::2] = [CHINESE_BREAK.sub("", part) for part in parts[::2]]
+    return "".join(parts)
+
+
 def on_files(files: Any, config: Any) -> Any:
     """One more page for every file of the repository that some page links to."""
     from mkdocs.structure.files import File
@@ -200,7 +225,8 @@ def on_files(files: Any, config: Any) -> Any:
                 if target is not None and (ROOT / target).exists():
                     wanted.add(target)
     for target in sorted(wanted):
-        files.append(File.generated(config, source_page(target), content=source_content(target)))
+        file = File.generated(config, source_page(target), content=source_content(target))
+        files.append(in_language(file, config))
     return files
 
 
@@ -212,6 +238,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     here = page.file.src_uri
     if here.startswith("source/"):
         return markdown
+    if config.theme["language"] == "zh" and not here.endswith(".zh.md"):
+        page.meta["search"] = {"exclude": True}  # it is English, and found once already
     language = "zh" if here.endswith(".zh.md") else "en"
     has_claims = (ROOT / "docs" / "claims.md").is_file()
     markdown = show_measured(show_code(markdown, here), language, has_claims, "../" * here.count("/"))
@@ -229,5 +257,16 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Formulas drawn."""
-    return FORMULA.sub(lambda match: formula(match[3].strip(), match[2] == "["), html)
+    """Formulas drawn, Chinese without blanks at line breaks."""
+    html = FORMULA.sub(lambda match: formula(match[3].strip(), match[2] == "["), html)
+    return joined(html) if page.file.src_uri.endswith(".zh.md") else html
+
+
+def on_post_build(config: Any) -> None:
+    """What the search reads from the disk is what it would read over http: all languages, not the last that was built."""
+    folder = Path(config.site_dir) / "search"
+    index = (folder / "search_index.json").read_text(encoding="utf-8")
+    (folder / "search_index.js").write_text(f"var __index = {index}", encoding="utf-8")
+
+
+on_post_build.mkdocs_priority = -200  # type: ignore[attr-defined]  # after the languages were put together

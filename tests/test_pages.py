@@ -6,11 +6,8 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -225,27 +222,3 @@ def test_verdicts_are_shown_where_there_are_some(tmp_path: Path, monkeypatch: py
     assert "**成立**" in tool.show_measured(line, "zh", True, "../") and "claims.md#scaling" in tool.show_measured(
         line, "en", True, "../"
     )
-
-
-@pytest.mark.slow
-def test_the_site_builds_without_a_warning_and_is_whole_by_itself(tmp_path: Path) -> None:
-    """Strict, in both languages; nothing from elsewhere; both can be searched; formulas need no script."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=quiet_environment())
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "WARNING" not in done.stderr
-    pages = {p: p.read_text(encoding="utf-8") for p in (tmp_path / "site").rglob("*.html")}
-    for path, html in pages.items():
-        assert not re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(?:https?:)?//[^"]*"', html), path.name
-    first = pages[tmp_path / "site" / "tour" / "dictionary.html"]
-    assert "<math" in first and "def" in first and "\\frac" not in re.sub(r"<annotation.*?</annotation>", "", first)
-    assert 'lang="zh"' in pages[tmp_path / "site" / "zh" / "tour" / "dictionary.html"]
-    index = json.loads((tmp_path / "site" / "search" / "search_index.json").read_text(encoding="utf-8"))
-    titles = {entry["title"].replace("\u200b", "") for entry in index["docs"]}
-    assert {"A soft dictionary", "软字典"} <= titles
-
-
-def quiet_environment() -> dict[str, str]:
-    import os
-
-    return {**os.environ, "NO_MKDOCS_2_WARNING": "1"}

@@ -36,4 +36,5 @@ if (location.protocol === "file:") {
       this.frame.remove();
     }
   };
+  window.IFrameWorker = window.Worker; // by this name the search knows that its other scripts lie beside it, not beside the page
 }

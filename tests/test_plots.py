@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from glassformer import plots
+from glassformer.plots import fonts
 
 RECORDS = [
     {"step": 10, "loss": 3.0, "lr": 1e-3},
@@ -81,6 +82,26 @@ def test_histogram(tmp_path: Path) -> None:
     assert [t.get_text() for t in fig.axes[0].get_legend().get_texts()] == ["source", "target"]
     check_pictures(plots.save(fig, tmp_path / "lengths"))
     plots.histogram({"source": []}, "nothing", "tokens")
+
+
+def test_a_character_is_drawn_by_whatever_font_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A letter that only a font has which matplotlib's list does not know (one installed since), and one that no font has but
+    those that have a box for everything. Caught: boxes though the advised font is there; a box that passes for a letter."""
+    from matplotlib import font_manager
+
+    letter, nothing = "\ue00e", "\U0010f123"  # of STIX's private letters; of nobody's
+    manager = font_manager.fontManager
+    private = [entry for entry in manager.ttflist if entry.name == "STIXNonUnicode"]
+    monkeypatch.setattr(manager, "ttflist", [entry for entry in manager.ttflist if entry.name != "STIXNonUnicode"])
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [entry.fname for entry in private])
+    monkeypatch.setattr(fonts, "FOUND", [])
+    monkeypatch.setattr(fonts, "ASKED", set())
+    fig, axis = plots.figure(2.0, 1.0)
+    axis.set_title(f"a{letter}{nothing}")
+    with plots.missing_glyphs() as missing:
+        plots.save(fig, tmp_path / "letters")
+    assert missing == {nothing} and fonts.FOUND == ["STIXNonUnicode"]
+    assert plots.figure(2.0, 1.0)[1].title.get_fontfamily()[-1] == "STIXNonUnicode", "the next figure begins with it"
 
 
 def test_a_missing_glyph_is_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

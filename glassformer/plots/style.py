@@ -15,23 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import UserError
+from glassformer.plots import fonts
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
 MAP = "magma_r"
 SIGNED = "PuOr_r"  # purple below zero, orange above, as in the page
-
-
-FONTS = [
-    "DejaVu Sans",
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Noto Sans",
-    "Noto Sans Devanagari",
-    "PingFang SC",
-    "sans-serif",
-]
 
 
 def figure(width: float = 7.0, height: float = 4.0, **layout: Any) -> tuple[Any, Any]:
@@ -42,7 +32,7 @@ def figure(width: float = 7.0, height: float = 4.0, **layout: Any) -> tuple[Any,
 
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     style: dict[Any, Any] = {
-        "font.family": FONTS,
+        "font.family": fonts.families(),
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.grid": True,
@@ -92,27 +82,43 @@ def missing_glyphs() -> Iterator[set[str]]:
     yield MISSING
 
 
-def save(fig: Any, stem: Path, kinds: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """The same figure leaves the same bytes: an SVG has no date, and its inner names follow from its content."""
+def write(fig: Any, paths: Sequence[Path]) -> set[str]:
+    """Writes the figure to each path; the characters that no font had."""
     import warnings
 
     import matplotlib
 
-    if not stem.name:
-        raise UserError(f"a picture needs the name of a file to go to, and {str(stem)!r} has none")
-    paths = [stem.with_suffix(f".{kind}") for kind in kinds]
+    missing = set()
     with warnings.catch_warnings(record=True) as caught, matplotlib.rc_context({"svg.hashsalt": "glassformer"}):
         warnings.simplefilter("always")
         for path in paths:
-            refuse_foreign(path)
             marks = {"Date": None, "Creator": MARK} if path.suffix == ".svg" else {"Software": MARK}
             fig.savefig(path, dpi=150, metadata=marks if path.suffix in (".svg", ".png") else None)
     for one in caught:
         found = re.match(r"Glyph (\d+) .* missing", str(one.message))
         if found:
-            MISSING.add(chr(int(found[1])))
+            missing.add(chr(int(found[1])))
         else:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    return missing
+
+
+def save(fig: Any, stem: Path, kinds: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """The same figure leaves the same bytes: an SVG has no date, and its inner names follow from its content. Characters that the
+    fonts of the house lack are written in whatever font of this machine has them."""
+    from matplotlib.text import Text
+
+    if not stem.name:
+        raise UserError(f"a picture needs the name of a file to go to, and {str(stem)!r} has none")
+    paths = [stem.with_suffix(f".{kind}") for kind in kinds]
+    for path in paths:
+        refuse_foreign(path)
+    missing = write(fig, paths)
+    if missing and fonts.look_up(missing):
+        for text in fig.findobj(Text):
+            text.set_fontfamily(fonts.families())
+        missing = write(fig, paths)
+    MISSING.update(missing)
     return paths
 
 

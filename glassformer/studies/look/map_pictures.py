@@ -51,7 +51,13 @@ def ticks(axis: Any, rows: Sequence[str], columns: Sequence[str], inches: tuple[
 
 
 def map_figure(
-    weights: np.ndarray, rows: Sequence[str], columns: Sequence[str], title: str, bar: str, most: float
+    weights: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: str,
+    bar: str,
+    most: float,
+    axes: tuple[str, str] = ("query", "key"),
 ) -> Any:
     """One map with the tokens at its sides."""
     cell = 0.22 if max(len(rows), len(columns)) <= LONGEST else 8.0 / max(len(rows), len(columns))
@@ -59,6 +65,9 @@ def map_figure(
     fig, axis = plots.figure(inches[0] + 2.4, inches[1] + 1.6)
     image = axis.imshow(weights, cmap=colours(), vmin=0, vmax=most or 1.0, aspect="auto")
     ticks(axis, rows, columns, inches)
+    axis.set_ylabel(axes[0], fontsize=9)
+    axis.set_xlabel(axes[1], fontsize=9)
+    axis.xaxis.set_label_position("top")
     for side in ("left", "bottom"):
         axis.spines[side].set_visible(False)
     fig.colorbar(image, ax=axis, shrink=0.8, label=bar)
@@ -163,7 +172,7 @@ def rollout_figure(inside: Inside) -> Any:
     queries, keys = (sides[name].pieces for name in inside.axes(kind))
     weights = found[kind][-1]
     title = f"attention rollout through all layers, {NAMES[kind]}"
-    return map_figure(weights, queries, keys, title, "share", float(weights.max()))
+    return map_figure(weights, queries, keys, title, "share", float(weights.max()), ("position", "input token"))
 
 
 def across_figure(inside: Inside) -> Any | None:

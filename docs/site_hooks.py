@@ -3,7 +3,7 @@
 - A line `[code: attention](../../glassformer/nn/attention.py)` becomes the lines of that function, class or method, read from
   the source as it is now. A name that is gone breaks the build, so no page shows code that is not there.
 - A line `[measured: scaling](../how-to/studies.md)` becomes the verdict of that study, as the package
-  keeps it, with machine and date.
+  keeps it, with machine and date; `[verdict: scaling](../how-to/studies.md)` within a line the verdict alone.
 - A link to a file of the repository outside docs/ leads to a page with that file, so that the site is whole by itself.
 - Formulas become MathML, which browsers draw without a script.
 """
@@ -24,6 +24,7 @@ logging.getLogger("jieba").setLevel(logging.WARNING)  # it cuts Chinese for the 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = re.compile(r"^\[code: ([\w.]+)\]\(((?:\.\./)+[\w/.-]+\.py)\)$", re.MULTILINE)
 MEASURED = re.compile(r"^\[measured: ([\w-]+)\]\(([\w/.-]+)\)$", re.MULTILINE)
+VERDICT = re.compile(r"\[verdict: ([\w-]+)\]\(([\w/.-]+)\)")
 OUTSIDE = re.compile(r"\]\(((?:\.\./)+)([\w/.-]+)((?:#[\w-]*)?)\)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 FULL_WIDTH = "\u3000-\u303f\uff00-\uffef\u201c\u201d\u2018\u2019"
@@ -113,7 +114,7 @@ TOLD = {
 
 def show_measured(markdown: str, language: str, has_claims: bool, up: str) -> str:
     """The page with every `[measured: name](link)` line replaced by what was found."""
-    if not MEASURED.search(markdown):
+    if not MEASURED.search(markdown) and not VERDICT.search(markdown):
         return markdown
     found = json.loads(VERDICTS_FILE.read_text(encoding="utf-8")) if VERDICTS_FILE.is_file() else {}
     told, rule, table, missing = TOLD[language]
@@ -130,7 +131,16 @@ def show_measured(markdown: str, language: str, has_claims: bool, up: str) -> st
         more = f"; [{table}]({up}claims.md#{name})" if has_claims else ""
         return f"*{told.format(**one)}: `glassformer study {name}` ([{rule}]({link}){more})*"
 
-    return MEASURED.sub(shown, markdown)
+    def in_a_word(match: re.Match[str]) -> str:
+        name, link = match.groups()
+        if name not in study_names():
+            raise Gone(f"there is no study {name}: the page that shows its verdict must follow the code")
+        if name not in found:
+            return f"[{missing.lower()}]({link})"
+        verdict = chinese_verdicts()[found[name]["verdict"]] if language == "zh" else found[name]["verdict"]
+        return f"[{verdict}]({up}claims.md#{name})" if has_claims else f"[{verdict}]({link})"
+
+    return VERDICT.sub(in_a_word, MEASURED.sub(shown, markdown))
 
 
 @functools.cache

@@ -86,6 +86,16 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
+def roughly(seconds: float) -> str:
+    """A duration in the unit that suits it.
+
+    >>> roughly(42.3), roughly(150), roughly(9000)
+    ('42 s', '2.5 min', '2.5 h')
+    """
+    size, unit = (seconds, "s") if seconds < 100 else (seconds / 60, "min") if seconds < 5400 else (seconds / 3600, "h")
+    return f"{size:.1f} {unit}" if size < 10 else f"{size:.0f} {unit}"
+
+
 class Progress:
     """How far a long job is. `total` is where it ends, in whatever it counts; `first` where it goes on after an
     interruption. Nothing is shown before `after` seconds, so that short jobs stay silent."""

@@ -51,7 +51,7 @@ END_TO_END = {
         "test_download",
     ),
     *("test_figures", "test_fp8", "test_heads", "test_look", "test_phrases", "test_plan", "test_plots"),
-    *("test_info", "test_isolation", "test_reproduce", "test_runs", "test_sources", "test_train"),
+    *("test_info", "test_isolation", "test_reproduce", "test_runs", "test_sources", "test_train", "test_train_step"),
     *("test_ablate", "test_cli_lines", "test_documents", "test_fine_tune", "test_import_runs", "test_look_attribution"),
     *("test_score", "test_self_contained", "test_bpe_dropout", "test_overview", "test_threads"),
 }

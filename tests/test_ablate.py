@@ -150,7 +150,7 @@ def test_the_list_and_the_cost() -> None:
     assert at_a_time(3, read_recipe("dates", ["train.device=cpu"]), 8)[0] == 3
     assert at_a_time(None, read_recipe("dates", ["train.device=cpu"]), 1)[0] == 1
     said = Cost(6, 2, 2, 1, 150.0, 3 << 20, "CPU, 1 thread").sentence()
-    assert "6 trials (2 more are trained already)" in said and "2 min" in said and "3 MB" in said
+    assert "6 trials (2 more are trained already)" in said and "2.5 min" in said and "3 MB" in said
 
 
 # The test against the base ------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def test_pictures_of_nothing_and_of_much() -> None:
 
 TINY = [
     "copy", "model.n_layer=1", "model.n_embd=8", "model.n_head=1", "model.n_hidden=8", "data.size=60", "data.batch_tokens=64",
-    "train.steps=150", "train.save_every=10", "train.validate_every=75", "train.validate_examples=4", "train.log_every=5",
+    "train.steps=100", "train.save_every=10", "train.validate_every=50", "train.validate_examples=4", "train.log_every=5",
     "train.warmup=2", "train.device=cpu", "--vary", "model.n_head=2", "--seeds", "2", "--jobs", "2",
 ]  # fmt: skip
 
@@ -273,7 +273,7 @@ def test_stopped_killed_and_gone_on_with_is_undisturbed(tmp_path: Path) -> None:
     last = call("ablate", *TINY, "--out", straight)
     assert last.returncode == 0 and "all 4 trials are trained already" in last.stderr
     other = call("ablate", *TINY, "train.steps=99", "--out", straight)
-    assert other.returncode == 2 and "was trained with other settings (train.steps: 150 → 99)" in other.stderr
+    assert other.returncode == 2 and "was trained with other settings (train.steps: 100 → 99)" in other.stderr
     assert {p: p.stat().st_mtime_ns for p in straight.glob("trials/**/*.safetensors")} == before
 
 

@@ -48,7 +48,7 @@ def test_bleu_on_sentences_is_that_of_full_weights(tmp_path: Path) -> None:
     sizes = ["model.n_embd=64", "model.n_hidden=256", "data.batch_tokens=1024", "data.size=20000"]
     rates = ["train.learning_rate=1e-2", "train.warmup=40"]
     run = train("phrases-de-en", tmp_path / "phrases", count(fast=300, soak=2000), *sizes, *rates)
-    full, eight = (scores(run, engine, 1000)["bleu"] for engine in ("plain", "int8"))
+    full, eight = (scores(run, engine, count(fast=400, soak=1000))["bleu"] for engine in ("plain", "int8"))
     print(f"phrases: BLEU {full:.2f} with full weights, {eight:.2f} with int8")
     assert full > 80
     assert eight == pytest.approx(full, abs=0.2)

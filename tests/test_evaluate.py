@@ -15,7 +15,7 @@ from glassformer.data.tokens import TokenFile
 from glassformer.evaluate import Scores, is_better, label_scores, teacher_forced, text_scores, written_scores
 from glassformer.models import build_model
 from glassformer.nn.loss import IGNORE
-from tests.test_train import WORDS, lines
+from tests.trainers import WORDS, lines
 
 ENGLISH = [
     "the cat sat on the mat .",

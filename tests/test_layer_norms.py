@@ -12,7 +12,7 @@ from torch import nn
 
 from glassformer.train.layer_norms import layer_norms, layer_of, layers_of
 from tests.small_runs import small_run
-from tests.test_train import TASKS, batches_of, gradient, make_trainer, reports
+from tests.trainers import TASKS, batches_of, gradient, make_trainer, reports
 
 
 @pytest.mark.parametrize(

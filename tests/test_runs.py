@@ -150,6 +150,15 @@ def test_the_same_recipe_gives_the_same_run(tsv: Path, trained: RunFolder, tmp_p
 # A folder that holds a run ----------------------------------------------------------------------------------------------
 
 
+def test_what_a_family_does_not_learn_from_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    """The file is not there, and nobody looks for it. Caught: refused after a large text has been read and cut."""
+    for model, task in (("gpt", "pairs"), ("bert", "pairs"), ("transformer", "text"), ("gpt", "tag")):
+        data = {"train": str(tmp_path / "missing.tsv"), "task": task}
+        with pytest.raises(ConfigError, match=r"learn|needs"):
+            runs.train(Recipe.from_dict({"model": {"family": model}, "data": data}), tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_training_into_a_run_is_refused_and_overwriting_is_said(tsv: Path, tmp_path: Path) -> None:
     """Broken variant: a new run on top of an old one, with the old one's checkpoints among its own."""
     run = runs.train(recipe(tsv), tmp_path / "run")

@@ -16,6 +16,28 @@ from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError
 
 
+def check_task(config: DataConfig, family: str, head: str) -> None:
+    """Refuses, from the settings alone, data that models of this family and head do not learn from."""
+    if config.task == "text":
+        if family == "transformer":
+            raise ConfigError('an encoder-decoder learns from pairs; for a text set model.family to "gpt" or "bert"')
+        if family == "bert" and head != "mlm":
+            raise ConfigError(f'model.head="{head}" learns from labelled lines; for a text set model.head to "mlm"')
+    elif config.task == "pairs":
+        if family == "bert":
+            raise ConfigError('model.family="bert" does not learn from pairs; use "transformer" or "gpt"')
+        if family == "gpt" and not config.prompt_answer:
+            raise ConfigError(
+                "a GPT learns from pairs as prompt and answer; set data.prompt_answer=true or use the encoder-decoder"
+            )
+    elif head != config.task or not (family == "bert" or (family, head) == ("gpt", "classify")):
+        either = "bert or gpt" if config.task == "classify" else "bert"
+        raise ConfigError(
+            f'data.task="{config.task}" needs model.family={either} with model.head="{config.task}", '
+            f'not "{family}" with "{head}"'
+        )
+
+
 def make_batches(
     config: DataConfig,
     family: Literal["transformer", "gpt", "bert"],
@@ -36,11 +58,8 @@ def make_batches(
     by the micro-batches of a step."""
     parts = accumulate
     budget = max(1, config.batch_tokens // parts)
+    check_task(config, family, head)
     if config.task == "text":
-        if family == "transformer":
-            raise ConfigError('an encoder-decoder learns from pairs; for a text set model.family to "gpt" or "bert"')
-        if family == "bert" and head != "mlm":
-            raise ConfigError(f'model.head="{head}" learns from labelled lines; for a text set model.head to "mlm"')
         blocks = BlockBatches(
             token_file(files, "text"),
             block_size=block_size,
@@ -74,22 +93,10 @@ def make_batches(
 
 def examples_for(config: DataConfig, family: str, head: str, files: Mapping[str, TokenFile | np.ndarray]) -> Examples:
     """The examples of a task as rows and labels for this family of models."""
+    check_task(config, family, head)
     if config.task == "pairs":
-        if family == "bert":
-            raise ConfigError('model.family="bert" does not learn from pairs; use "transformer" or "gpt"')
-        if family == "transformer":
-            return Pairs(token_file(files, "source"), token_file(files, "target"))
-        if not config.prompt_answer:
-            raise ConfigError(
-                "a GPT learns from pairs as prompt and answer; set data.prompt_answer=true or use the encoder-decoder"
-            )
-        return Prompts(token_file(files, "source"), token_file(files, "target"))
-    if head != config.task or not (family == "bert" or (family, head) == ("gpt", "classify")):
-        either = "bert or gpt" if config.task == "classify" else "bert"
-        raise ConfigError(
-            f'data.task="{config.task}" needs model.family={either} with model.head="{config.task}", '
-            f'not "{family}" with "{head}"'
-        )
+        kind = Pairs if family == "transformer" else Prompts
+        return kind(token_file(files, "source"), token_file(files, "target"))
     if config.task == "tag":
         return Tag(token_file(files, "text"), token_file(files, "labels"), closed=config.close_texts)
     classes = files["labels"]
@@ -113,6 +120,7 @@ __all__ = [
     "BlockBatches",
     "Plan",
     "SentenceBatches",
+    "check_task",
     "examples_for",
     "make_batches",
     "token_file",

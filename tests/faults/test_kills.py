@@ -34,6 +34,12 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     return runner
 
 
+@pytest.fixture(scope="module")
+def whole(straight: Runner, tmp_path_factory: pytest.TempPathFactory) -> float:
+    """The seconds of an undisturbed run. (The first one is slower: it starts the process that the others are forked from.)"""
+    return seconds(Runner(tmp_path_factory.mktemp("whole") / "run", SETTINGS).train)
+
+
 def no_more_lost_than_an_interval(runner: Runner) -> None:
     """What reached the log was trained; what reached a checkpoint is kept."""
     saved = runner.run.checkpoints.latest_good() or 0
@@ -70,15 +76,13 @@ def test_killed_inside_a_save(number: int, straight: Runner, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("number", range(count(fast=1, soak=10)))
-def test_killed_at_random_times(number: int, straight: Runner, tmp_path: Path) -> None:
+def test_killed_at_random_times(number: int, straight: Runner, whole: float, tmp_path: Path) -> None:
     """From the first line of the process to its last: preparing, training, validating, saving, finishing. Between the kills
     a signal asks for a stop now and then, and a disk is full."""
     runner, draw = Runner(tmp_path / "run", SETTINGS), random.Random(number)
-    trial = Runner(tmp_path / "trial", SETTINGS)
-    whole = seconds(trial.train)
-    kills = 0
-    for again in range(6 * KILLS_IN_A_RUN):
-        if kills == KILLS_IN_A_RUN:
+    kills, wanted = 0, count(fast=5, soak=KILLS_IN_A_RUN)
+    for again in range(6 * wanted):
+        if kills == wanted:
             break
         how = draw.choice(["kill", "kill", "kill", "signal", "disk"])
         faults = [{"file_size": draw.randint(2_000, 60_000)}] if how == "disk" else []
@@ -96,7 +100,7 @@ def test_killed_at_random_times(number: int, straight: Runner, tmp_path: Path) -
             # It got to the end before the kill: that one is compared, and another begins.
             assert differences(everything(straight.run), everything(runner.run)) == []
             runner = Runner(tmp_path / f"run-{again}", SETTINGS)
-    assert kills == KILLS_IN_A_RUN, "so many tries, and so few of them were killed in time"
+    assert kills == wanted, "so many tries, and so few of them were killed in time"
     if runner.run.is_run(runner.folder):
         to_the_end(runner, straight)
 

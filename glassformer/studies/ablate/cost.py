@@ -17,6 +17,7 @@ from glassformer.config import Recipe
 from glassformer.config.costs import costs
 from glassformer.errors import UserError
 from glassformer.runs import pick_device
+from glassformer.screen import roughly
 from glassformer.studies.ablate.trials import Trial
 from glassformer.studies.plan import SAFE, make_plan
 
@@ -42,16 +43,9 @@ class Cost:
             return f"all {self.done} trials are trained already; they are scored and drawn"
         at_once = f"{self.jobs} at a time with {self.threads} thread{'s' * (self.threads > 1)} each"
         return (
-            f"{self.trials} trials{done} on {self.device}, {at_once}: about {spoken(self.seconds)} by a short trial of the "
+            f"{self.trials} trials{done} on {self.device}, {at_once}: about {roughly(self.seconds)} by a short trial of the "
             f"recipe as it is (the others in proportion to their arithmetic), and {self.disk / 2**20:,.0f} MB of disk"
         )
-
-
-def spoken(seconds: float) -> str:
-    """A duration in the unit that suits it."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def at_a_time(jobs: int | None, recipe: Recipe, trials: int) -> tuple[int, int]:

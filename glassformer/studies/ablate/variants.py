@@ -18,6 +18,7 @@ import torch
 
 from glassformer.config import Recipe, read_recipe
 from glassformer.config.other_names import OTHER_NAMES
+from glassformer.data.batches import check_task
 from glassformer.data.builtin import check_builtin
 from glassformer.data.origins import SPLITS, origins_of
 from glassformer.errors import ConfigError, UserError
@@ -108,6 +109,7 @@ def merged(overrides: Sequence[str], settings: Sequence[str]) -> list[str]:
 
 def check_builds(recipe: Recipe) -> None:
     """Refuses what could only fail later: a score nobody measures, data that are not there, a model that cannot be built."""
+    check_task(recipe.data, recipe.model.family, recipe.model.head)
     metric_of(recipe)
     pick_device(recipe.train)
     if recipe.data.builtin is not None:

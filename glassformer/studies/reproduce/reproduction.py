@@ -22,7 +22,7 @@ from glassformer.errors import UserError
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.files.owned import OwnedFiles
 from glassformer.runs.folder import RunFolder
-from glassformer.screen import say
+from glassformer.screen import roughly, say
 from glassformer.studies.plan import Plan, make_plan
 from glassformer.studies.reproduce.metrics import device_of, score
 from glassformer.studies.reproduce.report import Outcome, Report, commit, device_name
@@ -119,20 +119,11 @@ def announce(plan: Plan, name: str, times: int, tell: Tell) -> float:
     seconds = plan.steps * plan.step_tokens / max(1.0, plan.tokens_per_second)
     many = "" if times == 1 else f", {times} times"
     tell(
-        f"{name} on {plan.device}: about {spoken(seconds)} of training{many} ({plan.steps:,} steps of "
+        f"{name} on {plan.device}: about {roughly(seconds)} of training{many} ({plan.steps:,} steps of "
         f"{plan.step_tokens:,.0f} target tokens at {plan.tokens_per_second:,.0f} a second, measured here); validation, "
         "compilation and scoring come on top"
     )
     return seconds
-
-
-def spoken(seconds: float) -> str:
-    """A duration in the unit that suits it."""
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.1f} min"
-    return f"{seconds / 3600:.1f} h"
 
 
 def reproduce(

@@ -259,10 +259,10 @@ def test_lines_and_records_as_documents(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_memory_stays_bounded(tmp_path: Path) -> None:
-    """40 MB of text, and as much in one line: a reader that holds a file, or all lines, takes 40 MB and more."""
-    path = write(tmp_path / "a.txt", ("0123456789abcde " * 32 + "\n") * 80_000)
-    endless = write(tmp_path / "b.txt", "喜" * (14 << 20))
-    pairs = write(tmp_path / "c.tsv", lines(f"source {i}\t" + "target " * 1200 for i in range(5_000)))
+    """25 MB of text, and as much in one line: a reader that holds a file, or all lines, takes 25 MB and more."""
+    path = write(tmp_path / "a.txt", ("0123456789abcde " * 32 + "\n") * 50_000)
+    endless = write(tmp_path / "b.txt", "喜" * (8 << 20))
+    pairs = write(tmp_path / "c.tsv", lines(f"source {i}\t" + "target " * 1200 for i in range(3_000)))
     configs = [
         text_config(path, val_fraction=0.0),
         text_config(endless, val_fraction=0.0),

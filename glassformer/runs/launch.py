@@ -148,9 +148,9 @@ def train(
     """Trains from nothing into a new or an empty folder. `overwrite`: a run that is there is replaced, and dropped when the
     new one has its first checkpoint. `given`: data in memory (see data/memory.py) instead of the recipe's files. `start`: the run
     whose weights and tokenizers it begins with (and `recipe` is one for that: see config/fine_tune.py)."""
-    # What cannot be learned from or measured is refused before anything is read.
-    check_task(recipe.data, recipe.model.family, recipe.model.head)
+    # What cannot be measured or learned from is refused before anything is read.
     metric_of(recipe)
+    check_task(recipe.data, recipe.model.family, recipe.model.head)
     stop = StopRequest()
     with unbreakable_screen(), friendly_errors(out, recipe), stop.listening(), ExitStack() as held:
         if RunFolder.is_run(out) and not overwrite:

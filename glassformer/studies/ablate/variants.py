@@ -109,8 +109,8 @@ def merged(overrides: Sequence[str], settings: Sequence[str]) -> list[str]:
 
 def check_builds(recipe: Recipe) -> None:
     """Refuses what could only fail later: a score nobody measures, data that are not there, a model that cannot be built."""
-    check_task(recipe.data, recipe.model.family, recipe.model.head)
     metric_of(recipe)
+    check_task(recipe.data, recipe.model.family, recipe.model.head)
     pick_device(recipe.train)
     if recipe.data.builtin is not None:
         check_builtin(recipe.data)

@@ -156,6 +156,23 @@ def bart(folder: Path, kind: str = "Bart") -> tuple[Any, Any]:
     return saved(getattr(transformers, f"{kind}ForConditionalGeneration")(config), folder), tokenizer
 
 
+def m2m_100(folder: Path) -> tuple[Any, Any]:
+    """M2M100's own layout: a SentencePiece model, a vocabulary in an order of its own, languages and made-up words behind it."""
+    folder.mkdir()
+    (folder / "sentencepiece.bpe.model").write_bytes(spm_bytes("bpe", 60))
+    processor = sentencepiece.SentencePieceProcessor(model_proto=(folder / "sentencepiece.bpe.model").read_bytes())
+    pieces = [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
+    names = ["<s>", "<pad>", "</s>", "<unk>", *pieces[-9:], *pieces[:-9]]
+    (folder / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(names)}), encoding="utf-8")
+    files = str(folder / "vocab.json"), str(folder / "sentencepiece.bpe.model")
+    tokenizer = transformers.M2M100Tokenizer(*files, src_lang="en", tgt_lang="de")
+    tokenizer.save_pretrained(folder)
+    ids = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
+    size = len(names) + len(tokenizer.lang_token_to_id) + tokenizer.num_madeup_words
+    config = transformers.M2M100Config(vocab_size=size, scale_embedding=True, forced_eos_token_id=None, **ids, **SIZES)
+    return saved(transformers.M2M100ForConditionalGeneration(config), folder), tokenizer
+
+
 def gpt2(folder: Path, **more: Any) -> tuple[Any, Any]:
     tokenizer = byte_level(folder, ["<|endoftext|>"], bos_token="<|endoftext|>", eos_token="<|endoftext|>")
     ids = {"bos_token_id": 0, "eos_token_id": 0}
@@ -226,6 +243,7 @@ SEQ2SEQ: dict[str, Callable[[Path], tuple[Any, Any]]] = {
     "bart": bart,
     "mbart": lambda f: bart(f, "MBart"),
     "m2m_100": lambda f: bart(f, "M2M100"),
+    "m2m_100, its own files": m2m_100,
 }
 LLAMA_31 = {"rope_type": "llama3", "rope_theta": 50.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA_31 |= {"original_max_position_embeddings": 40}

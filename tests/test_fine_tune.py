@@ -7,6 +7,7 @@ the final weights; a frozen tensor that weight decay still moves; new tokens tha
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,15 @@ from safetensors.torch import load_file
 
 import glassformer
 from glassformer import runs
+from glassformer.cli.verbs import run_command
 from glassformer.config import Recipe
 from glassformer.config.fine_tune import fine_tuned
 from glassformer.errors import ConfigError, UserError
 from glassformer.files import durable
+from glassformer.interop.adapter import export_adapter
 from glassformer.interop.import_run import read_source, write_run
 from glassformer.nn.lora import adapter_of, merged
-from glassformer.runs.checkpoint import read_checkpoint
+from glassformer.runs.checkpoint import read_checkpoint, write_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.text.extension import extend
 from glassformer.text.tokenizer import CONTROL, UNK, Tokenizer
@@ -147,6 +150,37 @@ def test_corrections_alone_learn_and_are_in_the_final_weights(base: RunFolder, d
     assert plain.translate("eins zwei", n_best=2, beam=2).texts == beside.translate("eins zwei", n_best=2, beam=2).texts
     at_step = run.load_model(step=4)
     assert set(dict(at_step.named_parameters())) == set(before)
+
+
+@pytest.mark.slow
+def test_an_adapter_goes_out_alone_and_comes_back_as_a_run(base: RunFolder, data: Path, tmp_path: Path) -> None:
+    """By the command line; beside other weights, and where more than corrections learned, it is refused."""
+    start = runs.start_of(base.path)
+    run = runs.train(recipe_of(start, data, lora_rank=2, learning_rate=0.01), tmp_path / "run", start=start)
+    assert run_command(["export", str(run.path), "--to", "adapter"]) == 0
+    out = tmp_path / "run-adapter"
+    assert (
+        sorted(os.listdir(out)) == ["README.md", "adapter.safetensors"] and "rank 2" in (out / "README.md").read_text()
+    )
+    assert (out / "adapter.safetensors").stat().st_size < 0.5 * (run.final / "model.safetensors").stat().st_size
+    given = ["--adapter", str(out / "adapter.safetensors"), "--out"]
+    assert run_command(["import", str(base.path), *given, str(tmp_path / "both")]) == 0
+    whole, both = final(run.path), final(tmp_path / "both")
+    assert whole.keys() == both.keys() and all(torch.equal(whole[n], both[n]) for n in whole)
+    assert str(glassformer.load(tmp_path / "both").translate("eins")) == str(
+        glassformer.load(run.path).translate("eins")
+    )
+    with pytest.raises(UserError, match="learned beside other weights"):
+        glassformer.load(run.path, adapter=out / "adapter.safetensors")
+    with pytest.raises(UserError, match="has no adapter"):
+        export_adapter(base, tmp_path / "none")
+    weights, state = read_checkpoint(run.start)
+    weights["model"]["decoder.0.mlp.up.bias"] += 1  # as if it had learned, too
+    shutil.rmtree(run.start)
+    write_checkpoint(run.start, weights, state)
+    with pytest.raises(UserError, match=r"decoder.0.mlp.up.bias learned too"):
+        export_adapter(run, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
 
 
 def test_what_is_frozen_does_not_move(base: RunFolder, data: Path, tmp_path: Path) -> None:

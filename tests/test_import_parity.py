@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import glassformer
 from glassformer.cli.verbs import run_command
 from glassformer.interop import import_run
 from glassformer.interop.import_parity import import_parity
 from glassformer.interop.import_run import read_source, write_run
 from glassformer.interop.importing import Languages
 from glassformer.interop.parity import ParityFailed
-from tests.foreign_models import DECODERS, READERS, SEQ2SEQ
+from tests.foreign_models import DECODERS, READERS, SEQ2SEQ, TEXTS
 
 MANY = {"mbart": Languages("en_XX", "de_DE"), "m2m_100": Languages("en_XX", "de_DE")}
+MANY["m2m_100, its own files"] = Languages("en", "de")
 MODELS: dict[str, Any] = SEQ2SEQ | DECODERS | READERS
-SOME = ["marian", "m2m_100", "gpt2", "opt", "qwen2", "roberta"]
+SOME = ["marian", "m2m_100, its own files", "gpt2", "opt", "llama", "qwen2", "roberta"]
 
 
 @pytest.mark.slow
@@ -39,6 +42,26 @@ def test_the_run_says_what_its_source_says(name: str, tmp_path: Path) -> None:
     found.weights[part].mul_(5)
     with pytest.raises(ParityFailed, match=rf"first part that differs is {stack}.1, .*{stack}.0 is still the same"):
         import_parity(tmp_path / "theirs", found, write_run(found, tmp_path / "other"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "to"), [("marian", "hf"), ("roberta", "hf"), ("m2m_100, its own files", "ct2"), ("gpt2", "onnx")]
+)
+def test_what_came_in_goes_out_again(name: str, to: str, tmp_path: Path) -> None:
+    """The runtime says what the run says; and of transformers' the weights come back to the bit, with the same words."""
+    MODELS[name](tmp_path / "theirs")
+    found = read_source(str(tmp_path / "theirs"), languages=MANY.get(name))
+    model = glassformer.load(write_run(found, tmp_path / "run").path, device="cpu")
+    sample = [(text, TEXTS[1]) for text in TEXTS[:3]] if name in SEQ2SEQ else TEXTS[:3]
+    report = model.export(to, tmp_path / "out", sample=sample)
+    assert report.passed and report.largest_logit_difference < 2e-5 and report.same_greedy == 1
+    if to == "hf":
+        back = read_source(str(tmp_path / "out"))
+        assert back.weights.keys() == found.weights.keys() and back.recipe.model == found.recipe.model
+        assert all(torch.equal(back.weights[n], found.weights[n]) for n in found.weights)
+        for text in TEXTS[:5]:
+            assert back.tokenizers.source.encode(text) == model.tokenizers.source.encode(text)
 
 
 @pytest.mark.slow

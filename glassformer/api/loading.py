@@ -6,14 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from glassformer.api.models import MODELS, Classifier, Filler, Generator, Origin, Tagger, Translator
 from glassformer.errors import UserError
 from glassformer.files import structured
-from glassformer.interop.foreign import read_tensor_file
-from glassformer.models.weights import load_model_tensors, model_tensors
-from glassformer.nn.lora import PARTS, merged
+from glassformer.interop.adapter import add_adapter
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
 
@@ -57,22 +54,6 @@ def origin_of(folder: RunFolder, step: int | None) -> Origin:
     if not folder.final.exists():
         return Origin(folder.path, f"checkpoint of step {own}, training has not ended", metrics_at(folder, own))
     return Origin(folder.path, "final weights" if own is None else f"weights of step {own}", metrics_at(folder, own))
-
-
-def add_adapter(model: nn.Module, path: Path) -> None:
-    """Adds the corrections of a file into the weights of the model they were learned beside."""
-    found = read_tensor_file(path)
-    own = model_tensors(model)
-    layers = {name.rpartition(".")[0] for name in found}
-    if not found or found.keys() != {f"{layer}.{part}" for layer in layers for part in PARTS}:
-        raise UserError(
-            f"{path} holds no corrections of low rank; a LoRA training leaves them as final/adapter.safetensors"
-        )
-    for layer in layers:
-        weight, a, b = own.get(f"{layer}.weight"), found[f"{layer}.lora_a"], found[f"{layer}.lora_b"]
-        if weight is None or a.dim() != 2 or b.dim() != 2 or weight.shape != (b.size(0), a.size(1)):
-            raise UserError(f"{path} was learned beside another model: {layer} is not there, or of another shape")
-    load_model_tensors(model, merged({**own, **{n: t.to(next(model.parameters()).device) for n, t in found.items()}}))
 
 
 def load(

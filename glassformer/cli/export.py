@@ -22,7 +22,8 @@ def export(
     to: Annotated[
         str,
         typer.Option(
-            help="hf (a folder for transformers), ct2 (CTranslate2), onnx (onnxruntime) or gguf (llama.cpp; GPTs only)."
+            help="hf (a folder for transformers), ct2 (CTranslate2), onnx (onnxruntime), gguf (llama.cpp; GPTs only), or adapter "
+            "(of a LoRA training: its corrections alone, a small file)."
         ),
     ],
     out: Annotated[
@@ -41,6 +42,11 @@ def export(
     The parity report is printed and saved in the folder (parity.json, and in the model card README.md). Exit codes: 0 the
     folder stands and says what the run says; 1 it does not, and nothing is left; 2 something to put right.
     """
+    if to == "adapter":
+        if quantize or sample or as_json or step is not None:
+            raise UserError("an adapter is exported as it is: leave out --quantize, --sample, --json and --step")
+        adapter_alone(run, out or run.parent / f"{run.name}-adapter")
+        return
     from glassformer.api import load
     from glassformer.interop.export import check, export_model
     from glassformer.interop.parity import ParityFailed
@@ -68,6 +74,15 @@ def export(
         raise SystemExit(1) from None
     show(report, as_json)
     say(f"{report.verdict()}; it is in {place}")
+
+
+def adapter_alone(run: Path, place: Path) -> None:
+    """The corrections of a LoRA training in a folder of their own."""
+    from glassformer.interop.adapter import export_adapter
+    from glassformer.runs.folder import RunFolder
+
+    size, whole = export_adapter(RunFolder.open(run), place)
+    say(f"with the model it began with it is {run}, to the bit: {size:,} bytes, of {whole:,}; it is in {place}")
 
 
 def of_file(model: Any, path: Path) -> Iterable[Any]:

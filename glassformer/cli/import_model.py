@@ -36,6 +36,10 @@ def import_model(
         bool, typer.Option("--pickle", help="Yes, open this nanoGPT checkpoint, though pickles can run code.")
     ] = False,
     tokenizer: Annotated[Path | None, typer.Option(help="The folder of a nanoGPT checkpoint's tokenizer.")] = None,
+    adapter: Annotated[
+        Path | None,
+        typer.Option(help="SOURCE is a run of yours: add the corrections of this adapter.safetensors to a copy of it."),
+    ] = None,
     sample: Annotated[
         Path | None, typer.Option(help="Compare run and source on this file, a text a line; else on some sentences.")
     ] = None,
@@ -53,9 +57,20 @@ def import_model(
     if head not in (None, "mlm", "next-sentence"):
         raise ConfigError(f"--head is mlm or next-sentence, not {head!r}")
     languages = Languages(source_language, target_language)
-    found = read_source(source, head=head, languages=languages, pickle=pickle, tokenizer=tokenizer)
-    run = write_run(found, out or Path("runs") / found.recipe.name, file)
-    prove(Path(source), found, run, head, sample)
+    if adapter is not None:
+        from glassformer.interop.adapter import with_adapter
+        from glassformer.runs.folder import RunFolder
+
+        if head or pickle or tokenizer or sample or languages != Languages():
+            raise ConfigError(
+                "with --adapter the source is a run of yours; of the other options it takes --out and --file"
+            )
+        found = with_adapter(RunFolder.open(Path(source)), adapter)
+        run = write_run(found, out or Path("runs") / found.recipe.name, file)
+    else:
+        found = read_source(source, head=head, languages=languages, pickle=pickle, tokenizer=tokenizer)
+        run = write_run(found, out or Path("runs") / found.recipe.name, file)
+        prove(Path(source), found, run, head, sample)
     for note in found.notes:
         warn(note)
     model = run.load_model()

@@ -16,6 +16,7 @@ from typing import Any
 from glassformer.errors import UserError
 from glassformer.files.structured import read_regular
 from glassformer.interop.foreign import inside, read_json
+from glassformer.interop.language_codes import LANGUAGES
 from glassformer.interop.sentencepiece import SentencePiece, added_token, pipeline, read_sentencepiece
 from glassformer.interop.vocabulary import Vocabulary
 from glassformer.text.imported import ImportedTokenizer, from_facts
@@ -189,8 +190,10 @@ def languages_of(folder: Path) -> list[str]:
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         facts = read_json(folder, name, LARGEST_FILE) if is_file(folder, name) else {}
         for key in ("additional_special_tokens", "extra_special_tokens"):
-            if isinstance(found := facts.get(key), list) and all(isinstance(token, str) for token in found):
+            if (found := facts.get(key)) and isinstance(found, list) and all(isinstance(token, str) for token in found):
                 return found
+        if isinstance(codes := facts.get("language_codes"), str) and codes in LANGUAGES:
+            return [f"__{code}__" for code in LANGUAGES[codes]]
     return []
 
 

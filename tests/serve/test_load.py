@@ -116,6 +116,7 @@ def test_requests_made_from_the_schema(server: Running) -> None:
         one()
     assert next(made) >= 10 * min(each, 2)
     books = server.check_books()
+    print(f"{books['received']:.0f} requests, {books}")
     assert not books.get("failed"), [line for line in server.log if "failed" in line][:5]
 
 

@@ -209,7 +209,7 @@ def test_who_goes_away_costs_nothing_any_more(slow_path: list[Path], phase: str)
     with running(slow_path, Limits(queue=300)) as server:
         server.post("/translate", {**ASKED, "q": ""})
         worker = server.worker("translator")
-        times = count(fast=6, soak=34)
+        times = count(fast=6, soak=200)
         for _ in range(times):
             raw = socket.create_connection(("127.0.0.1", server.port))
             body = json.dumps(ASKED | ({"stream": True} if phase == "streaming" else {})).encode()

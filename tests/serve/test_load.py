@@ -12,6 +12,7 @@ import random
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -284,16 +285,20 @@ def test_many_who_say_little_and_slowly(paths: list[Path]) -> None:
 
 def test_memory_stays_flat(server: Running) -> None:
     """Ten minutes in `make soak`, some seconds here: what is held after the second half is what was held after the first."""
+    failed = server.books().get("failed", 0)
     draw, process = random.Random(1), psutil.Process()
     seconds = 600.0 if SOAK else 4.0
-    stop = threading.Event()
+    stop, statuses = threading.Event(), Counter[int]()
+
+    def ask(path: str, body: Any) -> None:
+        statuses[server.ask("POST", path, body)[0]] += 1
 
     def client(seed: int) -> None:
         own = random.Random(seed)
         while not stop.is_set():
             kind = own.randrange(4)
             if kind == 0:
-                server.ask("POST", "/translate", {**ASKED, "q": "the cat sat. " * own.randrange(1, 40)})
+                ask("/translate", {**ASKED, "q": "the cat sat. " * own.randrange(1, 12)})
             elif kind == 1:
                 asked = {
                     "model": "writer",
@@ -301,9 +306,9 @@ def test_memory_stays_flat(server: Running) -> None:
                     "max_tokens": own.randrange(1, 30),
                     "seed": own.randrange(99),
                 }
-                server.ask("POST", "/v1/completions", asked)
+                ask("/v1/completions", asked)
             elif kind == 2:
-                server.ask("POST", "/translate", {**ASKED, "q": 5})
+                ask("/translate", {**ASKED, "q": 5})
             else:
                 raw = socket.create_connection(("127.0.0.1", server.port))
                 body = json.dumps(ASKED).encode()
@@ -326,5 +331,8 @@ def test_memory_stays_flat(server: Running) -> None:
     server.log.clear()
     gc.collect()
     grown = process.memory_info().rss - half
+    books = server.check_books()
+    print(f"{grown / 2**20:.1f} MiB more in the second half; {books}, {dict(statuses)}")
     assert grown < 64 << 20, f"{grown / 2**20:.0f} MiB more"
-    assert not server.check_books().get("failed")
+    assert set(statuses) <= {200, 400, 504}  # on a machine that is very busy an answer may come too late
+    assert books.get("failed", 0) - failed == statuses[504]

@@ -22,7 +22,7 @@ from glassformer.config.recipe import read_recipe, recipe_names
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(p for folder in ("tour", "tables", "how-to") for p in (DOCS / folder).glob("*.md"))
-PAGES += [DOCS / "index.md", DOCS / "index.zh.md", DOCS / "errata.md"]
+PAGES += [DOCS / "index.md", DOCS / "index.zh.md", DOCS / "errata.md", DOCS / "errata.zh.md"]
 ENGLISH = [p for p in PAGES if not p.name.endswith(".zh.md") and p.with_suffix(".zh.md").exists()]
 READY_ABLATIONS = ("table3", "parts", "gpt-ablation")
 LINK = re.compile(r"!?\[([^\]]*)\]\(([^)#\s]+)(?:#[\w-]*)?\)")

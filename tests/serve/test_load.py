@@ -96,7 +96,7 @@ def test_ten_times_too_much(paths: list[Path]) -> None:
 def test_requests_made_from_the_schema(server: Running) -> None:
     """Of every route: no crash, no unhandled error, only statuses and types that the schema names."""
     schema = schemathesis.openapi.from_url(server.address + "/openapi.json")
-    each = count(fast=6, soak=400)
+    each = count(fast=6, soak=700)
     made = itertools.count()
 
     for result in schema.get_all_operations():

@@ -7,6 +7,7 @@
 //   page.destroy()                            takes all of it away again
 
 import { isDark } from "./colours.js";
+import { unitsOf } from "./data.js";
 import { choice, h, isControl, visible } from "./elements.js";
 import { helpDialog } from "./help.js";
 import { Panel } from "./panel.js";
@@ -58,7 +59,7 @@ class Page {
   take(data) {
     this.panels = [data, ...(data.beside ? [data.beside] : [])].map((one, index) => new Panel(this, one, index));
     // Of a foreign model nothing may be known of how its tokens join.
-    this.hasUnits = this.panels.some((panel) => Object.values(panel.data.sides).some((side) => side.words.starts.length < side.pieces.length));
+    this.hasUnits = this.panels.some((panel) => Object.values(panel.data.sides).some((side) => unitsOf(side, "words").starts.length < side.pieces.length));
     this.views = VIEWS.filter((view) => this.panels.some((panel) => view.has(panel.data)));
   }
 

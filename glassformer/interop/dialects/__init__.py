@@ -31,9 +31,12 @@ def dialect_for(config: ModelConfig) -> Dialect:
     candidates = [d for d in DIALECTS.values() if d.family == config.family]
     nearest = min(candidates, key=lambda d: len(d.reasons(config)))
     if reasons := nearest.reasons(config):
+        way = "Train with that otherwise, or export to another format"
+        if config.family == "gpt" and config.output_bias:
+            way = "Export to ct2 or onnx, which can say it (an imported GPT has that bias for control ids it lacks)"
         raise UserError(
             f"no model class of Hugging Face can say this model; the nearest is {nearest.name}, but "
-            f"{'; '.join(reasons)}. Train with that otherwise, or export to another format"
+            f"{'; '.join(reasons)}. {way}"
         )
     return nearest
 

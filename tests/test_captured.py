@@ -91,6 +91,7 @@ def test_captured_steps_write_what_the_plain_model_writes(trial: int, by_capture
     assert captured.sessions_of(by_capture[id(model)]).kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trial", [1, 3])
 def test_memory_of_a_larger_call_serves_a_smaller_one(trial: int, by_capture: dict[int, Decoder]) -> None:
     """Caught: sizes of the call taken for those of the memory; what the larger call left there; a session for each size."""

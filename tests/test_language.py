@@ -110,6 +110,7 @@ def test_mistakes_on_the_command_line(chinese: None, capsys: pytest.CaptureFixtu
         assert CHINESE.search(language.localized(str(wrong.value))), words
 
 
+@pytest.mark.slow
 def test_first_and_last_screen_of_a_training(chinese: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from glassformer.cli.train import run_it
 
@@ -189,6 +190,7 @@ def is_stale(key: str) -> bool:
     return whole not in texts and not all(part in pieces for part in parts)
 
 
+@pytest.mark.slow
 def test_no_translation_is_stale() -> None:
     assert [key for key in catalogue() if key not in TYPERS and is_stale(key)] == []
     assert is_stale("there is no fyle {}") and is_stale("a sentence that was never in the package")

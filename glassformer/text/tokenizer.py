@@ -72,7 +72,11 @@ LARGEST_FILE = 256 << 20  # bytes of a tokenizer.json
 
 
 class Tokenizer:
-    """One vocabulary. Make one with `Tokenizer.train` or `Tokenizer.load`."""
+    """One vocabulary. Make one with `Tokenizer.train` or `Tokenizer.load`.
+
+    >>> Tokenizer.train("word", ["the cat", "the dog"], 20)
+    Tokenizer(word, 8 tokens)
+    """
 
     before: tuple[int, ...] = ()
     """Ids that begin every text: none in a tokenizer of ours (see imported.py)."""
@@ -92,6 +96,9 @@ class Tokenizer:
         if self.kind in ("bpe", "unigram"):
             byte_of = {letter: byte for byte, letter in byte_letters().items()}
             self._bytes_of = [b""] * CONTROL + [bytes(byte_of[letter] for letter in name) for name in names[CONTROL:]]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.kind}, {self.vocab_size:,} tokens{', lower case' * self.lowercase})"
 
     @staticmethod
     def train(kind: str, texts: Iterable[str], vocab_size: int, lowercase: bool = False) -> Tokenizer:

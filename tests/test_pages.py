@@ -223,3 +223,14 @@ def test_verdicts_are_shown_where_there_are_some(tmp_path: Path, monkeypatch: py
     assert "**成立**" in tool.show_measured(line, "zh", True, "../") and "claims.md#scaling" in tool.show_measured(
         line, "en", True, "../"
     )
+
+
+def test_the_examples_in_help_can_be_typed() -> None:
+    """Each verb has one, and it would be understood."""
+    from glassformer.cli import data
+    from glassformer.cli.verbs import EXAMPLES, groups
+
+    assert set(EXAMPLES) == {name for verbs in groups().values() for name in verbs} | set(data.VERBS)
+    for name, words in EXAMPLES.items():
+        assert name in words.split()[:2]
+        assert fault_of(f"glassformer {words}") is None, f"{words}: {fault_of(f'glassformer {words}')}"

@@ -16,8 +16,39 @@ import typer
 
 from glassformer.config import VERSION, did_you_mean
 from glassformer.errors import ConfigError
-from glassformer.language import language, translated
+from glassformer.language import language, localized, translated
 from glassformer.screen import be_quiet
+
+EXAMPLES = {
+    "demo": "demo",
+    "recipes": "recipes",
+    "info": "info transformer-base",
+    "plan": "plan dates train.steps=200",
+    "train": "train dates train.steps=200 --out runs/mine",
+    "doctor": "doctor runs/dates",
+    "verify-resume": "verify-resume dates --steps 20",
+    "translate": 'translate runs/dates "3 mai 1979" --n-best 3',
+    "generate": 'generate runs/stdlib-gpt "def read(" --temperature 0.8',
+    "fill": 'fill runs/stdlib-bert "import ___" --top 3',
+    "classify": 'classify runs/languages "Spanien und Dänemark"',
+    "tag": 'tag runs/date-parts "3 mai 1979"',
+    "serve": "serve runs/dates --port 5000",
+    "evaluate": "evaluate runs/dates --limit 100",
+    "score": "score runs/dates --file pairs.tsv",
+    "compare": "compare runs/a runs/b",
+    "reproduce": "reproduce dates",
+    "ablate": "ablate dates --vary model.n_layer=1,2,4 --seeds 3",
+    "complexity": "complexity --quick",
+    "import": "import Helsinki-NLP/opus-mt-de-en",
+    "export": "export runs/dates --to ct2 --quantize int8",
+    "study": "study residuals --quick",
+    "look": 'look runs/dates "3 mai 1979"',
+    "heads": "heads runs/dates --prune 6",
+    "figures": "figures",
+    "get": "data get shakespeare",
+    "check": "data check pairs.tsv",
+}
+"""What one would type, for the foot of each verb's help."""
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on stderr but what goes wrong.")]
 
@@ -118,6 +149,11 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
     }
 
 
+def example(name: str) -> str:
+    """The last line of a verb's help."""
+    return f"Example: glassformer {EXAMPLES[name]}"
+
+
 def make_app() -> typer.Typer:
     """The command line with all its verbs."""
     from glassformer.cli import data
@@ -132,10 +168,10 @@ def make_app() -> typer.Typer:
     app.callback()(before_any_verb)
     for heading, verbs in groups().items():
         for name, verb in verbs.items():
-            app.command(name, rich_help_panel=heading)(with_quiet(verb))
+            app.command(name, rich_help_panel=heading, epilog=example(name))(with_quiet(verb))
     sub = typer.Typer(no_args_is_help=True, help=data.HELP)
     for name, verb in data.VERBS.items():
-        sub.command(name)(with_quiet(verb))
+        sub.command(name, epilog=example(name))(with_quiet(verb))
     app.add_typer(sub, name="data", rich_help_panel="Begin")
     return app
 
@@ -164,6 +200,8 @@ def in_the_persons_language(command: Any) -> Any:
         for name in ("help", "rich_help_panel"):
             if isinstance(text := getattr(thing, name, None), str):
                 setattr(thing, name, translated(text))
+    if isinstance(command.epilog, str):
+        command.epilog = localized(command.epilog)
     make_help_option = command.get_help_option
 
     def translated_help_option(context: Any) -> Any:

@@ -5,6 +5,7 @@ works is."""
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import os
@@ -76,7 +77,16 @@ def blocks(text: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+DOCUMENTS = [path for path in PAGES if not path.name.endswith(".zh.md")]
+IN_CHINESE = [path for path in DOCUMENTS if path.with_suffix(".zh.md").exists() and blocks(path.read_text("utf-8"))]
+
+
+@pytest.mark.parametrize("path", IN_CHINESE, ids=lambda p: p.stem)
+def test_the_python_of_chinese_documents_is_that_of_the_english(path: Path) -> None:
+    """So that it need not run twice: only comments differ."""
+    english, chinese = (blocks(p.read_text("utf-8")) for p in (path, path.with_suffix(".zh.md")))
+    assert [ast.dump(ast.parse(block)) for block in english] == [ast.dump(ast.parse(block)) for block in chinese]
 
 
 @pytest.mark.parametrize("path", [path for path in DOCUMENTS if blocks(path.read_text("utf-8"))], ids=lambda p: p.stem)

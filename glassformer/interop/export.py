@@ -24,14 +24,15 @@ from glassformer.errors import UserError
 from glassformer.files import owned
 from glassformer.interop.card import card
 from glassformer.interop.gguf import export_gguf
-from glassformer.interop.huggingface import export_folder, template
+from glassformer.interop.huggingface import export_folder, write_tokenizers
 from glassformer.interop.onnx import refuse_for_onnx, write_onnx
+from glassformer.interop.origin import origin_of
 from glassformer.interop.parity import SAMPLE, ParityFailed, ParityReport, Side, compare, folder_size
 from glassformer.interop.runtimes import Runtime, make_cases
 from glassformer.interop.runtimes.ctranslate2 import CTranslate2Runtime
+from glassformer.interop.runtimes.foreign import ForeignRuntime
 from glassformer.interop.runtimes.huggingface import TransformersRuntime
 from glassformer.interop.runtimes.onnxruntime import OnnxRuntime
-from glassformer.interop.tokenizer_files import write_tokenizer_folder
 from glassformer.models import build_model
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS, UNK, Tokenizer
@@ -50,17 +51,6 @@ def token_names(tokenizer: Tokenizer, size: int) -> list[str]:
     return [f"<unused {i}>" if name is None else name for i, name in enumerate(named)]
 
 
-def write_tokenizers(model: TextModel, folder: Path) -> list[str]:
-    """tokenizer.json, laying a text out as in training; the target's beside it in target/, where it has its own."""
-    before, after = template(model.recipe)
-    longest, tokenizers = model.model.config.block_size, model.tokenizers
-    write_tokenizer_folder(tokenizers.source, folder, before=before, after=after, longest=longest)
-    if tokenizers.shared:
-        return []
-    write_tokenizer_folder(tokenizers.target, folder / "target", longest=longest)
-    return ["the two sides have tokenizers of their own: the source's is the folder's, the target's is in target/"]
-
-
 def refuse_for_ctranslate2(model: TextModel) -> None:
     """Where CTranslate2 has no word for something, that is said with the nearest it has."""
     if not ct2.is_installed():
@@ -77,7 +67,7 @@ def write_ctranslate2(model: TextModel, folder: Path, weights: str) -> list[str]
     kind = {"fp32": None, "fp16": "float16", "int8": "int8"}[weights]
     positions = c.block_size if c.positions == "learned" else max(512, c.block_size)
     ct2.save(model.model, folder, words, positions=positions, quantization=kind)
-    return write_tokenizers(model, folder)
+    return write_tokenizers(model.tokenizers, model.recipe, folder)
 
 
 def first_layers(model: TextModel, encoder: int, decoder: int) -> TextModel:
@@ -116,9 +106,14 @@ def ctranslate2_part(model: TextModel, cases: list[Any], limit: float) -> str | 
 
 def write_gguf(model: TextModel, folder: Path, weights: str, name: str) -> list[str]:
     """model.gguf, and the tokenizer for those who want it apart."""
-    notes = export_gguf(model.model, model.tokenizers.target, folder / "model.gguf", name=name, weights=weights)
-    write_tokenizers(model, folder)
-    return notes
+    tokenizer, path = model.tokenizers.target, folder / "model.gguf"
+    if (origin := origin_of(tokenizer)) is None:
+        notes = export_gguf(model.model, tokenizer, path, name=name, weights=weights)
+        write_tokenizers(model.tokenizers, model.recipe, folder)
+        return notes
+    origin.refuse(dict(model.model.named_parameters()), model.recipe)
+    origin.write(folder)
+    return export_gguf(model.model, tokenizer, path, name=name, weights=weights)
 
 
 # ------------------------------------------------------------------------------------------------------------ the export
@@ -147,7 +142,8 @@ def write(model: TextModel, to: str, folder: Path, weights: str, name: str) -> l
         case "ct2":
             notes = write_ctranslate2(model, folder, weights)
         case "onnx":
-            notes = write_onnx(model, folder, weights) + write_tokenizers(model, folder)
+            notes = write_onnx(model, folder, weights)
+            notes += write_tokenizers(model.tokenizers, model.recipe, folder)
         case _:
             notes = write_gguf(model, folder, weights, name)
     facts = {"glassformer": VERSION, "recipe": model.recipe.to_dict()}
@@ -158,7 +154,11 @@ def write(model: TextModel, to: str, folder: Path, weights: str, name: str) -> l
 def open_runtime(model: TextModel, to: str, folder: Path) -> Runtime:
     """The folder in the hands of the program it is made for."""
     c, alpha = model.model.config, model.recipe.decode.alpha
+    origin = origin_of(model.tokenizers.target)
+    vocabulary = None if origin is None else origin.vocabulary
     match to:
+        case "hf" if vocabulary is not None:
+            return ForeignRuntime(folder, model, {"target": vocabulary})
         case "hf":
             return TransformersRuntime(folder, c.family, c.head, alpha=alpha)
         case "ct2":
@@ -167,7 +167,7 @@ def open_runtime(model: TextModel, to: str, folder: Path) -> Runtime:
             return OnnxRuntime(folder, model)
     from glassformer.interop.runtimes.llama_cpp import open_gguf
 
-    return open_gguf(folder / "model.gguf", model)
+    return open_gguf(folder / "model.gguf", model, vocabulary)
 
 
 def run_size_and_load(run: Path | None, model: TextModel) -> Side:

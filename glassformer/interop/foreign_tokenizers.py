@@ -41,8 +41,10 @@ class ForeignTokenizer:
         name = self.special.get(role)
         return next((i for i, known in self.names.items() if known == name), None) if name is not None else None
 
-    def in_order(self, vocabulary: Vocabulary, before: tuple[int, ...] = ()) -> ImportedTokenizer:
-        """The tokenizer with our ids. `before`: our ids that begin every text."""
+    def in_order(
+        self, vocabulary: Vocabulary, before: tuple[int, ...] = (), foreign: dict[str, Any] | None = None
+    ) -> ImportedTokenizer:
+        """The tokenizer with our ids. `before`: our ids that begin every text; `foreign`: what it is to remember."""
         own = [*CONTROL_NAMES]
         own += [self.names.get(theirs) or f"<unused {theirs} >" for theirs in vocabulary.order[CONTROL:]]
         if isinstance(self.cut, SentencePiece):
@@ -53,7 +55,7 @@ class ForeignTokenizer:
         silent = {
             i for i, name in enumerate(own) if i >= CONTROL and (name in self.silent or name.startswith("<unused "))
         }
-        return ImportedTokenizer(from_facts(facts, self.where), len(own), before, silent | set(before))
+        return ImportedTokenizer(from_facts(facts, self.where), len(own), before, silent | set(before), foreign)
 
 
 def renumbered(facts: dict[str, Any], own: list[str], control: Collection[str]) -> dict[str, Any]:

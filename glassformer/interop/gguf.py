@@ -1,10 +1,12 @@
 """A decoder for llama.cpp: one GGUF file with weights, sizes and tokenizer, written by the `gguf` package.
 
-Three architectures of llama.cpp fit: `gpt2` (learned positions, GELU by tanh), `llama` (rotary, RMSNorm, SwiGLU) and
-`qwen3` (the same with a norm on queries and keys). llama.cpp turns neighbouring pairs of a Llama's queries and keys where
-we turn dimension i with i + D/2, so their rows are put in its order; Qwen3's are turned as ours are.
+Four architectures of llama.cpp fit: `gpt2` (learned positions, GELU by tanh), `llama` (rotary, RMSNorm, SwiGLU), `qwen3` (the
+same with a norm on queries and keys) and, for a model that was imported as one, `qwen2`. llama.cpp turns neighbouring pairs of
+a Llama's queries and keys where we turn dimension i with i + D/2, so their rows are put in its order; those of Qwen are turned
+as ours are.
 
-A tokenizer of kind bpe travels with it. llama.cpp knows no tokenizer by characters or words, so a model with one of those
+A tokenizer of kind bpe travels with it, and that of an imported model where it is byte-level BPE that cuts texts as GPT-2,
+Llama 3 or Qwen2 do. llama.cpp knows no tokenizer by characters or words, so a model with one of those
 is written without its words: ids go in and come out.
 """
 
@@ -21,8 +23,14 @@ from torch import Tensor
 from glassformer.config import ModelConfig
 from glassformer.errors import UserError
 from glassformer.interop.dialects import Dialect, dialect_for
+from glassformer.interop.dialects.decoder import QWEN2
+from glassformer.interop.dialects.foreign import READABLE, TIDY
+from glassformer.interop.foreign_tokenizers import one_id, read_tokenizers
 from glassformer.interop.huggingface import tensors_from, tensors_to
+from glassformer.interop.importing import adds_begin
+from glassformer.interop.origin import Origin, origin_of
 from glassformer.models import BERT, GPT, Transformer
+from glassformer.text.pipeline_checks import steps_of
 from glassformer.text.tokenizer import BOS, CONTROL, EOS, PAD, UNK, Tokenizer
 
 LAYER_NAMES = {
@@ -56,6 +64,11 @@ OUTER_NAMES = {
     "model.norm": "output_norm",
     "lm_head": "output",
 }
+
+TAIL = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+HEAD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
+CUTS = {f"{HEAD}\\p{{N}}{{1,3}}|{TAIL}": "llama-bpe", f"{HEAD}\\p{{N}}|{TAIL}": "qwen2"}
+"""Patterns of Llama 3's and Qwen2's tokenizer.json, and llama.cpp's names of them."""
 
 
 def gguf_name(name: str) -> str:
@@ -133,11 +146,11 @@ def write_sizes(writer: Any, config: ModelConfig) -> None:
         writer.add_layer_norm_eps(config.norm_eps)
 
 
-def write_tokenizer(writer: Any, tokenizer: Tokenizer, vocab_size: int) -> None:
+def write_tokenizer(writer: Any, tokenizer: Tokenizer, vocab_size: int) -> list[str]:
     """The words, their kinds and the merges; for a tokenizer that llama.cpp does not know, none."""
     if tokenizer.kind != "bpe":
         writer.add_tokenizer_model("none")
-        return
+        return [f"the tokenizer is of kind {tokenizer.kind}, which llama.cpp does not know: ids go in and come out"]
     facts = json.loads(tokenizer.library.to_str())
     names = sorted(facts["model"]["vocab"], key=facts["model"]["vocab"].__getitem__)
     names += [f"<unused {i}>" for i in range(len(names), vocab_size)]
@@ -154,6 +167,50 @@ def write_tokenizer(writer: Any, tokenizer: Tokenizer, vocab_size: int) -> None:
     writer.add_pad_token_id(PAD)
     writer.add_add_bos_token(False)
     writer.add_add_eos_token(False)
+    return []
+
+
+def cut_of(facts: Any) -> str | None:
+    """llama.cpp's name of the way a byte-level BPE cuts a text before it merges; None where it is not one of those."""
+    if not isinstance(facts, dict) or facts["model"]["type"] != "BPE":
+        return None
+    steps = [step for step in steps_of(facts.get("pre_tokenizer")) if step.get("type") != "Sequence"]
+    if [step.get("type") for step in steps] == ["ByteLevel"]:
+        plain = not steps[0].get("add_prefix_space") and steps[0].get("use_regex", True)
+        return "gpt-2" if plain else None
+    if [step.get("type") for step in steps] == ["Split", "ByteLevel"] and not steps[1].get("use_regex", True):
+        pattern = steps[0].get("pattern")
+        return CUTS.get(pattern.get("Regex", "")) if isinstance(pattern, dict) else None
+    return None
+
+
+def write_foreign_tokenizer(writer: Any, origin: Origin, folder: Path) -> list[str]:
+    """The words of the tokenizer whose files lie in the folder, under the numbers it gives them."""
+    theirs = read_tokenizers(folder)[0]
+    if (cut := cut_of(theirs.cut)) is None:
+        writer.add_tokenizer_model("none")
+        return ["llama.cpp knows no tokenizer that cuts as this one does: ids go in and come out"]
+    assert isinstance(theirs.cut, dict)
+    control, normal, unused = 3, 1, 5  # llama.cpp's kinds of token
+    silent, size = {*theirs.silent, *theirs.special.values()}, origin.vocabulary.size
+    names = [theirs.names.get(i) for i in range(size)]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(cut)
+    writer.add_token_list([f"<unused {i}>" if name is None else name for i, name in enumerate(names)])
+    writer.add_token_types([unused if name is None else control if name in silent else normal for name in names])
+    merges = theirs.cut["model"].get("merges") or []
+    writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in merges])
+    ids = {name: one_id(value) for name, value in origin.config_ids().items()}
+    for name, add in (
+        ("bos", writer.add_bos_token_id),
+        ("eos", writer.add_eos_token_id),
+        ("pad", writer.add_pad_token_id),
+    ):
+        if (known := ids[f"{name}_token_id"]) is not None and known < size:
+            add(known)
+    writer.add_add_bos_token(adds_begin(theirs, {}, folder))
+    writer.add_add_eos_token(False)
+    return []
 
 
 def own_pairs(x: Tensor, n_head: int) -> Tensor:
@@ -179,9 +236,12 @@ def read_gguf(path: Path, config: ModelConfig) -> dict[str, Tensor]:
     import gguf
 
     dialect = dialect_for(config)
+    reader = gguf.GGUFReader(path)
+    if reader.fields["general.architecture"].contents() == QWEN2.name:
+        dialect = QWEN2
     theirs = {gguf_name(e.theirs): e.theirs for e in dialect.table(config)} | {"output.weight": "lm_head.weight"}
     found: dict[str, Tensor] = {}
-    for tensor in gguf.GGUFReader(path).tensors:
+    for tensor in reader.tensors:
         shape = tuple(reversed(tensor.shape.tolist()))
         numbers = gguf.quants.dequantize(tensor.data, tensor.tensor_type).reshape(shape)
         own = torch.from_numpy(np.array(numbers, dtype=np.float32))
@@ -191,7 +251,7 @@ def read_gguf(path: Path, config: ModelConfig) -> dict[str, Tensor]:
         if dialect.name == "llama" and ".k_proj." in name:
             own = own_pairs(own, config.kv_heads)
         found[name] = own.T.contiguous() if dialect.name == "gpt2" and own.dim() == 2 and ".h." in name else own
-    return tensors_from(dialect, config, found)
+    return tensors_from(READABLE[dialect.name], config, TIDY[dialect.name]({}, found))
 
 
 def export_gguf(
@@ -204,22 +264,28 @@ def export_gguf(
         raise UserError(
             "exporting to gguf needs the package gguf; install it with: pip install 'glassformer[gguf]'"
         ) from None
-    config = model.config
+    config, origin = model.config, origin_of(tokenizer)
+    own: dict[str, Tensor] = dict(model.named_parameters())
     if config.family != "gpt":
         raise UserError(
             f"gguf is for models that are a decoder alone, and this one is a {config.family}; export to hf"
             + (" or ct2" if config.family == "transformer" else "")
         )
-    dialect = dialect_for(config)
+    if origin is not None:
+        config, own = origin.config(config), origin.tensors(own)
+    dialect = dialect_for(config, own if origin is not None else None)
     refuse_what_llama_cpp_lacks(dialect, config)
     writer = gguf.GGUFWriter(path, dialect.name)
     writer.add_name(name)
     kinds = {"fp32": "ALL_F32", "fp16": "MOSTLY_F16", "int8": "MOSTLY_Q8_0"}
     writer.add_file_type(gguf.LlamaFileType[kinds[weights]])
     write_sizes(writer, config)
-    write_tokenizer(writer, tokenizer, config.vocab_size)
+    if origin is not None:
+        notes = write_foreign_tokenizer(writer, origin, path.parent)
+    else:
+        notes = write_tokenizer(writer, tokenizer, config.vocab_size)
     with torch.no_grad():
-        tensors = gguf_tensors(dialect, config, dict(model.named_parameters()))
+        tensors = gguf_tensors(dialect, config, own)
     for tensor_name, array in tensors.items():
         written, kind = stored(tensor_name, array, weights)
         writer.add_tensor(tensor_name, written, raw_dtype=kind)
@@ -227,6 +293,4 @@ def export_gguf(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    if tokenizer.kind != "bpe":
-        return [f"the tokenizer is of kind {tokenizer.kind}, which llama.cpp does not know: ids go in and come out"]
-    return []
+    return notes

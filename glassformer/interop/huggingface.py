@@ -16,6 +16,8 @@ from torch import Tensor
 from glassformer.config import VERSION, ModelConfig, Recipe
 from glassformer.interop.dialects import Dialect, dialect_for
 from glassformer.interop.dialects.bert import TYPES
+from glassformer.interop.dialects.decoder import QWEN2, QWEN2_LACKS
+from glassformer.interop.origin import LEFT_OUT, origin_of
 from glassformer.interop.tables import from_half_split, to_half_split, to_ours, to_theirs
 from glassformer.interop.tokenizer_files import write_tokenizer_folder
 from glassformer.models import BERT, GPT, Transformer, build_model
@@ -35,6 +37,8 @@ def tensors_to(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Our parameters under the dialect's names, and what its config must say besides `dialect.to_config`."""
     own = {name: tensor.detach() for name, tensor in own.items()}
+    if dialect is QWEN2:  # the others are zero
+        own = {name: tensor for name, tensor in own.items() if not QWEN2_LACKS.search(name)}
     if dialect.half_split:
         own = to_half_split(own, config.n_embd)
     tensors = to_theirs(dialect.table(config), own)
@@ -85,6 +89,18 @@ def template(recipe: Recipe) -> tuple[list[int], list[int]]:
     return [], []
 
 
+def write_tokenizers(tokenizers: Tokenizers, recipe: Recipe, folder: Path) -> list[str]:
+    """tokenizer.json, laying a text out as in training; the target's beside it in target/, where it has its own. What a
+    reader should know of it."""
+    before, after = template(recipe)
+    longest = recipe.model.block_size
+    write_tokenizer_folder(tokenizers.source, folder, before=before, after=after, longest=longest)
+    if tokenizers.shared:
+        return []
+    write_tokenizer_folder(tokenizers.target, folder / "target", longest=longest)
+    return ["the two sides have tokenizers of their own: the source's is the folder's, the target's is in target/"]
+
+
 def generation_config(recipe: Recipe) -> dict[str, Any]:
     """How `generate` writes as we do, as near as its rules allow: ids that stand for no text are never written."""
     facts: dict[str, Any] = {
@@ -111,32 +127,38 @@ def export_folder(
     """Writes weights, configs and tokenizers into a folder that is there; gives what a reader should know."""
     from safetensors.torch import save_file
 
-    config, notes = model.config, []
-    dialect = dialect_for(config)
-    with torch.no_grad():
-        tensors, extra = tensors_to(dialect, config, dict(model.named_parameters()))
+    config, origin = model.config, origin_of(tokenizers.target)
+    own: dict[str, Tensor] = dict(model.named_parameters())
     kind = torch.float16 if half else torch.float32
-    save_file(
-        {n: t.detach().to("cpu", kind).clone() for n, t in tensors.items()},
-        folder / "model.safetensors",
-        {"format": "pt"},
-    )
+
+    def save(tensors: Mapping[str, Tensor], name: str) -> None:
+        numbers = {n: t.detach().to("cpu", kind).clone() for n, t in tensors.items()}
+        save_file(numbers, folder / name, {"format": "pt"})
+
+    if origin is not None:
+        origin.refuse(own, recipe)
+        rows, config, own = origin.left_out(own), origin.config(config), origin.tensors(own)
+    dialect = dialect_for(config, own if origin is not None else None)
+    tensors, extra = tensors_to(dialect, config, own)
+    save(tensors, "model.safetensors")
     facts = dialect.to_config(config) | extra | {"architectures": [dialect.classes[config.head]]}
     if tokenizers.labels:
         facts["id2label"] = {str(i): label for i, label in enumerate(tokenizers.labels)}
         facts["label2id"] = {label: i for i, label in enumerate(tokenizers.labels)}
         facts.pop("num_labels", None)
-    write_json(folder / "config.json", facts | {"dtype": "float16" if half else "float32"})
+    facts |= {"dtype": "float16" if half else "float32"} | (origin.config_ids() if origin is not None else {})
+    write_json(folder / "config.json", facts)
+    own_recipe = {"glassformer": VERSION, "recipe": recipe.to_dict()}
+    if origin is not None:
+        origin.write(folder)
+        if rows:
+            save(rows, LEFT_OUT)
+        write_json(folder / "glassformer.json", own_recipe | {"ids": "foreign"})
+        return []
     if config.family != "bert":
         write_json(folder / "generation_config.json", generation_config(recipe))
-    before, after = template(recipe)
-    write_tokenizer_folder(tokenizers.source, folder, before=before, after=after, longest=config.block_size)
-    if not tokenizers.shared:
-        write_tokenizer_folder(tokenizers.target, folder / "target", longest=config.block_size)
-        notes.append(
-            "the two sides have tokenizers of their own: the source's is the folder's, the target's is in target/"
-        )
+    notes = write_tokenizers(tokenizers, recipe, folder)
     if tokenizers.target.kind == "word":
         notes.append("words come back with a space between any two: restoring the spacing is not part of the file")
-    write_json(folder / "glassformer.json", {"glassformer": VERSION, "recipe": recipe.to_dict()})
+    write_json(folder / "glassformer.json", own_recipe)
     return notes

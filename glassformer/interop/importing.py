@@ -18,10 +18,12 @@ from glassformer.config import ModelConfig, Recipe
 from glassformer.config.recipe import build
 from glassformer.errors import UserError
 from glassformer.interop.dialects import Dialect
+from glassformer.interop.dialects.dialect import need
 from glassformer.interop.dialects.foreign import READABLE, TIDY
 from glassformer.interop.foreign import read_json, read_tensors
 from glassformer.interop.foreign_tokenizers import ForeignTokenizer, control_ids, read_tokenizers
 from glassformer.interop.huggingface import tensors_from
+from glassformer.interop.origin import remember, with_left_out
 from glassformer.interop.tokenizer_files import read_own_tokenizers
 from glassformer.interop.vocabulary import NEVER, Vocabulary
 from glassformer.text.tokenizer import BOS, EOS
@@ -215,7 +217,7 @@ def read_folder(
         source = control_ids(config.family, hf, source_theirs, config.source_vocab_size)
     before = begins_of(dialect.name, hf, theirs, target, languages or Languages())
     config, own = in_our_order(config, own, target, source)
-    write = theirs.in_order(target, before[1])
+    write = theirs.in_order(target, before[1], remember(folder, hf, target) if config.family == "gpt" else None)
     same = source_theirs is theirs and source is target and before[0] == before[1]
     read = write if same else source_theirs.in_order(source, before[0])
     generation = read_json(folder, "generation_config.json") if (folder / "generation_config.json").exists() else {}
@@ -247,11 +249,32 @@ def notes_on(config: ModelConfig, vocabulary: Vocabulary) -> list[str]:
 
 def read_own_export(folder: Path, dialect: Dialect, tensors: dict[str, Tensor]) -> Imported:
     """What was exported from a run comes back under its own recipe."""
-    facts = read_json(folder, "glassformer.json").get("recipe")
+    said = read_json(folder, "glassformer.json")
+    facts = said.get("recipe")
     if not isinstance(facts, dict):
         raise UserError(
             f"{folder / 'glassformer.json'} has no recipe; take the file out to import the model without it"
         )
     recipe = Recipe.from_dict(facts)
+    if said.get("ids") == "foreign":
+        return read_returned(folder, dialect, tensors, recipe)
     own = tensors_from(dialect, recipe.model, tensors)
     return Imported(recipe, own, read_own_tokenizers(folder, recipe), dialect.name)
+
+
+def read_returned(folder: Path, dialect: Dialect, tensors: dict[str, Tensor], recipe: Recipe) -> Imported:
+    """A GPT that had been imported and went out with the ids it came with (origin.py): as it was in the run."""
+    hf = read_json(folder, "config.json")
+    theirs = read_tokenizers(folder)[0]
+    vocabulary = control_ids("gpt", hf, theirs, need(hf, "vocab_size"))
+    tidy = TIDY.get(dialect.name, lambda _, found: found)(hf, tensors)
+    there = replace(recipe.model, vocab_size=vocabulary.size, output_bias=False)
+    config, own = in_our_order(there, tensors_from(dialect, there, tidy), vocabulary, vocabulary)
+    if config != recipe.model:
+        raise UserError(
+            f"{folder / 'glassformer.json'} tells of other ids than the tokenizer beside it; take the file out to import "
+            "the model without it"
+        )
+    write = theirs.in_order(vocabulary, (), remember(folder, hf, vocabulary))
+    own = with_left_out(folder, own, vocabulary)
+    return Imported(recipe, own, Tokenizers(write, write, []), dialect.name, [], {"target": vocabulary})

@@ -21,6 +21,7 @@ from glassformer.errors import UserError
 from glassformer.interop.dialects.decoder import GPT2
 from glassformer.interop.foreign_tokenizers import ForeignTokenizer, control_ids, read_tokenizers
 from glassformer.interop.importing import Imported, folder_name, in_our_order, model_config, notes_on
+from glassformer.interop.origin import remember
 from glassformer.interop.tables import Entry, to_ours
 from glassformer.models import build_model
 from glassformer.screen import warn
@@ -97,7 +98,9 @@ def read_nanogpt(path: Path, *, allowed: bool, tokenizer: Path | None) -> Import
     end = next((i for i, name in theirs.names.items() if name in ("<|endoftext|>", "</s>", "\n")), None)
     vocabulary = control_ids("gpt", {"eos_token_id": end}, theirs, config.vocab_size)
     config, own = in_our_order(config, own, vocabulary, vocabulary)
-    written = theirs.in_order(vocabulary)
+    assert tokenizer is not None
+    place = tokenizer if tokenizer.is_dir() else tokenizer.parent
+    written = theirs.in_order(vocabulary, (), remember(place, {}, vocabulary))
     recipe = Recipe.from_dict({"name": folder_name(path.with_suffix("")), "data": {"task": "text"}})
     recipe = replace(recipe, about="Imported from a checkpoint of nanoGPT.", model=config)
     return Imported(

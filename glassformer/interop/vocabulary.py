@@ -66,6 +66,10 @@ class Vocabulary:
             out[ours] = table[theirs]
         return out
 
+    def back(self, table: Float[Tensor, "W *C"]) -> Float[Tensor, "V *C"]:
+        """The way back: a table of ours in their order, without what they lack."""
+        return table[torch.tensor([self.ours[theirs] for theirs in range(self.size)], device=table.device)]
+
     def bias(self, theirs: Float[Tensor, "V"] | None) -> Float[Tensor, "W"] | None:
         """The output bias in our order; None where there is none and none is needed."""
         if theirs is None and not self.missing:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from glassformer.config import ModelConfig, Recipe, TrainConfig
 from glassformer.errors import ConfigError, UserError
-from glassformer.models import build_model
+from glassformer.models import GPT, build_model
 from glassformer.models.parts import is_embedding
 from glassformer.models.weights import load_model_tensors, model_tensors
 from glassformer.nn.lora import add_low_rank, matches
@@ -128,8 +128,16 @@ def load_start(run: RunFolder, model: nn.Module) -> int:
     return int(state.get("new_tokens", 0))
 
 
+def only_keeps_down(bias: Tensor) -> bool:
+    """Is this the output bias of an imported GPT: nothing for every word, and one large negative number for control ids that
+    the foreign model lacks?"""
+    found = bias.detach().unique()
+    return found.numel() == 2 and float(found[0]) < 0 and float(found[1]) == 0
+
+
 def choose_what_learns(model: nn.Module, config: TrainConfig, new_tokens: int) -> None:
-    """Freezes what the recipe freezes; with LoRA all but the corrections, and the tables where words are new."""
+    """Freezes what the recipe freezes; with LoRA all but the corrections, and the tables where words are new. The output
+    bias of an imported GPT is no weight of its model, and stays as it is."""
     if config.lora_rank:
         layers = add_low_rank(model, config.lora_rank, config.lora_alpha, config.lora_targets)
         if not layers:
@@ -138,6 +146,8 @@ def choose_what_learns(model: nn.Module, config: TrainConfig, new_tokens: int) -
             words = bool(new_tokens) and (is_vocabulary(name) or is_embedding(name))
             head = name.startswith("head.label")
             parameter.requires_grad_(name.endswith((".lora_a", ".lora_b")) or words or head)
+    if isinstance(model, GPT) and model.output_bias is not None and only_keeps_down(model.output_bias):
+        model.output_bias.requires_grad_(False)
     names = [name for name, _ in model.named_parameters()]
     for pattern in config.freeze:
         if not any(matches(name, [pattern]) for name in names):

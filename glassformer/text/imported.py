@@ -9,6 +9,7 @@ Ids 0 to 4 are our control ids, as everywhere; what the foreign model called its
 there under our names, which no text can spell. `size` counts the ids the model knows; the pipeline may find pieces beyond
 them (Marian's SentencePiece has some that its vocabulary lacks), and these are UNK. `before` are ids that begin every text,
 such as the name of a language in M2M100's models; `silent` are ids that stand for no text, such as the marks of a chat.
+That of a GPT has one more, `foreign`: what it was before (see interop/origin.py), for the day the model goes back.
 """
 
 from __future__ import annotations
@@ -51,8 +52,14 @@ class ImportedTokenizer(Tokenizer):
     """A foreign tokenizer with our ids. Made by `glassformer import`; in use it is like any other."""
 
     def __init__(
-        self, library: tokenizers.Tokenizer, size: int, before: Sequence[int] = (), silent: Iterable[int] = ()
+        self,
+        library: tokenizers.Tokenizer,
+        size: int,
+        before: Sequence[int] = (),
+        silent: Iterable[int] = (),
+        foreign: dict[str, Any] | None = None,
     ) -> None:
+        self.foreign = foreign
         self.library, self.kind, self.lowercase = library, "imported", False
         self.vocab_size, self.before, self.silent = size, tuple(before), frozenset(silent)
         names = [library.id_to_token(i) or "" for i in range(size)]
@@ -103,12 +110,16 @@ class ImportedTokenizer(Tokenizer):
                 )
         if [library.id_to_token(i) for i in range(CONTROL)] != list(CONTROL_NAMES):
             raise UserError(f"{where} cannot be used: its first {CONTROL} ids are not the control ids")
-        return ImportedTokenizer(library, size, before, silent)
+        foreign = facts.get("foreign")
+        if foreign is not None and not isinstance(foreign, dict):
+            raise UserError(f"{where} cannot be used: what it says of the model it came from is no object")
+        return ImportedTokenizer(library, size, before, silent, foreign)
 
     def envelope(self) -> dict[str, Any]:
         """What a file holds."""
         facts = json.loads(self.library.to_str())
         rest = {"size": self.vocab_size, "before": list(self.before), "silent": sorted(self.silent)}
+        rest |= {} if self.foreign is None else {"foreign": self.foreign}
         return {"imported": 1, **rest, "tokenizer": facts}
 
     def save(self, path: str | Path) -> None:

@@ -1,9 +1,13 @@
-"""GPT-2, Llama and Qwen3: the decoder alone."""
+"""GPT-2, Llama, Qwen2 and Qwen3: the decoder alone."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
+
+from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.errors import UserError
@@ -187,6 +191,25 @@ def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+QWEN2_LACKS = re.compile(r"\.(attention\.out|mlp\.(gate|up|down))\.bias$")
+
+
+def qwen2_table(config: ModelConfig) -> list[Entry]:
+    """Llama's names without the biases that Qwen2 does without."""
+    return [entry for entry in llama_table(config) if not QWEN2_LACKS.search(entry.ours[0])]
+
+
+def qwen2_to(config: ModelConfig) -> dict[str, Any]:
+    """A Qwen2's config.json."""
+    facts = {k: v for k, v in llama_to(config).items() if k not in ("attention_bias", "mlp_bias")}
+    return facts | {"model_type": "qwen2"}
+
+
+def is_qwen2(config: ModelConfig, own: Mapping[str, Tensor]) -> bool:
+    """Is this Llama with biases one whose only biases are on queries, keys and values?"""
+    return config.bias and not any(bool(t.any()) for n, t in own.items() if QWEN2_LACKS.search(n))
+
+
 def copy_of_the_table(config: ModelConfig) -> list[str]:
     """The output layer of a model that ties it to its embedding."""
     return ["lm_head.weight"] if config.tie_output else []
@@ -237,3 +260,5 @@ LLAMA = Dialect(
     llama_from,
     ignored=copy_of_the_table,
 )
+QWEN2 = replace(LLAMA, name="qwen2", classes={"mlm": "Qwen2ForCausalLM"}, table=qwen2_table, to_config=qwen2_to)
+"""To write; read by Llama's table, with zeros for the biases it lacks."""

@@ -16,8 +16,11 @@ import torch
 from glassformer.config import DecodeConfig
 from glassformer.decode import SpecialTokens
 from glassformer.interop.gguf import read_gguf
+from glassformer.interop.importing import in_our_order
 from glassformer.interop.runtimes.cases import Activations, Case, Runtime
+from glassformer.interop.runtimes.foreign import Order
 from glassformer.interop.runtimes.ours import OurRuntime
+from glassformer.interop.vocabulary import Vocabulary
 from glassformer.models.weights import load_model_tensors
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import EOS
@@ -33,10 +36,15 @@ class ReadBack(OurRuntime):
         "llama.cpp (llama-cpp-python) is not installed here: the file was read back tensor by tensor and run by us",
     )
 
-    def __init__(self, path: Path, model: TextModel) -> None:
+    def __init__(self, path: Path, model: TextModel, vocabulary: Vocabulary | None = None) -> None:
         began = time.perf_counter()
         net = copy.deepcopy(model.model).cpu().eval()
-        load_model_tensors(net, read_gguf(path, net.config))
+        if vocabulary is None:
+            found = read_gguf(path, net.config)
+        else:
+            there = replace(net.config, vocab_size=vocabulary.size, output_bias=False)
+            found = in_our_order(there, read_gguf(path, there), vocabulary, vocabulary)[1]
+        load_model_tensors(net, found)
         super().__init__(TextModel(net, model.tokenizers, model.recipe), special=model.special_tokens)
         self.load_seconds = time.perf_counter() - began
 
@@ -49,7 +57,7 @@ class LlamaCppRuntime:
     cut_competes = False
     lacks: tuple[str, ...] = (NO_BEAM,)
 
-    def __init__(self, path: Path, model: TextModel) -> None:
+    def __init__(self, path: Path, model: TextModel, vocabulary: Vocabulary | None = None) -> None:
         import llama_cpp
 
         self.block = model.model.config.block_size
@@ -65,7 +73,9 @@ class LlamaCppRuntime:
             type_v=full,
         )
         self.load_seconds = time.perf_counter() - began
-        self.vocabulary = model.model.config.vocab_size
+        self.order = Order(vocabulary, model.model.config.vocab_size)
+        self.vocabulary = model.model.config.vocab_size if vocabulary is None else vocabulary.size
+        self.end = int(self.order.order[EOS])
         self.rules = DecodeConfig(allow_unknown=True)
         self.special = replace(SpecialTokens(), never=())
 
@@ -79,8 +89,8 @@ class LlamaCppRuntime:
         """The scores at each token of each answer."""
         found = []
         for case in cases:
-            scores = self.scores([*case.prompt, *case.answer[:-1]])
-            found.append(scores[len(case.prompt) - 1 :])
+            scores = self.scores(self.order.theirs([*case.prompt, *case.answer[:-1]]))
+            found.append(self.order.scores(scores[len(case.prompt) - 1 :]))
         return found
 
     def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
@@ -88,13 +98,13 @@ class LlamaCppRuntime:
         found = []
         for prompt in prompts:
             self.runner.reset()
-            self.runner.eval(list(prompt))
+            self.runner.eval(list(self.order.theirs(prompt)))
             written: list[int] = []
             while len(written) < limit and self.runner.n_tokens < self.block:
                 token = int(np.argmax(self.runner.scores[self.runner.n_tokens - 1, : self.vocabulary]))
-                if token == EOS:
+                if token == self.end:
                     break
-                written.append(token)
+                written.append(self.order.ours.get(token, -1))
                 if len(written) < limit:
                     self.runner.eval([token])
             found.append(written)
@@ -105,8 +115,8 @@ class LlamaCppRuntime:
         return None
 
 
-def open_gguf(path: Path, model: TextModel) -> Runtime:
-    """llama.cpp where it is installed, else the file read back."""
+def open_gguf(path: Path, model: TextModel, vocabulary: Vocabulary | None = None) -> Runtime:
+    """llama.cpp where it is installed, else the file read back. `vocabulary`: that of the file, where it is not ours."""
     if importlib.util.find_spec("llama_cpp") is not None:
-        return LlamaCppRuntime(path, model)
-    return ReadBack(path, model)
+        return LlamaCppRuntime(path, model, vocabulary)
+    return ReadBack(path, model, vocabulary)

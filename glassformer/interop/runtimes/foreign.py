@@ -1,0 +1,78 @@
+"""transformers with a folder whose ids are in another order than ours (vocabulary.py): what goes in is put into theirs, and
+scores and answers that come out into ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.interop.runtimes.cases import Case
+from glassformer.interop.runtimes.huggingface import Ids, TransformersRuntime
+from glassformer.interop.vocabulary import NEVER, Vocabulary
+from glassformer.tasks import TextModel
+from glassformer.text.tokenizer import BOS, EOS, PAD
+
+
+class Order:
+    """Our ids as theirs and back, of one side."""
+
+    def __init__(self, vocabulary: Vocabulary | None, size: int) -> None:
+        order = list(range(size)) if vocabulary is None else list(vocabulary.order)
+        never: list[int] = []
+        if vocabulary is not None:
+            never = [*vocabulary.missing, *vocabulary.copies]
+            for ours, theirs in vocabulary.copies.items():
+                order[ours] = theirs
+        self.order, self.never = np.array(order), np.array(never, dtype=np.int64)
+        self.ours = {theirs: i for i, theirs in enumerate(order) if i not in never}
+
+    def theirs(self, ids: Iterable[int]) -> tuple[int, ...]:
+        """Ids of ours in their order."""
+        return tuple(int(self.order[i]) for i in ids)
+
+    def scores(self, found: np.ndarray) -> np.ndarray:
+        """A column a word, in our order; what they do not have is never."""
+        out = found[:, np.maximum(self.order, 0)]
+        out[:, self.never] = NEVER
+        return out
+
+
+class ForeignRuntime(TransformersRuntime):
+    """transformers with a folder that is to be imported, or that went back to where it came from."""
+
+    def __init__(self, folder: Path, model: TextModel, theirs: Any) -> None:
+        c = model.model.config
+        self.source = Order(theirs.get("source"), c.source_vocab_size or c.vocab_size)
+        self.target = Order(theirs.get("target"), c.vocab_size)
+        if c.family != "transformer":
+            self.source = self.target
+        super().__init__(folder, c.family, c.head, alpha=model.recipe.decode.alpha)
+        known = {ours: int(self.target.order[ours]) for ours in (PAD, BOS, EOS)}
+        self.ids = Ids(pad=max(0, known[PAD]), start=known[BOS], end=known[EOS])
+        hidden = [int(self.target.order[i]) for i in self.special.banned(allow_unknown=False)]
+        before = [int(self.target.order[i]) for i in model.tokenizers.target.before]
+        self.options = {
+            "suppress_tokens": sorted({i for i in hidden if i >= 0 and i != self.ids.end}) or None,
+            "forced_bos_token_id": before[0] if before else None,
+            "forced_eos_token_id": None,
+            "no_repeat_ngram_size": 0,
+            "repetition_penalty": 1.0,
+            "bad_words_ids": None,
+            "min_length": 0,
+        }
+        self.prefix = model.tokenizers.target.before
+
+    def logits(self, cases: Sequence[Case]) -> list[np.ndarray]:
+        """Their scores in the order of our ids."""
+        own = [replace(c, prompt=self.source.theirs(c.prompt), answer=self.target.theirs(c.answer)) for c in cases]
+        found = super().logits(own)
+        return found if self.head != "mlm" else [self.target.scores(one) for one in found]
+
+    def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
+        """What `generate` writes, in our ids."""
+        found = super().write([self.source.theirs(p) for p in prompts], beam=beam, limit=limit)
+        return [[self.target.ours.get(token, -1) for token in ids] for ids in found]

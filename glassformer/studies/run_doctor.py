@@ -55,9 +55,10 @@ class Diagnosis:
 def size_of(path: Path) -> int:
     """Bytes, of a file or of all in a folder; what goes away while it is looked at has none."""
     total = 0
-    for one in path.rglob("*") if path.is_dir() else [path]:
-        with suppress(OSError):
-            total += one.stat().st_size if one.is_file() else 0
+    for folder, _, names in os.walk(path) if path.is_dir() else [(path.parent, [], [path.name])]:
+        for name in names:
+            with suppress(OSError):
+                total += os.stat(os.path.join(folder, name)).st_size
     return total
 
 
@@ -243,10 +244,10 @@ def examine(path: Path) -> Diagnosis:
     if not run.is_run(path) and not (path / "checkpoints").is_dir():
         raise UserError(f"{path} is not a run: it has no run.json")
     busy = is_busy(run)
-    found = look(run, busy)
-    for _ in range(LOOKS):
-        if not (busy and found.damaged):
-            break
+    for _ in range(LOOKS if busy else 0):
+        with suppress(OSError, UserError):  # a checkpoint went away between its name and its files
+            found = look(RunFolder(path), busy)
+            if not found.damaged:
+                return found
         time.sleep(0.2)
-        found = look(RunFolder(path), busy)
-    return found
+    return look(RunFolder(path), busy)

@@ -136,6 +136,7 @@ TOKENIZERS: dict[str, Callable[[Facts], Any]] = {
     "a number twice": lambda f: f | {"model": f["model"] | {"vocab": {"a": 1, "b": 1}}},
     "a truth for a number": lambda f: f | {"model": f["model"] | {"vocab": {"a": True}}},
     "a piece of a million letters": lambda f: f | {"model": f["model"] | {"vocab": {"a" * 1_000_000: 0}}},
+    "a million words": lambda f: f | {"model": f["model"] | {"vocab": {f"w{i}": i for i in range(1_000_000)}}},
     "merges that are a number": lambda f: f | {"model": f["model"] | {"merges": 7}},
     "dropout": lambda f: f | {"model": f["model"] | {"dropout": 0.5}},
     "added tokens that are a text": lambda f: f | {"added_tokens": "x"},

@@ -16,7 +16,8 @@ from glassformer.text.languages import WORD_PATTERN
 
 LARGEST_FILE = 48 << 20  # bytes of a tokenizer.json; the largest in use have about 35 million
 MOST_BRACKETS, MOST_COMMAS = 1_000_000, 3_000_000  # so that reading it takes no more than about 200 MB
-MOST_PIECES = 1_000_000
+MOST_PIECES = 600_000  # the largest in wide use have about 262,000
+MOST_NAMES = MOST_PIECES + 50_000  # pieces, and what else has a name
 LONGEST_PIECE = 1000  # characters
 LONGEST_REGEX = 3000
 MOST_GROWTH = 64  # a character may become at most so many
@@ -31,7 +32,8 @@ def check_size(content: bytes, where: str) -> None:
     """Refuses a file that is too large, or that would need far more memory than it has bytes."""
     if len(content) > LARGEST_FILE:
         raise UserError(f"{where} has {len(content):,} bytes; a tokenizer has at most {LARGEST_FILE:,}")
-    if content.count(b"[") + content.count(b"{") > MOST_BRACKETS or content.count(b",") > MOST_COMMAS:
+    brackets, commas, names = content.count(b"[") + content.count(b"{"), content.count(b","), content.count(b'":')
+    if brackets > MOST_BRACKETS or commas > MOST_COMMAS or names > MOST_NAMES:
         raise UserError(f"{where} has more parts than any tokenizer has, and is not read")
 
 

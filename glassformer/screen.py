@@ -89,7 +89,7 @@ def duration(seconds: float) -> str:
 def roughly(seconds: float) -> str:
     """A duration in the unit that suits it.
 
-    >>> roughly(42.3), roughly(150), roughly(9000)
+    >>> roughly(42.3), roughly(150.0), roughly(9000.0)
     ('42 s', '2.5 min', '2.5 h')
     """
     size, unit = (seconds, "s") if seconds < 100 else (seconds / 60, "min") if seconds < 5400 else (seconds / 3600, "h")

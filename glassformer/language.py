@@ -14,7 +14,6 @@ import functools
 import gettext
 import os
 import re
-import unicodedata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,7 +104,9 @@ def width(text: str) -> int:
     >>> width("model"), width("模型")
     (5, 4)
     """
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def padded(text: str, columns: int) -> str:

@@ -104,6 +104,18 @@ def test_what_packed_weights_are_compared_by_sees_every_change(shape: tuple[int,
         assert torch.equal(fingerprint(model), before)
 
 
+def test_weights_may_be_views_of_one_vector() -> None:
+    """As torch.nn.utils.vector_to_parameters leaves them: some begin in the middle of a word of 64 bits."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 1, bias=False), torch.nn.Linear(2, 2))
+    before = fingerprint(model)
+    vector = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
+    torch.nn.utils.vector_to_parameters(vector, model.parameters())
+    assert [p.storage_offset() % 2 for p in model.parameters()] == [0, 1, 1]
+    views = fingerprint(model)
+    vector[4] += 1
+    assert before.numel() and not torch.equal(fingerprint(model), views)
+
+
 def test_four_threads_with_one_model_get_what_they_would_get_alone() -> None:
     """The model in training mode, so that a thread which ends would switch dropout on for the others."""
     model = small("transformer", tie_output=False, dropout=0.5, positions="rotary", block_size=4).train()

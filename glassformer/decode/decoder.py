@@ -54,7 +54,7 @@ def fingerprint(model: Any) -> Tensor:
     sums = []
     for p in model.parameters():
         bits = p.detach().contiguous().view(-1)
-        fits = bits.numel() * bits.element_size() % 8 == 0
+        fits = bits.numel() * bits.element_size() % 8 == 0 == bits.storage_offset() * bits.element_size() % 8
         bits = bits.view(torch.int64) if fits else bits.view(whole[bits.element_size()]).long()
         line = LINES[p.dim() > 0 and p.size(-1) % LINES[0] == 0]
         full = bits.numel() // line * line

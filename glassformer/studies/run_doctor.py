@@ -55,7 +55,7 @@ class Diagnosis:
 def size_of(path: Path) -> int:
     """Bytes, of a file or of all in a folder; what goes away while it is looked at has none."""
     total = 0
-    for folder, _, names in os.walk(path) if path.is_dir() else [(path.parent, [], [path.name])]:
+    for folder, _, names in os.walk(path) if path.is_dir() else [(str(path.parent), [], [path.name])]:
         for name in names:
             with suppress(OSError):
                 total += os.stat(os.path.join(folder, name)).st_size

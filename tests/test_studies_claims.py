@@ -16,7 +16,7 @@ from glassformer.studies.claims import lab as laboratory
 from glassformer.studies.claims.batching import WAYS, as_rows, pack
 from glassformer.studies.claims.conduct import KEPT, markdown, read_verdict
 from glassformer.studies.claims.decoder_only import rank_of
-from glassformer.studies.claims.lab import Fit, Letters, exact_match, make_pairs, rate_at, summed_loss
+from glassformer.studies.claims.lab import Fit, Letters, exact_match, make_pairs, share_at, summed_loss
 from glassformer.studies.claims.pictures import LABELS, PATCH, SIDE, digit, patches, scene
 from glassformer.studies.claims.recurrent_translator import RecurrentTranslator
 from glassformer.studies.claims.scale import power_law
@@ -199,8 +199,8 @@ def test_the_recurrent_translator_does_not_see_padding_nor_the_future() -> None:
 
 def test_the_rate_rises_and_falls() -> None:
     fit = Fit(100, rate=1.0, warmup=10)
-    assert [round(rate_at(fit, step), 3) for step in (1, 10, 55, 100)] == [0.1, 1.0, 0.5, 0.0]
-    assert rate_at(Fit(10, rate=1.0, warmup=0), 1) < 1.0
+    assert [round(share_at(fit, step), 3) for step in (1, 10, 55, 100)] == [0.1, 1.0, 0.5, 0.0]
+    assert share_at(Fit(10, rate=1.0, warmup=0), 1) < 1.0
 
 
 def test_packed_rows_hold_every_pair_once() -> None:

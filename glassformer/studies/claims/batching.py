@@ -34,7 +34,7 @@ def plan(effort: Effort) -> list[Settings]:
 def examples_of(task: Strings, count: int, draw: torch.Generator) -> list[Example]:
     """So many pairs of token lists, in random order."""
     chosen = [task.train[i] for i in torch.randperm(len(task.train), generator=draw)[:count].tolist()]
-    return [([task.number[c] for c in s], [task.number[c] for c in t]) for s, t in chosen]
+    return [(task.ids(source), task.ids(target)) for source, target in chosen]
 
 
 def cut(examples: list[Example]) -> list[list[Example]]:
@@ -145,4 +145,5 @@ STUDY = Study(
     judge=judge,
     draw=draw,
     alone=True,
+    version=2,
 )

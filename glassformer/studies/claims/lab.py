@@ -8,6 +8,7 @@ that is so exactly when greedy decoding writes the whole answer, so no decoding 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from glassformer.models import GPT
 from glassformer.nn.loss import IGNORE
+from glassformer.train.optim import Muon, parameter_groups
 
 PAD, BEGIN, END, FIRST = 0, 1, 2, 3
 
@@ -53,6 +55,9 @@ def make_pairs(sources: Sequence[Sequence[int]], answers: Sequence[Sequence[int]
     )
 
 
+WORDS = re.compile(r" ?[A-Za-z]+|.").findall
+"""Cuts a text into words of Latin letters (with the space before them) and single other characters."""
+
 ANSWERS: dict[str, Callable[[list[int]], list[int]]] = {"copy": list, "reverse": lambda row: row[::-1], "sort": sorted}
 
 
@@ -86,21 +91,33 @@ class Letters:
 
 
 class Strings:
-    """Pairs of texts by the character, such as written dates and ISO dates; `batch` draws from those for training."""
+    """Pairs of texts, such as written dates and ISO dates, cut by `cut`: every character is a token, or, with WORDS, every
+    word of Latin letters is one too. `batch` draws from those for training."""
 
-    def __init__(self, train: Sequence[tuple[str, str]], test: Sequence[tuple[str, str]]) -> None:
-        letters = sorted({letter for pair in [*train, *test] for text in pair for letter in text})
-        self.number = {letter: FIRST + i for i, letter in enumerate(letters)}
-        self.train, self.held_out = train, test
+    def __init__(
+        self,
+        train: Sequence[tuple[str, str]],
+        test: Sequence[tuple[str, str]],
+        cut: Callable[[str], Sequence[str]] = list,
+    ) -> None:
+        pieces = sorted({piece for pair in [*train, *test] for text in pair for piece in cut(text)})
+        self.number = {piece: FIRST + i for i, piece in enumerate(pieces)}
+        self.train, self.held_out, self.cut = train, test, cut
 
     @property
     def vocabulary(self) -> int:
         """How many tokens there are, the three special ones included."""
         return len(self.number) + FIRST
 
+    def ids(self, text: str) -> list[int]:
+        """A text as tokens."""
+        return [self.number[piece] for piece in self.cut(text)]
+
     def pairs(self, examples: Sequence[tuple[str, str]]) -> Pairs:
         """These examples as a batch."""
-        sides = [[[self.number[letter] for letter in text] for text in side] for side in zip(*examples, strict=True)]
+        sides = [
+            [[self.number[piece] for piece in self.cut(text)] for text in side] for side in zip(*examples, strict=True)
+        ]
         return make_pairs(*sides)
 
     def batch(self, count: int, draw: torch.Generator) -> Pairs:
@@ -120,11 +137,11 @@ def dates(count: int = 20_000, test: int = 1000) -> Strings:
 
 
 def phrases(direction: str = "zh-en", count: int = 20_000, test: int = 1000) -> Strings:
-    """Sentences of the built-in phrasebook; the test combines words as no training sentence does."""
+    """Sentences of the built-in phrasebook, by words and Chinese characters; those of the test combine words as no other does."""
     from glassformer.data.builtin.phrases import open_phrases
 
     train = list(open_phrases(direction, "train", count, seed=1))
-    return Strings(train, list(open_phrases(direction, "test", test, seed=1)))
+    return Strings(train, list(open_phrases(direction, "test", test, seed=1)), WORDS)
 
 
 def as_one_text(pairs: Pairs) -> tuple[Int[Tensor, "B T"], list[int], Int[Tensor, "B T"]]:
@@ -183,21 +200,34 @@ def exact_match(model: nn.Module, pairs: Pairs, rows: int = 250) -> float:
 
 @dataclass(frozen=True)
 class Fit:
-    """How a model is trained in a trial: AdamW, a rise and half a cosine, gradients of norm 1 at most."""
+    """How a model is trained in a trial: AdamW, a rise and half a cosine, gradients of norm 1 at most. With a rate for `muon`
+    the matrices of the layers learn by Muon, which needs far fewer steps where something has to be looked up."""
 
     steps: int
     rate: float = 2e-3
     warmup: int = 50
     batch: int = 64
     clip: float = 1.0
+    muon: float = 0.0
 
 
-def rate_at(fit: Fit, step: int) -> float:
-    """Linear to the top in `warmup` steps, then down to nothing along half a cosine."""
+def optimizers_of(model: nn.Module, fit: Fit) -> list[torch.optim.Optimizer]:
+    """AdamW for all, or Muon for the matrices and AdamW for the rest."""
+    groups = parameter_groups(model)
+    matrices = [p for _, p in groups["matrices"]] if fit.muon else []
+    rest = [p for kind, own in groups.items() if kind != "matrices" or not fit.muon for _, p in own]
+    found: list[torch.optim.Optimizer] = [
+        torch.optim.AdamW(rest, lr=fit.rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+    ]
+    return [*found, Muon(matrices, lr=fit.muon)] if matrices else found
+
+
+def share_at(fit: Fit, step: int) -> float:
+    """The share of its rate that a step has: linear to all of it in `warmup` steps, then down along half a cosine."""
     if step <= fit.warmup:
-        return fit.rate * step / max(1, fit.warmup)
+        return step / max(1, fit.warmup)
     done = (step - fit.warmup) / max(1, fit.steps - fit.warmup)
-    return fit.rate * 0.5 * (1 + math.cos(math.pi * done))
+    return 0.5 * (1 + math.cos(math.pi * done))
 
 
 def train(
@@ -208,12 +238,13 @@ def train(
 ) -> list[float]:
     """Trains by `loss(step)`, which gives a summed loss and how many labels it is of; the mean loss of each step. `watch` is
     called while the gradients of a step are still there. A step whose loss is not finite ends it: it has diverged."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=fit.rate, betas=(0.9, 0.98), weight_decay=0.0)
+    optimizers = optimizers_of(model, fit)
+    tops = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
     losses: list[float] = []
     model.train()
     for step in range(1, fit.steps + 1):
-        for group in optimizer.param_groups:
-            group["lr"] = rate_at(fit, step)
+        for optimizer, top in zip(optimizers, tops, strict=True):
+            optimizer.param_groups[0]["lr"] = top * share_at(fit, step)
         total, count = loss(step)
         mean = total / max(1, count)
         mean.backward()
@@ -222,8 +253,9 @@ def train(
         losses.append(float(mean.detach()))
         if not math.isfinite(losses[-1]):
             break
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
     return losses
 
 

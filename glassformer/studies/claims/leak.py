@@ -14,7 +14,7 @@ from glassformer.nn.rows import as_rows
 from glassformer.plots.panels import LinePanel, panels
 from glassformer.studies.claims.lab import Fit, thinned, train
 from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
-from glassformer.studies.claims.verdict import exactly, larger
+from glassformer.studies.claims.verdict import exactly, smaller
 from glassformer.studies.claims.words import Words
 
 WORDS, LENGTH, ROWS = 50, 12, 32
@@ -75,10 +75,10 @@ def judge(results: Results) -> Finding:
     ]
     for arm in list(ARMS)[1:]:
         conditions.append(
-            larger(
+            smaller(
                 Words(f"{ARMS[arm]}: falls below ln V, so the answer leaks", f"{ARMS[arm]}：低于 ln V，即答案泄漏"),
-                [chance] * len(results.values("loss", arm=arm)),
                 results.values("loss", arm=arm),
+                [chance] * len(results.values("loss", arm=arm)),
                 margin=0.2,
                 unit=" nats",
             )

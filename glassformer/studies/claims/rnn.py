@@ -68,7 +68,7 @@ def trial(effort: Effort, task: str, length: int, arm: str, seed: int) -> Measur
     if task == "copy":
         found["reach"] = gradient_over_time(model, length, seed)
         model.zero_grad()
-    losses = train_on(model, data, Fit(effort.steps(1500)), seed)
+    losses = train_on(model, data, Fit(effort.steps(900)), seed)
     pairs = data.batch(64, torch.Generator().manual_seed(7))
     began = time.perf_counter()
     for _ in range(5):
@@ -167,4 +167,5 @@ STUDY = Study(
     trial=trial,
     judge=judge,
     draw=draw,
+    version=2,
 )

@@ -14,7 +14,7 @@ from glassformer.plots.panels import LinePanel, panels
 from glassformer.studies.claims.lab import Fit, parameters, train
 from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
 from glassformer.studies.claims.text import characters
-from glassformer.studies.claims.verdict import exactly, larger
+from glassformer.studies.claims.verdict import exactly, smaller
 from glassformer.studies.claims.words import Words
 
 BLOCK = 128
@@ -79,10 +79,10 @@ def judge(results: Results) -> Finding:
         values = results.options(key, part=part)
         name = {"size": ("more parameters", "参数更多"), "data": ("more data", "数据更多")}[part]
         conditions.append(
-            larger(
+            smaller(
                 Words(f"{name[0]}: a lower loss", f"{name[1]}：损失更低"),
-                results.values("loss", part=part, **{key: values[0]}),
                 results.values("loss", part=part, **{key: values[-1]}),
+                results.values("loss", part=part, **{key: values[0]}),
                 margin=0.1,
                 unit=" nats",
             )

@@ -63,6 +63,13 @@ def interval(differences: Sequence[float]) -> tuple[float, float, float]:
     return mean, mean - half, mean + half
 
 
+def numbers(one: Sequence[float], other: Sequence[float], unit: str, found: tuple[float, float, float]) -> str:
+    """The means of both arms, their difference and its interval, in words."""
+    mean, low, high = found
+    spread = f" [{low:+.3g}, {high:+.3g}]" if math.isfinite(low) else " (one seed)"
+    return f"{statistics.fmean(one):.4g}{unit} against {statistics.fmean(other):.4g}{unit}: {mean:+.3g}{spread}"
+
+
 def larger(
     text: Words,
     more: Sequence[float],
@@ -86,9 +93,20 @@ def larger(
         outcome = "fails"
     else:
         outcome = "open"
-    spread = f" [{low:+.3g}, {high:+.3g}]" if math.isfinite(low) else " (one seed)"
-    detail = f"{statistics.fmean(more):.4g}{unit} against {statistics.fmean(less):.4g}{unit}: {mean:+.3g}{spread}"
-    return Condition(text, outcome, detail)
+    return Condition(text, outcome, numbers(more, less, unit, (mean, low, high)))
+
+
+def smaller(text: Words, less: Sequence[float], more: Sequence[float], *, margin: float, unit: str = "") -> Condition:
+    """Whether `less` is smaller than `more` by at least `margin`, as a loss should be; told with the smaller one first.
+
+    >>> smaller(Words("a", "b"), [1.0, 1.1, 0.9], [2.0, 2.2, 2.1], margin=0.5).detail
+    '1 against 2.1: -1.1 [-1.35, -0.852]'
+    """
+    if len(more) != len(less) or not more:
+        raise ValueError(f"{text.en}: {len(less)} and {len(more)} values are no pairs")
+    mean, low, high = interval([a - b for a, b in zip(less, more, strict=True)])
+    outcome: Outcome = "holds" if high < 0 and -mean >= margin else "fails" if low > -margin else "open"
+    return Condition(text, outcome, numbers(less, more, unit, (mean, low, high)))
 
 
 def exactly(text: Words, is_so: bool, detail: str = "") -> Condition:

@@ -152,6 +152,32 @@ def test_both_languages_have_the_same(path: Path) -> None:
     assert re.search(r"[\u4e00-\u9fff]", chinese)
 
 
+def listing(text: str) -> list[str]:
+    """The lines of a page's code blocks, fenced or indented, without their comments."""
+    inside, found = False, []
+    for line in text.splitlines():
+        if line.startswith("```"):
+            inside = not inside
+        elif inside or line.startswith("    "):
+            found.append(re.split(r"(?:^|\s)\s*#\s", line)[0].rstrip())
+    return found
+
+
+@pytest.mark.parametrize("path", ENGLISH, ids=name_of)
+def test_what_is_typed_is_the_same_in_both_languages(path: Path) -> None:
+    """Line by line; only comments, and what a screen answers in the reader's language, may differ."""
+    english, chinese = (listing(p.read_text(encoding="utf-8")) for p in (path, path.with_suffix(".zh.md")))
+    assert len(english) == len(chinese), f"{path.name} and its Chinese page have code of different lengths"
+    for ours, theirs in zip(english, chinese, strict=True):
+        assert ours == theirs or re.search(r"[\u4e00-\u9fff]", theirs), f"{theirs} should be {ours}"
+
+
+def test_every_page_for_newcomers_is_there_in_chinese() -> None:
+    """Settings, results, promises, decisions and log are English only."""
+    missing = [name_of(p) for p in PAGES if not p.name.endswith(".zh.md") and p not in ENGLISH]
+    assert not missing, f"without a Chinese page: {missing}"
+
+
 def test_the_tour_is_whole_in_both_languages() -> None:
     """Every part has a formula or a table, code from the source, a figure, something to try and what tutorials get wrong."""
     parts = [p for p in (DOCS / "tour").glob("*.md") if not p.name.startswith("index")]

@@ -17,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "glassformer"
+TESTS = ROOT / "tests"
 LONGEST_FILE, LONG_FILE, FEW = 350, 300, 18
 LONGEST_FUNCTION, LONGEST_KERNEL = 70, 120
 MOST_PARAMETERS, MOST_OF_A_KERNEL = 10, 20
@@ -120,6 +121,12 @@ def all_figures() -> list[Figures]:
     return [figures_of(file) for file in sorted(PACKAGE.rglob("*.py"))]
 
 
+def long_tests() -> list[str]:
+    """Files of tests, and of what they share, that are longer than a file may be; tables count there too."""
+    counted = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in sorted(TESTS.rglob("*.py"))}
+    return [f"{file.relative_to(ROOT).as_posix()}: {n}" for file, n in counted.items() if n > LONGEST_FILE]
+
+
 def documented(files: list[Figures]) -> float:
     """The share of public classes, functions and methods that have a docstring."""
     counted = [f for f in files if not f.exempt]
@@ -143,6 +150,7 @@ def main() -> None:
     for title, found in (
         (f"files over {LONGEST_FILE} lines", over),
         (f"files over {LONG_FILE} lines", long),
+        (f"files of tests over {LONGEST_FILE} lines", long_tests()),
         ("functions too long", [f"{k}: {v}" for f in files for k, v in f.long_functions.items()]),
         ("signatures too wide", [f"{k}: {v}" for f in files for k, v in f.wide_signatures.items()]),
         ("not annotated", [name for f in files for name in f.unannotated]),

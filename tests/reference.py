@@ -3,6 +3,7 @@
 It exists to disagree: written from the equations and not from `glassformer/nn`, it shares with the package only the names
 of the parameters and the meaning of the settings. One sentence at a time, no batch, no padding, no cache, no mask where a
 rule will do, so none of the package's bookkeeping can be repeated here by mistake. Slow on purpose, readable on purpose.
+`reference_models.py` puts whole models together from it.
 
 Sources: attention, sinusoids, label smoothing, blocks: Vaswani et al. 2017 (label smoothing after Szegedy et al. 2016);
 layer norm: Ba et al. 2016; RMS norm: Zhang and Sennrich 2019; batch norm: Ioffe and Szegedy 2015; rotary: Su et al. 2021,
@@ -202,7 +203,7 @@ def attention(
     return attention_weights(q, k, mask, bias, scaled) @ v
 
 
-def sight(length: int, causal: bool, window: int | None) -> NDArray[np.bool_]:
+def visible(length: int, causal: bool, window: int | None) -> NDArray[np.bool_]:
     """mask[t, s]: token t sees token s. A window of w shows w keys, self included (so many each way without a future)."""
     mask = np.zeros((length, length), dtype=bool)
     for t in range(length):
@@ -282,7 +283,7 @@ def block(x: Array, p: Params, config: Any, *, causal: bool, memory: Array | Non
             under(p, "attention"),
             n_head=config.n_head if causal else getattr(config, "n_encoder_head", None) or config.n_head,
             n_kv_head=config.n_kv_head,
-            mask=sight(len(y), causal, config.window),
+            mask=visible(len(y), causal, config.window),
             scaled=config.scaled_attention,
             rotary_base=scaled_base(config) if config.positions == "rotary" else None,
             squeeze=config.rotary_factor if config.rotary_scaling == "linear" else 1.0,
@@ -323,68 +324,6 @@ def stack(x: Array, p: Params, config: Any, n_layer: int, *, causal: bool, memor
     for i in range(n_layer):
         x = block(x, under(p, str(i)), config, causal=causal, memory=memory)
     return norm(x, under(p, "norm"), config.norm, config.norm_eps) if config.final_norm else x
-
-
-# ----------------------------------------------------------------------------------------------------------- whole models
-
-
-def embed(ids: Sequence[int], table: Array, positions: Array | None, config: Any, types: Array | None = None) -> Array:
-    x = table[list(ids)]
-    if config.scale_embeddings:
-        x = x * math.sqrt(config.n_embd)
-    if config.positions == "sinusoidal":
-        x = x + sinusoids(len(ids), config.n_embd, config.sinusoid_base)
-    if config.positions == "learned":
-        assert positions is not None
-        x = x + positions[: len(ids)]
-    return x if types is None else x + types
-
-
-def encoder_decoder(p: Params, config: Any, source: Sequence[int], target: Sequence[int]) -> Array:
-    """Logits [T, V] for the token after each of `target`, having read `source`."""
-    source_table = p["embedding.weight"] if "embedding.weight" in p else p["source_embedding.weight"]
-    target_table = p["embedding.weight"] if "embedding.weight" in p else p["target_embedding.weight"]
-    memory = embed(source, source_table, p.get("source_positions.weight"), config)
-    x = embed(target, target_table, p.get("target_positions.weight"), config)
-    if config.embedding_norm:
-        memory = norm(memory, under(p, "source_norm"), config.norm, config.norm_eps)
-        x = norm(x, under(p, "target_norm"), config.norm, config.norm_eps)
-    memory = stack(memory, under(p, "encoder"), config, config.encoder_layers, causal=False)
-    x = stack(x, under(p, "decoder"), config, config.n_layer, causal=True, memory=memory)
-    return x @ (target_table if config.tie_output else p["output.weight"]).T + p.get("output_bias", 0.0)
-
-
-def gpt(p: Params, config: Any, ids: Sequence[int]) -> Array:
-    """Logits [T, V] for the token after each."""
-    x = embed(ids, p["embedding.weight"], p.get("positions.weight"), config)
-    if config.embedding_norm:
-        x = norm(x, under(p, "embedding_norm"), config.norm, config.norm_eps)
-    x = stack(x, under(p, "decoder"), config, config.n_layer, causal=True)
-    logits = x @ (p["embedding.weight"] if config.tie_output else p["output.weight"]).T
-    return logits + p.get("output_bias", 0.0)
-
-
-def bert(p: Params, config: Any, ids: Sequence[int], token_types: Sequence[int] | None = None) -> Array:
-    """Logits: of the vocabulary at each position (mlm), of the labels for the sentence (classify), or at each position (tag)."""
-    types = None
-    if config.n_token_type:
-        types = p["type_embedding.weight"][list(token_types) if token_types is not None else [0] * len(ids)]
-    x = embed(ids, p["embedding.weight"], p.get("positions.weight"), config, types)
-    if config.embedding_norm:
-        x = norm(x, under(p, "embedding_norm"), config.norm, config.norm_eps)
-    x = stack(x, under(p, "encoder"), config, config.n_layer, causal=False)
-    if config.head == "tag":
-        return linear(x, under(p, "head.label"))
-    if config.head == "classify":
-        sentence = x.mean(axis=0) if config.pool == "mean" else x[0]
-        return linear(np.tanh(linear(sentence, under(p, "head.dense"))), under(p, "head.label"))
-    activation = (
-        "gelu" if config.activation in ("swiglu", "geglu", "geglu_tanh") else config.activation
-    )  # a head has no gate
-    x = ACTIVATIONS[activation](linear(x, under(p, "head.dense")))
-    x = norm(x, under(p, "head.norm"), config.norm, config.norm_eps)
-    logits = x @ (p["embedding.weight"] if config.tie_output else p["output.weight"]).T
-    return logits + p["head.bias"] if "head.bias" in p else logits
 
 
 # ------------------------------------------------------------------------------------------------------------------- loss

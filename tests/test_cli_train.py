@@ -18,7 +18,7 @@ from glassformer.data.sources import open_split
 from glassformer.errors import UserError
 from glassformer.runs.folder import RunFolder
 from tests.commands import call, call_by_hand
-from tests.test_runs import pairs, recipe, write_tsv
+from tests.number_pairs import pairs, recipe, write_tsv
 
 RECIPE = """
 [model]

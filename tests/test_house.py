@@ -12,7 +12,17 @@ from pathlib import Path
 import pytest
 
 import bench.house
-from bench.house import DOCUMENTED, FEW, LONG_FILE, LONGEST_FILE, Figures, all_figures, documented, figures_of
+from bench.house import (
+    DOCUMENTED,
+    FEW,
+    LONG_FILE,
+    LONGEST_FILE,
+    Figures,
+    all_figures,
+    documented,
+    figures_of,
+    long_tests,
+)
 from tests.programs import run_program
 
 ROOT = Path(__file__).parents[1]
@@ -191,6 +201,15 @@ def test_no_file_is_too_long_and_few_are_long() -> None:
     counted = [f for f in figures() if not f.exempt]
     assert {f.path for f in counted if f.lines > LONGEST_FILE} == set()
     assert len([f for f in counted if f.lines > LONG_FILE]) <= FEW
+
+
+def test_no_file_of_tests_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert long_tests() == []
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_all.py").write_text("x = 1\n" * (LONGEST_FILE + 1))
+    monkeypatch.setattr("bench.house.ROOT", tmp_path)
+    monkeypatch.setattr("bench.house.TESTS", tmp_path / "tests")
+    assert long_tests() == [f"tests/test_all.py: {LONGEST_FILE + 1}"], "and one that is would be seen"
 
 
 def test_no_function_is_too_long_and_no_signature_too_wide() -> None:

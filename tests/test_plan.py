@@ -17,8 +17,8 @@ from glassformer.studies.plan import fixed_memory, make_plan
 from glassformer.train import memory
 from glassformer.train.optim import make_optimizers, optimizer_tensors
 from tests.commands import call
+from tests.number_pairs import pairs, recipe, write_tsv
 from tests.test_cli_train import RECIPE
-from tests.test_runs import pairs, recipe, write_tsv
 
 GB = 2**30
 

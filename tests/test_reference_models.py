@@ -15,7 +15,7 @@ from glassformer.config import ModelConfig
 from glassformer.errors import ConfigError
 from glassformer.models import BERT, GPT, PRESETS, Transformer, preset
 from glassformer.nn.rows import Rows
-from tests import reference
+from tests import reference, reference_models
 from tests.counts import count
 from tests.scrambled import EXACT, VOCABULARY, arrays, difference, small
 
@@ -126,7 +126,7 @@ def test_gpt(config: ModelConfig, texts: list[list[int]], seed: int) -> None:
     with torch.no_grad():
         logits = model(Rows.from_lists(texts))
     for text, row in zip(texts, logits, strict=True):
-        assert difference(row[: len(text)], reference.gpt(arrays(model), config, text)) <= tolerance(row)
+        assert difference(row[: len(text)], reference_models.gpt(arrays(model), config, text)) <= tolerance(row)
 
 
 def tolerance(values: Tensor) -> float:
@@ -141,7 +141,7 @@ def test_encoder_decoder(config: ModelConfig, sources: list[list[int]], targets:
     with torch.no_grad():
         logits = model(Rows.from_lists(sources), Rows.from_lists(targets))
     for source, target, row in zip(sources, targets, logits, strict=True):
-        theirs = reference.encoder_decoder(arrays(model), config, source, target)
+        theirs = reference_models.encoder_decoder(arrays(model), config, source, target)
         assert difference(row[: len(target)], theirs) <= tolerance(row)
 
 
@@ -155,7 +155,7 @@ def test_bert(config: ModelConfig, texts: list[list[int]], seed: int) -> None:
         logits = model(rows, types)
     for i, text in enumerate(texts):
         kinds = None if types is None else types[i, : len(text)].tolist()
-        theirs = reference.bert(arrays(model), config, text, kinds)
+        theirs = reference_models.bert(arrays(model), config, text, kinds)
         ours = logits[i, 0] if config.head == "classify" else logits[i, : len(text)]
         assert difference(ours, theirs) <= tolerance(ours)
 
@@ -178,11 +178,11 @@ def test_presets_in_small(name: str) -> None:
     with torch.no_grad():
         if isinstance(model, Transformer):
             ours = model(Rows.from_lists([other]), Rows.from_lists([text]))
-            theirs = reference.encoder_decoder(arrays(model), config, other, text)
+            theirs = reference_models.encoder_decoder(arrays(model), config, other, text)
         elif isinstance(model, GPT):
-            ours, theirs = model(Rows.from_lists([text])), reference.gpt(arrays(model), config, text)
+            ours, theirs = model(Rows.from_lists([text])), reference_models.gpt(arrays(model), config, text)
         else:
-            ours, theirs = model(Rows.from_lists([text])), reference.bert(arrays(model), config, text)
+            ours, theirs = model(Rows.from_lists([text])), reference_models.bert(arrays(model), config, text)
     assert difference(ours[0], theirs) <= tolerance(ours)
 
 
@@ -192,7 +192,7 @@ def test_alibi_slopes_are_rounded_once() -> None:
     config = ModelConfig(family="gpt", vocab_size=VOCABULARY, n_layer=1, n_head=12, n_embd=24, positions="alibi")
     model, text = small(config), [3, 1, 4, 1, 5]
     logits = model(Rows.from_lists([text]))
-    assert difference(logits[0], reference.gpt(arrays(model), config, text)) <= EXACT
+    assert difference(logits[0], reference_models.gpt(arrays(model), config, text)) <= EXACT
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -207,11 +207,11 @@ def test_loss_of_whole_models(smoothing: float) -> None:
     translator = small(ModelConfig(family="transformer", **common))
     assert isinstance(gpt, GPT) and isinstance(bert, BERT) and isinstance(translator, Transformer)
     pairs = [
-        (gpt.loss(rows, targets, smoothing=smoothing), reference.gpt(arrays(gpt), gpt.config, text)),
-        (bert.loss(rows, targets, smoothing=smoothing), reference.bert(arrays(bert), bert.config, text)),
+        (gpt.loss(rows, targets, smoothing=smoothing), reference_models.gpt(arrays(gpt), gpt.config, text)),
+        (bert.loss(rows, targets, smoothing=smoothing), reference_models.bert(arrays(bert), bert.config, text)),
         (
             translator.loss(rows, rows, targets, smoothing=smoothing),
-            reference.encoder_decoder(arrays(translator), translator.config, text, text),
+            reference_models.encoder_decoder(arrays(translator), translator.config, text, text),
         ),
     ]
     for ours, logits in pairs:

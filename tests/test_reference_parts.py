@@ -128,7 +128,7 @@ def test_multi_head_attention(
         arrays(mha),
         n_head=n_head,
         n_kv_head=kv_heads,
-        mask=None if kind == "cross" else reference.sight(length, causal, window),
+        mask=None if kind == "cross" else reference.visible(length, causal, window),
         scaled=scaled,
         rotary_base=10000.0 if positions == "rotary" else None,
         alibi=positions == "alibi",
@@ -144,7 +144,7 @@ def test_a_window_counts_the_keys_seen(causal: bool, window: int) -> None:
     rows = Rows.whole(torch.zeros(1, 6, dtype=torch.long))
     mask = self_mask(rows, causal=causal, window=window).explicit(6, 6, torch.device("cpu"))
     assert mask is not None
-    assert np.array_equal(mask.reshape(6, 6).numpy(), reference.sight(6, causal, window))
+    assert np.array_equal(mask.reshape(6, 6).numpy(), reference.visible(6, causal, window))
 
 
 @pytest.mark.parametrize("n_head", range(1, 26))

@@ -1,10 +1,8 @@
-"""From text to a run folder: what is in it, and that each kind of data gets there. Real runs, a few steps each."""
+"""A run folder: what is in it, which weights are kept, and which settings reach the trainer. Real runs, a few steps each."""
 
 from __future__ import annotations
 
-import gzip
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -13,51 +11,16 @@ import pytest
 import torch
 
 from glassformer import runs
-from glassformer.api import load
 from glassformer.config import Recipe
-from glassformer.data.prepare import chunks, complete_model, open_files, prepare
-from glassformer.data.report import DataReport
-from glassformer.data.store import run_examples
-from glassformer.data.tokens import TokenFile
+from glassformer.data.prepare import complete_model, prepare
 from glassformer.errors import ConfigError, UserError
-from glassformer.nn.loss import IGNORE
 from glassformer.runs.checkpoint import read_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.session import is_historic
 from glassformer.studies.curves import draw_curves
 from glassformer.studies.score import score_split
-from glassformer.text.tokenizer import EOS, UNK, Tokenizer
-from glassformer.text.tokenizers import Tokenizers
-from tests.programs import run_program
-
-GERMAN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]
-ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
-
-
-def pairs(n: int, seed: int = 0) -> list[tuple[str, str]]:
-    draw = random.Random(seed)
-    rows = [[draw.randrange(10) for _ in range(draw.randint(1, 6))] for _ in range(n)]
-    return [(" ".join(GERMAN[i] for i in row), " ".join(ENGLISH[i] for i in row)) for row in rows]
-
-
-def recipe(folder: Path, *, model: Any = None, data: Any = None, **train: Any) -> Recipe:
-    return Recipe.from_dict(
-        {
-            "name": "numbers",
-            "model": {"n_layer": 1, "n_head": 2, "n_embd": 16, "n_hidden": 32, "block_size": 32, "dropout": 0.0}
-            | (model or {}),
-            "data": {"path": str(folder), "train": "train.tsv", "tokenizer": "word", "batch_tokens": 256}
-            | (data or {}),
-            "train": {"steps": 6, "validate_every": 3, "save_every": 3, "log_every": 2, "warmup": 2, "device": "cpu"}
-            | {"validate_examples": 8}
-            | train,
-            "decode": {"max_ratio": 1.0, "max_extra": 4},
-        }
-    )
-
-
-def write_tsv(path: Path, rows: list[tuple[str, str]]) -> None:
-    path.write_text("".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
+from glassformer.text.tokenizer import Tokenizer
+from tests.number_pairs import ENGLISH, GERMAN, pairs, recipe, write_tsv
 
 
 def final_weights(run: RunFolder) -> dict[str, torch.Tensor]:
@@ -258,193 +221,3 @@ def test_runs_with_other_settings(tsv: Path, tmp_path: Path, settings: dict[str,
     run = runs.train(recipe(tsv, **settings, steps=12, label_smoothing=0.1, learning_rate=5e-3), tmp_path / "run")
     losses = [r["val_loss"] for r in run.metrics() if "val_loss" in r]
     assert losses[-1] < losses[0]
-
-
-# Tokenizers -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("separate", [False, True])
-def test_tokenizers_learn_from_the_training_split_alone(tmp_path: Path, separate: bool) -> None:
-    """A word that only validation knows is unknown there. Broken variant: one pass over everything."""
-    write_tsv(tmp_path / "train.tsv", pairs(30))
-    write_tsv(tmp_path / "val.tsv", [("eins hundert", "one hundred"), ("zwei", "two")])
-    settings = recipe(tmp_path, data={"val": "val.tsv", "val_fraction": 0.0, "separate_vocabularies": separate})
-    (tmp_path / "run").mkdir()
-    texts = prepare(settings, tmp_path / "run")
-    for tokenizer, known, unknown in ((texts.source, "eins", "hundert"), (texts.target, "one", "hundred")):
-        assert tokenizer.encode(unknown) == [UNK] and tokenizer.encode(known) != [UNK]
-    assert (texts.source.encode("one") == [UNK]) == separate
-    files = open_files(settings.data, "val", tmp_path / "run" / "data")
-    assert files["source"][0].tolist()[1] == files["target"][0].tolist()[1] == UNK
-    loaded = Tokenizers.load(tmp_path / "run")
-    assert loaded.shared != separate and loaded.source.encode("eins zwei") == texts.source.encode("eins zwei")
-    assert (tmp_path / "run" / "tokenizer.json").exists() != separate
-
-
-def test_what_is_held_out_of_one_file_is_not_seen_by_its_tokenizer(tmp_path: Path) -> None:
-    rows = [(f"quelle{i} wort", f"ziel{i} word") for i in range(200)]
-    write_tsv(tmp_path / "train.tsv", rows)
-    settings = recipe(tmp_path, data={"val_fraction": 0.2})
-    (tmp_path / "run").mkdir()
-    texts = prepare(settings, tmp_path / "run")
-    known = [texts.source.encode(f"quelle{i}") != [UNK] for i in range(200)]
-    assert 90 < sum(known) < 150, "about 60% are training"
-    val = open_files(settings.data, "val", tmp_path / "run" / "data")["source"]
-    assert len(val) > 20 and all(val[i][0] == UNK for i in range(len(val)))
-
-
-def test_a_finished_tokenizer_is_taken_as_it_is(tsv: Path, tmp_path: Path) -> None:
-    given = Tokenizer.train("char", ["abcdefghijklmnopqrstuvwxyzüß "], 100)
-    given.save(tmp_path / "mine.json")
-    run = runs.train(
-        recipe(tsv, data={"tokenizer_file": str(tmp_path / "mine.json")}, model={"block_size": 64}), tmp_path / "run"
-    )
-    assert run.tokenizers.target.kind == "char" and run.tokenizers.target.vocab_size == given.vocab_size
-
-
-# Each kind of data, end to end ------------------------------------------------------------------------------------------
-
-
-def make_data(kind: str, folder: Path) -> dict[str, Any]:
-    """Writes a small data set and gives the settings that name it."""
-    rows = pairs(90)
-    if kind == "two files":
-        for name, side in (("train.de", 0), ("train.en", 1)):
-            (folder / name).write_text("".join(row[side] + "\n" for row in rows), encoding="utf-8")
-        return {"train": "train.de", "train_target": "train.en"}
-    if kind == "tsv.gz":
-        with gzip.open(folder / "train.tsv.gz", "wt", encoding="utf-8") as file:
-            file.writelines(f"{a}\t{b}\n" for a, b in rows)
-        return {"train": "train.tsv.gz"}
-    if kind == "jsonl":
-        records = (json.dumps({"de": a, "en": b}, ensure_ascii=False) + "\n" for a, b in rows)
-        (folder / "train.jsonl").write_text("".join(records), encoding="utf-8")
-        return {"train": "train.jsonl", "source_field": "de", "target_field": "en"}
-    if kind == "labelled lines":
-        mixed = [(side, row[side]) for row in rows for side in (0, 1)]
-        (folder / "train.tsv").write_text(
-            "".join(f"{('de', 'en')[s]}\t{text}\n" for s, text in mixed), encoding="utf-8"
-        )
-        return {"task": "classify"}
-    if kind == "tagged":
-        sentences = ["".join(f"{w}\t{'LOW' if w in GERMAN[:5] else 'HIGH'}\n" for w in a.split()) for a, _ in rows]
-        (folder / "train.tsv").write_text("\n".join(sentences), encoding="utf-8")
-        return {"task": "tag"}
-    assert kind == "text"
-    (folder / "train.txt").write_text("".join(f"{a} = {b}\n" for a, b in rows), encoding="utf-8")
-    return {"train": "train.txt", "task": "text", "val_fraction": 0.2}
-
-
-KINDS = {
-    "two files": ({}, {"bleu", "exact_match"}),
-    "tsv.gz": ({}, {"bleu", "exact_match"}),
-    "jsonl": ({}, {"bleu", "exact_match"}),
-    "labelled lines": ({"family": "bert", "head": "classify"}, {"accuracy", "f1"}),
-    "tagged": ({"family": "bert", "head": "tag"}, {"accuracy", "f1"}),
-    "text": ({"family": "gpt"}, {"perplexity"}),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_of_data_trains_end_to_end(kind: str, tmp_path: Path) -> None:
-    model, scores = KINDS[kind]
-    data = make_data(kind, tmp_path) | {"val_fraction": 0.2}
-    run = runs.train(
-        recipe(tmp_path, model=model, data=data, steps=16, validate_every=8, learning_rate=1e-2), tmp_path / "r"
-    )
-    found = [r for r in run.metrics() if "val_loss" in r]
-    assert [r["step"] for r in found] == [8, 16] and found[1]["val_loss"] < found[0]["val_loss"]
-    assert {f"val_{s}" for s in scores} <= found[0].keys()
-    talk = load(run.path)
-    if kind == "labelled lines":
-        assert run.tokenizers.labels == ["de", "en"]
-        assert talk.classify("eins zwei") in ("de", "en")
-    elif kind == "tagged":
-        assert run.tokenizers.labels == ["HIGH", "LOW"]
-        assert [t.word for t in talk.tag([["eins", "zehn"]])[0]] == ["eins", "zehn"]
-    elif kind == "text":
-        assert isinstance(talk.generate("eins", max_new_tokens=5), str)
-    else:
-        assert isinstance(talk.translate(["eins zwei"])[0], str)
-
-
-def test_classes_and_tags_are_learned(tmp_path: Path) -> None:
-    """Which of two languages, and which half of the numbers: both are there to be read off a word."""
-    for kind, model in (("labelled lines", "classify"), ("tagged", "tag")):
-        folder = tmp_path / model
-        folder.mkdir()
-        data = make_data(kind, folder) | {"val_fraction": 0.2}
-        settings = recipe(
-            folder, model={"family": "bert", "head": model}, data=data, steps=60, validate_every=60, learning_rate=2e-2
-        )
-        last = runs.train(settings, folder / "run").metrics()[-1]
-        assert last["val_accuracy"] > 95 and last["val_f1"] > 95, (kind, last)
-
-
-def test_pairs_as_prompt_and_answer(tsv: Path, tmp_path: Path) -> None:
-    settings = recipe(tsv, model={"family": "gpt"}, data={"prompt_answer": True}, steps=16, learning_rate=1e-2)
-    run = runs.train(settings, tmp_path / "run")
-    losses = [r["val_loss"] for r in run.metrics() if "val_loss" in r]
-    assert losses[-1] < losses[0]
-    with pytest.raises(ConfigError, match=r"data\.prompt_answer=true"):
-        runs.train(recipe(tsv, model={"family": "gpt"}), tmp_path / "without")
-    assert not RunFolder.is_run(tmp_path / "without"), "nothing that looks like a run"
-
-
-# Preparing --------------------------------------------------------------------------------------------------------------
-
-
-def test_tags_stand_on_first_pieces(tmp_path: Path) -> None:
-    """Broken variant: a tag on every piece of a word, which would count long words more often."""
-    (tmp_path / "train.tsv").write_text("ab\tX\nc\tY\n\nc\tX\nabc\tY\n", encoding="utf-8")
-    settings = recipe(tmp_path, data={"task": "tag", "tokenizer": "char", "val": "train.tsv", "test": "train.tsv"})
-    (tmp_path / "run").mkdir()
-    texts = prepare(settings, tmp_path / "run")
-    files = open_files(settings.data, "train", tmp_path / "run" / "data")
-    assert [texts.target.decode(files["text"][i].tolist()) for i in range(2)] == ["abc", "cabc"]
-    assert files["labels"][0].tolist() == [0, IGNORE, 1] and files["labels"][1].tolist() == [0, 1, IGNORE, IGNORE]
-
-
-def test_a_text_is_its_documents_with_an_end_each(tmp_path: Path) -> None:
-    for name, text in (("a.txt", "one two"), ("b.txt", "three"), ("c.txt", "two two")):
-        (tmp_path / "texts" / name).parent.mkdir(exist_ok=True)
-        (tmp_path / "texts" / name).write_text(text, encoding="utf-8")
-    settings = recipe(tmp_path, data={"train": "texts", "task": "text", "tokenizer": "char", "val": "texts"})
-    (tmp_path / "run").mkdir()
-    texts = prepare(settings, tmp_path / "run")
-    file = open_files(settings.data, "train", tmp_path / "run" / "data")["text"]
-    decoded = [texts.target.decode(file[i].tolist()) for i in range(len(file))]
-    assert decoded == ["one two", "three", "two two"] and all(file[i][-1] == EOS for i in range(3))
-
-
-def test_chunks_keep_everything_in_order_and_within_bounds() -> None:
-    """Broken variants: the last chunk lost; a bound on the number alone, while texts may be of any length."""
-    texts = ["x" * 1_500_000, "", "y" * 3_000_000, *["z"] * 4500]
-    made = list(chunks(texts))
-    assert [t for chunk in made for t in chunk] == texts
-    assert all(sum(map(len, chunk[:-1])) < 4_000_000 and len(chunk) <= 2000 for chunk in made)
-    assert len(made) == 4
-
-
-def test_only_the_beginning_is_read_where_asked(tsv: Path, tmp_path: Path) -> None:
-    """Broken variant: a look that reads all of a large corpus, or other examples than the first."""
-    for folder, characters in (("whole", None), ("some", 300)):
-        prepare(recipe(tsv), tmp_path / folder, characters)
-    some, whole = (
-        list(run_examples(recipe(tsv).data, "train", tmp_path / name / "data")) for name in ("some", "whole")
-    )
-    assert 3 < len(some) < 30 and whole[: len(some)] == some
-    reports = [DataReport.read(tmp_path / name / "data") for name in ("some", "whole")]
-    assert [report is not None and report.cut_short for report in reports] == [True, False]
-
-
-@pytest.mark.slow
-def test_preparing_a_large_text_takes_little_memory(tmp_path: Path) -> None:
-    """60 MB of text in one file, by the character: what is resident and is no page of a mapped file grows by less than two
-    bytes a character would, whatever the size of the file. Broken variant: a list of all ids, 8 bytes each and more."""
-    Tokenizer.train("char", ["".join(map(chr, range(32, 127))) + "\n"], 200).save(tmp_path / "mine.json")
-    line = "The quick brown fox jumps over the lazy dog, and 1234567890 times more.\n"
-    (tmp_path / "text.txt").write_text(line * (60_000_000 // len(line)), encoding="utf-8")
-    grown = int(run_program("memory_of_preparing", tmp_path, timeout=300))
-    assert TokenFile.open(tmp_path / "data" / "train.text").tokens.size > 59_000_000
-    assert grown < 110_000_000, f"grew by {grown / 1e6:.0f} MB"

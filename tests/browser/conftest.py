@@ -16,8 +16,8 @@ from glassformer.studies import page as pages_of
 from glassformer.studies.look import data as report_data
 from glassformer.studies.look.checkpoints import look_across
 from glassformer.studies.look.inside import Inside, look_inside
+from tests.look.families import FAMILIES, with_checkpoints
 from tests.talking import make_run
-from tests.test_look import FAMILIES, with_checkpoints
 
 CHINESE = "我们去公园, café ok"
 

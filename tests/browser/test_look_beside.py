@@ -14,8 +14,8 @@ from glassformer.runs.folder import RunFolder
 from glassformer.studies.look.inside import look_inside
 from tests.browser.report import NARROW, WIDE, opened
 from tests.commands import call
+from tests.look.families import FAMILIES, with_checkpoints
 from tests.talking import make_run
-from tests.test_look import FAMILIES, with_checkpoints
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from glassformer.studies import page as pages_of
 from glassformer.studies.look import data as report_data
 from glassformer.studies.look.inside import look_inside
 from tests.browser.report import NARROW, WIDE, opened
+from tests.look.families import FAMILIES
 from tests.talking import make_run
-from tests.test_look import FAMILIES
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -131,3 +131,27 @@ def running(
         box["server"].should_exit = True
         thread.join(10)
         assert not thread.is_alive()
+
+
+def until(what: Callable[[], Any], seconds: float = 10) -> Any:
+    """The first true value of it."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := what():
+            return found
+        time.sleep(0.005)
+    raise AssertionError("it never came to be")
+
+
+def begin(server: Running, body: Any, path: str = "/translate") -> http.client.HTTPConnection:
+    """A request that is sent, and whose answer nobody has read yet."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    return connection
+
+
+def finish(connection: http.client.HTTPConnection) -> tuple[int, dict[str, str], Any]:
+    response = connection.getresponse()
+    content = json.loads(response.read())
+    connection.close()
+    return response.status, {k.lower(): v for k, v in response.getheaders()}, content

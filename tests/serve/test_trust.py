@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import http.client
 import json
 import socket
 import threading
@@ -22,7 +21,7 @@ from glassformer.decode.stepper import CachedSteps
 from glassformer.serve.fair_queue import FairQueue
 from glassformer.serve.limits import Limits
 from tests.counts import count
-from tests.serve.harness import Running, make_runs, running
+from tests.serve.harness import begin, finish, make_runs, running, until
 
 pytestmark = pytest.mark.slow
 
@@ -57,30 +56,6 @@ def held_up(at: Callable[[Driver], bool] = lambda _: True) -> Iterator[threading
     finally:
         Driver.step = step  # type: ignore[method-assign]
         go.set()
-
-
-def until(what: Callable[[], Any], seconds: float = 10) -> Any:
-    """The first true value of it."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := what():
-            return found
-        time.sleep(0.005)
-    raise AssertionError("it never came to be")
-
-
-def begin(server: Running, body: Any, path: str = "/translate") -> http.client.HTTPConnection:
-    """A request that is sent, and whose answer nobody has read yet."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-    connection.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    return connection
-
-
-def finish(connection: http.client.HTTPConnection) -> tuple[int, dict[str, str], Any]:
-    response = connection.getresponse()
-    content = json.loads(response.read())
-    connection.close()
-    return response.status, {k.lower(): v for k, v in response.getheaders()}, content
 
 
 # ---- bounds

@@ -18,8 +18,8 @@ from glassformer.studies.look.attribution import attribute, forward
 from glassformer.studies.look.foreign import as_layers
 from glassformer.studies.look.inside import Inside, look_inside
 from glassformer.studies.look.saliency import leaning_gradients, saliency
+from tests.look.families import FAMILIES, TEXT, logits_of, page_of
 from tests.talking import make_run
-from tests.test_look import FAMILIES, TEXT, logits_of, page_of
 
 SMALL = {"family": "gpt", "n_layer": 2}
 MORE: dict[str, dict[str, Any]] = {

@@ -29,8 +29,11 @@ OUTSIDE = re.compile(r"\]\(((?:\.\./)+)([\w/.-]+)((?:#[\w-]*)?)\)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 FULL_WIDTH = "\u3000-\u303f\uff00-\uffef\u201c\u201d\u2018\u2019"
 HAN = f"\u4e00-\u9fff{FULL_WIDTH}"
+CODE_IN_CELL = re.compile(r"(?<=<code>)[^<]{12,}")
+LONG_NAME = re.compile(r"<code>[^<]{25,}")
+ENGLISH_ONLY = "这一页只有英文。"
 CHINESE_BREAK = re.compile(
-    f"(?<=[{FULL_WIDTH}])\n|\n(?=[{FULL_WIDTH}])|(?<=[{HAN}])\n(?=[{HAN}])|(?<=[{HAN}])\n(?=<(?:a|em|strong)[ >])"
+    f"(?<=[{FULL_WIDTH}])\n *|\n *(?=[{FULL_WIDTH}])|(?<=[{HAN}])\n *(?=[{HAN}])|(?<=[{HAN}])\n *(?=<(?:a|em|strong)[ >])"
 )
 LANGUAGES = {".py": "python", ".toml": "toml", ".md": "markdown", ".json": "json", ".cff": "yaml", ".yml": "yaml"}
 
@@ -223,6 +226,23 @@ def joined(html: str) -> str:
     return "".join(parts)
 
 
+def breakable(html: str) -> str:
+    """Names in the cells of a table break between their words; a cell with long ones is wide enough for some words.
+
+    >>> breakable("<td><code>tests/test_a.py::test_attention_is_a_weighted_mean</code></td>")[:54]
+    '<td class="names"><code>tests/<wbr>test_<wbr>a.<wbr>py'
+    >>> breakable("<td><code>q</code></td>")
+    '<td><code>q</code></td>'
+    """
+
+    def cell(match: re.Match[str]) -> str:
+        parted = CODE_IN_CELL.sub(lambda name: re.sub(r"(::|[/_=,]|\b\.\b)", r"\1<wbr>", name[0]), match[2])
+        names = ' class="names"' if LONG_NAME.search(match[2]) else ""
+        return f"<td{names}{match[1]}>{parted}</td>"
+
+    return re.sub(r"<td((?: [^>]*)?)>(.*?)</td>", cell, html, flags=re.DOTALL)
+
+
 def on_files(files: Any, config: Any) -> Any:
     """One more page for every file of the repository that some page links to."""
     from mkdocs.structure.files import File
@@ -250,9 +270,15 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return markdown
     if config.theme["language"] == "zh" and not here.endswith(".zh.md"):
         page.meta["search"] = {"exclude": True}  # it is English, and found once already
+    if not re.search(r"^## ", markdown, re.MULTILINE):
+        page.meta["hide"] = ["toc"]  # there is none, and tables can use the place
     language = "zh" if here.endswith(".zh.md") else "en"
     has_claims = (ROOT / "docs" / "claims.md").is_file()
     markdown = show_measured(show_code(markdown, here), language, has_claims, "../" * here.count("/"))
+    if config.theme["language"] == "zh" and language == "en":
+        markdown = re.sub(
+            r"^# .*\n", lambda title: f"{title[0]}\n*{ENGLISH_ONLY}*\n", markdown, count=1, flags=re.MULTILINE
+        )
 
     def turned(match: re.Match[str]) -> str:
         up, path, _ = match.groups()
@@ -267,9 +293,21 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Formulas drawn, Chinese without blanks at line breaks."""
-    html = FORMULA.sub(lambda match: formula(match[3].strip(), match[2] == "["), html)
+    """Formulas drawn, long names in tables breakable, Chinese without blanks at line breaks."""
+    html = breakable(FORMULA.sub(lambda match: formula(match[3].strip(), match[2] == "["), html))
     return joined(html) if page.file.src_uri.endswith(".zh.md") else html
+
+
+def on_page_context(context: Any, page: Any, config: Any, nav: Any) -> Any:
+    """A page that was made here leads to itself in the other language; the plugin knows only of pages that have a file."""
+    if page.file.src_uri.startswith(("source/", "reference/")):
+        plain = page.url.removeprefix("zh/")
+        links = {"en": plain, "zh": f"zh/{plain}"}
+        config.extra.alternate = [{**other, "link": links[other["lang"]]} for other in config.extra["alternate"]]
+    return context
+
+
+on_page_context.mkdocs_priority = -200  # type: ignore[attr-defined]  # after the plugin
 
 
 def on_post_build(config: Any) -> None:

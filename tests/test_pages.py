@@ -4,6 +4,7 @@ A page that names a test that was renamed, a command whose option is gone, or a 
 
 from __future__ import annotations
 
+import doctest
 import functools
 import importlib.util
 import re
@@ -238,6 +239,12 @@ def test_code_that_is_gone_breaks_the_build() -> None:
             tool.show_code(missing, "tour/dictionary.md")
     with pytest.raises(tool.Gone):
         tool.show_measured("[measured: gone](../how-to/studies.md)", "en", False, "../")
+
+
+def test_the_examples_of_the_hooks() -> None:
+    """What is done to a page's HTML: long names in tables, line breaks in Chinese."""
+    found = doctest.testmod(hooks())
+    assert found.attempted and not found.failed
 
 
 def test_verdicts_are_shown_where_there_are_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,13 @@ def test_the_site_is_whole_by_itself(site: Path) -> None:
     for name in ("tour/dictionary", "reference/public", "source/glassformer/nn/attention.py"):
         assert '<html lang="en"' in pages[site / f"{name}.html"]
         assert '<html lang="zh"' in pages[site / "zh" / f"{name}.html"]
+        for page in (
+            site / f"{name}.html",
+            site / "zh" / f"{name}.html",
+        ):  # the menu of languages leads to the same page
+            other = dict(re.findall(r'<a href="([^"]+)" hreflang="(\w+)"', pages[page]))
+            led = {language: (page.parent / link).resolve() for link, language in other.items()}
+            assert led == {"en": site / f"{name}.html", "zh": site / "zh" / f"{name}.html"}
     index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     titles = {entry["title"].replace("\u200b", "") for entry in index["docs"]}
     assert {"A soft dictionary", "软字典"} <= titles

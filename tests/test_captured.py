@@ -123,8 +123,23 @@ def test_what_a_graph_cannot_do_is_done_among_others(by_capture: dict[int, Decod
     assert all(h[0].ids[:2] == [7, 8] for h in ours[12:])
 
 
+def test_wide_buckets_change_no_answer(by_capture: dict[int, Decoder], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where attention reads only what is there, buckets are powers of two. Caught: columns behind a slot's own that are seen."""
+    monkeypatch.setattr(TorchOps, "reads_what_is_there", lambda *given, **named: True)
+    for trial in (1, 5):
+        model, texts = lively(trial)
+        how: dict[str, Any] = {"beam": 3, "max_new_tokens": 12, "batch_size": 4}
+        plain, ours = (
+            translate_batch(model, texts, DecodeConfig(engine=engine, **how), special=SPECIAL)
+            for engine in ("plain", "auto")
+        )
+        assert_same(plain, ours)
+
+
 def test_buckets_are_few_and_wide_enough() -> None:
+    assert len({captured.at_least(number) for number in range(1, 2049)}) < 20
     for number in range(1, 3000):
         assert captured.at_least(number) >= number
+        assert number <= captured.doubled(number) < 2 * max(16, number)
         assert number <= captured.rounded(number) <= max(8, 1.25 * number + 8)
     assert len({captured.rounded(number) for number in range(1, 2000)}) < 70

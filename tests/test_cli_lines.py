@@ -50,7 +50,7 @@ def test_lines_do_not_depend_on_how_they_arrive(promptly: bool) -> None:
         assert found == data.decode().removesuffix("\n").split("\n")
         assert [line.number for group in groups for line in group] == list(range(1, len(found) + 1))
         sizes = [len(group) for group in groups]
-        assert promptly or sizes[:-1] == [16, 64, *[128] * 6][: len(sizes) - 1]
+        assert promptly or set(sizes[:-1]) == {128}
         assert max(sizes) <= 128
 
 
@@ -114,7 +114,7 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch, groups: int, error: BaseExc
     monkeypatch.setattr(answer_file.AnswerFile, "write", failing)
 
 
-SMALL: dict[str, Any] = {"n_best": 2, "beam": 2, "scores": True, "max_new_tokens": 4, "batch_size": 4}
+SMALL: dict[str, Any] = {"n_best": 2, "beam": 2, "scores": True, "max_new_tokens": 4, "batch_size": 2}
 
 
 def test_an_interrupted_job_ends_as_if_it_had_not_been(

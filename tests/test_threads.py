@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from glassformer.api import load
-from glassformer.decode.garbage import NEVER, full_collections_wait
-from glassformer.tasks.translate import translate_each
+from glassformer.decode.garbage import NEVER, SELDOM, full_collections_wait
+from glassformer.errors import UserError
+from glassformer.tasks.translate import encoded, translate_each
 from tests.talking import make_run
 
 
@@ -50,7 +51,8 @@ def test_full_collections_wait_while_many_are_answered(tmp_path: Path) -> None:
             yield "the cat sat"
 
     found = translate_each(model, texts())
-    assert next(found) and set(seen) == {(*before[:2], NEVER)}
+    waiting = (SELDOM, before[1], NEVER)
+    assert next(found) and set(seen) == {waiting}
     del found  # half-way
     assert gc.get_threshold() == before
     leave = threading.Event()
@@ -62,10 +64,22 @@ def test_full_collections_wait_while_many_are_answered(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         with full_collections_wait():
             other = pool.submit(stay)
-            assert gc.get_threshold() == (*before[:2], NEVER)
+            assert gc.get_threshold() == waiting
         leave.set()
         other.result()
     assert gc.get_threshold() == before
     with pytest.raises(ZeroDivisionError), full_collections_wait():
         raise ZeroDivisionError
     assert gc.get_threshold() == before
+
+
+def test_texts_are_encoded_ahead_and_come_in_order(tmp_path: Path) -> None:
+    """A list is encoded by another thread while it is answered, anything else as it is read. Caught: a text lost where one part
+    ends and the next begins, an answer in another's place, an error of the other thread that nobody hears of."""
+    model = load(make_run(tmp_path / "run"))
+    texts = [f"the cat sat {'and ran ' * (n % 3)}{n}" for n in range(130)]
+    source = model.tokenizers.source
+    assert list(encoded(source, texts)) == list(encoded(source, iter(texts)))
+    assert [ids for _, ids in encoded(source, texts)] == source.encode_batch(texts)
+    with pytest.raises(UserError, match="lone surrogate"):
+        list(encoded(source, [*texts, "\ud800"]))

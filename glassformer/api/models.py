@@ -206,7 +206,7 @@ class Translator(Scoring):
         constraints, decode = parted(options)
 
         def answer(texts: list[str]) -> list[Translation]:
-            found = tasks.translate(self, texts, constraints=constraints, align=align, trace=trace, **decode)
+            found = tasks.translate_each(self, texts, constraints=constraints, align=align, trace=trace, **decode)
             return [Translation(answers) for answers in found]
 
         return one_or_many(texts, answer)
@@ -241,7 +241,7 @@ class Generator(Scoring):
         constraints, decode = parted(options)
 
         def answer(prompts: list[str]) -> list[Generation]:
-            found = tasks.generate(self, prompts, constraints=constraints, trace=trace, **decode)
+            found = tasks.generate_each(self, prompts, constraints=constraints, trace=trace, **decode)
             return [Generation(answers) for answers in found]
 
         return one_or_many(prompts, answer)

@@ -31,11 +31,13 @@ class Written(str):
     ('un', ['un', 'deux'], 'UN')
     """
 
+    __slots__ = ("answers",)  # a dictionary for each of thousands of answers would cost more than all the rest
+
     answers: list[Answer]
 
     def __new__(cls, answers: Sequence[Answer]) -> Written:
         self = super().__new__(cls, answers[0].text)
-        self.answers = list(answers)
+        self.answers = answers if isinstance(answers, list) else list(answers)
         return self
 
     def __getnewargs__(self) -> Any:
@@ -94,9 +96,13 @@ class Written(str):
 class Translation(Written):
     """A text in answer to a text."""
 
+    __slots__ = ()
+
 
 class Generation(Written):
     """A text that goes on where a prompt ended, without the prompt."""
+
+    __slots__ = ()
 
 
 class Filling(str):

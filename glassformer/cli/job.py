@@ -28,7 +28,7 @@ def escaped(text: str) -> str:
     return CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: one is made for every line of a file
 class Output:
     """The answer to one text: its lines, and how many tokens were written for it."""
 
@@ -86,13 +86,15 @@ class Job:
                 yield self.blank(line.text), True
                 continue
             if problem is None and together is not None:
-                output = None
-                with suppress_one_text():
+                try:
                     output = next(together)
-                if output is not None:
+                except ConfigError:
+                    raise
+                except UserError:
+                    together = None
+                else:
                     yield output, True
                     continue
-                together = None
             if problem is None:
                 # Something is wrong with one of them; which one shows when each is asked alone.
                 try:

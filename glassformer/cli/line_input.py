@@ -20,7 +20,7 @@ WRITER = 10  # seconds for somebody to begin writing into a named pipe
 LONGEST_LINE = 400_000  # bytes; no text that is short enough to be answered has more
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: one is made for every line of a file
 class Line:
     """One text, by the number of its line; `problem` says why it cannot be answered."""
 
@@ -36,7 +36,7 @@ class Line:
 
 def check_line(text: str, number: int) -> Line:
     """A text, and whether it is one."""
-    from glassformer.tasks import check_text
+    from glassformer.tasks.text_model import check_text
 
     try:
         return Line(number, check_text(text))
@@ -71,21 +71,13 @@ def raw_lines(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
         yield [start]
 
 
-def group_sizes(batch: int, most: int) -> Iterator[int]:
-    """How many lines are answered together: one batch at first, so that answers come soon, then more, so that lines of
-    like length can be put side by side. The sizes depend on nothing else, so groups always begin at the same lines."""
-    size = max(1, batch)
-    while True:
-        yield size
-        size = min(4 * size, max(1, batch, most))
-
-
 def read_groups(read: Callable[[int], bytes], batch: int, most: int, *, promptly: bool) -> Iterator[list[Line]]:
     """Groups of lines. Promptly: what has come is a group, so nobody waits for lines that are not there yet; a model that
-    is busy finds more lines waiting the next time. Else every group but the last has the size `group_sizes` says."""
+    is busy finds more lines waiting the next time, of which it takes one batch at first and then more. Else every group but
+    the last has the size `most`, so groups always begin at the same lines."""
     group: list[Line] = []
-    sizes = group_sizes(batch, most)
-    size = next(sizes)
+    most = max(1, batch, most)
+    size = max(1, batch) if promptly else most
     number = 0
     for lines in raw_lines(read):
         for raw in lines:
@@ -93,7 +85,7 @@ def read_groups(read: Callable[[int], bytes], batch: int, most: int, *, promptly
             group.append(read_line(raw, number))
             if len(group) == size:
                 yield group
-                group, size = [], next(sizes)
+                group, size = [], min(4 * size, most)
         if promptly and group:
             yield group
             group = []

@@ -33,10 +33,14 @@ class Shown:
 
     def output(self, text: str, answers: list[Answer], tokens_are_words: bool, wide: int) -> lines.Output:
         """The answers to one text in `wide` lines, or all of them in a line of JSON."""
-        from glassformer.tasks import word_links
+        tokens = sum(len(part.hypothesis.ids) for answer in answers for part in answer.parts)
+        links: list[Any] = [()] * len(answers)
+        if self.words:
+            from glassformer.tasks import word_links
 
-        tokens = sum(len(answer.ids) for answer in answers)
-        links = [word_links(one, tokens_are_words=tokens_are_words) if self.words else one.links for one in answers]
+            links = [word_links(one, tokens_are_words=tokens_are_words) for one in answers]
+        elif self.align:
+            links = [one.links for one in answers]
         if self.json:
             facts = [writing.answer_facts(answer, align=self.align, trace=self.trace) for answer in answers]
             for fact, found in zip(facts, links, strict=True):

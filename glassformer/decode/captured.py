@@ -35,12 +35,17 @@ from glassformer.decode.stepper import CachedSteps, Steps, Texts, has_window
 from glassformer.models.evaluating import evaluating
 
 POLL = 2  # steps between two looks at who is done
-SLOTS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 640, 768, 896, 1024, 1280, 1536, 1792, 2048)
+STEP = 256  # slots from bucket to bucket, where there are many
 
 
 def at_least(number: int) -> int:
-    """The bucket of so many slots."""
-    return next((size for size in SLOTS if size >= number), -(-number // 512) * 512)
+    """The bucket of so many slots: few, since each is captured anew, and the fewer slots there are, the less one more costs."""
+    return doubled(number, least=1) if number <= 2 * STEP else -(-number // STEP) * STEP
+
+
+def doubled(number: int, *, least: int = 16) -> int:
+    """The power of two that is at least so large."""
+    return max(least, 1 << (number - 1).bit_length())
 
 
 def rounded(number: int, *, least: int = 8) -> int:
@@ -59,6 +64,7 @@ class CapturedSteps(CachedSteps):
         self.cache: Cache = session.cache
         self.session = session
         self.whole_rows = True
+        self.wide = decoder.reads_what_is_there(session.cache)  # if so, a bucket may be wide, and few are captured
         self.widths = np.zeros(session.cache.slots, dtype=np.int64)  # of the sources
 
     def enter(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
@@ -87,8 +93,10 @@ class CapturedSteps(CachedSteps):
     def advance(self, n: int) -> None:
         """One token more for everybody, and the search's choice."""
         cache = self.cache
-        reach = rounded(cache.filled(n) + self.beams, least=max(16, 8 * min(self.beams, 4)))
+        reach = cache.filled(n) + self.beams
         source = int(self.widths[:n].max(initial=0)) if self.decoder.has_source else 0
+        reach = doubled(reach, least=32) if self.wide else rounded(reach, least=max(16, 8 * min(self.beams, 4)))
+        source = doubled(source) if self.wide and 0 < source <= 64 else source
         bucket = (at_least(n) if not self.strict else n, min(reach, cache.capacity), min(source, cache.source_capacity))
         self.session.runner.step(bucket)
 
@@ -125,8 +133,9 @@ class CapturedDriver(Driver):
         if not self.more_may_come and not config.strict:
             self.size = min(self.size, len(self.pending))
         slots = at_least(self.size * self.samples) if not config.strict else self.size * self.samples
-        longest = rounded(max(job.limit for _, job in self.pending)) + 1
-        texts = rounded(max(len(request.ids) for request, _ in self.pending))
+        # Twice as much as the next smaller: memory that grows later has to be captured on anew.
+        longest = doubled(max(job.limit for *_, job in self.pending), least=64) + 1
+        texts = doubled(max(length for length, *_ in self.pending), least=64)
         prompt, source = (0, texts) if self.has_source else (texts, 0)
         columns = rounded(prompt + longest * beams)
         sizes = (slots, columns, source, longest)

@@ -146,6 +146,12 @@ class Decoder:
         sizes = c.key_size, c.val_size
         return Cache(heads, source_heads, sizes, slots, beams, columns, source, like=like, static=static)
 
+    def reads_what_is_there(self, cache: Cache) -> bool:
+        """Does a step cost the same, however many columns that are not filled its shapes include?"""
+        known = [(layer.heads, False) for layer in self.layers]
+        known += [(layer.cross, True) for layer in self.layers if layer.cross is not None]
+        return all(self.ops.reads_what_is_there(heads, cache, source=source) for heads, source in known)
+
     # ---- the layers
 
     def mlp(self, layer: Layer, y: Float[Tensor, "R C"]) -> Any:

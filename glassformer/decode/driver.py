@@ -21,6 +21,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -42,7 +43,6 @@ from glassformer.models.evaluating import evaluating
 
 STRICT_ROWS = 32  # strict mode: sentences at a time, where the settings do not say
 AHEAD = 4  # batches of requests that are looked at together, to be sorted by length
-
 FIRST = 256  # requests of a batch, before there is one to tell
 Result = tuple[int, list[Hypothesis]]
 
@@ -65,8 +65,11 @@ class Driver:
         self.text, self.align, self.trace, self.cached = text, align, trace, cached
         self.shape: ModelConfig = model.config
         self.has_source = self.shape.family == "transformer"
+        self.words = (self.has_source and self.shape.source_vocab_size) or self.shape.vocab_size
+        self.most_ids = self.shape.block_size if self.shape.positions == "learned" else 2**31
+        self.limits: dict[int, tuple[int, int]] = {}  # fewest and most new tokens, by the length of what is read
         self.samples = self.config.num_samples if self.config.temperature > 0 else 1
-        self.pending: list[tuple[Request, Job]] = []
+        self.pending: list[tuple[int, Request, Job]] = []  # with how long they are: the longest go first
         self.requests: dict[int, Request] = {}
         self.found: dict[int, dict[int, list[Hypothesis]]] = {}  # of samples whose others are still being written
         self.steps: Steps | None = None
@@ -89,9 +92,10 @@ class Driver:
             return [(number, self.finish(request, nothing(self.trace)))]
         if not isinstance(request.ids, list) or not request.ids:
             request = replace(request, ids=list(request.ids) or [self.special.bos])
-        check_ids(self.model, number, request.ids)
+        if min(request.ids) < 0 or max(request.ids) >= self.words or len(request.ids) > self.most_ids:
+            check_ids(self.model, number, request.ids)
         self.requests[number] = request
-        self.pending.append((request, self.make_job(number, request)))
+        self.pending.append((len(request.ids), request, self.make_job(number, request)))
         return []
 
     def make_job(self, number: int, request: Request) -> Job:
@@ -99,7 +103,10 @@ class Driver:
         config, c, constraints = self.config, self.shape, request.constraints
         if constraints:
             constraints.check(c.vocab_size, self.special)
-        minimum, most = limits_for(c, config, request)
+        length = len(request.ids) if constraints is NO_CONSTRAINTS and request.limits is None else -1
+        minimum, most = self.limits.get(length) or limits_for(c, config, request)
+        if length >= 0:
+            self.limits[length] = minimum, most
         if not self.has_source and has_window(c) and len(request.ids) > c.block_size and not self.said:
             self.said = True
             kept = len(request.ids) - context_start(len(request.ids), c)
@@ -116,7 +123,7 @@ class Driver:
             fingerprint=fingerprint(request.ids) if config.temperature > 0 else 0,
             seed=request.seed,
             constraints=constraints,
-            stopped=None if self.text is None or not constraints.stops else stop_watcher(self.text, constraints.stops),
+            stopped=stop_watcher(self.text, constraints.stops) if constraints.stops and self.text is not None else None,
             trace=BeamTrace() if self.trace else None,
         )
 
@@ -124,8 +131,8 @@ class Driver:
 
     def batch_size(self) -> int:
         """Requests at a time: as the settings say, or as many as bring something and fit."""
-        longest = max(len(request.ids) for request, _ in self.pending)
-        slots = slots_that_fit(self.model, self.config, max(job.limit for _, job in self.pending), longest)
+        longest = max(length for length, *_ in self.pending)
+        slots = slots_that_fit(self.model, self.config, max(job.limit for *_, job in self.pending), longest)
         if self.config.batch_size is not None:
             return self.config.batch_size
         return STRICT_ROWS if self.config.strict else max(1, slots // self.samples)
@@ -157,12 +164,12 @@ class Driver:
         if not self.cached or uses_plain_model(self.model, config):
             steps = PlainSteps(self.model, beams, bos, cached=self.cached)
         elif config.engine == "onnx":
-            steps = PlainSteps(kept_net(self.model, self.pending), beams, bos)
+            steps = PlainSteps(kept_net(self.model, [one[1:] for one in self.pending]), beams, bos)
         else:
             decoder = kept_decoder(self.model, config, slots * beams)
             steps = CachedSteps(decoder, slots, beams, bos, strict=config.strict)
             best = decoder.ops.best
-        limit, c = max(job.limit for _, job in self.pending), self.shape
+        limit, c = max(job.limit for *_, job in self.pending), self.shape
         state = SearchState(
             slots, limit, config, self.special, device=weight.device, dtype=weight.dtype, vocabulary=c.vocab_size
         )
@@ -191,7 +198,7 @@ class Driver:
 
     def cancel(self, numbers: Collection[int]) -> None:
         """These requests are wanted no more: from the next step on they cost nothing, and no answer comes."""
-        self.pending = [one for one in self.pending if one[1].number not in numbers]
+        self.pending = [one for one in self.pending if one[2].number not in numbers]
         for number in numbers:
             self.requests.pop(number, None)
             self.found.pop(number, None)
@@ -217,29 +224,30 @@ class Driver:
         free = self.free()
         if not free:
             return
-        self.pending.sort(key=lambda one: -len(one[0].ids))
+        self.pending.sort(key=itemgetter(0), reverse=True)
         if not self.config.strict:
             chosen, self.pending = self.pending[:free], self.pending[free:]
             width = None
         else:
-            width, own = self.width_of(*self.pending[0]), len(self.pending[0][0].ids)
+            own, *first = self.pending[0]
+            width = self.width_of(*first)
             # A text that fills its row whole is decoded among its like.
             alike = [one for one in self.pending if self.key(one) == self.key(self.pending[0])][:free]
             taken = {id(one) for one in alike}
             self.pending = [one for one in self.pending if id(one) not in taken]
-            filler = Request([self.special.bos] * (own if own == width else 1)), Job(limit=1)
+            filler = 0, Request([self.special.bos] * (own if own == width else 1)), Job(limit=1)
             chosen = [*alike, *[filler] * (self.size - len(alike))]
-        jobs = [job for _, job in chosen]
+        jobs = [job for *_, job in chosen]
         if self.samples > 1:
             jobs = [replace(job, sample=n) for job in jobs for n in range(self.samples)]
-        self.steps.enter(self.n, jobs, [request.ids for request, _ in chosen], self.samples, width)
+        self.steps.enter(self.n, jobs, [request.ids for _, request, _ in chosen], self.samples, width)
         self.state.begin(self.n, jobs)
         self.n += len(jobs)
 
-    def key(self, one: tuple[Request, Job]) -> tuple[int | None, bool]:
+    def key(self, one: tuple[int, Request, Job]) -> tuple[int | None, bool]:
         """Strict mode: those with equal keys may be decoded together."""
-        width = self.width_of(*one)
-        length = len(one[0].ids)
+        length, request, job = one
+        width = self.width_of(request, job)
         return width, width == length - (0 if self.has_source else context_start(length, self.shape))
 
     # ---- one token more
@@ -274,7 +282,7 @@ class Driver:
 
     def hand_over(self) -> list[Result]:
         """What waits, answered by CTranslate2."""
-        asked, self.pending = self.pending, []
+        asked, self.pending = [one[1:] for one in self.pending], []
         found = answer_by_ctranslate2(self.model, asked, self.config, self.special, trace=self.trace)
         return [(job.number, self.finish(request, own)) for (request, job), own in zip(asked, found, strict=True)]
 

@@ -66,7 +66,8 @@ def answers_of(driver: Driver, requests: Iterable[Request], in_order: bool) -> I
                 driver.more_may_come = False
                 break
             taken += 1
-            held.update(driver.add(number, request))
+            if done := driver.add(number, request):
+                held.update(done)
         if driver.busy:
             held.update(driver.step())
         if not in_order:

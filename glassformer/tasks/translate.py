@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice, repeat
 from typing import Any
@@ -34,7 +35,7 @@ from glassformer.tasks.constraints import TextConstraints, check_constraints, to
 from glassformer.tasks.results import Answer, Part
 from glassformer.tasks.settings import decode_settings
 from glassformer.tasks.text_model import TextModel, as_list
-from glassformer.text.tokenizer import BOS, EOS
+from glassformer.text.tokenizer import BOS, EOS, Tokenizer
 
 AT_ONCE = (64, 1024)  # texts that are encoded together: the first few, so that they are answered soon, and then
 NOTHING_ASKED = TextConstraints()
@@ -53,14 +54,23 @@ def combinations(parts: Sequence[Sequence[Hypothesis]], config: DecodeConfig) ->
     return best
 
 
+def most_tokens(model: TextModel) -> int:
+    """So many tokens of a text the model can read at once, special ones apart."""
+    longest = model.model.config.block_size
+    if model.kind == "gpt on pairs":
+        return max(1, (longest - 2) // 2)  # the other half is for the answer
+    return max(1, min(longest, model.recipe.data.max_length or longest) - 1)
+
+
+def is_whole(text: str, ids: Sequence[int], most: int) -> bool:
+    """Can the model read the text as it is?"""
+    return 0 < len(ids) <= most and "\n" not in text and text.strip() == text
+
+
 def pieces_of(model: TextModel, text: str, ids: Sequence[int]) -> list[Piece]:
     """The text as the model can read it: whole where it fits, else cut."""
-    if model.kind == "gpt on pairs":
-        most = max(1, (model.model.config.block_size - 2) // 2)  # the other half is for the answer
-    else:
-        longest = model.model.config.block_size
-        most = max(1, min(longest, model.recipe.data.max_length or longest) - 1)
-    if ids and len(ids) <= most and "\n" not in text and text.strip() == text:
+    most = most_tokens(model)
+    if is_whole(text, ids, most):
         return [Piece(text, "")]
     return split_text(text, fits_within(model.tokenizers.source.encode, most))
 
@@ -89,11 +99,11 @@ def constraints_of_pieces(
 
 @dataclass(slots=True)
 class Plan:
-    """A text on its way: its pieces, their sources, and what has been found for each (nothing yet: an empty list)."""
+    """A text on its way: its pieces, their sources, what has been found for the first of them, and for all that need no model."""
 
     pieces: list[Piece]
     sources: list[list[int]]
-    found: list[list[Hypothesis]]
+    found: list[list[Hypothesis]]  # nothing yet: an empty list
 
 
 def joined(
@@ -146,37 +156,62 @@ def translate_each(
                     # A GPT's answer is as long as a translation may be: the source is the prompt without its BOS.
                     yield Request(ids, own, None if is_pair else translation_limits(settings, len(ids) - 1))
 
-    def finished() -> Iterator[list[Answer]]:
-        while plans and all(plans[0].found):
-            done = plans.popleft()
-            yield joined(model, done.pieces, done.sources, done.found, settings)
+    def first() -> list[Answer]:
+        done = plans.popleft()
+        return joined(model, done.pieces, done.sources, done.found, settings)
 
     how: dict[str, Any] = {"special": model.special_tokens, "text": model.tokenizers.target.decode}
     for _, hypotheses in answer(net, requests(), settings, align=align and is_pair, trace=trace, **how):
-        yield from finished()
+        while all(plans[0].found):
+            yield first()
         plan, number = plans[0], plans[0].found.index([])
         if align and not is_pair:
             prompts = [plan.sources[number]] * len(hypotheses)
             for hypothesis, links in zip(hypotheses, prompt_alignments(net, prompts, [h.ids for h in hypotheses])):
                 hypothesis.alignment = links
         plan.found[number] = hypotheses
-        yield from finished()
-    yield from finished()
+        if number + 1 == len(plan.found) or all(plan.found):
+            yield first()
+    while plans:
+        yield first()
 
 
 def plans_of(model: TextModel, texts: Iterable[str], nothing: Hypothesis, trace: bool) -> Iterator[Plan]:
     """Texts cut into pieces that the model can read. An empty piece has its answer already."""
-    source, waiting = model.tokenizers.source, iter(texts)
+    source, most, least = model.tokenizers.source, most_tokens(model), len(model.tokenizers.source.before)
+    begins, ends = ([BOS] if model.kind == "gpt on pairs" else []), [EOS]
+    for text, ids in encoded(source, texts):
+        if len(ids) > least and is_whole(text, ids, most):
+            yield Plan([Piece(text, "")], [begins + ids + ends], [[]])
+            continue
+        pieces = pieces_of(model, text, ids)
+        whole = len(pieces) == 1 and pieces[0].text == text
+        rows = [ids] if whole else source.encode_batch([piece.text for piece in pieces])
+        sources = [source_ids(model, row) for row in rows]
+        found = [[] if row else [replace(nothing, trace=BeamTrace() if trace else None)] for row in sources]
+        yield Plan(pieces, sources, found)
+
+
+def encoded(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:
+    """Texts with their ids. Some are encoded together; of a list, the next while the last ones are answered (the tokenizer works
+    outside Python's lock). What else gives texts is read no sooner than it has to be."""
     count, most = AT_ONCE
-    while some := list(islice(waiting, count)):
-        count = min(2 * count, most)
-        for text, ids in zip(some, source.encode_batch(some), strict=True):
-            pieces = pieces_of(model, text, ids)
-            whole = len(pieces) == 1 and pieces[0].text == text
-            rows = [ids] if whole else source.encode_batch([piece.text for piece in pieces])
-            sources = [source_ids(model, row) for row in rows]
-            found = [[] if row else [replace(nothing, trace=BeamTrace() if trace else None)] for row in sources]
-            yield Plan(pieces, sources, found)
+    waiting = iter(texts)
+    some = list(islice(waiting, count))
+    if len(some) < count or not isinstance(texts, list):
+        while some:
+            yield from zip(some, tokenizer.encode_batch(some), strict=True)
+            count = min(2 * count, most)
+            some = list(islice(waiting, count))
+        return
+    with ThreadPoolExecutor(1, "encode") as pool:
+        ids = tokenizer.encode_batch(some)
+        while some:
+            count = min(2 * count, most)
+            others = list(islice(waiting, count))
+            coming = pool.submit(tokenizer.encode_batch, others)
+            yield from zip(some, ids, strict=True)
+            some, ids = others, coming.result()
 
 
 def translate(model: TextModel, texts: Sequence[str], **options: Any) -> list[list[Answer]]:

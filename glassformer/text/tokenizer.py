@@ -189,7 +189,9 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids; control ids stand for no text."""
-        real = [i for i in map(int, ids) if i >= CONTROL]
+        real = list(map(int, ids))
+        if min(real, default=CONTROL) < CONTROL:
+            real = [i for i in real if i >= CONTROL]
         if self._bytes_of:
             return b"".join(map(self._bytes_of.__getitem__, real)).decode("utf-8", errors="replace")
         words = [self._text_of[i] for i in real]

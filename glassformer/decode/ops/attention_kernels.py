@@ -116,7 +116,7 @@ def columns_kernel(
     highest, share, found = add_keys(q, ks, vs, seen, highest, share, found)
     if not ONE:
         start = (column * 0 + BLOCK_S).to(tl.int32)
-        while start < n_keys:
+        while start < column:
             t = start + tl.arange(0, BLOCK_S)
             in_t = t < column
             keys_mask, values_mask = in_t[:, None] & in_d[None, :], in_t[:, None] & in_dv[None, :]

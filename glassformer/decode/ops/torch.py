@@ -176,6 +176,10 @@ class TorchOps:
         keys, values = (part[: step.n, :, : step.n_source] for part in cache.source[layer])
         return self.attend(heads.queries(q, step.n), keys, values, step.source_bias, heads=heads)
 
+    def reads_what_is_there(self, heads: Heads, cache: Cache, *, source: bool) -> bool:
+        """Does attention by these heads cost the same, however many columns that are not filled a step's shapes include?"""
+        return False
+
     def fused_search(self, state: Any) -> Any:
         """A function (cache, logits, n) that makes a whole step of this search, or None: it is made by the search itself."""
         return None

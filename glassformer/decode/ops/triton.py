@@ -78,6 +78,7 @@ class TritonOps(TorchOps):
         # A norm behind the sum is part of the next sum: it cannot be left to a product.
         self.lazy = config.pre_norm and config.norm in ("layer", "rms")
         self.masks_keys_alone = config.window is None and config.positions != "alibi"
+        self.turns_keys = config.positions == "rotary"
 
     # ---- products
 
@@ -223,6 +224,12 @@ class TritonOps(TorchOps):
             and max(heads.size, heads.value_size) <= WIDEST_HEAD
             and (grouped or heads.heads == heads.kv_heads)
         )
+
+    def reads_what_is_there(self, heads: Heads, cache: Cache, *, source: bool) -> bool:
+        """Our kernels skip what no beam sees; the reference reads it all."""
+        grouped = cache.beams == 1 and not source
+        plain = source or (self.masks_keys_alone and not self.turns_keys)
+        return plain and self.suits(heads, cache.bias, grouped=grouped)
 
     def self_attend(
         self, qkv: Float[Tensor, "R all"], heads: Heads, cache: Cache, layer: int, step: StepInputs

@@ -229,8 +229,8 @@ class Driver:
             chosen, self.pending = self.pending[:free], self.pending[free:]
             width = None
         else:
-            own, *first = self.pending[0]
-            width = self.width_of(*first)
+            own, request, job = self.pending[0]
+            width = self.width_of(request, job)
             # A text that fills its row whole is decoded among its like.
             alike = [one for one in self.pending if self.key(one) == self.key(self.pending[0])][:free]
             taken = {id(one) for one in alike}

@@ -33,6 +33,7 @@ class GraphRunner:
         self.graphs: dict[tuple[int, int, int], Any] = {}
         self.refused: set[tuple[int, int, int]] = set()  # buckets that could not be captured
         self.pool: Any = torch.cuda.graph_pool_handle() if self.on_device else None
+        self.stream: Any = torch.cuda.Stream(cache.lengths.device) if self.on_device else None
         self.fused: Callable[[Cache, torch.Tensor, int], None] | None = decoder.ops.fused_search(state)
         self.memory = (cache.generation, state.longest)
 
@@ -68,15 +69,22 @@ class GraphRunner:
         self.cache.ends, self.state.ages = np.minimum(ends, self.cache.capacity), ages
 
     def capture(self, bucket: tuple[int, int, int]) -> Any:
-        """Capturing runs nothing, so where the device refuses it, the step can still be made as it is."""
+        """Capturing runs nothing, so where the device refuses it, the step can still be made as it is. It is begun and ended by
+        hand: `torch.cuda.graph` first gives back all cached memory, pinned memory too, which is then asked for again, some
+        dozens of times in a first call."""
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         try:
-            with torch.cuda.graph(graph, pool=self.pool):
-                self.run_eager(*bucket)
+            with torch.cuda.stream(self.stream):
+                graph.capture_begin(pool=self.pool)
+                try:
+                    self.run_eager(*bucket)
+                finally:
+                    graph.capture_end()
         except RuntimeError as error:
             warnings.warn(f"this step could not be captured as a graph, and runs slowly: {error}", stacklevel=2)
             torch.cuda.synchronize()
+            torch.cuda.empty_cache()
             self.refused.add(bucket)
             return None
         self.graphs[bucket] = graph

@@ -3,7 +3,7 @@
     python bench/house.py            # the figures, and every place that does not meet them yet
     python bench/house.py --rooms    # a line a room
 
-`tests/test_house.py` holds them. Word lists and tables of data are exempt from the length of files and from docstrings.
+`tests/test_house.py` holds them. Word lists and tables of data are exempt from docstrings and from the count of long files.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def main() -> None:
     given = parser.parse_args()
     files = all_figures()
     counted = [f for f in files if not f.exempt]
-    over = [f"{f.path}: {f.lines}" for f in counted if f.lines > LONGEST_FILE]
+    over = [f"{f.path}: {f.lines}" for f in files if f.lines > LONGEST_FILE]
     long = [f"{f.path}: {f.lines}" for f in counted if LONG_FILE < f.lines <= LONGEST_FILE]
     lines, words = sum(f.lines for f in files), sum(f.lines for f in files if f.exempt)
     print(f"{len(files)} files, {lines:,} lines, {words:,} of them word lists")

@@ -15,16 +15,15 @@ A filler (a person, a thing, an activity, a time) knows how it looks in each lan
 each with its list of fillers, and one function that writes the three sentences. Slots are typed: nobody eats a chair.
 
 The price: it is a small, tidy world. A model trained on it does not speak these languages.
-The words are in wording.py, clauses.py and things.py; then comes a module a topic. None of them knows of splits, sampling or
-directions: see `phrases`.
+The words are in wording.py, persons.py, activities.py, things.py and places.py, and clauses.py joins them; then comes a module
+a topic. None of them knows of splits, sampling or directions: see `phrases`.
 """
 
+from glassformer.data.builtin.phrasebook.deeds import does_to, feels
 from glassformer.data.builtin.phrasebook.everyday import future, habit, how_often, modal_today, past, right_now
 from glassformer.data.builtin.phrasebook.families import Family
 from glassformer.data.builtin.phrasebook.food import likes_but_not, please_bring, portions, prefers, tastes, there_is
 from glassformer.data.builtin.phrasebook.people import (
-    does_to,
-    feels,
     has,
     has_but_not,
     has_job,

@@ -1,14 +1,14 @@
-"""Who does what when: people, verbs, activities, and the clause that joins them in English, Chinese and German.
+"""Who does what when: the clause that joins people and activities in English, Chinese and German.
 
-Tables first, and only as much machinery as the tables need: persons, how something is, and the clause, with do-support in
-English, 了 and 没 in Chinese, and the verb's places in German. Irregular forms are written out, not derived, so that they can
-be read and checked.
+Only as much machinery as the tables need: how something is, and the clause, with do-support in English, 了 and 没 in Chinese,
+and the verb's places in German.
 """
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Literal
 
+from glassformer.data.builtin.phrasebook.activities import Activity
+from glassformer.data.builtin.phrasebook.persons import ER, ICH, Person, Someone, in_question
 from glassformer.data.builtin.phrasebook.wording import (
     HABITUAL_TIMES,
     YESTERDAY,
@@ -18,132 +18,6 @@ from glassformer.data.builtin.phrasebook.wording import (
     statement,
     words,
 )
-
-# ---------------------------------------------------------------------------------------------------------------------
-# People
-
-Person = Literal[0, 1, 2, 3]  # ich, du, er/sie, and the plural (wir and sie share every verb form)
-ICH: Person = 0
-DU: Person = 1
-ER: Person = 2
-WIR: Person = 3
-
-
-@dataclass(frozen=True, eq=False)
-class Someone:
-    """A person as subject, as object, and as the owner of things ("his", 他的, "sein")."""
-
-    en: str
-    en_object: str
-    zh: str
-    de: str
-    acc: str
-    dat: str
-    person: Person
-    pronoun: Words
-    own: Words  # English "his", Chinese "他的", the German "ein" word "sein"
-    gender: Literal["m", "f", ""] = ""
-
-    def __str__(self) -> str:
-        return self.en
-
-
-MY, YOUR = Words("my", "我的", "mein"), Words("your", "你的", "dein")
-HIS, HER = Words("his", "他的", "sein"), Words("her", "她的", "ihr")
-OUR, THEIR = Words("our", "我们的", "unser"), Words("their", "他们的", "ihr")
-I_WORD, YOU_WORD = Words("I", "我", "ich"), Words("you", "你", "du")
-HE_WORD, SHE_WORD = Words("he", "他", "er"), Words("she", "她", "sie")
-WE_WORD, THEY_WORD = Words("we", "我们", "wir"), Words("they", "他们", "sie")
-
-I = Someone("I", "me", "我", "ich", "mich", "mir", ICH, I_WORD, MY)
-YOU = Someone("you", "you", "你", "du", "dich", "dir", DU, YOU_WORD, YOUR)
-HE = Someone("he", "him", "他", "er", "ihn", "ihm", ER, HE_WORD, HIS, "m")
-SHE = Someone("she", "her", "她", "sie", "sie", "ihr", ER, SHE_WORD, HER, "f")
-WE = Someone("we", "us", "我们", "wir", "uns", "uns", WIR, WE_WORD, OUR)
-THEY = Someone("they", "them", "他们", "sie", "sie", "ihnen", WIR, THEY_WORD, THEIR)
-
-
-def relative(en: str, zh: str, de: str, acc: str, dat: str, gender: Literal["m", "f", ""]) -> Someone:
-    pronoun, own = {"m": (HE_WORD, HIS), "f": (SHE_WORD, HER), "": (THEY_WORD, THEIR)}[gender]
-    return Someone(en, en, zh, de, acc, dat, ER if gender else WIR, pronoun, own, gender)
-
-
-MOTHER = relative("my mother", "我妈妈", "meine Mutter", "meine Mutter", "meiner Mutter", "f")
-FATHER = relative("my father", "我爸爸", "mein Vater", "meinen Vater", "meinem Vater", "m")
-PARENTS = relative("my parents", "我父母", "meine Eltern", "meine Eltern", "meinen Eltern", "")
-OLDER_BROTHER = relative(
-    "my older brother", "我哥哥", "mein älterer Bruder", "meinen älteren Bruder", "meinem älteren Bruder", "m"
-)
-YOUNGER_BROTHER = relative(
-    "my younger brother", "我弟弟", "mein jüngerer Bruder", "meinen jüngeren Bruder", "meinem jüngeren Bruder", "m"
-)
-OLDER_SISTER = relative(
-    "my older sister", "我姐姐", "meine ältere Schwester", "meine ältere Schwester", "meiner älteren Schwester", "f"
-)
-YOUNGER_SISTER = relative(
-    "my younger sister",
-    "我妹妹",
-    "meine jüngere Schwester",
-    "meine jüngere Schwester",
-    "meiner jüngeren Schwester",
-    "f",
-)
-GRANDMOTHER = relative("my grandmother", "我奶奶", "meine Großmutter", "meine Großmutter", "meiner Großmutter", "f")
-GRANDFATHER = relative("my grandfather", "我爷爷", "mein Großvater", "meinen Großvater", "meinem Großvater", "m")
-AUNT = relative("my aunt", "我阿姨", "meine Tante", "meine Tante", "meiner Tante", "f")
-UNCLE = relative("my uncle", "我叔叔", "mein Onkel", "meinen Onkel", "meinem Onkel", "m")
-NEIGHBOUR = relative("our neighbour", "我们邻居", "unser Nachbar", "unseren Nachbarn", "unserem Nachbarn", "m")
-TEACHER = relative("our teacher", "我们老师", "unser Lehrer", "unseren Lehrer", "unserem Lehrer", "m")
-FRIENDS = relative("my friends", "我的朋友们", "meine Freunde", "meine Freunde", "meinen Freunden", "")
-CHILDREN = relative("the children", "孩子们", "die Kinder", "die Kinder", "den Kindern", "")
-
-PRONOUNS = (I, YOU, HE, SHE, WE, THEY)
-RELATIVES = (
-    MOTHER,
-    FATHER,
-    PARENTS,
-    OLDER_BROTHER,
-    YOUNGER_BROTHER,
-    OLDER_SISTER,
-    YOUNGER_SISTER,
-    GRANDMOTHER,
-    GRANDFATHER,
-    AUNT,
-    UNCLE,
-)
-PEOPLE = (*PRONOUNS, *RELATIVES, NEIGHBOUR, TEACHER, FRIENDS, CHILDREN)
-OBJECTS = tuple(someone for someone in PEOPLE if someone is not THEY)
-GROWN_UPS = tuple(someone for someone in PEOPLE if someone is not CHILDREN)
-ONE_PERSON = tuple(someone for someone in PEOPLE if someone.person != WIR)
-
-
-def same_people(one: Someone, other: Someone) -> bool:
-    """Whether the two share a person, so that one can hardly act on the other ("we help me")."""
-    pair = {one.en, other.en}
-    return one is other or pair == {"I", "we"} or ("my parents" in pair and bool(pair & {"my mother", "my father"}))
-
-
-def _your(someone: Someone) -> Someone:
-    if not someone.en.startswith(("my ", "our ")):
-        return someone
-
-    def turn(de: str) -> str:
-        return "dein" + de.removeprefix("mein").removeprefix("unser")
-
-    en = "your " + someone.en.split(" ", 1)[1]
-    zh = "你" + someone.zh.removeprefix("我").removeprefix("们")
-    return replace(
-        someone, en=en, en_object=en, zh=zh, de=turn(someone.de), acc=turn(someone.acc), dat=turn(someone.dat)
-    )
-
-
-_IN_QUESTION = {someone.en: _your(someone) for someone in PEOPLE}
-
-
-def in_question(someone: Someone) -> Someone:
-    """One asks about your mother, not about one's own."""
-    return _IN_QUESTION[someone.en]
-
 
 # ---------------------------------------------------------------------------------------------------------------------
 # "To be", and how very
@@ -219,166 +93,6 @@ def is_so(en: str, zh: str, de: str, person: Person, degree: Degree, quality: Qu
     return statement(
         words(en, be, degree.en, quality.en, time.en), zh_sentence, words(de, de_be, time.de, degree.de, quality.de)
     )
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Verbs and activities
-
-
-@dataclass(frozen=True, eq=False)
-class Verb:
-    """English "go goes went going"; German "gehe gehst geht gehen gegangen", `de_prefix` where it is separable."""
-
-    en: str
-    de: str
-    de_prefix: str = ""
-    with_sein: bool = False
-
-    @cached_property
-    def en_forms(self) -> list[str]:
-        return self.en.split()
-
-    @cached_property
-    def de_forms(self) -> list[str]:
-        return self.de.split()
-
-
-GO = Verb("go goes went going", "gehe gehst geht gehen gegangen", with_sein=True)
-DRIVE = Verb("drive drives drove driving", "fahre fährst fährt fahren gefahren", with_sein=True)
-RIDE = Verb("ride rides rode riding", DRIVE.de, with_sein=True)
-DRINK = Verb("drink drinks drank drinking", "trinke trinkst trinkt trinken getrunken")
-EAT = Verb("eat eats ate eating", "esse isst isst essen gegessen")
-WATCH_TV = Verb("watch watches watched watching", "sehe siehst sieht sehen ferngesehen", "fern")
-WATCH = Verb("watch watches watched watching", "sehe siehst sieht sehen gesehen")
-READ = Verb("read reads read reading", "lese liest liest lesen gelesen")
-LISTEN = Verb("listen listens listened listening", "höre hörst hört hören gehört")
-PLAY = Verb("play plays played playing", "spiele spielst spielt spielen gespielt")
-LEARN = Verb("learn learns learned learning", "lerne lernst lernt lernen gelernt")
-STUDY = Verb("study studies studied studying", LEARN.de)
-WRITE = Verb("write writes wrote writing", "schreibe schreibst schreibt schreiben geschrieben")
-MAKE = Verb("do does did doing", "mache machst macht machen gemacht")
-TAKE = Verb("take takes took taking", MAKE.de)
-CLEAN = Verb("clean cleans cleaned cleaning", "putze putzt putzt putzen geputzt")
-COOK = Verb("cook cooks cooked cooking", "koche kochst kocht kochen gekocht")
-BAKE = Verb("bake bakes baked baking", "backe backst backt backen gebacken")
-WORK = Verb("work works worked working", "arbeite arbeitest arbeitet arbeiten gearbeitet")
-DANCE = Verb("dance dances danced dancing", "tanze tanzt tanzt tanzen getanzt")
-SING = Verb("sing sings sang singing", "singe singst singt singen gesungen")
-JOG = Verb("jog jogs jogged jogging", "jogge joggst joggt joggen gejoggt", with_sein=True)
-SURF = Verb("surf surfs surfed surfing", "surfe surfst surft surfen gesurft")
-WASH = Verb("wash washes washed washing", "wasche wäschst wäscht waschen gewaschen")
-DO_LAUNDRY = Verb(MAKE.en, WASH.de)
-DO_DISHES = Verb(WASH.en, "spüle spülst spült spülen gespült")
-TIDY = Verb("tidy tidies tidied tidying", "räume räumst räumt räumen aufgeräumt", "auf")
-TALK = Verb("talk talks talked talking", "spreche sprichst spricht sprechen gesprochen")
-BUY = Verb("buy buys bought buying", "kaufe kaufst kauft kaufen gekauft")
-REPAIR = Verb("repair repairs repaired repairing", "repariere reparierst repariert reparieren repariert")
-PAINT = Verb("paint paints painted painting", "male malst malt malen gemalt")
-
-
-@dataclass(frozen=True, eq=False)
-class Activity:
-    """What somebody does: a verb and what belongs to it; `de_not` is the same denied (kein, or nicht in its place)."""
-
-    verb: Verb
-    en_rest: str
-    zh: str
-    de: str
-    de_not: str
-    ongoing: bool = True  # one can be in the middle of it
-    adults: bool = False
-
-    def __str__(self) -> str:
-        return words(self.verb.en_forms[0], self.en_rest)
-
-
-def eating(en: str, zh: str, de: str, ein: str) -> Activity:
-    return Activity(EAT, en, f"吃{zh}", de, f"{ein} {de}")
-
-
-def drinking(en: str, zh: str, de: str, ein: str, adults: bool = False) -> Activity:
-    return Activity(DRINK, en, f"喝{zh}", de, f"{ein} {de}", adults=adults)
-
-
-def playing(en: str, zh: str, de: str) -> Activity:
-    return Activity(PLAY, en, zh, de, f"nicht {de}")
-
-
-def going_to(en: str, zh: str, de: str, adults: bool = False) -> Activity:
-    return Activity(GO, en, zh, de, f"nicht {de}", ongoing=False, adults=adults)
-
-
-ACTIVITIES = (
-    drinking("coffee", "咖啡", "Kaffee", "keinen", adults=True),
-    drinking("tea", "茶", "Tee", "keinen"),
-    drinking("milk", "牛奶", "Milch", "keine"),
-    drinking("beer", "啤酒", "Bier", "kein", adults=True),
-    drinking("wine", "葡萄酒", "Wein", "keinen", adults=True),
-    drinking("juice", "果汁", "Saft", "keinen"),
-    eating("fish", "鱼", "Fisch", "keinen"),
-    eating("meat", "肉", "Fleisch", "kein"),
-    eating("fruit", "水果", "Obst", "kein"),
-    eating("vegetables", "蔬菜", "Gemüse", "kein"),
-    eating("cake", "蛋糕", "Kuchen", "keinen"),
-    eating("bread", "面包", "Brot", "kein"),
-    eating("noodles", "面条", "Nudeln", "keine"),
-    eating("rice", "米饭", "Reis", "keinen"),
-    playing("football", "踢足球", "Fußball"),
-    playing("basketball", "打篮球", "Basketball"),
-    playing("tennis", "打网球", "Tennis"),
-    playing("table tennis", "打乒乓球", "Tischtennis"),
-    playing("chess", "下棋", "Schach"),
-    playing("the piano", "弹钢琴", "Klavier"),
-    going_to("to the park", "去公园", "in den Park"),
-    going_to("to the library", "去图书馆", "in die Bibliothek"),
-    going_to("to the supermarket", "去超市", "in den Supermarkt"),
-    going_to("to the museum", "去博物馆", "ins Museum"),
-    going_to("to the cinema", "去电影院", "ins Kino"),
-    going_to("to the theatre", "去剧院", "ins Theater"),
-    going_to("to the market", "去市场", "auf den Markt"),
-    going_to("to the zoo", "去动物园", "in den Zoo"),
-    going_to("to the doctor", "去看医生", "zum Arzt"),
-    going_to("to work", "去上班", "zur Arbeit", adults=True),
-    going_to("shopping", "去买东西", "einkaufen"),
-    going_to("swimming", "去游泳", "schwimmen"),
-    going_to("for a walk", "去散步", "spazieren"),
-    Activity(WATCH_TV, "TV", "看电视", "", "nicht"),
-    Activity(WATCH, "a film", "看电影", "einen Film", "keinen Film"),
-    Activity(READ, "a book", "看书", "ein Buch", "kein Buch"),
-    Activity(READ, "the newspaper", "看报纸", "Zeitung", "keine Zeitung"),
-    Activity(LISTEN, "to music", "听音乐", "Musik", "keine Musik"),
-    Activity(LEARN, "Chinese", "学中文", "Chinesisch", "kein Chinesisch"),
-    Activity(LEARN, "German", "学德语", "Deutsch", "kein Deutsch"),
-    Activity(STUDY, "for the exam", "准备考试", "für die Prüfung", "nicht für die Prüfung"),
-    Activity(WRITE, "an e-mail", "写电子邮件", "eine E-Mail", "keine E-Mail"),
-    Activity(WRITE, "a letter", "写信", "einen Brief", "keinen Brief"),
-    Activity(MAKE, "homework", "做作业", "Hausaufgaben", "keine Hausaufgaben"),
-    Activity(TAKE, "photos", "拍照片", "Fotos", "keine Fotos"),
-    Activity(CLEAN, "the kitchen", "打扫厨房", "die Küche", "die Küche nicht"),
-    Activity(TIDY, "the living room", "收拾客厅", "das Wohnzimmer", "das Wohnzimmer nicht"),
-    Activity(DO_LAUNDRY, "the laundry", "洗衣服", "die Wäsche", "die Wäsche nicht"),
-    Activity(DO_DISHES, "the dishes", "洗碗", "das Geschirr", "das Geschirr nicht"),
-    Activity(WASH, "the car", "洗车", "das Auto", "das Auto nicht", adults=True),
-    Activity(REPAIR, "the bicycle", "修自行车", "das Fahrrad", "das Fahrrad nicht"),
-    Activity(BAKE, "a cake", "烤蛋糕", "einen Kuchen", "keinen Kuchen"),
-    Activity(BUY, "bread", "买面包", "Brot", "kein Brot"),
-    Activity(BUY, "flowers", "买花", "Blumen", "keine Blumen"),
-    Activity(TALK, "with friends", "和朋友聊天", "mit Freunden", "nicht mit Freunden"),
-    Activity(RIDE, "a bicycle", "骑自行车", "Fahrrad", "nicht Fahrrad"),
-    Activity(SURF, "the internet", "上网", "im Internet", "nicht im Internet"),
-    Activity(COOK, "", "做饭", "", "nicht"),
-    Activity(WORK, "", "工作", "", "nicht", adults=True),
-    Activity(DANCE, "", "跳舞", "", "nicht"),
-    Activity(SING, "", "唱歌", "", "nicht"),
-    Activity(JOG, "", "跑步", "", "nicht"),
-    Activity(PAINT, "", "画画", "", "nicht"),
-)
-
-
-def activity_fits(someone: Someone, activity: Activity) -> bool:
-    if activity.adults and someone is CHILDREN:
-        return False
-    return not (someone is FRIENDS and activity.zh == "和朋友聊天")
 
 
 @dataclass(frozen=True, eq=False)
@@ -481,8 +195,3 @@ def clause(someone: Someone, mood: Mood, activity: Activity, time: Words, form: 
         )
     rest = activity.de_not if form == "negation" else activity.de
     return statement(words(en, time.en), someone.zh + time.zh + zh, words(someone.de, finite, time.de, rest, end))
-
-
-def form_fits(someone: Someone, form: str) -> bool:
-    """One hardly asks others what one does oneself."""
-    return form != "question" or someone not in (I, WE)

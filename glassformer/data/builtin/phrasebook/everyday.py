@@ -1,28 +1,22 @@
 """Everyday life: who does what when."""
 
+from glassformer.data.builtin.phrasebook.activities import ACTIVITIES, Activity, activity_fits
 from glassformer.data.builtin.phrasebook.clauses import (
-    ACTIVITIES,
     CAN,
-    ER,
     FORMS,
     FUTURE,
     HAVE_TO,
     PAST,
-    PEOPLE,
     PRESENT,
     SHOULD,
-    Activity,
     Form,
     Mood,
-    Someone,
-    activity_fits,
     clause,
     de_verb,
     en_be,
-    form_fits,
-    in_question,
 )
 from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.persons import ER, PEOPLE, Someone, form_fits, in_question
 from glassformer.data.builtin.phrasebook.wording import (
     EVERY_DAY,
     EVERY_EVENING,

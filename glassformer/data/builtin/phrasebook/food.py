@@ -2,38 +2,30 @@
 
 from dataclasses import dataclass
 
+from glassformer.data.builtin.phrasebook.activities import DRINK, EAT, Activity, Verb
 from glassformer.data.builtin.phrasebook.clauses import (
-    CHILDREN,
-    DRINK,
-    EAT,
-    ER,
     FUTURE,
     IS_IT,
     NOT,
     NOT_VERY,
-    OBJECTS,
     PAST,
-    PEOPLE,
     REALLY,
     VERY,
     WOULD_LIKE,
-    YOU,
-    Activity,
     Degree,
     Form,
     Mood,
-    Someone,
-    Verb,
     de_verb,
 )
 from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.persons import CHILDREN, ER, OBJECTS, PEOPLE, YOU, Someone
+from glassformer.data.builtin.phrasebook.places import HERE
 from glassformer.data.builtin.phrasebook.things import (
     ANIMALS,
     BOOKS,
     CLOTHES,
     FOODS,
     FRUIT,
-    HERE,
     PORTIONS,
     SMALL_THINGS,
     Food,

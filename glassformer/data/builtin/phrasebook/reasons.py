@@ -2,24 +2,19 @@
 
 from dataclasses import dataclass
 
+from glassformer.data.builtin.phrasebook.activities import ACTIVITIES, Activity, activity_fits, going_to
 from glassformer.data.builtin.phrasebook.clauses import (
-    ACTIVITIES,
     DE_BE_PAST,
     DE_HAVE_PAST,
-    FRIENDS,
     FUTURE,
     PAST,
-    PEOPLE,
     PRESENT,
-    Activity,
-    Someone,
-    activity_fits,
     de_verb,
     en_be,
     en_clause,
-    going_to,
 )
 from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.persons import FRIENDS, PEOPLE, Someone
 from glassformer.data.builtin.phrasebook.wording import (
     EVERY_DAY,
     EVERY_WEEKEND,

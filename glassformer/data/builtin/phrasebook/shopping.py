@@ -2,44 +2,45 @@
 
 from dataclasses import dataclass
 
+from glassformer.data.builtin.phrasebook.activities import BUY, Activity
 from glassformer.data.builtin.phrasebook.clauses import (
-    BUY,
     CAN,
     DE_HAVE,
     DEGREES,
+    FUTURE,
+    HAVE_TO,
+    PAST,
+    WOULD_LIKE,
+    Degree,
+    Form,
+    Mood,
+    Quality,
+    clause,
+    degree_fits,
+    is_so,
+)
+from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.persons import (
     ER,
     FATHER,
     FRIENDS,
-    FUTURE,
     GRANDMOTHER,
     GROWN_UPS,
-    HAVE_TO,
     HE,
     MOTHER,
     OBJECTS,
-    PAST,
     PRONOUNS,
     SHE,
     UNCLE,
     WE,
-    WOULD_LIKE,
     YOU,
     YOUNGER_SISTER,
-    Activity,
-    Degree,
-    Form,
     I,
-    Mood,
-    Quality,
     Someone,
-    clause,
-    degree_fits,
     form_fits,
     in_question,
-    is_so,
     same_people,
 )
-from glassformer.data.builtin.phrasebook.families import family
 from glassformer.data.builtin.phrasebook.things import (
     BOOKS,
     CLOTHES,

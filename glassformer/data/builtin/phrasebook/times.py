@@ -2,27 +2,20 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.builtin.phrasebook.clauses import (
+from glassformer.data.builtin.phrasebook.activities import EAT, GO, Activity, Verb
+from glassformer.data.builtin.phrasebook.clauses import DE_HAVE, PRESENT, Form, de_verb, en_clause
+from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.persons import (
     CHILDREN,
-    DE_HAVE,
-    EAT,
     ER,
-    GO,
     ONE_PERSON,
     PEOPLE,
-    PRESENT,
     PRONOUNS,
-    Activity,
-    Form,
     Someone,
-    Verb,
-    de_verb,
-    en_clause,
     form_fits,
     in_question,
 )
-from glassformer.data.builtin.phrasebook.families import family
-from glassformer.data.builtin.phrasebook.things import CITIES
+from glassformer.data.builtin.phrasebook.places import CITIES
 from glassformer.data.builtin.phrasebook.wording import (
     DAYS,
     EVERY_EVENING,

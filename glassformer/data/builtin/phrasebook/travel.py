@@ -2,43 +2,40 @@
 
 from dataclasses import dataclass
 
+from glassformer.data.builtin.phrasebook.activities import GO, Activity, Verb
 from glassformer.data.builtin.phrasebook.clauses import (
     CAN,
     DE_BE_PAST,
     DE_HAVE,
-    ER,
     FORMS,
     FUTURE,
-    GO,
-    GROWN_UPS,
     PAST,
+    Form,
+    clause,
+    en_be,
+)
+from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.persons import (
+    ER,
+    GROWN_UPS,
     PEOPLE,
     WE,
     WIR,
-    Activity,
-    Form,
     I,
     Someone,
-    Verb,
-    clause,
-    en_be,
     form_fits,
     in_question,
 )
-from glassformer.data.builtin.phrasebook.families import family
-from glassformer.data.builtin.phrasebook.things import (
-    BELONGINGS,
+from glassformer.data.builtin.phrasebook.places import (
     CITIES,
-    CLOTHES,
     EUROPEAN_CITIES,
     IN_TOWN,
     LONG_DISTANCE,
     PLACES,
     Place,
-    Thing,
     Vehicle,
-    wears,
 )
+from glassformer.data.builtin.phrasebook.things import BELONGINGS, CLOTHES, Thing, wears
 from glassformer.data.builtin.phrasebook.wording import (
     EXCUSE_ME,
     GERMAN_EIN,

@@ -2,25 +2,20 @@
 
 from dataclasses import dataclass
 
+from glassformer.data.builtin.phrasebook.activities import ACTIVITIES, Activity, activity_fits
 from glassformer.data.builtin.phrasebook.clauses import (
     A_BIT,
-    ACTIVITIES,
     DE_BE,
     DE_BE_PAST,
     DEGREES,
-    ER,
     FORMS,
     FUTURE,
     PAST,
-    PEOPLE,
     PRESENT,
     TOO,
-    Activity,
     Degree,
     Form,
     Quality,
-    Someone,
-    activity_fits,
     de_verb,
     degree_fits,
     en_be,
@@ -28,7 +23,8 @@ from glassformer.data.builtin.phrasebook.clauses import (
     is_so,
 )
 from glassformer.data.builtin.phrasebook.families import family
-from glassformer.data.builtin.phrasebook.things import CITIES, HERE
+from glassformer.data.builtin.phrasebook.persons import ER, PEOPLE, Someone
+from glassformer.data.builtin.phrasebook.places import CITIES, HERE
 from glassformer.data.builtin.phrasebook.wording import (
     FUTURE_TIMES,
     NEXT_WEEKEND,

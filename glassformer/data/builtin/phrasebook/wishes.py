@@ -2,37 +2,35 @@
 
 from dataclasses import dataclass
 
+from glassformer.data.builtin.phrasebook.activities import ACTIVITIES, DRINK, EAT, Activity, activity_fits
 from glassformer.data.builtin.phrasebook.clauses import (
-    ACTIVITIES,
-    CHILDREN,
     DE_WOULD,
     DE_WOULD_HAVE,
-    DRINK,
-    EAT,
-    ER,
     FUTURE,
-    HE,
-    OBJECTS,
     PAST,
-    PEOPLE,
     PRESENT,
-    SHE,
-    WE,
     WOULD_LIKE,
-    Activity,
     Form,
-    I,
-    Someone,
-    activity_fits,
     clause,
     de_subordinate,
     de_verb,
     en_clause,
-    form_fits,
-    in_question,
     zh_verb,
 )
 from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.persons import (
+    CHILDREN,
+    ER,
+    HE,
+    OBJECTS,
+    PEOPLE,
+    SHE,
+    WE,
+    I,
+    Someone,
+    form_fits,
+    in_question,
+)
 from glassformer.data.builtin.phrasebook.wording import (
     LAST_WEEKEND,
     NEXT_WEEKEND,

@@ -1,31 +1,22 @@
 """Work and school: subjects, languages, skills, workplaces."""
 
+from glassformer.data.builtin.phrasebook.activities import WORK, Activity, Verb
 from glassformer.data.builtin.phrasebook.clauses import (
     CAN,
     DEGREES,
-    ER,
     FUTURE,
-    GROWN_UPS,
     NOT,
     PAST,
-    PEOPLE,
     PRESENT,
-    WE,
-    WORK,
     WOULD_LIKE,
-    Activity,
     Degree,
     Form,
-    I,
     Quality,
-    Someone,
-    Verb,
     clause,
     degree_fits,
-    form_fits,
-    in_question,
 )
 from glassformer.data.builtin.phrasebook.families import family
+from glassformer.data.builtin.phrasebook.persons import ER, GROWN_UPS, PEOPLE, WE, I, Someone, form_fits, in_question
 from glassformer.data.builtin.phrasebook.shopping import When
 from glassformer.data.builtin.phrasebook.wording import NOTHING, Sentence, Words, question, statement, words
 

@@ -37,11 +37,11 @@ def call(*arguments: Any, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
         out, err = Path(folder) / "out", Path(folder) / "err"
         words = [str(a) for a in arguments]
         order = {"cwd": str(cwd), "out": str(out), "err": str(err), "arguments": words}
-        talk = helper()
-        assert talk.stdin is not None and talk.stdout is not None
-        talk.stdin.write(json.dumps(order) + "\n")
-        talk.stdin.flush()
-        code = int(talk.stdout.readline())
+        process = helper()
+        assert process.stdin is not None and talk.stdout is not None
+        process.stdin.write(json.dumps(order) + "\n")
+        process.stdin.flush()
+        code = int(process.stdout.readline())
         return subprocess.CompletedProcess(
             words, code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8")
         )

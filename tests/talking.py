@@ -1,4 +1,4 @@
-"""Small runs to talk to, made on the spot: real folders, with weights that were never trained."""
+"""Small runs, made on the spot: real folders, with weights that were never trained."""
 
 from __future__ import annotations
 

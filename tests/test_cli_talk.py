@@ -108,11 +108,11 @@ def test_a_bad_line_costs_a_sentence_and_not_its_neighbours(run: Path, tmp_path:
     stdin = b"Anna\n" + b"\n".join(bad) + b"\n\nthe cat\n"
     done = call("translate", run, "--glossary", glossary, "--strict", stdin=stdin)
     out, said = done.stdout.decode().split("\n"), done.stderr.decode().splitlines()
-    talk = load(run)
+    model = load(run)
     assert out == [
-        *talk.translate(["Anna"], strict=True),
+        *model.translate(["Anna"], strict=True),
         *[""] * 6,
-        *talk.translate(["the cat"], strict=True, glossary={"cat": "1979"}),
+        *model.translate(["the cat"], strict=True, glossary={"cat": "1979"}),
         "",
     ]
     assert "1979" in out[7] and done.returncode == 1

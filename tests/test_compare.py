@@ -191,13 +191,13 @@ def test_two_runs_side_by_side(kind: str, runs_of: dict[str, tuple[RunFolder, Ru
     task = {"prompts": "pairs", "decoder classify": "classify"}.get(kind, kind)  # a GPT's scores are those of its task
     assert set(found["scores"]) == expected[task]
     for side, path in zip(("first", "second"), paths, strict=True):
-        talk = load(path)
-        held = held_out(talk, "val", 20, path / "data")
-        values = teacher_forced(talk.model, held.batches).values
+        model = load(path)
+        held = held_out(model, "val", 20, path / "data")
+        values = teacher_forced(model.model, held.batches).values
         assert found["scores"]["loss"][side]["value"] == pytest.approx(values["loss"], rel=1e-4)
         if task == "pairs":
             wrote = [s.get(side, "") for s in found["sentences"]]
-            assert wrote == written(talk, held.examples)
+            assert wrote == written(model, held.examples)
             scores = text_scores(wrote, [t for _, t in held.examples]).values
             for name in ("bleu", "exact_match"):
                 assert found["scores"][name][side]["value"] == pytest.approx(scores[name], abs=1e-6)

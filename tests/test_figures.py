@@ -198,11 +198,11 @@ def test_the_tour_uses_every_figure() -> None:
 def test_what_carries_the_answer(tmp_path: Path) -> None:
     """Where the two texts agree the embeddings carry nothing; all that is left is carried by the last layer at the last
     place; a single differing letter carries all. Broken variants: texts exchanged; effects of another layer's row."""
-    talk = load(make_run(tmp_path / "run", model={"n_layer": 2}))
+    model = load(make_run(tmp_path / "run", model={"n_layer": 2}))
     texts = [f"cat {letter}at" for letter in "srcmtdpl"]
-    wrote = dict(zip(texts, talk.translate(texts), strict=True))
+    wrote = dict(zip(texts, model.translate(texts), strict=True))
     first, second = next((a, b) for a in texts for b in texts if wrote[a] != wrote[b])
-    found = patching.patch(talk, first, second)
+    found = patching.patch(model, first, second)
     reading, writing = found.panels
     assert reading.tokens[:3] == ["c", "a", "t"] and reading.layers == ["embeddings", "after layer 0", "after layer 1"]
     np.testing.assert_allclose(reading.effects[0], [0, 0, 0, 0, 1, 0, 0, 0], atol=1e-4)
@@ -233,9 +233,9 @@ def test_what_carries_what_comes_next_and_what_it_is(tmp_path: Path) -> None:
 
 
 def test_texts_that_cannot_be_patched(tmp_path: Path) -> None:
-    talk = load(make_run(tmp_path / "run"))
+    model = load(make_run(tmp_path / "run"))
     with pytest.raises(UserError, match="have 4 and 5 tokens"):
-        patching.patch(talk, "cat", "cats")
+        patching.patch(model, "cat", "cats")
     with pytest.raises(UserError, match="answered differently"):
-        patching.patch(talk, "cat", "cat")
+        patching.patch(model, "cat", "cat")
     assert plots.visible("") == "·"

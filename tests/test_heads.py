@@ -41,27 +41,27 @@ def test_every_head_of_every_family_has_its_kinds(folders: dict[str, RunFolder])
     """Recorded by the real model: each number between 0 and 1, and only the kinds its attention can have. The broad score
     of one head again, query by query."""
     for kind, run in folders.items():
-        talk = load(run.path)
-        held = held_out(talk, "val", 6)
-        found = study.kinds(talk, held)
-        assert set(found) == set(map(str, probe.heads(talk)))
+        model = load(run.path)
+        held = held_out(model, "val", 6)
+        found = study.kinds(model, held)
+        assert set(found) == set(map(str, probe.heads(model)))
         for name, values in found.items():
             assert all(0 <= v <= 1 + 1e-6 for v in values.values()) and set(values) <= set(KINDS)
             assert ("diagonal" in values) == (".cross" in name)
             assert ("next" in values) == name.startswith("encoder.")
         if kind == "text":
             assert all("induction" in values for values in found.values())
-    talk = load(folders["text"].path)
-    held = held_out(talk, "val", 6)
+    model = load(folders["text"].path)
+    held = held_out(model, "val", 6)
     total = count = 0.0
-    with torch.no_grad(), probe.record(talk, "decoder.1.attention.weights") as seen:
+    with torch.no_grad(), probe.record(model, "decoder.1.attention.weights") as seen:
         for batch in held.batches:
-            talk.model(batch.rows)
+            model.model(batch.rows)
             for row in range(batch.rows.shape[0]):
                 for i in range(1, int(batch.rows.real[row].sum())):
                     p = seen["decoder.1.attention.weights"][row, 1, i, : i + 1].double()
                     total, count = total - float((p * p.log()).sum()) / math.log(i + 1), count + 1
-    assert study.kinds(talk, held)["decoder.1.attention:1"]["broad"] == pytest.approx(total / count, rel=1e-4)
+    assert study.kinds(model, held)["decoder.1.attention:1"]["broad"] == pytest.approx(total / count, rel=1e-4)
 
 
 # Importance -----------------------------------------------------------------------------------------------------------------
@@ -69,11 +69,11 @@ def test_every_head_of_every_family_has_its_kinds(folders: dict[str, RunFolder])
 
 def test_losses_of_single_examples_add_up_to_the_loss(folders: dict[str, RunFolder]) -> None:
     for run in folders.values():
-        talk = load(run.path)
-        held = held_out(talk, "val", 7)
-        each = example_losses(talk.model, held.batches)
+        model = load(run.path)
+        held = held_out(model, "val", 7)
+        each = example_losses(model.model, held.batches)
         assert len(each) == held.count
-        values = teacher_forced(talk.model, held.batches).values
+        values = teacher_forced(model.model, held.batches).values
         labels = sum(t.labels for t in each.values())
         assert sum(t.nats for t in each.values()) / labels == pytest.approx(values["loss"], rel=1e-5)
         assert 100 * sum(t.right for t in each.values()) / labels == pytest.approx(values["token_accuracy"])
@@ -84,10 +84,10 @@ def test_losses_of_single_examples_add_up_to_the_loss(folders: dict[str, RunFold
 def test_worth_is_what_is_measured_without_the_part(folders: dict[str, RunFolder], kind: str) -> None:
     """For one head and one MLP by hand: the head's columns set to zero in the weights. And the last point of the curve has
     no head left. Broken variants: parts named wrongly; a cut that stays; the mean taken for the zero."""
-    talk = load(folders[kind].path)
-    held = held_out(talk, "val", 8)
+    model = load(folders[kind].path)
+    held = held_out(model, "val", 8)
     calls: list[tuple[int, int, str]] = []
-    found = study.study(talk, held, "val", tell=lambda *now: calls.append(now))
+    found = study.study(model, held, "val", tell=lambda *now: calls.append(now))
     assert [done for done, _, _ in calls] == list(range(calls[0][1])), "told of every measurement, in order"
     side = "encoder" if kind == "classify" else "decoder"
     expected = {
@@ -98,7 +98,7 @@ def test_worth_is_what_is_measured_without_the_part(folders: dict[str, RunFolder
     alike = {"prompts": "pairs", "decoder classify": "classify"}
     assert set(found.whole) == expected[alike.get(kind, kind)]
     by_name = {str(w.part): w for w in found.parts}
-    for name in (f"{side}.{talk.model.config.n_layer - 1}.attention:1", f"{side}.0.mlp"):
+    for name in (f"{side}.{model.model.config.n_layer - 1}.attention:1", f"{side}.0.mlp"):
         other = load(folders[kind].path)
         module: Any = other.model.get_submodule(name.partition(":")[0])
         with torch.no_grad():
@@ -114,10 +114,10 @@ def test_worth_is_what_is_measured_without_the_part(folders: dict[str, RunFolder
             right = sum(a == b for a, b in zip(written(other, held.examples), wanted, strict=True))
             assert by_name[name].without["zero"]["exact_match"] == pytest.approx(100 * right / len(wanted))
     losses = {str(p): by_name[str(p)].without["zero"]["loss"] for p in found.order()}
-    assert list(losses.values()) == sorted(losses.values()) and len(losses) == len(probe.heads(talk))
+    assert list(losses.values()) == sorted(losses.values()) and len(losses) == len(probe.heads(model))
     assert [p for p, _ in found.curve] == found.order()
-    with probe.ablate(talk, talk.model.config.attentions):
-        nothing_left = teacher_forced(talk.model, held.batches).values["loss"]
+    with probe.ablate(model, model.model.config.attentions):
+        nothing_left = teacher_forced(model.model, held.batches).values["loss"]
     assert found.curve[-1][1]["loss"] == pytest.approx(nothing_left, rel=1e-5)
     assert json.loads(json.dumps(found.to_dict()))["can_go"] == found.can_go
 
@@ -170,13 +170,13 @@ def test_short_numbers(change: float, text: str) -> None:
 
 def test_figures(tmp_path: Path, folders: dict[str, RunFolder]) -> None:
     """Every cell holds its part's number. Broken variant: heads of one attention in the row of another."""
-    talk = load(folders["pairs"].path)
-    held = held_out(talk, "val", 4)
-    found = study.study(talk, held, "val", decoding=False)
-    paths = study.draw(found, talk.model.config, tmp_path)
+    model = load(folders["pairs"].path)
+    held = held_out(model, "val", 4)
+    found = study.study(model, held, "val", decoding=False)
+    paths = study.draw(found, model.model.config, tmp_path)
     for i in range(0, len(paths), 2):
         check_pictures(paths[i : i + 2])
-    attentions = talk.model.config.attentions
+    attentions = model.model.config.attentions
     grid = as_grid(found, attentions, 2, lambda w: found.change(w, "zero", "loss"))
     for one in found.parts:
         value = found.change(one, "zero", "loss")
@@ -208,12 +208,12 @@ def test_a_pruned_run_is_a_run(folders: dict[str, RunFolder], tmp_path: Path, ki
     assert after["parameters"] < before["parameters"] and after["bytes"] < before["bytes"]
     weights = smaller / "final" / "model.safetensors"
     assert weights.stat().st_size == after["bytes"]
-    talk, whole = load(smaller), load(path)
+    model, whole = load(smaller), load(path)
     held = held_out(whole, "val", 6)
     with torch.no_grad(), probe.ablate(whole, facts["pruned"]["heads"]):
         wanted = [whole.model.logits(whole.model.hidden(*inputs)) for inputs in map(model_inputs, held.batches)]
     with torch.no_grad():
-        found = [talk.model.logits(talk.model.hidden(*inputs)) for inputs in map(model_inputs, held.batches)]
+        found = [model.model.logits(model.model.hidden(*inputs)) for inputs in map(model_inputs, held.batches)]
     for a, b in zip(found, wanted, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
     assert after["loss"] == pytest.approx(facts["curve"][1]["loss"], rel=1e-4)
@@ -230,7 +230,7 @@ def test_a_pruned_run_is_a_run(folders: dict[str, RunFolder], tmp_path: Path, ki
     for verb in verbs[kind]:
         done = call(*verb)
         assert done.returncode == 0, (verb, done.stderr)
-    assert f"{talk.model.num_params():,}" in call("info", smaller).stdout
+    assert f"{model.model.num_params():,}" in call("info", smaller).stdout
     if kind == "text":
         again = call("heads", smaller, "--examples", 4, "--loss-only", "--prune", 1, "--to", tmp_path / "again")
         assert again.returncode == 0, again.stderr

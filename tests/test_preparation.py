@@ -126,17 +126,17 @@ def test_each_kind_of_data_trains_end_to_end(kind: str, tmp_path: Path) -> None:
     found = [r for r in run.metrics() if "val_loss" in r]
     assert [r["step"] for r in found] == [8, 16] and found[1]["val_loss"] < found[0]["val_loss"]
     assert {f"val_{s}" for s in scores} <= found[0].keys()
-    talk = load(run.path)
+    loaded = load(run.path)
     if kind == "labelled lines":
         assert run.tokenizers.labels == ["de", "en"]
-        assert talk.classify("eins zwei") in ("de", "en")
+        assert loaded.classify("eins zwei") in ("de", "en")
     elif kind == "tagged":
         assert run.tokenizers.labels == ["HIGH", "LOW"]
-        assert [t.word for t in talk.tag([["eins", "zehn"]])[0]] == ["eins", "zehn"]
+        assert [t.word for t in loaded.tag([["eins", "zehn"]])[0]] == ["eins", "zehn"]
     elif kind == "text":
-        assert isinstance(talk.generate("eins", max_new_tokens=5), str)
+        assert isinstance(loaded.generate("eins", max_new_tokens=5), str)
     else:
-        assert isinstance(talk.translate(["eins zwei"])[0], str)
+        assert isinstance(loaded.translate(["eins zwei"])[0], str)
 
 
 def test_classes_and_tags_are_learned(tmp_path: Path) -> None:

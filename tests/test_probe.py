@@ -59,15 +59,15 @@ def test_a_name_that_stands_for_nothing_is_refused(name: str) -> None:
 
 def test_what_load_returns_is_a_model_too(tmp_path: Path) -> None:
     """Broken variant: record works on the module alone."""
-    talk = glassformer.load(make_run(tmp_path / "run"))
-    whole = talk.translate(["the cat"])
-    with glassformer.record(talk, "decoder.*.cross.weights") as seen:
-        talk.translate(["the cat"])
+    model = glassformer.load(make_run(tmp_path / "run"))
+    whole = model.translate(["the cat"])
+    with glassformer.record(model, "decoder.*.cross.weights") as seen:
+        model.translate(["the cat"])
     assert set(seen) == {"decoder.0.cross.weights"} and seen["decoder.0.cross.weights"].sum(-1).allclose(torch.ones(()))
-    with glassformer.ablate(talk, ["decoder.0.cross", "decoder.0.mlp"]):
-        assert talk.translate(["the cat"]) != whole
-    assert talk.translate(["the cat"]) == whole
-    assert glassformer.tap_names(talk) == glassformer.tap_names(talk.model)
+    with glassformer.ablate(model, ["decoder.0.cross", "decoder.0.mlp"]):
+        assert model.translate(["the cat"]) != whole
+    assert model.translate(["the cat"]) == whole
+    assert glassformer.tap_names(model) == glassformer.tap_names(model.model)
     with pytest.raises(TypeError, match="not list"):
         glassformer.tap_names([])
 

@@ -118,6 +118,7 @@ class MLP(nn.Module):
         self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd, bias=config.bias)
 
     def forward(self, x: Tensor) -> Tensor:
+        """max(0, x W₁ + b₁) W₂ + b₂, (B, T, C) -> (B, T, C)."""
         return self.dropout(self.c_proj(self.relu(self.c_fc(x))))
 
 
@@ -138,6 +139,7 @@ class EncoderLayer(nn.Module):
         self.attn, self.mlp = MultiHeadAttention(config), MLP(config)
 
     def forward(self, x: Tensor, src_mask: Tensor | None = None) -> Tensor:
+        """(B, S, C) -> (B, S, C)."""
         # RIGHT: x + attn(ln(x)). With `x = ln(x); x = x + attn(x)` the stream is normalised away at every layer.
         h = self.ln_1(x)
         x = x + self.attn(h, h, h, src_mask)
@@ -155,6 +157,7 @@ class DecoderLayer(nn.Module):
         self.attn, self.mlp = MultiHeadAttention(config), MLP(config)
 
     def forward(self, x: Tensor, enc_out: Tensor, src_mask: Tensor | None = None) -> Tensor:
+        """(B, T, C) and what the encoder made of the source (B, S, C) -> (B, T, C)."""
         h = self.ln_1(x)
         x = x + self.m_attn(h, h, h)
         x = x + self.attn(self.ln_2(x), enc_out, enc_out, src_mask)
@@ -173,6 +176,7 @@ class Encoder(nn.Module):
         self.norm = LayerNorm(config.n_embd, config.bias)
 
     def forward(self, x: Tensor, *given: Tensor | None) -> Tensor:
+        """(B, T, C) -> (B, T, C); `given` is handed to every layer."""
         for layer in self.layers:
             x = layer(x, *given)
         return self.norm(x)
@@ -333,15 +337,11 @@ def main(steps: int = 200) -> float:
     cross = model.decoder.layers[-1].attn
     cross.flash = False  # by the equation, which holds its weights
     model(src[1:2], tgt[1:2], src_lengths=src_lengths[1:2])
-    print(
-        [names[i] for i in test[1]], "->", [names[i] for i in written[1]], "and where each token looks in the source:"
-    )
+    print([names[i] for i in test[1]], "->", [names[i] for i in written[1]], "and where each token looks:")
     for i, row in zip(tgt[1].tolist(), cross.weights[0].mean(0).tolist()):
         print(f"  {names[i]:>5} | " + " ".join(f"{10 * w:2.0f}" for w in row))
     right = sum(row == w[::-1] for w, row in zip(test, written, strict=True)) / len(test)
-    print(
-        f"{right:.1%} of {len(test)} unseen numbers reversed without an error, {time.perf_counter() - began:.0f} seconds"
-    )
+    print(f"{right:.1%} of {len(test)} unseen numbers reversed, {time.perf_counter() - began:.0f} seconds")
     print("try next: scale_embeddings=False; one layer; ten digits; then glassformer/nn, the same machine in parts")
     return right
 

@@ -84,6 +84,7 @@ def as_typed(recipe: str, overrides: list[str], vary: list[str], seeds: int | No
 
 
 def show_list(as_json: bool) -> None:
+    """The ablations that are ready, as a table or as JSON."""
     from rich.table import Table
 
     from glassformer.studies.ablate import READY

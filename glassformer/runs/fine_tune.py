@@ -38,10 +38,12 @@ class Start:
 
     @property
     def recipe(self) -> Recipe:
+        """What it was trained by."""
         return self.run.recipe
 
     @property
     def tokenizers(self) -> Tokenizers:
+        """What the new run reads with, too."""
         return self.run.tokenizers
 
     def weights(self) -> dict[str, Tensor]:

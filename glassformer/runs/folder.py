@@ -56,6 +56,7 @@ class RunFolder:
 
     @staticmethod
     def is_run(path: Path) -> bool:
+        """Whether a folder holds a run."""
         return is_run(path)
 
     @staticmethod
@@ -72,6 +73,7 @@ class RunFolder:
 
     @staticmethod
     def open(path: str | Path) -> RunFolder:
+        """The run in a folder; where there is none, a sentence says so."""
         path = Path(path)
         if not path.exists():
             raise UserError(f"there is no run {path}; `glassformer train` makes one")
@@ -132,6 +134,7 @@ class RunFolder:
 
     @cached_property
     def recipe(self) -> Recipe:
+        """What the run is trained by, its model's sizes included."""
         return Recipe.from_dict(self.facts["recipe"])
 
     # ---- what the preparation left
@@ -149,6 +152,7 @@ class RunFolder:
 
     @property
     def prepared(self) -> bool:
+        """Whether the data have been read, split and tokenised."""
         return "files" in self.facts
 
     def prepared_files(self) -> dict[str, dict[str, Any]]:
@@ -181,10 +185,12 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Checkpoints:
+        """Weights and all the state of training, to go on from."""
         return self.saved_in("checkpoints")
 
     @property
     def snapshots(self) -> Checkpoints:
+        """Weights alone, kept to be averaged (`train.average_last`)."""
         return self.saved_in("snapshots")
 
     @property
@@ -199,6 +205,7 @@ class RunFolder:
 
     @property
     def final(self) -> Path:
+        """The weights that the run is used by, once it has ended."""
         return self.path / "final"
 
     def finished(self) -> int | None:
@@ -245,10 +252,12 @@ class RunFolder:
 
     @property
     def metrics_file(self) -> Path:
+        """A line for each interval and each validation; `metrics` reads it."""
         return self.path / "metrics.jsonl"
 
     @property
     def samples_file(self) -> Path:
+        """What the model wrote at each validation, beside what was wanted."""
         return self.path / "samples.jsonl"
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -300,11 +309,9 @@ class RunFolder:
         latest = self.latest_checkpoint(report)
         if latest is None:
             raise UserError(f"{self.path} has no weights yet: not one checkpoint has been written")
-        best = self.checkpoints.state(latest).get("best_step")
+        best, kind = self.checkpoints.state(latest).get("best_step"), "latest"
         if isinstance(best, int) and best in self.checkpoints.steps() and self.checkpoints.problem(best) is None:
             latest, kind = best, "best"
-        else:
-            kind = "latest"
         said = (
             f"{self.path} has no final weights (training has not ended); using its {kind} checkpoint, of step {latest}"
         )

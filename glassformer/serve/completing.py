@@ -137,12 +137,14 @@ class Completing(Work):
         return list(prompt) or prompt_ids(model, "")
 
     def take(self, row: Row, hypotheses: list[Hypothesis]) -> None:
+        """Keeps what one prompt was answered with, and ends its streams."""
         self.found[row.place] = hypotheses
         if self.streams:
             for sample, own in enumerate(hypotheses):
                 self.show(row.place, sample, own.ids, finish="length" if own.ended == "length" else "stop")
 
     def written(self, row: Row, sample: int, tokens: Sequence[tuple[int, float]]) -> None:
+        """Streams what has been written of one completion so far."""
         self.show(row.place, sample, [token for token, _ in tokens])
 
     def show(self, place: int, sample: int, ids: Sequence[int], finish: str | None = None) -> None:
@@ -155,6 +157,7 @@ class Completing(Work):
             self.emit((place * self.wanted.n + sample, text, finish))
 
     def result(self, model: TextModel) -> list[Completed]:
+        """For each prompt the best `n` of its completions, by log-probability per token."""
         out = []
         for place, ids in enumerate(self.ids):
             found = self.found[place]

@@ -73,6 +73,7 @@ class Connection(H11Protocol):
     patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
+        """Takes a new connection in, or ends it at once where there are as many as may be."""
         if len(self.connections) >= self.gate.limits.connections:
             transport.abort()
             return
@@ -96,6 +97,7 @@ class Connection(H11Protocol):
             self.transport.close()
 
     def data_received(self, data: bytes) -> None:
+        """Passes bytes on, but for those of a request that was turned away."""
         dropped = min(self.passed_over, len(data))
         self.passed_over -= dropped
         data = data[dropped:]
@@ -119,15 +121,18 @@ class Connection(H11Protocol):
         return idle and self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
 
     def handle_events(self) -> None:
+        """Reads what is there; once the head of a request is read, the time to wait for it is over."""
         super().handle_events()
         if self.cycle is not None and not self.cycle.response_complete:
             self.stop_waiting()
 
     def on_response_complete(self) -> None:
+        """After an answer the next request is waited for."""
         self.wait()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody is there to be waited for any more."""
         self.stop_waiting()
         if self.transport is not None:
             super().connection_lost(exc)

@@ -52,6 +52,7 @@ class ServedRun:
 
     @property
     def translates(self) -> bool:
+        """Whether it answers a text with another; a GPT goes on with it."""
         return self.kind != "gpt"
 
     def weights_size(self) -> int:

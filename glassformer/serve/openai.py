@@ -268,7 +268,7 @@ class OpenAI:
         yield DONE
 
     async def chat(self, request: Request) -> Response:
-        """Answer the last message of the user: a translator with its translation, a GPT by going on with the talk."""
+        """Answer the last message of the user: a translator with its translation, a GPT by going on with the conversation."""
         fields = await read(request, ChatFields)
         self.check(fields)
         run = self.service.models.get(fields.model)

@@ -90,12 +90,14 @@ class Translating(Work):
         return rows
 
     def take(self, row: Row, hypotheses: list[Hypothesis]) -> None:
+        """Keeps what one piece of a text was translated to, and streams the rest of it."""
         number, piece = self.where[row.place]
         self.plans[number].found[piece] = hypotheses
         if self.shown is not None:
             self.show(self.shown.write(piece, hypotheses[0].ids, over=True))
 
     def written(self, row: Row, sample: int, tokens: Sequence[tuple[int, float]]) -> None:
+        """Streams what has been written of one piece so far."""
         if self.shown is not None and sample == 0:
             self.show(self.shown.write(self.where[row.place][1], [token for token, _ in tokens]))
 
@@ -105,6 +107,7 @@ class Translating(Work):
             self.emit(text)
 
     def result(self, model: TextModel) -> list[list[Answer]]:
+        """For each text its answers, best first, put together from its pieces."""
         if self.asked.align:
             for plan in self.plans:
                 for source, hypotheses in zip(plan.sources, plan.found, strict=True):

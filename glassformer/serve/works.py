@@ -101,4 +101,5 @@ class Call(Work):
         self.function = function
 
     def result(self, model: TextModel) -> Any:
+        """What the function gives."""
         return self.function(model)

@@ -40,13 +40,13 @@ def generate_each(
     model.require("generate")
     settings, constraints = decode_settings(model, config, **options), constraints or TextConstraints()
     check_constraints(model, constraints, settings)
-    demands = token_constraints(model, constraints, constraints.terms)
+    in_tokens = token_constraints(model, constraints, constraints.terms)
     asked: deque[list[int]] = deque()  # the prompts that are being answered
 
     def requests() -> Iterator[Request]:
         for prompt in prompts:
             asked.append(prompt_ids(model, prompt))
-            yield Request(asked[-1], demands)
+            yield Request(asked[-1], in_tokens)
 
     how: dict[str, Any] = {"special": model.special_tokens, "text": model.tokenizers.target.decode}
     for _, hypotheses in answer(model.model, requests(), settings, trace=trace, **how):

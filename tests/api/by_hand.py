@@ -18,25 +18,25 @@ def chosen(logits: torch.Tensor) -> int:
 
 
 @torch.no_grad()
-def greedy_by_hand(talk: Any, source: str, most: int) -> str:
+def greedy_by_hand(model: Any, source: str, most: int) -> str:
     """Everything read again for each token, straight through the model."""
-    ids = [*talk.tokenizers.source.encode(source), EOS]
+    ids = [*model.tokenizers.source.encode(source), EOS]
     written: list[int] = []
     while len(written) < most:
-        logits = talk.model(Rows.from_lists([ids]), Rows.from_lists([[BOS, *written]]))
+        logits = model.model(Rows.from_lists([ids]), Rows.from_lists([[BOS, *written]]))
         token = chosen(logits[0, -1])
         if token == EOS:
             break
         written.append(token)
-    return talk.tokenizers.target.decode(written)
+    return model.tokenizers.target.decode(written)
 
 
 @torch.no_grad()
-def continued_by_hand(talk: Any, prompt: list[int], most: int) -> str:
+def continued_by_hand(model: Any, prompt: list[int], most: int) -> str:
     written: list[int] = []
     while len(written) < most:
-        token = chosen(talk.model(Rows.from_lists([[*prompt, *written]]))[0, -1])
+        token = chosen(model.model(Rows.from_lists([[*prompt, *written]]))[0, -1])
         if token == EOS:
             break
         written.append(token)
-    return talk.tokenizers.target.decode(written)
+    return model.tokenizers.target.decode(written)

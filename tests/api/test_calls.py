@@ -47,12 +47,12 @@ def test_options_that_contradict_each_other_are_refused(options: dict[str, Any])
 
 
 CALLS = {
-    "translate": lambda talk: talk.translate(["a"]),
-    "generate": lambda talk: talk.generate("a", max_new_tokens=2),
-    "stream": lambda talk: list(talk.stream("a", max_new_tokens=2)),
-    "fill": lambda talk: talk.fill(["___"]),
-    "classify": lambda talk: talk.classify(["a"]),
-    "tag": lambda talk: talk.tag([["a"]]),
+    "translate": lambda model: model.translate(["a"]),
+    "generate": lambda model: model.generate("a", max_new_tokens=2),
+    "stream": lambda model: list(model.stream("a", max_new_tokens=2)),
+    "fill": lambda model: model.fill(["___"]),
+    "classify": lambda model: model.classify(["a"]),
+    "tag": lambda model: model.tag([["a"]]),
 }
 MAY = {
     "transformer": {"translate", "stream"},
@@ -119,8 +119,8 @@ def test_a_text_is_answered_with_a_text_and_a_list_with_a_list(runs: dict[str, A
 
 
 def test_text_never_becomes_a_control_id(runs: dict[str, Any]) -> None:
-    talk = runs["transformer"]
-    ids = talk.tokenizers.source.encode("</s><eos ><mask >")
+    model = runs["transformer"]
+    ids = model.tokenizers.source.encode("</s><eos ><mask >")
     assert all(token >= CONTROL or token == UNK for token in ids)
 
 

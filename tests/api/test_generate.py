@@ -19,42 +19,42 @@ from tests.talking import SENTENCES
 
 def test_a_gpt_goes_on_after_the_prompt_and_begins_after_the_end_of_a_document(runs: dict[str, Any]) -> None:
     """Caught: a BOS that training on plain text has never shown."""
-    talk = runs["gpt"]
-    prompt = talk.tokenizers.source.encode("the cat")
-    assert talk.generate("the cat", temperature=0, max_new_tokens=9) == continued_by_hand(talk, prompt, 9)
-    assert talk.generate(temperature=0, max_new_tokens=9) == continued_by_hand(talk, [EOS], 9)
+    model = runs["gpt"]
+    prompt = model.tokenizers.source.encode("the cat")
+    assert model.generate("the cat", temperature=0, max_new_tokens=9) == continued_by_hand(model, prompt, 9)
+    assert model.generate(temperature=0, max_new_tokens=9) == continued_by_hand(model, [EOS], 9)
 
 
 def test_a_gpt_draws_unless_it_is_told_to_search(runs: dict[str, Any]) -> None:
-    talk = runs["gpt"]
-    assert talk.settings().temperature > 0
-    assert talk.settings(top_k=3).temperature > 0
-    assert talk.settings(temperature=0).beams == 1
-    assert talk.settings(beam=3).temperature == 0 == talk.settings(n_best=2).temperature
-    three = talk.generate("a", num_samples=3, max_new_tokens=12, seed=4).texts
+    model = runs["gpt"]
+    assert model.settings().temperature > 0
+    assert model.settings(top_k=3).temperature > 0
+    assert model.settings(temperature=0).beams == 1
+    assert model.settings(beam=3).temperature == 0 == model.settings(n_best=2).temperature
+    three = model.generate("a", num_samples=3, max_new_tokens=12, seed=4).texts
     assert len(set(three)) == 3
-    assert talk.generate("a", num_samples=3, max_new_tokens=12, seed=4).texts == three
-    assert talk.generate("a", num_samples=3, max_new_tokens=12, seed=5).texts != three
+    assert model.generate("a", num_samples=3, max_new_tokens=12, seed=4).texts == three
+    assert model.generate("a", num_samples=3, max_new_tokens=12, seed=5).texts != three
 
 
 def test_what_is_streamed_is_what_is_generated(runs: dict[str, Any]) -> None:
-    talk = runs["gpt"]
+    model = runs["gpt"]
     for options in ({"temperature": 0}, {"seed": 3}, {"seed": 8, "stops": ["e"]}, {"prefix": "mat"}):
-        pieces = list(talk.stream("the ", max_new_tokens=20, **options))
-        assert "".join(pieces) == talk.generate("the ", max_new_tokens=20, **options)
+        pieces = list(model.stream("the ", max_new_tokens=20, **options))
+        assert "".join(pieces) == model.generate("the ", max_new_tokens=20, **options)
         assert len(pieces) > 1 or "stops" in options
 
 
 def test_a_gpt_on_pairs_answers(runs: dict[str, Any]) -> None:
     """The prompt is closed by EOS, as in training; a blank text has no answer."""
-    talk = runs["pairs"]
+    model = runs["pairs"]
     texts = ["the cat", "", "Anna"]
     expected = [
-        continued_by_hand(talk, [BOS, *talk.tokenizers.source.encode(text), EOS], 9) if text else "" for text in texts
+        continued_by_hand(model, [BOS, *model.tokenizers.source.encode(text), EOS], 9) if text else "" for text in texts
     ]
-    assert talk.translate(texts, beam=1, max_new_tokens=9) == expected
-    assert [a.text for a in tasks.generate(talk, ["Anna"], temperature=0, beam=1, max_new_tokens=9)[0]] == expected[2:]
-    assert len(talk.translate(" ".join(SENTENCES), max_new_tokens=3).best.parts) > 3
+    assert model.translate(texts, beam=1, max_new_tokens=9) == expected
+    assert [a.text for a in tasks.generate(model, ["Anna"], temperature=0, beam=1, max_new_tokens=9)[0]] == expected[2:]
+    assert len(model.translate(" ".join(SENTENCES), max_new_tokens=3).best.parts) > 3
 
 
 @torch.no_grad()
@@ -80,13 +80,13 @@ def test_any_number_of_texts_is_read_as_it_is_needed(kind: str, runs: dict[str, 
 
 def test_a_gpts_alignment_is_its_attention_to_the_prompt(runs: dict[str, Any]) -> None:
     """Against the weights recorded by hand, one place before each token. Caught: rows of the token just read."""
-    talk = runs["pairs"]
-    found, empty = talk.translate(["Anna", ""], beam=2, n_best=2, align=True, max_new_tokens=6)
+    model = runs["pairs"]
+    found, empty = model.translate(["Anna", ""], beam=2, n_best=2, align=True, max_new_tokens=6)
     assert empty == "" and not empty.alignment
     for answer in found.answers:
         (part,) = answer.parts
-        prompt = [BOS, *talk.tokenizers.source.encode("Anna"), EOS]
-        _, cache = glassformer.run_with_cache(talk.model, Rows.from_lists([[*prompt, *answer.ids]]), names="*.weights")
+        prompt = [BOS, *model.tokenizers.source.encode("Anna"), EOS]
+        _, cache = glassformer.run_with_cache(model.model, Rows.from_lists([[*prompt, *answer.ids]]), names="*.weights")
         weights = cache["decoder.0.attention.weights"][0].mean(0)
         assert len(part.hypothesis.alignment) == len(answer.ids) and len(part.source_tokens) == len(prompt)
         for place, row in enumerate(part.hypothesis.alignment):

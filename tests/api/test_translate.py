@@ -20,29 +20,29 @@ from tests.talking import SENTENCES
 
 def test_a_translation_is_what_the_model_says_to_the_text_laid_as_in_training(runs: dict[str, Any]) -> None:
     """Caught: a source without its EOS, a target without BOS, answers out of order."""
-    talk = runs["transformer"]
+    model = runs["transformer"]
     texts = ["the cat", "Anna lives in Rome", "a", "3 mai 1979"]
-    expected = [greedy_by_hand(talk, text, 12) for text in texts]
+    expected = [greedy_by_hand(model, text, 12) for text in texts]
     assert len(set(expected)) > 1
-    assert talk.translate(texts, beam=1, max_new_tokens=12) == expected
+    assert model.translate(texts, beam=1, max_new_tokens=12) == expected
 
 
 def test_blank_texts_stay_as_they_are_and_spacing_is_kept(runs: dict[str, Any]) -> None:
-    talk = runs["transformer"]
-    cat, dog = talk.translate(["the cat", "a dog"], strict=True)
-    assert talk.translate(["", "  ", " the cat\n\n  a dog \n"], strict=True) == ["", "  ", f" {cat}\n\n  {dog} \n"]
+    model = runs["transformer"]
+    cat, dog = model.translate(["the cat", "a dog"], strict=True)
+    assert model.translate(["", "  ", " the cat\n\n  a dog \n"], strict=True) == ["", "  ", f" {cat}\n\n  {dog} \n"]
 
 
 def test_a_text_longer_than_the_block_is_the_answers_to_its_sentences(runs: dict[str, Any]) -> None:
     """Caught: a long text cut off, or read at a length the model was never built for."""
-    talk = runs["transformer"]
+    model = runs["transformer"]
     long = " ".join(SENTENCES)
-    answer = tasks.translate(talk, [long], strict=True, align=True)[0][0]
+    answer = tasks.translate(model, [long], strict=True, align=True)[0][0]
     assert len(answer.parts) > 3
-    assert all(len(part.source_tokens) <= talk.model.config.block_size for part in answer.parts)
+    assert all(len(part.source_tokens) <= model.model.config.block_size for part in answer.parts)
     sources = ["".join(part.source_tokens[:-1]) for part in answer.parts]
     assert "".join(sources).replace(" ", "") == long.replace(" ", "")
-    assert answer.text == " ".join(talk.translate(sources, strict=True))
+    assert answer.text == " ".join(model.translate(sources, strict=True))
     assert answer.ids == [token for part in answer.parts for token in part.hypothesis.ids]
     last = answer.parts[-1]
     before = sum(len(part.source_tokens) for part in answer.parts[:-1])
@@ -71,16 +71,16 @@ def test_the_n_best_of_a_cut_text_are_the_best_choices_of_one_from_each_part() -
 
 
 def test_full_answers_agree_with_themselves(runs: dict[str, Any]) -> None:
-    talk = runs["transformer"]
+    model = runs["transformer"]
     texts = ["the cat", "Anna"]
     for text, answers in zip(
-        texts, tasks.translate(talk, texts, beam=4, n_best=3, align=True, trace=True), strict=True
+        texts, tasks.translate(model, texts, beam=4, n_best=3, align=True, trace=True), strict=True
     ):
         assert len(answers) == 3 == len({tuple(a.ids) for a in answers})
         assert [a.score for a in answers] == sorted((a.score for a in answers), reverse=True)
         for answer in answers:
             (part,) = answer.parts
-            assert answer.text == talk.tokenizers.target.decode(answer.ids) == "".join(part.tokens)
+            assert answer.text == model.tokenizers.target.decode(answer.ids) == "".join(part.tokens)
             assert answer.logprob == pytest.approx(sum(answer.token_logprobs))
             assert part.source_tokens == [*text, "<eos>"]
             alignment = part.hypothesis.alignment
@@ -88,30 +88,30 @@ def test_full_answers_agree_with_themselves(runs: dict[str, Any]) -> None:
             for row in alignment:
                 assert len(row) == len(text) + 1 and sum(row) == pytest.approx(1, abs=1e-4)
             assert answer.traces
-    best = [found.best.text for found in talk.translate(texts, beam=4, n_best=3)]
-    assert talk.translate(texts, beam=4) == best
+    best = [found.best.text for found in model.translate(texts, beam=4, n_best=3)]
+    assert model.translate(texts, beam=4) == best
 
 
 def test_wishes_are_met(runs: dict[str, Any]) -> None:
-    talk = runs["transformer"]
+    model = runs["transformer"]
     texts = ["the cat", "a dog ran", "Anna lives in Rome"]
-    free = talk.translate(texts)
-    for answer in talk.translate(texts, terms=["river", "79"]):
+    free = model.translate(texts)
+    for answer in model.translate(texts, terms=["river", "79"]):
         assert "river" in answer and "79" in answer
-    for answer in talk.translate(texts, prefix="3 mai"):
+    for answer in model.translate(texts, prefix="3 mai"):
         assert answer.startswith("3 mai")
     frequent = free[0][:2]
-    assert all(frequent not in answer for answer in talk.translate(texts, banned=[frequent]))
-    stopped = [found.answers for found in talk.translate(texts, stops=[frequent], beam=1)]
+    assert all(frequent not in answer for answer in model.translate(texts, banned=[frequent]))
+    stopped = [found.answers for found in model.translate(texts, stops=[frequent], beam=1)]
     assert stopped[0][0].text == "" and stopped[0][0].ended == "stop"
 
 
 def test_glossary_terms_appear_where_their_word_does(runs: dict[str, Any]) -> None:
     """Also in the right part of a text that is cut. Caught: terms for all texts, or for none."""
-    talk = runs["transformer"]
+    model = runs["transformer"]
     long = " ".join(SENTENCES)
     texts = ["The Cat", "a category", long]
-    with_cat, without, cut = (found.answers for found in talk.translate(texts, glossary={"cat": "1979"}, beam=2))
+    with_cat, without, cut = (found.answers for found in model.translate(texts, glossary={"cat": "1979"}, beam=2))
     assert "1979" not in without[0].text
     assert with_cat[0].text.count("1979") == 1
     holding = [i for i, part in enumerate(cut[0].parts) if "1979" in "".join(part.tokens)]
@@ -124,7 +124,7 @@ def test_where_a_word_occurs() -> None:
 
 
 def test_what_cannot_be_written_is_refused(runs: dict[str, Any]) -> None:
-    talk = runs["transformer"]
+    model = runs["transformer"]
     for wishes in (
         {"terms": ["丂"]},
         {"terms": [" "]},
@@ -138,17 +138,17 @@ def test_what_cannot_be_written_is_refused(runs: dict[str, Any]) -> None:
         {"glossary": {"cat": "dog"}, "temperature": 0.5},
     ):
         with pytest.raises(UserError) as error:
-            talk.translate(["the cat"], **wishes)
+            model.translate(["the cat"], **wishes)
         assert "\n" not in str(error.value)
 
 
 def test_a_streamed_translation_is_the_greedy_one(runs: dict[str, Any]) -> None:
     """Also of a text that is read in pieces, with its spacing, its stop strings and its blank lines."""
     long = " ".join(SENTENCES)
-    for talk in (runs["transformer"], runs["pairs"]):
+    for model in (runs["transformer"], runs["pairs"]):
         for text in ("the cat", "", "  ", " the cat\n\n  a dog \n", long):
-            assert "".join(talk.stream(text)) == talk.translate(text, beam=1, strict=True)
+            assert "".join(model.stream(text)) == model.translate(text, beam=1, strict=True)
             drawn = {"temperature": 0.9, "seed": 3, "max_new_tokens": 9}
-            assert "".join(talk.stream(text, **drawn)) == talk.translate(text, **drawn)
-        letter = max(talk.translate(long, beam=1).replace(" ", ""), key=talk.translate(long, beam=1).count)
-        assert "".join(talk.stream(long, stops=[letter])) == talk.translate(long, beam=1, stops=[letter], strict=True)
+            assert "".join(model.stream(text, **drawn)) == model.translate(text, **drawn)
+        letter = max(model.translate(long, beam=1).replace(" ", ""), key=model.translate(long, beam=1).count)
+        assert "".join(model.stream(long, stops=[letter])) == model.translate(long, beam=1, stops=[letter], strict=True)

@@ -261,16 +261,16 @@ def test_streams_of_openai(server: Running, client: Any) -> None:
 
 
 def test_chats(client: Any, translator: Any) -> None:
-    talk: Any = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "the cat sat"}]
-    found = client.chat.completions.create(model="translator", messages=talk)
+    messages: Any = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "the cat sat"}]
+    found = client.chat.completions.create(model="translator", messages=messages)
     assert found.choices[0].message.content == str(translator.translate("the cat sat"))
     parts = [
         c.choices[0].delta.content or ""
-        for c in client.chat.completions.create(model="translator", messages=talk, stream=True)
+        for c in client.chat.completions.create(model="translator", messages=messages, stream=True)
     ]
     assert "".join(parts) == str(translator.translate("the cat sat", beam=1))
     told = client.chat.completions.create(
-        model="writer", messages=talk, max_tokens=5, seed=1, logprobs=True, top_logprobs=2
+        model="writer", messages=messages, max_tokens=5, seed=1, logprobs=True, top_logprobs=2
     )
     assert len(told.choices[0].logprobs.content) <= 5 and len(told.choices[0].logprobs.content[0].top_logprobs) == 2
 

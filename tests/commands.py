@@ -38,7 +38,7 @@ def call(*arguments: Any, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
         words = [str(a) for a in arguments]
         order = {"cwd": str(cwd), "out": str(out), "err": str(err), "arguments": words}
         process = helper()
-        assert process.stdin is not None and talk.stdout is not None
+        assert process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps(order) + "\n")
         process.stdin.flush()
         code = int(process.stdout.readline())

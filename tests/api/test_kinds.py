@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import subprocess
-import sys
 import typing
 from html.parser import HTMLParser
 from pathlib import Path
@@ -24,6 +22,7 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.nn.rows import Rows
 from glassformer.tasks import Answer
 from glassformer.text.tokenizer import BOS, EOS
+from tests.programs import run_program
 from tests.talking import SENTENCES, make_run
 
 ROOT = Path(__file__).parents[1]
@@ -222,21 +221,7 @@ def test_training_and_evaluating_from_memory(tmp_path: Path) -> None:
 )
 def test_verbs_that_share_their_names_with_rooms(first: str) -> None:
     """Whoever is imported first, the verbs can be called and the rooms imported from. Caught: a room that hides its verb."""
-    then = """
-import glassformer, inspect
-from glassformer.train.trainer import Trainer
-from glassformer.evaluate import text_scores
-for verb, argument in ((glassformer.train, "out"), (glassformer.evaluate, "split")):
-    assert callable(verb) and argument in inspect.signature(verb).parameters
-try:
-    glassformer.train("dates", stepps=3)
-except glassformer.errors.ConfigError:
-    pass
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", f"{first}\n{then}"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    run_program("verbs_and_rooms", first)
 
 
 def test_settings_that_are_not_there_or_are_two(tmp_path: Path) -> None:

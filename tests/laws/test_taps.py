@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +14,7 @@ from torch import Tensor
 from glassformer.nn import Rows, record, replace, tap_names
 from glassformer.nn.taps import Tapped
 from tests.laws.zoo import FAMILIES, VARIANTS, Model, gap, run, small
+from tests.programs import run_program
 
 attention_module = importlib.import_module("glassformer.nn.attention")
 
@@ -249,8 +247,5 @@ def test_a_tap_no_one_listens_to_is_no_operation() -> None:
     little as copy would be seen. And the compiled model is the eager one.
 
     In a process of its own: the shape checks of this one would break the graph."""
-    script = "import json; from tests.laws.test_taps import *; print(json.dumps(compiled_with_and_without_taps()))"
-    root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {family: [True, True, False, True] for family in FAMILIES}
+    found = json.loads(run_program("taps_compiled"))
+    assert found == {family: [True, True, False, True] for family in FAMILIES}

@@ -42,7 +42,7 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "fewer than no words": ({"vocab_size": -1}, "model.vocab_size cannot be negative"),
     "an unknown family": ({"family": "gtp"}, "did you mean 'gpt'?"),
     "an unknown activation": ({"activation": "swigl"}, "did you mean 'swiglu'?"),
-    "an unknown norm": ({"norm": "layernorm"}, "must be one of layer, rms, batch, none"),
+    "an unknown norm": ({"norm": "layernorm"}, "must be one of layer, rms,"),
 }
 
 

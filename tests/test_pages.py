@@ -122,6 +122,20 @@ def test_what_a_page_points_at_is_there(path: Path) -> None:
         assert study in hooks().study_names()
 
 
+def test_the_walks_for_contributors_name_what_is_there() -> None:
+    """Every file in backticks, and in `name` (`file`) or `name` of `file` the name too. Caught: a file that was renamed."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    walks = text[text.index("## Three walks") : text.index("## Words")]
+    files = re.findall(r"`([\w/]+\.(?:py|md))`", walks)
+    found = {name: next((p for p in (ROOT / name, ROOT / "glassformer" / name) if p.exists()), None) for name in files}
+    assert len(files) > 20 and [name for name, path in found.items() if path is None] == []
+    named = re.findall(r"`([\w.]+)`\s(?:\(|of )`([\w/]+\.py)`", walks)
+    assert len(named) > 6
+    for name, file in named:
+        path = found[file]
+        assert path is not None and re.search(rf"\b{name.split('.')[-1]}\b", path.read_text(encoding="utf-8")), name
+
+
 def test_errata_name_tests_that_are_there() -> None:
     """In errata a bare `test_...` is one of tests/classic/."""
     known = {p.name: p.read_text(encoding="utf-8") for p in (ROOT / "tests").glob("test_*.py")}

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.errors import UserError
+from glassformer.text.languages import lowercase
 from glassformer.text.tokenizer import (
     BOS,
     CONTROL,
@@ -164,6 +165,20 @@ def test_char_takes_every_character(reloaded: dict[str, Tokenizer]) -> None:
     ids = tokenizer.encode(text)
     assert len(ids) == len(text) and tokenizer.pieces(ids) == list(text) and tokenizer.decode(ids) == text
     assert tokenizer.encode("☃") == [UNK]
+
+
+@pytest.mark.parametrize("lower", [False, True])
+def test_words_are_looked_up_as_they_are_cut(lower: bool) -> None:
+    """The library's own way, of whole texts, against each span looked up by itself. Caught: letters that change in number or by
+    their place when they are made small, Chinese that is left uncut, ids in another text's place."""
+    draw = random.Random(5)
+    tokenizer = Tokenizer.train("word", TEXTS, 400, lowercase=lower)
+    letters = "ab Z'-9.:,ß\u0130ΣσÉé\n\t我喜欢😀\u2e7f\u2e80\x7f\x80\0_"
+    texts = ["", *TEXTS, *("".join(draw.choices(letters, k=draw.randrange(12))) for _ in range(300))]
+    for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
+        words = [text[start:end] for start, end in tokenizer.spans(text)]
+        known = tokenizer.library.get_vocab()
+        assert ids == [known.get(lowercase(word) if lower else word, UNK) for word in words]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -49,13 +49,15 @@ def measure_value(name: str, value: float) -> str:
     return f"{value:.4f}" if name == "loss" else f"{value:.2f}{'%' if name in SHARES else ''}"
 
 
-def measures_text(values: Mapping[str, float], between: str = "  ") -> str:
-    """Measures in one line, all on one scale.
+def measures_text(
+    values: Mapping[str, float], between: str = "  ", say: Callable[[str], str] = lambda name: name
+) -> str:
+    """Measures in one line, all on one scale; `say` may put their names in another language.
 
     >>> measures_text({"loss": 0.5, "exact_match": 12.0, "bleu": 20.0})
     'loss 0.5000  exact match 12.00%  BLEU 20.00'
     """
-    return between.join(f"{measure_name(name)} {measure_value(name, value)}" for name, value in values.items())
+    return between.join(f"{say(measure_name(name))} {measure_value(name, value)}" for name, value in values.items())
 
 
 @dataclass(frozen=True)

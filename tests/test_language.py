@@ -27,7 +27,8 @@ from tests.small_runs import small_run
 
 ROOT = Path(__file__).parents[1]
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
-TYPERS = {"Options", "Arguments", "Commands", "Show this message and exit.", "missing argument {}; see: {}"}
+TYPERS = {"Options", "Arguments", "Commands", "Usage:", "[required]", "[default: {}]"}
+TYPERS |= {"Show this message and exit.", "missing argument {}; see: {}"}
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import typer
 
 from glassformer.cli import lines
 from glassformer.errors import UserError
+from glassformer.language import localized
 from glassformer.screen import Progress, table_console
 
 STAGES = 5  # that the study tells of, and its end
@@ -65,11 +66,13 @@ def scores_table(found: Any) -> Any:
         table.add_column(column, justify="left" if column in ("score", "of") else "right", no_wrap=column != "of")
     for name, paired in found.scores.items():
         clear = paired.difference.low > 0 or paired.difference.high < 0
-        rows = zip((*found.names, "difference"), (paired.first, paired.second, paired.difference), strict=True)
+        rows = zip(
+            (*found.names, localized("difference")), (paired.first, paired.second, paired.difference), strict=True
+        )
         for number, (of, one) in enumerate(rows):
             last = number == 2
             table.add_row(
-                "" if number else measure_name(name),
+                "" if number else localized(measure_name(name)),
                 of,
                 *(f"{value:+.4g}" if last else f"{value:.4g}" for value in (one.value, one.low, one.high)),
                 f"{paired.p:.3g}" if last else "",
@@ -99,7 +102,7 @@ def print_comparison(found: Any, show: int) -> None:
             same = said.strip() == s.wanted.strip()
             mark = Text("    ").append("=" if same else "≠", "green" if same else "red")
             console.print(mark.append(f" {said}  ").append(name, "dim"))
-        console.print(Text(f"      {s.wanted}  ").append("wanted", "dim"))
+        console.print(Text(f"      {s.wanted}  ").append(localized("wanted"), "dim"))
     if found.attention:
         furthest = sorted(found.attention.items(), key=lambda item: -item[1].distance)[:5]
         listed = ", ".join(f"{name} {apart.distance:.2f}" for name, apart in furthest)

@@ -10,6 +10,7 @@ import typer
 
 from glassformer.cli import lines
 from glassformer.errors import UserError
+from glassformer.language import localized
 from glassformer.screen import Progress, table_console
 
 
@@ -80,7 +81,8 @@ def heads(
     show(found, f"{run}: {held.count:,} examples of {split}")
     if prune is not None:
         show_pruned(extra["pruned"])
-    print(f"{numbers} and {', '.join(p.name for p in pictures if p.suffix == '.png')} (each also as SVG)")
+    drawn = ", ".join(p.name for p in pictures if p.suffix == ".png")
+    print(localized(f"{numbers} and {drawn} (each also as SVG)"))
 
 
 def short(change: float) -> str:
@@ -113,7 +115,8 @@ def importances(found: Any, title: str, width: int = 80) -> Any:
     labels = {"exact_match": "exact", "perplexity": "perpl.", "accuracy": "accur.", "bleu": "BLEU", "chrf": "chrF"}
     for name in names:
         for mode in ("zero", "mean"):
-            table.add_column(f"{labels.get(name, name)}\n{mode}", justify="right", no_wrap=True)
+            label = localized(labels.get(name, name))
+            table.add_column(f"{label}\n{localized(mode)}", justify="right", no_wrap=True)
     for one in found.parts:
         kind = "" if one.kind == "mlp" else f"{one.kind} {one.strength:.2f}"
         cells = [short(found.change(one, mode, name)) for name in names for mode in ("zero", "mean")]
@@ -127,9 +130,9 @@ def show(found: Any, title: str) -> None:
 
     console = table_console()
     console.print(importances(found, title, console.width))
+    whole = measures_text(found.whole, ", ", localized)
     console.print(
-        f"The whole model: {measures_text(found.whole, ', ')}. Above: the change when one part is cut, its output set to zero "
-        "or to its mean."
+        f"The whole model: {whole}. Above: the change when one part is cut, its output set to zero or to its mean."
     )
     heads_count = len(found.curve)
     console.print(
@@ -150,7 +153,7 @@ def show_pruned(facts: dict[str, Any]) -> None:
     for name in before:
         form = "{:,}" if name in ("parameters", "bytes") else "{:.4g}"
         table.add_row(
-            labels.get(name, name.replace("_", " ")),
+            localized(labels.get(name, name.replace("_", " "))),
             form.format(before[name]),
             form.format(after[name]),
             f"{after[name] / before[name]:.3f}" if before[name] else "",

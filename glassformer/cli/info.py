@@ -12,6 +12,7 @@ import typer
 from glassformer.config import PARTS, PRESETS, Recipe, did_you_mean, read_recipe, recipe_names
 from glassformer.config.recipe import apply_overrides
 from glassformer.errors import ConfigError
+from glassformer.language import localized
 from glassformer.screen import table_console
 
 if TYPE_CHECKING:
@@ -47,10 +48,8 @@ def fill_in_sizes(recipe: Recipe) -> tuple[Recipe, str]:
     model, data, notes = recipe.model, recipe.data, []
     if not model.vocab_size:
         recipe = recipe.with_model(vocab_size=data.vocab_size)
-        at_most = " at most" if data.tokenizer in ("char", "word") else ""
-        notes.append(
-            f"The vocabulary is not known before the data is read: counted as {data.vocab_size:,} words{at_most}."
-        )
+        count = f"at most {data.vocab_size:,}" if data.tokenizer in ("char", "word") else f"{data.vocab_size:,}"
+        notes.append(f"The vocabulary is not known before the data is read: counted as {count} words.")
         if data.separate_vocabularies and model.family == "transformer" and model.source_vocab_size is None:
             recipe = recipe.with_model(source_vocab_size=data.vocab_size, share_source_target=False)
     if model.head != "mlm" and not model.n_label:
@@ -83,11 +82,11 @@ def rows_of(listed: list[Part]) -> list[tuple[str, str, str, str]]:
         if star and head != stack:
             members = [p for p in listed if IN_LAYER.split(p.name)[0] == head]
             total = sum(p.parameters for p in members)
-            shared = " (shared)" if part.copies < part.layers else ""
+            shared = localized(" (shared)") if part.copies < part.layers else ""
             rows.append((head, "", f"× {max(p.layers for p in members)}{shared}", f"{total:,}"))
         stack = head if star else ""
         name = f"  {tail}" if star == "*" else f"  {star}.{tail}" if star else part.name
-        total_of_part = f"{part.parameters:,}" if part.copies else "tied"
+        total_of_part = f"{part.parameters:,}" if part.copies else localized("tied")
         rows.append((name, shape_of(part), "", total_of_part))
     return rows
 
@@ -136,7 +135,7 @@ def show_settings(parts: Sequence[str]) -> None:
         for setting in settings_of(section):
             if not name or setting.name == name:
                 choices = f" ({setting.takes})" if setting.is_choice else ""
-                table.add_row(setting.name, setting.default, setting.about + choices)
+                table.add_row(setting.name, setting.default, localized(setting.about) + choices)
         console.print(table)
         console.print()
 
@@ -213,7 +212,7 @@ def show_taps(name: str, overrides: list[str]) -> None:
         table.add_column(column)
     once = {re.sub(r"\.\d+\.", ".*.", full): values for full, values in found.items()}
     for full, (shape, meaning) in once.items():
-        table.add_row(full, shape, meaning)
+        table.add_row(full, shape, localized(meaning))
     console = table_console()
     console.print(table)
     console.print(
@@ -243,7 +242,7 @@ def show_model(name: str, overrides: list[str], context: int | None) -> None:
         table.add_row(*row, style=None if inside else "bold")
     summary = Table(show_header=False, box=None)
     for label, value in summary_of(found, recipe):
-        summary.add_row(label, value)
+        summary.add_row(localized(label), localized(value))
     console = table_console()
     console.print(table)
     console.print(summary)

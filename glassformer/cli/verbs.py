@@ -178,10 +178,11 @@ def make_app() -> typer.Typer:
 
 @contextmanager
 def panels_in_the_persons_language() -> Iterator[None]:
-    """The headings that Typer itself puts into help, translated while a command runs."""
+    """The words that Typer itself puts into help, translated while a command runs."""
     from typer import rich_utils
 
-    names = ("OPTIONS_PANEL_TITLE", "ARGUMENTS_PANEL_TITLE", "COMMANDS_PANEL_TITLE")
+    headings = ("OPTIONS_PANEL_TITLE", "ARGUMENTS_PANEL_TITLE", "COMMANDS_PANEL_TITLE")
+    names = (*headings, "REQUIRED_LONG_STRING", "DEFAULT_STRING")
     own = {name: getattr(rich_utils, name) for name in names}
     for name, text in own.items():
         setattr(rich_utils, name, translated(text))
@@ -202,7 +203,7 @@ def in_the_persons_language(command: Any) -> Any:
                 setattr(thing, name, translated(text))
     if isinstance(command.epilog, str):
         command.epilog = localized(command.epilog)
-    make_help_option = command.get_help_option
+    make_help_option, make_usage = command.get_help_option, command.get_usage
 
     def translated_help_option(context: Any) -> Any:
         option = make_help_option(context)
@@ -211,6 +212,7 @@ def in_the_persons_language(command: Any) -> Any:
         return option
 
     command.get_help_option = translated_help_option
+    command.get_usage = lambda context: make_usage(context).replace("Usage:", translated("Usage:"), 1)
     for verb in getattr(command, "commands", {}).values():
         in_the_persons_language(verb)
     return command

@@ -114,10 +114,12 @@ def save(fig: Any, stem: Path, kinds: Sequence[str] = ("png", "svg")) -> list[Pa
     for path in paths:
         refuse_foreign(path)
     missing = write(fig, paths)
-    if missing and fonts.look_up(missing):
-        for text in fig.findobj(Text):
+    if missing:
+        new = fonts.look_up(missing)
+        others = [text for text in fig.findobj(Text) if text.get_fontfamily() != fonts.families()]
+        for text in others:
             text.set_fontfamily(fonts.families())
-        missing = write(fig, paths)
+        missing = write(fig, paths) if new or others else missing
     MISSING.update(missing)
     return paths
 

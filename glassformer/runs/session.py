@@ -173,13 +173,13 @@ class Session:
             progress.best_score, progress.best_step, progress.waiting = value, progress.step, 0
         else:
             progress.waiting += 1
-        shown = measures_text(scores.values)
-        self.screen.score = f"val {measures_text({metric: value})}"
+        shown = measures_text(scores.values, say=localized)
+        self.screen.score = f"val {measures_text({metric: value}, say=localized)}"
         told = f"step {progress.step}: validation  {shown}"
         self.tell(f"{told}  (best so far)" if better else told)
         for name, signature in scores.signatures.items() if first else ():
-            whose = "sacrebleu's " if "|version:" in signature else ""
-            self.tell(f"    {localized(measure_name(name))}: {whose}{localized(signature)}")
+            meaning = f"sacrebleu's {signature}" if "|version:" in signature else signature
+            self.tell(f"    {localized(measure_name(name))}: {localized(meaning)}")
         for source, wanted, written in scores.samples[:3]:
             mark = "=" if wanted.strip() == written.strip() else "≠"
             self.tell(f"    {shorten(source)} → {shorten(written)}  {mark}  {shorten(wanted)}")

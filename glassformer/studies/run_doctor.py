@@ -21,6 +21,13 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.making import beside
 
 Condition = Literal["good", "note", "damaged"]
+MARKS = {
+    (False, False): "whole",
+    (True, False): "whole, the best",
+    (False, True): "whole, the latest",
+    (True, True): "whole, the best, the latest",
+}
+"""What is said of a checkpoint that is whole: is it the best, is it the latest?"""
 LOOKS = 10  # at a run that is being trained, before what seems wrong is called so
 
 
@@ -96,8 +103,7 @@ def look_at_checkpoints(run: RunFolder, problems: dict[int, str | None]) -> list
     found = []
     for step, wrong in problems.items():
         path = run.checkpoints.path(step)
-        marks = " (best)" * (step == best) + " (latest)" * (step == latest)
-        about = f"whole{marks}" if wrong is None else wrong
+        about = wrong or MARKS[step == best, step == latest]
         found.append(Finding(f"checkpoints/{path.name}", "good" if wrong is None else "damaged", about, size_of(path)))
     if best is not None and best not in problems:
         found.append(Finding(f"checkpoints/{run.checkpoints.path(best).name}", "damaged", "the best one is missing"))

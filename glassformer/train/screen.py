@@ -52,7 +52,7 @@ class Screen:
             fresh = (report.tokens - tokens) / max(1e-9, now - then)
             self.speed = fresh if not self.speed else 0.8 * self.speed + 0.2 * fresh
         self.last = (now, report.tokens)
-        facts = f"loss {report.loss:.4f}  lr {report.rate:.2e}  |g| {report.norm:.2f}"
+        facts = f"{localized('loss')} {report.loss:.4f}  lr {report.rate:.2e}  |g| {report.norm:.2f}"
         facts += f"  {self.speed:,.0f} tok/s" if self.speed else ""
         memory = memory_in_use()
         facts += f"  {memory}" if memory else ""

@@ -51,7 +51,7 @@ def write_report(
     if missing:
         shown = " ".join(sorted(missing)[:8])
         notes.append(
-            f"no font here has {shown}, so the pictures show boxes in their place (the page does not); install Noto Sans CJK, "
-            "such as the package fonts-noto-cjk"
+            f"no font here has {shown}, so the pictures show boxes in their place (the page does not); install fonts that "
+            "have them, such as the packages fonts-noto-cjk and fonts-noto-core"
         )
     return Report(paths, notes)

@@ -198,7 +198,7 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids; control ids stand for no text."""
-        real = list(map(int, ids))
+        real = ids if isinstance(ids, list) else list(map(int, ids))
         if min(real, default=CONTROL) < CONTROL:
             real = [i for i in real if i >= CONTROL]
         if self._bytes_of:

@@ -66,6 +66,42 @@ def test_another_family_is_refused_in_a_sentence(kind: type) -> None:
         assert "\n" not in str(error.value)
 
 
+@pytest.mark.usefixtures("as_in_production")
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_what_is_no_setting_and_no_id_is_refused_in_a_sentence(kind: Any) -> None:
+    """Caught: an AttributeError of a string without `.dim`, a TypeError of `dataclasses.replace`."""
+    model, other = make(kind), "bert" if kind is GPT else "gpt"
+    assert kind(**SIZES, family=kind.family).config.family == kind.family
+    for wrong, words in (({"config": 5}, "such as n_layer=2"), ({"family": other}, f"family={other} is another")):
+        with pytest.raises(ConfigError, match=words):
+            kind(**(SIZES | wrong))
+    for ids in ("the cat", [[1, 2]], torch.ones(1, 2).numpy()):
+        with pytest.raises(TypeError, match=r"a LongTensor \(B, T\) or Rows, not \w+; what `glassformer.load"):
+            model(*([ids] * len(inputs(kind))))
+    with pytest.raises(ValueError, match="whole numbers in rows"):
+        model(*([torch.ones(3, dtype=torch.long)] * len(inputs(kind))))
+
+
+@pytest.mark.usefixtures("as_in_production")
+def test_masks_that_do_not_fit_are_refused_in_a_sentence() -> None:
+    """And what is advised is right: an additive mask as it should be written gives the attention that it meant. Caught: the
+    advice `mask.bool()`, by which 0 (allowed) would be forbidden."""
+    mha, x = MultiHeadAttention(16, 2), torch.randn(3, 5, 16)
+    causal = torch.ones(5, 5, dtype=torch.bool).tril()
+    added = torch.zeros(5, 5).masked_fill(~causal, -torch.inf)
+    with pytest.raises(TypeError, match="write mask == 0 for one that is added"):
+        mha(x, mask=added)
+    torch.testing.assert_close(mha(x, mask=added == 0), mha(x, mask=causal))
+    with pytest.raises(TypeError, match=r"write mask\.bool"):
+        mha(x, mask=causal.long())
+    for shape in ((3, 3), (3, 5), (2, 5, 5), (3, 2, 4, 5), (5,), (1, 1, 1, 5, 5)):
+        with pytest.raises(ValueError, match=r"with B=3, T=5, S=5 here, not \("):
+            mha(x, mask=torch.ones(shape, dtype=torch.bool))
+    with pytest.raises(ValueError, match="S=7"):
+        mha(x, torch.ones(5, 5, dtype=torch.bool), torch.randn(3, 7, 16))
+    assert mha(x, mask=torch.ones(3, 1, 5, dtype=torch.bool)).shape == x.shape
+
+
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_plain_ids_are_whole_rows_and_lengths_say_what_is_real(kind: type) -> None:
     """Caught: padding that is read, lengths of one side used for the other."""

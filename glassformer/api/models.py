@@ -149,7 +149,7 @@ class LoadedModel(TextModel):
         layers = f"{config.encoder_layers}+{config.n_layer}" if config.family == "transformer" else str(config.n_layer)
         lines = [
             f"{type(self).__name__}: {FAMILIES[config.family]} of {in_words(self.model.num_params())} parameters, "
-            f"{layers} layers of {config.n_embd}, on {self.device}"
+            f"{layers} {'layer' if layers == '1' else 'layers'} of {config.n_embd}, on {self.device}"
         ]
         sizes = f"{source.vocab_size:,}" + (f" and {target.vocab_size:,}" if target is not source else "")
         lines.append(f"  tokenizer: {source.kind}, {sizes} tokens")
@@ -164,11 +164,20 @@ class Scoring(LoadedModel):
     """Models that write, and so can say how likely they find a text."""
 
     @overload
-    def score(self, source: str, target: str) -> TokenScores: ...
+    def score(self, source: str, target: str | None = ...) -> TokenScores: ...
     @overload
-    def score(self, source: list[str] | tuple[str, ...], target: list[str] | tuple[str, ...]) -> list[TokenScores]: ...
-    def score(self, source: str | Sequence[str], target: str | Sequence[str]) -> TokenScores | list[TokenScores]:
-        """How likely `target` is after `source` (a Generator: after a prompt), in nats and token by token."""
+    def score(
+        self, source: list[str] | tuple[str, ...], target: list[str] | tuple[str, ...] | None = ...
+    ) -> list[TokenScores]: ...
+    def score(
+        self, source: str | Sequence[str], target: str | Sequence[str] | None = None
+    ) -> TokenScores | list[TokenScores]:
+        """How likely `target` is after `source`, in nats and token by token. A Generator takes a text alone too, or a prompt
+        and what follows it."""
+        if target is None:
+            if self.made_for != "generate":
+                raise UserError("a translation is scored beside its source: score(source, target)")
+            source, target = "" if isinstance(source, str) else [""] * len(source), source
         if isinstance(source, str) and isinstance(target, str):
             return tasks.token_scores(self, [source], [target])[0]
         if isinstance(source, str) or isinstance(target, str):

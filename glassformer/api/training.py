@@ -77,6 +77,17 @@ def with_settings(values: dict[str, Any], overrides: Mapping[str, Any]) -> dict[
     return out
 
 
+def check_recipe(recipe: Any) -> None:
+    """Data in the recipe's place is refused: which model learns from it is for a person to say."""
+    tables = recipe.values() if isinstance(recipe, Mapping) else ()
+    as_data = any(hasattr(own, "__len__") and not isinstance(own, Mapping | str) for own in tables)
+    if as_data or not isinstance(recipe, str | Path | Mapping | Recipe):
+        raise UserError(
+            f"train takes a recipe first (a name, a .toml file or a dictionary of its tables), not {type(recipe).__name__}; "
+            'data in memory comes second: train({"model": {"preset": "transformer-tiny"}}, data)'
+        )
+
+
 def make_recipe(recipe: str | Path | Mapping[str, Any] | Recipe, overrides: Mapping[str, Any]) -> Recipe:
     """The recipe that a name, a file or a dictionary stands for, with settings on top."""
     if isinstance(recipe, Mapping):
@@ -124,6 +135,7 @@ def train(
     >>> type(model).__name__, model.recipe.train.steps
     ('Translator', 2)
     """
+    check_recipe(recipe)
     watchers = [Calling(tuple(callbacks))] if callbacks else []
     if isinstance(recipe, str | Path) and RunFolder.is_run(Path(recipe)):
         if not resume:
@@ -137,6 +149,11 @@ def train(
     if device != "auto":
         resolved = dataclasses.replace(resolved, train=dataclasses.replace(resolved.train, device=device))  # type: ignore[arg-type]
     folder = Path("runs") / resolved.name if out is None else Path(out)
+    if RunFolder.is_run(folder) and not resume and not overwrite:
+        raise UserError(
+            f"{folder} holds a run already; go on with it by resume=True, or choose another folder by out=…, or replace it by "
+            "overwrite=True"
+        )
     if resume and RunFolder.is_run(folder):
         runs.resume(folder, resolved, watchers=watchers)
     else:

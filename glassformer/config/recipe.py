@@ -130,9 +130,9 @@ def recipe_names() -> list[str]:
 def read_values(name_or_file: str, overrides: Sequence[str] = ()) -> tuple[dict[str, Any], str]:
     """The tables of a recipe as they are written, with `key.sub=value` changes applied on top; and its name."""
     path = Path(name_or_file)
-    if path.suffix != ".toml" or not path.exists():
+    if path.suffix != ".toml" or not os.path.exists(path):
         built_in = RECIPE_FOLDER / f"{name_or_file}.toml"
-        if not built_in.exists():
+        if not os.path.exists(built_in):
             if path.suffix == ".toml":
                 raise ConfigError(f"there is no recipe file {name_or_file}")
             raise ConfigError(

@@ -28,7 +28,8 @@ def check_task(config: DataConfig, family: str, head: str) -> None:
             raise ConfigError('model.family="bert" does not learn from pairs; use "transformer" or "gpt"')
         if family == "gpt" and not config.prompt_answer:
             raise ConfigError(
-                "a GPT learns from pairs as prompt and answer; set data.prompt_answer=true or use the encoder-decoder"
+                'a GPT learns from pairs as prompt and answer; set data.prompt_answer=true (or data.task="text" for plain '
+                "text), or use the encoder-decoder"
             )
     elif head != config.task or not (family == "bert" or (family, head) == ("gpt", "classify")):
         either = "bert or gpt" if config.task == "classify" else "bert"

@@ -256,7 +256,7 @@ def read_once(
     splits = store.splits
     for split in ("train", "val"):
         if not splits[split].examples:
-            raise UserError(why_empty(config, split))  # type: ignore[arg-type]
+            raise UserError(why_empty(config, split, in_memory=given is not None))  # type: ignore[arg-type]
     report = DataReport(
         examples={split: writer.examples for split, writer in splits.items() if writer.examples},
         learned=splits["train"].learned,

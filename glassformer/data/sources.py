@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from glassformer.config import DataConfig
 from glassformer.data.files import Document, Reading, Skipped, document_pieces, files_below
-from glassformer.data.memory import given_splits, memory_rows
+from glassformer.data.memory import WHERE, given_splits, memory_rows
 from glassformer.data.origins import SPLITS, Origin, Split, origins_of, shown
 from glassformer.data.readers import Row, read_rows
 from glassformer.data.splits import hash_of, held_out_files, plain, source_of, split_of, times_of
@@ -241,8 +241,10 @@ class SplitExamples:
             raise UserError(why_empty(self.config, self.split))
 
 
-def why_empty(config: DataConfig, split: Split) -> str:
+def why_empty(config: DataConfig, split: Split, *, in_memory: bool = False) -> str:
     """Why a split has not a single example, and what to do about it."""
+    if in_memory and split == "train":
+        return f"{WHERE} holds no example to learn from"
     if config.builtin is not None:
         return f"the built-in data {config.builtin!r} has nothing in its split {split}"
     origins = origins_of(config, split)

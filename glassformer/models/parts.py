@@ -149,6 +149,15 @@ class Family(Tapped):
     @classmethod
     def resolve(cls, config: ModelConfig | None, settings: Mapping[str, Any]) -> ModelConfig:
         """The config of this family: `config`, or the defaults, with the settings on top."""
+        if config is not None and not isinstance(config, ModelConfig):
+            raise ConfigError(
+                f"{cls.__name__} takes its settings by name, such as n_layer=2, or a ModelConfig, not {type(config).__name__}"
+            )
+        if settings.get("family", cls.family) != cls.family:
+            raise ConfigError(
+                f"{cls.__name__} is of family {cls.family}, and model.family={settings['family']} is another"
+            )
+        settings = {name: value for name, value in settings.items() if name != "family"}
         refuse_unknown(settings, [f.name for f in fields(ModelConfig) if f.name != "family"], "model")
         config = ModelConfig(family=cls.family, **settings) if config is None else replace(config, **settings)  # type: ignore[arg-type]
         if config.family != cls.family:

@@ -282,7 +282,8 @@ class MultiHeadAttention(Tapped):
     ) -> Float[Tensor, "B T C"]:
         """Attention of x to itself, or to `memory`. With a cache, x are the newest tokens and its keys join those of `layer`."""
         if not isinstance(mask, AttentionMask):
-            mask = as_mask(mask)
+            keys = x.size(1) if memory is None and cache is None else None
+            mask = as_mask(mask, (x.size(0), x.size(1), memory.size(1) if isinstance(memory, Tensor) else keys))
         if isinstance(memory, Tensor):
             memory = self.keys_values(memory)
         if not self.n_head and not self.listeners:

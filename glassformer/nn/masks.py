@@ -62,14 +62,19 @@ def cross_mask(queries: Rows, keys: Rows, *, window: int | None = None) -> Atten
     return AttentionMask(mask[:, None])
 
 
-def as_mask(allowed: Bool[Tensor, "..."] | None) -> AttentionMask:
+def as_mask(allowed: Tensor | None, shape: tuple[int, int, int | None]) -> AttentionMask:
     """A boolean tensor, True where attention is allowed, as a mask: (T, S), (B, T, S) or (B, 1, T, S); (B, S) would be
-    ambiguous and is to be written (B, 1, S). None: all see all."""
+    ambiguous and is to be written (B, 1, S). None: all see all. `shape` is (B, T, S) of the attention, where S is known."""
     if allowed is None:
         return AttentionMask()
     if allowed.dtype != torch.bool:
-        raise TypeError(f"a mask is boolean, True where attention is allowed, not {allowed.dtype}; write mask.bool()")
+        instead = "mask == 0 for one that is added to the scores" if allowed.is_floating_point() else "mask.bool()"
+        raise TypeError(f"a mask is boolean, True where attention is allowed, not {allowed.dtype}; write {instead}")
     shaped = {2: lambda m: m[None, None], 3: lambda m: m[:, None], 4: lambda m: m}
-    if allowed.dim() not in shaped:
-        raise ValueError(f"a mask is (T, S), (B, T, S) or (B, 1, T, S), not {tuple(allowed.shape)}")
-    return AttentionMask(shaped[allowed.dim()](allowed))
+    mask = shaped.get(allowed.dim(), lambda m: m)(allowed)
+    batch, queries, keys = shape
+    sizes = zip(mask.shape, (batch, None, queries, keys), strict=False)
+    if mask.dim() != 4 or any(own not in (1, size) for own, size in sizes if size is not None):
+        known = ", ".join(f"{name}={size}" for name, size in zip("BTS", shape) if size is not None)
+        raise ValueError(f"a mask is (T, S), (B, T, S) or (B, 1, T, S) with {known} here, not {tuple(allowed.shape)}")
+    return AttentionMask(mask)

@@ -148,6 +148,11 @@ def as_rows(tokens: Rows | Int[Tensor, "B T"], lengths: Lengths = None) -> Rows:
         if lengths is not None:
             raise ValueError("Rows know their lengths already; give `lengths` beside plain ids alone")
         return tokens
+    if not isinstance(tokens, Tensor):
+        raise TypeError(
+            f"a model reads token ids, a LongTensor (B, T) or Rows, not {type(tokens).__name__}; "
+            "what `glassformer.load(run)` gives reads texts"
+        )
     if tokens.dim() != 2 or tokens.is_floating_point():
         raise ValueError(f"ids are whole numbers in rows, (B, T), not {tokens.dtype} of shape {tuple(tokens.shape)}")
     if lengths is None:

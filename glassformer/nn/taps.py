@@ -27,8 +27,8 @@ Listener = Callable[[Tensor], Tensor]
 
 SHAPES: dict[str, tuple[str, str]] = {
     "embeddings": ("B T C", "tokens as vectors, with their positions where those are added"),
-    "source_embeddings": ("B S C", "the same, of the source"),
-    "target_embeddings": ("B T C", "the same, of the target"),
+    "source_embeddings": ("B S C", "the source's tokens as vectors, with their positions where those are added"),
+    "target_embeddings": ("B T C", "the target's tokens as vectors, with their positions where those are added"),
     "in": ("B T C", "what a block reads: the residual stream before it"),
     "q": ("B H T D", "queries, after norm and rotation"),
     "k": ("B K S D", "keys, after norm and rotation; K key heads"),

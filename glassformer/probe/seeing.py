@@ -95,7 +95,8 @@ def tap_shapes(model: Any) -> dict[str, tuple[str, str]]:
 
 @torch.no_grad()
 def run_with_cache(model: Any, *inputs: Any, names: str | Sequence[str] = "*") -> tuple[Tensor, dict[str, Tensor]]:
-    """The logits of one run, and every activation whose name matches, by name.
+    """The logits of one run, and every activation whose name matches, by name. What `glassformer.load(run)` gives may be
+    handed a text.
 
     >>> import torch
     >>> from glassformer import GPT
@@ -104,6 +105,8 @@ def run_with_cache(model: Any, *inputs: Any, names: str | Sequence[str] = "*") -
     >>> cache["decoder.0.attention.weights"].shape
     torch.Size([1, 2, 3, 3])
     """
+    if inputs and isinstance(inputs[0], str) and hasattr(model, "run_with_cache"):
+        return model.run_with_cache(*inputs, names=names)
     own = net(model)
     with record(own, *([names] if isinstance(names, str) else names)) as seen:
         logits = own(*inputs)

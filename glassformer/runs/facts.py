@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,7 @@ def migrated(facts: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def is_run(path: Path) -> bool:
     """Whether a folder says that it is a run."""
-    return (path / "run.json").exists()
+    return os.path.exists(path / "run.json")
 
 
 def read_facts(folder: Path) -> dict[str, Any]:

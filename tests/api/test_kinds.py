@@ -146,6 +146,10 @@ def test_a_score_is_the_sum_over_tokens_read_by_hand(loaded: dict[str, Any]) -> 
         answer = model.translate("the cat", beam=1) if name != "Generator" else model.generate("the", temperature=0)
         if answer.best.ended == "eos" and name != "Generator":
             assert float(model.score("the cat", str(answer))) == pytest.approx(answer.logprob, abs=1e-3)
+    generator = loaded["Generator"]
+    assert generator.score("the cat") == generator.score("", "the cat") == generator.score(["the cat"])[0]
+    with pytest.raises(UserError, match="beside its source"):
+        loaded["Translator"].score("the cat")
     with pytest.raises(UserError):
         loaded["Translator"].score(["a"], "b")
     with pytest.raises(UserError, match="cannot score"):
@@ -163,6 +167,35 @@ def test_a_vector_of_a_text_does_not_depend_on_its_neighbours(loaded: dict[str, 
     model = loaded["Translator"]
     row = Rows.from_lists([[*model.tokenizer.encode("the cat"), EOS]])
     torch.testing.assert_close(model.embed("the cat"), model.model.encode(row)[0].mean(0), atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_every_activation_of_a_text_in_one_line(loaded: dict[str, Any]) -> None:
+    """By the method and by the function. Caught: a function that takes ids alone and dies of a text."""
+    for name in (*KINDS, "pairs"):
+        model = loaded[name]
+        logits, found = model.run_with_cache("the cat")
+        again, same = glassformer.run_with_cache(model, "the cat", names="*.weights")
+        assert torch.equal(logits, again) and set(same) == {own for own in found if own.endswith(".weights")} != set()
+        assert all(torch.equal(same[own], found[own]) for own in same)
+
+
+@pytest.mark.usefixtures("as_in_production")
+def test_data_in_the_place_of_a_recipe_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    """Caught: a list of pairs taken for the name of a file, which is then too long; data sets by split for a recipe's tables."""
+    import datasets
+    import pandas
+
+    pairs = [("eins", "one"), ("zwei", "two")] * 60
+    frame = pandas.DataFrame(pairs, columns=["source", "target"])
+    by_split = datasets.DatasetDict({"train": datasets.Dataset.from_pandas(frame)})
+    for data in (pairs, frame, by_split, {"train": pairs}, iter(pairs), 5, None):
+        with pytest.raises(UserError, match="data in memory comes second") as error:
+            glassformer.train(data, out=tmp_path / "run")
+        assert "\n" not in str(error.value)
+    with pytest.raises(UserError, match="no recipe"):
+        glassformer.train("a" * 5000, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 RECIPE = {
@@ -207,6 +240,10 @@ def test_training_and_evaluating_from_memory(tmp_path: Path) -> None:
     assert own.examples == 7 and "exact_match" in own and "<table" in own._repr_html_()
     with pytest.raises(UserError, match="resume"):
         glassformer.train(tmp_path / "list")
+    with pytest.raises(UserError, match="holds a run already; go on with it by resume=True"):
+        glassformer.train(RECIPE, pairs, out=tmp_path / "list")
+    with pytest.raises(UserError, match="the data in memory holds no example to learn from"):
+        glassformer.train(RECIPE, [], out=tmp_path / "nothing")
 
 
 @pytest.mark.slow

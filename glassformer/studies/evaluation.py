@@ -55,7 +55,7 @@ def evaluate(
     device: str = "auto",
 ) -> RunScores:
     """Scores of a run on one of its splits (test, where it has one), or on examples of your own: a list of (source, target),
-    (text, label) or (words, tags), or a table with those fields.
+    (text, label) or (words, tags), or a table with those fields. A model is scored as it is in memory, ablated or changed.
 
     >>> evaluate("runs/dates", [("3 mai 1979", "1979-05-03")])["exact_match"]
     0.0
@@ -68,7 +68,7 @@ def evaluate(
     else:
         model, path = None, Path(run)
     if data is None:
-        found = evaluate_run(path, split=split, limit=limit, device=device)
+        found = evaluate_run(path, split=split, limit=limit, device=device, model=model)
         return RunScores(found.scores, found.examples, found.on, tuple(found.notes))
     model = model or load(path, device=device)
     config = model.recipe.data

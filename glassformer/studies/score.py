@@ -94,8 +94,10 @@ def evaluate_run(
     overrides: Sequence[str] = (),
     limit: int | None = None,
     device: str = "auto",
+    model: TextModel | None = None,
 ) -> Evaluation:
-    """Scores of a run on one of its splits or on files, one or two aligned ones; of at most `limit` examples."""
+    """Scores of a run on one of its splits or on files, one or two aligned ones; of at most `limit` examples. `model`: the run's
+    model as it is in memory, in the place of the weights on disk."""
     run = RunFolder.open(path)
     recipe = with_overrides(run.recipe, overrides)
     changed = {override.partition("=")[0] for override in overrides}
@@ -112,7 +114,7 @@ def evaluate_run(
         split, notes = kept_split(run, split)
         data, on, folder = recipe.data, split, run.path / "data"
         examples = run_examples(data, split, folder)  # type: ignore[arg-type]
-    model = load(path, device=device)
+    model = load(path, device=device) if model is None else model
     scores, count, more = score_examples(model, recipe, data, split, examples, limit, folder)
     weights = model.origin.weights if model.origin is not None else "final weights"
     return Evaluation(scores, count, on, (*notes, *more), weights)

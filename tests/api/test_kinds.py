@@ -240,6 +240,9 @@ def test_training_and_evaluating_from_memory(tmp_path: Path) -> None:
     assert own.examples == 7 and "exact_match" in own and "<table" in own._repr_html_()
     with pytest.raises(UserError, match="resume"):
         glassformer.train(tmp_path / "list")
+    with glassformer.ablate(model, ["decoder.0.cross", "decoder.0.mlp"]):
+        changed = glassformer.evaluate(model, split="val")
+    assert changed["loss"] != pytest.approx(found["loss"], rel=1e-3), "the model in memory, not the weights on disk"
     with pytest.raises(UserError, match="holds a run already; go on with it by resume=True"):
         glassformer.train(RECIPE, pairs, out=tmp_path / "list")
     with pytest.raises(UserError, match="the data in memory holds no example to learn from"):

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from glassformer.api import load
+from glassformer.api.models import LoadedModel
 from glassformer.config import DataConfig, Recipe
 from glassformer.config.data import DataFile
 from glassformer.config.recipe import apply_override
@@ -94,7 +95,7 @@ def evaluate_run(
     overrides: Sequence[str] = (),
     limit: int | None = None,
     device: str = "auto",
-    model: TextModel | None = None,
+    model: LoadedModel | None = None,
 ) -> Evaluation:
     """Scores of a run on one of its splits or on files, one or two aligned ones; of at most `limit` examples. `model`: the run's
     model as it is in memory, in the place of the weights on disk."""

@@ -61,7 +61,7 @@ class Pattern(NamedTuple):
     sentences: tuple[bool, ...]
     template: str
 
-    def applied(self, text: str) -> str | None:
+    def applied(self, text: str, which: str) -> str | None:
         """The sentence in the other language; None where this is another sentence."""
         if not text.startswith(self.pieces[0]) or any(piece not in text for piece in self.pieces):
             return None
@@ -69,7 +69,7 @@ class Pattern(NamedTuple):
         if match is None:
             return None
         parts = zip(match.groups(), self.sentences, strict=True)
-        return self.template.format(*(localized(part) if is_sentence else part for part, is_sentence in parts))
+        return self.template.format(*(in_language(part, which) if is_sentence else part for part, is_sentence in parts))
 
 
 @functools.cache
@@ -87,13 +87,22 @@ def patterns(which: str) -> list[Pattern]:
 
 def localized(sentence: str) -> str:
     """What the package says, in the person's language; names in it are kept as they are, and so are blanks around it."""
-    if language() == "en" or not (text := sentence.strip()):
+    return in_language(sentence, language())
+
+
+def in_language(sentence: str, which: str) -> str:
+    """The same in a language that is given.
+
+    >>> in_language("there is no file a.tsv", "zh")
+    '没有文件 a.tsv'
+    """
+    if which == "en" or not (text := sentence.strip()):
         return sentence
     start = sentence.index(text)
     before, after = sentence[:start], sentence[start + len(text) :]
-    found = translations(language()).gettext(text)
+    found = translations(which).gettext(text)
     if found == text:
-        applied = (pattern.applied(text) for pattern in patterns(language()))
+        applied = (pattern.applied(text, which) for pattern in patterns(which))
         found = next((other for other in applied if other is not None), text)
     return f"{before}{found}{after}"
 

@@ -171,6 +171,7 @@ def test_records_with_named_fields(tmp_path: Path) -> None:
     ("names", "content", "task", "expected"),
     [
         (["a.tsv"], "x\ty", "pairs", {"train": "a.tsv"}),
+        (["a.tsv"], "no tab where one should be", "pairs", {"train": "a.tsv"}),
         (["a.txt"], "x", "text", {"train": "a.txt"}),
         (["a.en", "a.de"], "x", "pairs", {"train": "a.en", "train_target": "a.de"}),
         (

@@ -20,7 +20,8 @@ from rich.text import Text
 from glassformer import language
 from glassformer.cli.main import tell
 from glassformer.cli.verbs import in_the_persons_language, make_app, run_command
-from glassformer.config.recipe import read_recipe
+from glassformer.config.documentation import settings_of
+from glassformer.config.recipe import PARTS, read_recipe
 from glassformer.errors import UserError
 from glassformer.screen import table_console
 from tests.small_runs import small_run
@@ -180,6 +181,7 @@ def said_by_the_package() -> tuple[set[str], str]:
                 pieces.append(node.value)
     for path in (ROOT / "glassformer" / "recipes").glob("*.toml"):
         texts.add(tomllib.loads(path.read_text(encoding="utf-8"))["about"])
+    texts |= {setting.about for part in PARTS for setting in settings_of(part)}
     return texts, "\0".join([*pieces, *texts])
 
 

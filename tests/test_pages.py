@@ -188,7 +188,7 @@ def test_what_is_typed_is_the_same_in_both_languages(path: Path) -> None:
 
 
 def test_every_page_for_newcomers_is_there_in_chinese() -> None:
-    """Settings, results, promises, decisions and log are English only."""
+    """Results, promises, decisions and log are English only; settings.zh.md is made (tests/test_settings.py)."""
     missing = [name_of(p) for p in PAGES if not p.name.endswith(".zh.md") and p not in ENGLISH]
     assert not missing, f"without a Chinese page: {missing}"
 

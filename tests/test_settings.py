@@ -12,6 +12,7 @@ from glassformer.cli.verbs import run_command
 from glassformer.config import PARTS, PRESETS
 from glassformer.config.documentation import comments, settings_of, settings_page
 from glassformer.errors import ConfigError
+from glassformer.language import in_language
 
 ROOT = Path(__file__).parents[1]
 
@@ -43,11 +44,13 @@ def test_comments_are_those_of_their_field() -> None:
 @pytest.mark.parametrize("part", PARTS)
 def test_every_setting_is_explained(part: str) -> None:
     assert [s.name for s in settings_of(part) if len(s.about) < 10] == []
+    assert [s.name for s in settings_of(part) if in_language(s.about, "zh") == s.about] == [], "not told in Chinese"
 
 
 def test_the_page_is_what_the_script_makes() -> None:
     """Caught: a setting that is new, or another default. Make it again with: python3 docs/make_settings.py"""
     assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == settings_page()
+    assert (ROOT / "docs" / "settings.zh.md").read_text(encoding="utf-8") == settings_page("zh")
 
 
 def test_settings_on_the_screen(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glassformer.errors import UserError
+from glassformer.language import localized
 from glassformer.screen import table_console, warn
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def show_list(as_json: bool) -> None:
             column, no_wrap=column != "what", justify="right" if column in ("variants", "seeds") else "left"
         )
     for one in READY:
-        table.add_row(one.name, str(len(one.variants)), str(one.seeds), one.about)
+        table.add_row(one.name, str(len(one.variants)), str(one.seeds), localized(one.about))
     console = table_console()
     console.print(table)
     console.print("\nOr vary what you like: glassformer ablate RECIPE --vary key.sub=a,b,c")

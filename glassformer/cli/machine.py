@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from glassformer.language import localized
 from glassformer.screen import table_console
 
 
@@ -15,7 +16,7 @@ def show_machine() -> None:
     console = table_console()
     facts = Table(show_header=False, box=None)
     for label, value in machine.describe():
-        facts.add_row(label, value)
+        facts.add_row(localized(label), localized(value))
     console.print(facts)
     table = Table(title="fast paths", title_justify="left")
     for column in ("path", "taken", "why", "gain here", "measured"):
@@ -24,7 +25,11 @@ def show_machine() -> None:
         measured = "\n".join(f"{m.gain:g}x on {m.machine}, {m.day}" for m in path.measured)
         gain = "" if choice.gain is None else f"{choice.gain:.2f}x"
         table.add_row(
-            Text(f"{path.name}\n").append(path.what, "dim"), "yes" if choice.taken else "no", choice.why, gain, measured
+            Text(f"{path.name}\n").append(path.what, "dim"),
+            localized("yes" if choice.taken else "no"),
+            choice.why,
+            gain,
+            measured,
         )
     console.print(table)
     console.print(f"Trials are kept in {trials.cache_folder() / 'trials'}.", style="dim", soft_wrap=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from glassformer.language import localized
 from glassformer.screen import table_console, warn
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def show_list(as_json: bool) -> None:
         published = "—" if one.published is None else f"{one.published:g}"
         goal = one.goal_text if one.goal is not None else f"plain + {one.margin:g}"
         time = f"; training within {one.time_text}" if one.within is not None else ""
-        table.add_row(one.name, one.metric, published, goal, one.what + time)
+        table.add_row(one.name, one.metric, published, goal, localized(one.what + time))
     console = table_console()
     console.print(table)
     commands = sorted({f"glassformer data get {one.collection}" for one in REPRODUCTIONS if one.collection})

@@ -1,5 +1,5 @@
 """Every setting with its type, its default and its explanation, made from the fields' own comments: one place to write them
-down and one place to look them up (`glassformer info --settings`, docs/settings.md)."""
+down and one place to look them up (`glassformer info --settings`, docs/settings.md and its Chinese page)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from glassformer.config.recipe import PARTS
+from glassformer.language import in_language
+
+HEAD = """# Settings
+
+Everything a recipe may say, made by `python3 docs/make_settings.py` from the comments of the fields in
+`glassformer/config/`. On the command line: `glassformer info --settings [model|data|train|decode]`, and any of them
+as `part.name=value` behind `glassformer train RECIPE`. `none` stands for a setting that is not set."""
+CHINESE_HEAD = """# 设置
+
+配方里能写的一切，由 `python3 docs/make_settings.py` 从 `glassformer/config/` 里各字段的注释和屏幕的译文生成。
+在命令行上：`glassformer info --settings [model|data|train|decode]`；每一项都可以写成 `part.name=value`，
+放在 `glassformer train RECIPE` 后面。`none` 表示没有设。"""
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,7 @@ def in_words(hint: Any) -> str:
     if typing.get_origin(hint) is Literal:
         return ", ".join(map(str, options))
     if typing.get_origin(hint) is tuple:
-        return "a list" if options[-1] is Ellipsis else f"{len(options)} numbers"
+        return "a list" if options[-1] is Ellipsis else f"a list of {len(options)}"
     if options:
         return " or ".join(dict.fromkeys(in_words(o) for o in options if o is not type(None)))
     known = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -93,18 +105,14 @@ def settings_of(part: str) -> list[Setting]:
     ]
 
 
-def settings_page() -> str:
-    """docs/settings.md."""
-    lines = [
-        "# Settings",
-        "",
-        "Everything a recipe may say, made by `python3 docs/make_settings.py` from the comments of the fields in",
-        "`glassformer/config/`. On the command line: `glassformer info --settings [model|data|train|decode]`, and any of them",
-        "as `part.name=value` behind `glassformer train RECIPE`. `none` stands for a setting that is not set.",
-    ]
+def settings_page(language: str = "en") -> str:
+    """docs/settings.md, or with zh docs/settings.zh.md."""
+    columns = "| 设置 | 写什么 | 默认值 | |" if language == "zh" else "| setting | takes | default | |"
+    lines = [CHINESE_HEAD if language == "zh" else HEAD]
     for part in PARTS:
-        lines += ["", f"## [{part}]", "", "| setting | takes | default | |", "| --- | --- | --- | --- |"]
+        lines += ["", f"## [{part}]", "", columns, "| --- | --- | --- | --- |"]
         for setting in settings_of(part):
-            cells = [f"`{setting.name}`", setting.takes, f"`{setting.default}`", setting.about]
+            takes, about = (in_language(text, language) for text in (setting.takes, setting.about))
+            cells = [f"`{setting.name}`", takes, f"`{setting.default}`", about]
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"

@@ -40,7 +40,7 @@ class TrainConfig:
     steps: int = 2000  # updates of the weights
     seed: int = 1  # of the first weights, of dropout and of the order of batches; the same seed repeats the run
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: CUDA where there is one
-    # auto: bf16 autocast on CUDA, fp32 elsewhere; fp8: bf16, and most matrix products in 8 bits (see nn/fp8.py)
+    # auto: bf16 autocast on CUDA, fp32 elsewhere; fp8: bf16, and most matrix products in 8 bits (see accel/fp8.py)
     precision: Literal["auto", "fp32", "bf16", "fp8"] = "auto"
     compile: bool | None = None  # compile the loss with torch.compile; none: on CUDA only
     # replay the whole step as one CUDA graph; none: on CUDA, if compiled and batches have one shape

@@ -37,7 +37,7 @@ from glassformer.errors import UserError
 def check(files: Sequence[str | Path], task: str | None = None, **fields: str) -> Report:
     """Look at files as training would read them: train, val and test by their names, a pair of files as aligned lines.
 
-    `task` is guessed where it is not given: two aligned files or a tab in the first line are pairs, all else is text.
+    `task` is guessed where it is not given: two aligned files, a .tsv or a tab in the first line are pairs, all else is text.
     `fields` are those of DataConfig that name fields of JSONL and Parquet, such as source_field="en".
     """
     return check_config(arrange([Path(file) for file in files], task, fields))

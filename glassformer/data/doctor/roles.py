@@ -42,7 +42,7 @@ def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> 
     pairs_of_files = [group for group in roles.values() if len(group) == 2]
     if task is None:
         first = files[0]
-        records = first.name.removesuffix(".gz").endswith((".jsonl", ".ndjson", ".parquet"))
+        records = first.name.removesuffix(".gz").endswith((".tsv", ".jsonl", ".ndjson", ".parquet"))
         task = "pairs" if pairs_of_files or records or (first.is_file() and has_tab(first)) else "text"
     if pairs_of_files and task != "pairs":
         names = " and ".join(file.name for file in pairs_of_files[0])

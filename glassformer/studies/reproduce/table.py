@@ -53,7 +53,7 @@ class Reproduction:
         """Empty where no time is asked for."""
         if self.within is None:
             return ""
-        return f"{self.within:g} s on {'two CPU cores' if self.where == 'CPU' else 'an ' + self.where}"
+        return f"{self.within:g} s on two CPU cores" if self.where == "CPU" else f"{self.within:g} s on an {self.where}"
 
     def reached(self, value: float, goal: float) -> bool:
         """Whether a value is as good as the goal."""

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +34,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 COMPACT_EVERY = 4  # steps
+
+
+def on_device(numbers: Any, device: torch.device) -> Int[Tensor, "..."]:
+    """What the host knows, on the device. From pinned memory: from any other the host would wait for what is under way there."""
+    made = torch.as_tensor(numbers)
+    return (made.pin_memory() if device.type == "cuda" else made).to(device, non_blocking=True)
 
 
 class Cache:
@@ -135,7 +142,7 @@ class Cache:
         """These slots take the places of others, which are free."""
         if not rows:
             return
-        both = torch.tensor([rows, places]).to(self.lengths.device, non_blocking=True)
+        both = on_device([rows, places], self.lengths.device)
         filled = self.filled(max(*rows, *places) + 1)
         self.ends[places], self.widths[places] = self.ends[rows], self.widths[rows]
         tensors = [self.bias, self.positions, self.lengths, self.columns, self.tokens]

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.cache import Cache
+from glassformer.decode.cache import Cache, on_device
 from glassformer.decode.decoder import Decoder
 from glassformer.decode.driver import Driver, Result
 from glassformer.decode.engines import ELSEWHERE, kept_decoder, uses_plain_model
@@ -242,9 +242,7 @@ class CapturedDriver(Driver):
         """Copies of what these slots have written, on their way to the host."""
         assert self.state is not None
         jobs = [self.state.jobs[slot] for slot in slots]
-        # Not made on the device at once: the host would wait for all that is under way there.
-        which = torch.tensor(slots).to(self.device, non_blocking=True)
-        parts = self.state.results(which)
+        parts = self.state.results(on_device(slots, self.device))
         if self.device.type != "cuda":
             self.arriving.append((jobs, None, parts))
             return

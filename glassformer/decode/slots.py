@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import choose
+from glassformer.decode.cache import on_device
 from glassformer.decode.lengths import length_rule
 from glassformer.decode.request import (
     NO_CONSTRAINTS,
@@ -158,7 +160,7 @@ class Slots:
         for tensor in (self.written, self.count, self.cut_length):
             tensor[start:end] = 0
         known = np.array([[job.minimum, job.limit, job.stopped is not None, job.number < 0] for job in jobs])
-        minimum, limit, stops, over = torch.from_numpy(known).to(device, non_blocking=True).unbind(1)
+        minimum, limit, stops, over = on_device(known, device).unbind(1)
         self.minimum[start:end], self.limit[start:end] = minimum, limit
         self.has_stops[start:end], self.over[start:end] = stops.bool(), over.bool()
         self.group_over[start:end] = over.bool()[:, None]
@@ -172,13 +174,13 @@ class Slots:
             for seed in dict.fromkeys(seeds):
                 mine = [place for place, own in enumerate(seeds) if own == seed]
                 texts, samples = [jobs[i].fingerprint for i in mine], [jobs[i].sample for i in mine]
-                slots = torch.tensor(mine).add_(start).to(device, non_blocking=True)
+                slots = on_device(mine, device) + start
                 self.draws[slots, :most] = choose.uniforms(seed, texts, samples, most).to(device)
 
     def move(self, rows: Sequence[int], places: Sequence[int], n: int) -> None:
         """These slots take the places of others; n are left."""
         if rows:
-            both = torch.tensor([rows, places]).to(self.written.device, non_blocking=True)
+            both = on_device([rows, places], self.written.device)
             for tensor in self.tensors():
                 tensor.index_copy_(0, both[1], tensor.index_select(0, both[0]))
             for known in (self.ages, self.minimums, self.limits):
@@ -189,7 +191,7 @@ class Slots:
 
     def drop(self, slots: Sequence[int]) -> None:
         """What these slots write is wanted no more: they are nobody's, and over."""
-        which = torch.tensor(list(slots)).to(self.written.device, non_blocking=True)
+        which = on_device(list(slots), self.written.device)
         self.over[which], self.group_over[which], self.totals[which] = True, True, -math.inf
         for slot in slots:
             self.jobs[slot] = Job(limit=1)
@@ -216,7 +218,7 @@ class Slots:
     def collect(self, slots: Sequence[int]) -> list[list[Hypothesis]]:
         """The answers of these slots: of each group its best, the unfinished behind what has ended."""
         jobs = [self.jobs[slot] for slot in slots]
-        which = torch.tensor(list(slots)).to(self.written.device, non_blocking=True)
+        which = on_device(list(slots), self.written.device)
         return self.answers(jobs, [part.cpu().numpy() for part in self.results(which)])
 
     def results(self, which: Tensor) -> list[Tensor]:
@@ -226,50 +228,57 @@ class Slots:
         return [tensor.index_select(0, which) for tensor in (*ended, *cut)]
 
     def answers(self, jobs: Sequence[Job], parts: Sequence[np.ndarray]) -> list[list[Hypothesis]]:
-        """Hypotheses from `results` on the host, many at a time: thousands are made while a device waits."""
+        """Hypotheses from `results` on the host, many at a time and no more than are wanted: thousands are made while a
+        device waits."""
         score, ending, length, last, pool_ids, pool_logprobs, *cut = parts
-        upto, longest = max(1, int(length.max(initial=0))), pool_ids.shape[-1]
-        columns = [part.ravel().tolist() for part in (score, ending, length, last)]
-        columns += [part.reshape(-1, longest)[:, :upto].tolist() for part in (pool_ids, pool_logprobs)]
-        made: list[Hypothesis | None] = []
-        for value, kind, words, end, tokens, chances in zip(*columns, strict=True):
-            if value == -math.inf:
-                made.append(None)
-                continue
+        found: list[list[Hypothesis]] = [[] for _ in range(len(jobs) * self.groups)]  # of each slot's groups
+        (there,) = np.nonzero(score.ravel() > -math.inf)
+        columns = [part.ravel()[there].tolist() for part in (score, ending, length, last)]
+        columns += [rows_of(part, there, max(columns[2], default=0)) for part in (pool_ids, pool_logprobs)]
+        for place, value, kind, words, end, tokens, chances in zip(
+            (there // self.wanted).tolist(), *columns, strict=True
+        ):
             chances = chances[:words]
             if kind == 1:
                 chances.append(end)
-            made.append(Hypothesis(tokens[:words], value, math.fsum(chances), chances, ENDINGS[kind]))
-        places = range(0, len(made), self.wanted)
-        groups = [[one for one in made[at : at + self.wanted] if one is not None] for at in places]
-        found = [groups[at : at + self.groups] for at in range(0, len(groups), self.groups)]
-        self.add_cut(found, *cut)
-        return [n_best(own, self.config.n_best, job.trace) for own, job in zip(found, jobs, strict=True)]
+            found[place].append(Hypothesis(tokens[:words], value, math.fsum(chances), chances, ENDINGS[kind]))
+        if len(there) < len(found) * self.wanted:
+            self.add_cut(found, *cut)
+        if self.groups == 1 and not any(job.trace is not None for job in jobs):
+            return found
+        groups = (found[at : at + self.groups] for at in range(0, len(found), self.groups))
+        return [n_best(own, self.config.n_best, job.trace) for own, job in zip(groups, jobs, strict=True)]
 
     def add_cut(
         self,
-        found: Sequence[list[list[Hypothesis]]],
+        found: Sequence[list[Hypothesis]],
         totals: np.ndarray,
         lengths: np.ndarray,
         ids: np.ndarray,
         logprobs: np.ndarray,
     ) -> None:
         """Where too few have ended, what was cut. In a group those are equally long: their sums rank them."""
-        few = [i for i, groups in enumerate(found) if any(len(made) < self.wanted for made in groups)]
-        if not few:
-            return
-        rule, upto = length_rule(self.config), max(1, int(lengths[few].max()))
-        order = np.argsort(-totals[few], axis=2, kind="stable").tolist()
-        parts = (
-            totals[few].tolist(),
-            lengths[few].tolist(),
-            ids[few, :, :upto].tolist(),
-            logprobs[few, :, :upto].tolist(),
+        missing = self.wanted - np.array([len(made) for made in found])
+        (few,) = np.nonzero(missing)
+        own = totals.reshape(-1, self.width)[few]
+        order = np.argsort(-own, axis=1, kind="stable")[:, : self.wanted]
+        sums = np.take_along_axis(own, order, 1)
+        which, rank = np.nonzero((np.arange(self.wanted) < missing[few, None]) & (sums > -math.inf))
+        places, rows = few[which], few[which] * self.width + order[which, rank]
+        words = lengths.ravel()[places].tolist()
+        rule, upto = length_rule(self.config), max(words, default=0)
+        columns = (
+            places.tolist(),
+            sums[which, rank].tolist(),
+            words,
+            rows_of(ids, rows, upto),
+            rows_of(logprobs, rows, upto),
         )
-        for i, best, sums, words, tokens, chances in zip(few, order, *parts, strict=True):
-            for g, made in enumerate(found[i]):
-                for w in best[g][: self.wanted - len(made)]:
-                    if sums[g][w] > -math.inf:
-                        row, length = g * self.width + w, words[g]
-                        own, score = chances[row][:length], rule.score(sums[g][w], length, False)
-                        made.append(Hypothesis(tokens[row][:length], score, math.fsum(own), own, "length"))
+        for place, total, length, tokens, chances in zip(*columns, strict=True):
+            own_chances, value = chances[:length], rule.score(total, length, False)
+            found[place].append(Hypothesis(tokens[:length], value, math.fsum(own_chances), own_chances, "length"))
+
+
+def rows_of(part: np.ndarray, rows: np.ndarray, upto: int) -> list[list[Any]]:
+    """The beginnings of these rows of tokens."""
+    return part.reshape(-1, part.shape[-1])[rows, :upto].tolist()  # type: ignore[no-any-return]

@@ -26,7 +26,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from glassformer.config import ModelConfig
-from glassformer.decode.cache import Cache
+from glassformer.decode.cache import Cache, on_device
 from glassformer.decode.decoder import Decoder
 from glassformer.decode.slots import Job, Slots
 from glassformer.nn.rows import Rows
@@ -47,14 +47,18 @@ def context_start(length: int, model: ModelConfig) -> int:
     return -(-(length - model.block_size) // stride) * stride
 
 
-def in_rows(texts: Texts, width: int | None) -> Rows:
-    """One text a row, padded to `width` or the longest."""
-    lengths = list(map(len, texts))
-    wide = max(lengths) if width is None else width
+def in_rows(texts: Texts, width: int | None, device: torch.device) -> Rows:
+    """One text a row, padded to `width` or the longest, on a device."""
+    lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+    wide = int(lengths.max()) if width is None else width
     tokens = np.zeros((len(texts), wide), dtype=np.int64)
-    real = np.arange(wide) < np.array(lengths)[:, None]
-    tokens[real] = np.fromiter(chain.from_iterable(texts), dtype=np.int64, count=sum(lengths))
-    return Rows.padded(torch.from_numpy(tokens), lengths)
+    real = np.arange(wide) < lengths[:, None]
+    tokens[real] = np.fromiter(chain.from_iterable(texts), dtype=np.int64, count=int(lengths.sum()))
+    if real.all():
+        return Rows.whole(on_device(tokens, device))
+    positions = torch.arange(wide, device=device).expand(len(texts), -1)
+    segments = (positions < on_device(lengths, device)[:, None]).long()
+    return Rows(on_device(tokens, device), segments, positions, "padded")
 
 
 @runtime_checkable
@@ -105,10 +109,13 @@ class CachedSteps:
         bounded = has_window(decoder.config) and not (decoder.has_source and decoder.config.positions == "sinusoidal")
         decoder.grow_tables(min(longest, decoder.config.block_size) if bounded else longest)
         self.texts[start:] = [text for text in texts for _ in range(copies)]
-        first = [self.bos if decoder.has_source else text[-1] for text in self.texts[start:]]
-        self.cache.begin(start, end, torch.tensor(first, device=self.cache.tokens.device)[:, None])
+        first, device = (
+            [self.bos if decoder.has_source else text[-1] for text in self.texts[start:]],
+            self.cache.tokens.device,
+        )
+        self.cache.begin(start, end, on_device(first, device)[:, None])
         if decoder.has_source:
-            rows = in_rows(texts, width).to(self.cache.tokens.device)
+            rows = in_rows(texts, width, device)
             decoder.read_sources(self.cache, start, rows, copies=copies, whole_rows=self.whole_rows)
         else:
             before = [context[:-1] for context in contexts]
@@ -188,7 +195,7 @@ class PlainSteps:
         self.texts = [list(text) for text in texts for _ in range(copies)]
         self.limit, self.state = max(job.limit for job in jobs), None
         if self.has_source:
-            self.rows = in_rows(self.texts, width).to(self.device)
+            self.rows = in_rows(self.texts, width, self.device)
             if self.cached:
                 self.state = self.model.start(self.rows, self.limit, beams=self.beams)
         self.tokens = torch.tensor([[self.bos if self.has_source else text[-1]] for text in self.texts])

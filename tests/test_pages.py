@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(p for folder in ("tour", "tables", "how-to") for p in (DOCS / folder).glob("*.md"))
 PAGES += [DOCS / "index.md", DOCS / "index.zh.md", DOCS / "errata.md", DOCS / "errata.zh.md"]
+PAGES += [DOCS / "promises.md", DOCS / "promises.zh.md"]
 ENGLISH = [p for p in PAGES if not p.name.endswith(".zh.md") and p.with_suffix(".zh.md").exists()]
 READY_ABLATIONS = ("table3", "parts", "gpt-ablation")
 LINK = re.compile(r"!?\[([^\]]*)\]\(([^)#\s]+)(?:#[\w-]*)?\)")
@@ -188,7 +189,7 @@ def test_what_is_typed_is_the_same_in_both_languages(path: Path) -> None:
 
 
 def test_every_page_for_newcomers_is_there_in_chinese() -> None:
-    """Results, promises, decisions and log are English only; settings.zh.md is made (tests/test_settings.py)."""
+    """Results, decisions and log are English only; settings.zh.md is made (tests/test_settings.py)."""
     missing = [name_of(p) for p in PAGES if not p.name.endswith(".zh.md") and p not in ENGLISH]
     assert not missing, f"without a Chinese page: {missing}"
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -21,7 +25,7 @@ from glassformer.studies.claims.pictures import LABELS, PATCH, SIDE, digit, patc
 from glassformer.studies.claims.recurrent_translator import RecurrentTranslator
 from glassformer.studies.claims.scale import power_law
 from glassformer.studies.claims.study import DEFAULT, QUICK, Effort, Finding, Results, Study, Table, grid
-from glassformer.studies.claims.verdict import Condition, exactly, interval, larger, verdict
+from glassformer.studies.claims.verdict import Condition, exactly, interval, larger, smaller, verdict, within
 from glassformer.studies.claims.words import Words
 
 TINY = Effort("quick", 1, 0.002)
@@ -43,6 +47,27 @@ TEXT = Words("it is so", "如此")
 )
 def test_a_condition_is_judged_over_seeds(more: list[float], less: list[float], outcome: str) -> None:
     assert larger(TEXT, more, less, margin=0.5).outcome == outcome
+    told = smaller(TEXT, less, more, margin=0.5)  # the same differences seen from the other side
+    assert told.outcome == outcome and told.detail.startswith(f"{sum(less) / len(less):.4g} against")
+
+
+@pytest.mark.parametrize(
+    ("ours", "outcome"),
+    [
+        ([97.0, 97.2, 96.9], "holds"),  # a point worse, all of the interval within two
+        ([99.0, 99.1, 98.9], "holds"),  # better
+        ([93.0, 93.2, 92.9], "fails"),  # five points worse
+        ([99.0, 94.0, 97.0], "open"),  # who knows
+        ([97.0], "open"),  # one seed settles nothing
+    ],
+)
+def test_as_good_but_for_a_slack(ours: list[float], outcome: str) -> None:
+    theirs = [98.0, 98.1, 98.0][: len(ours)]
+    found = within(TEXT, ours, theirs, slack=2.0)
+    losses = within(TEXT, [-one for one in ours], [-one for one in theirs], slack=2.0, less_is_better=True)
+    assert found.outcome == losses.outcome == outcome
+    assert found.detail.startswith(f"{sum(ours) / len(ours):.4g} against 98")
+    assert within(TEXT, ours, theirs, slack=2.0, learned=99.9).outcome == "open"
 
 
 def test_where_nothing_was_learned_nothing_is_settled() -> None:
@@ -236,3 +261,20 @@ def test_pictures_say_what_is_in_them() -> None:
     torch.testing.assert_close(cut[0, 1].view(3, PATCH, PATCH), one.picture[:, :PATCH, PATCH : 2 * PATCH])
     assert digit(7, draw).shape == (3, SIDE, SIDE)
     assert Results(()).where(a=1) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
+def test_a_study_that_is_stopped_leaves_nobody_at_work(how: str, tmp_path: Path) -> None:
+    """The workers hold the other end of stderr, so it ends only when all of them are gone; a killed study cannot tell them."""
+    command = [sys.executable, "-m", "glassformer", "study", "heads", "--quick", "--jobs", "2", "--out", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as study:
+        assert study.stderr is not None
+        assert "trials" in study.stderr.readline()
+        time.sleep(4)  # by then they are at work, or about to be
+        study.send_signal(getattr(signal, how))
+        _, said = study.communicate(timeout=60)
+    if how == "SIGTERM":
+        assert study.returncode == 75
+        assert "the same command goes on" in said
+        assert "Traceback" not in said

@@ -11,7 +11,7 @@ import typer
 
 from glassformer.errors import ConfigError
 from glassformer.language import language, localized, padded
-from glassformer.screen import say, table_console
+from glassformer.screen import say, table_console, warn
 
 if TYPE_CHECKING:
     from glassformer.studies.claims import Report
@@ -35,7 +35,8 @@ def study(
     """Put a claim of the literature to the test: [bold]glassformer study residuals[/].
 
     Trials are kept as they are done, so a study that was broken off goes on where it was. Each ends with a table, a picture
-    and a verdict: holds, holds when, does not hold, not settled (the rule is told by `docs/claims.md`).
+    and a verdict: holds, holds when, does not hold, not settled (the rule is told by `docs/claims.md`). Exit codes: 0 done;
+    2 something to put right; 75 stopped on request (Ctrl-C or SIGTERM).
     """
     if quick and full:
         raise ConfigError("--quick and --full contradict each other; leave one out")
@@ -44,19 +45,29 @@ def study(
         return
     if names and everything:
         raise ConfigError("--all is every study; leave out the names, or leave out --all")
+    from glassformer.runs.stop import STOPPED, Stopped, StopRequest
     from glassformer.studies.claims import EFFORTS, STUDIES, conduct, study_named
 
     effort = EFFORTS["quick" if quick else "full" if full else "default"]
     chosen = [study_named(name) for name in names or ()] or list(STUDIES)
-    for one in chosen:
-        cores = "" if (os.cpu_count() or 1) == 2 else " on two cores"
-        share = {"quick": 0.1, "default": 1.0, "full": 4.0}[effort.name]
-        say(f"{one.name}: {len(one.plan(effort))} trials, about {max(1, round(one.minutes * share))} min{cores}")
-        report = conduct(one, effort, (out or OUT) / effort.name, jobs=jobs)
-        if as_json:
-            print(json.dumps(report.to_dict(), ensure_ascii=False))
-        else:
-            show(report)
+    stop = StopRequest()
+    try:
+        with stop.listening():
+            for one in chosen:
+                cores = "" if (os.cpu_count() or 1) == 2 else " on two cores"
+                share = {"quick": 0.1, "default": 1.0, "full": 4.0}[effort.name]
+                say(
+                    f"{one.name}: {len(one.plan(effort))} trials, about {max(1, round(one.minutes * share))} min{cores}"
+                )
+                with stop.may_drop():
+                    report = conduct(one, effort, (out or OUT) / effort.name, jobs=jobs)
+                if as_json:
+                    print(json.dumps(report.to_dict(), ensure_ascii=False))
+                else:
+                    show(report)
+    except Stopped:
+        warn("stopped; the trials that were done are kept, and the same command goes on with the others")
+        raise typer.Exit(STOPPED) from None
 
 
 def show_list(out: Path, as_json: bool) -> None:

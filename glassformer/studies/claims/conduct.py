@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import platform
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -96,12 +99,25 @@ def one_by_one(study: Study, effort: Effort, missing: Sequence[Settings]) -> Ite
         yield settings, run_trial(study.trial, settings, effort, None)
 
 
+def leave_with_parent() -> None:
+    """In a worker: ends when the process that started it is gone, however that went; Ctrl-C is for the other to deal with."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait_for_it() -> None:
+        parent.join()
+        os._exit(1)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=wait_for_it, daemon=True).start()
+
+
 def side_by_side(
     study: Study, effort: Effort, missing: Sequence[Settings], jobs: int
 ) -> Iterator[tuple[Settings, Measured]]:
     """So many at once, a thread each; whichever is done first comes first."""
     threads = max(1, machine.cores() // jobs)
-    pool = ProcessPoolExecutor(min(jobs, len(missing)), mp_context=multiprocessing.get_context("spawn"))
+    pool = ProcessPoolExecutor(min(jobs, len(missing)), multiprocessing.get_context("spawn"), leave_with_parent)
     try:
         waiting: dict[Future[Measured], Settings] = {
             pool.submit(run_trial, study.trial, settings, effort, threads): settings for settings in missing
@@ -111,9 +127,10 @@ def side_by_side(
             for future in done:
                 yield waiting.pop(future), future.result()
     finally:
+        workers = list((pool._processes or {}).values())  # a pool that is shut down no longer knows them
         pool.shutdown(wait=False, cancel_futures=True)
-        for process in list((pool._processes or {}).values()):
-            process.terminate()
+        for worker in workers:
+            worker.terminate()
 
 
 def trials_of(study: Study, effort: Effort, folder: Path, jobs: int) -> tuple[Results, str]:

@@ -6,16 +6,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from glassformer.models import GPT
 from glassformer.nn.linear_attention import LinearAttention
 from glassformer.plots.panels import BarPanel, panels
 from glassformer.studies.claims.lab import Fit, Letters, exact_match, train, train_on
 from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
-from glassformer.studies.claims.text import characters
-from glassformer.studies.claims.verdict import larger, smaller
+from glassformer.studies.claims.text import characters, drawn_rows, held_out_loss
+from glassformer.studies.claims.verdict import within
 from glassformer.studies.claims.words import Words
 
 BLOCK = 256
@@ -55,23 +52,11 @@ def trial(effort: Effort, kind: str, task: str, length: int, seed: int) -> Measu
             "loss": sum(losses[-20:]) / len(losses[-20:]),
             "step": (time.perf_counter() - began) / len(losses),
         }
-    text, vocabulary = characters()
-    model, draw = make(kind, vocabulary), torch.Generator().manual_seed(seed)
-    cut = int(0.9 * len(text))
-
-    def loss(_: int) -> tuple[Tensor, int]:
-        starts = torch.randint(cut - BLOCK - 1, (8,), generator=draw)
-        rows = torch.stack([text[s : s + BLOCK + 1] for s in starts.tolist()])
-        return model.loss(rows[:, :-1].contiguous(), rows[:, 1:].contiguous()), rows[:, 1:].numel()
-
+    model = make(kind, characters()[1])
     began = time.perf_counter()
-    losses = train(model, loss, Fit(effort.steps(400), rate=3e-3, muon=0.02))
+    losses = train(model, drawn_rows(model, 8, BLOCK, seed), Fit(effort.steps(400), rate=3e-3, muon=0.02))
     step = (time.perf_counter() - began) / len(losses)
-    held = text[cut : cut + 64 * BLOCK + 1].unfold(0, BLOCK + 1, BLOCK)
-    model.eval()
-    with torch.no_grad():
-        value = float(model.loss(held[:, :-1].contiguous(), held[:, 1:].contiguous())) / held[:, 1:].numel()
-    return {"loss": value, "step": step}
+    return {"loss": held_out_loss(model, BLOCK, 64), "step": step}
 
 
 def plan_of(kind: str) -> Callable[[Effort], list[Settings]]:
@@ -95,29 +80,30 @@ def judge_of(kind: str, name: Words) -> Callable[[Results], Finding]:
             own = {"task": "copy", "length": length}
             full, other = results.values("accuracy", kind="full", **own), results.values("accuracy", kind=kind, **own)
             conditions.append(
-                larger(
+                within(
                     Words(
                         f"copying {length} letters: {name.en} comes within 5 points of full attention",
                         f"复制 {length} 个字母：{name.zh}与完全注意力相差不到 5 个百分点",
                     ),
-                    [b + 5.0 for b in other],
+                    other,
                     full,
-                    margin=0.0,
+                    slack=5.0,
                     unit="%",
                     learned=30.0,
                 )
             )
         full, other = results.values("loss", task="text", kind="full"), results.values("loss", task="text", kind=kind)
         conditions.append(
-            smaller(
+            within(
                 Words(
                     f"Python's source: {name.en} comes within 0.03 nats of full attention",
                     f"Python 源码：{name.zh}与完全注意力相差不到 0.03 nats",
                 ),
                 other,
-                [a + 0.03 for a in full],
-                margin=0.0,
+                full,
+                slack=0.03,
                 unit=" nats",
+                less_is_better=True,
             )
         )
         rows = []

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from glassformer.models import GPT, Transformer
 from glassformer.plots.panels import BarPanel, LinePanel, panels
 from glassformer.studies.claims.lab import Fit, Letters, exact_match, thinned, train, train_on
 from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
-from glassformer.studies.claims.text import characters
+from glassformer.studies.claims.text import characters, drawn_rows, held_out_loss
 from glassformer.studies.claims.verdict import Condition, larger, smaller
 from glassformer.studies.claims.words import Words
 
@@ -46,13 +43,11 @@ def kind_trial(effort: Effort, norm: str, batch: int, rate: float, seed: int) ->
 
 def order_trial(effort: Effort, pre: bool, depth: int, warmup: int, seed: int) -> Measured:
     """The next character of Python's source, norm before or after the sublayer; the loss is that of text held out."""
-    text, vocabulary = characters()
-    cut, draw = int(0.9 * len(text)), torch.Generator().manual_seed(seed)
     model = GPT(
         n_layer=depth,
         n_head=4,
         n_embd=48,
-        vocab_size=vocabulary,
+        vocab_size=characters()[1],
         block_size=ROW,
         dropout=0.0,
         pre_norm=pre,
@@ -60,17 +55,9 @@ def order_trial(effort: Effort, pre: bool, depth: int, warmup: int, seed: int) -
         scaled_init=False,
     )
 
-    def loss(_: int) -> tuple[Tensor, int]:
-        starts = torch.randint(cut - ROW - 1, (8,), generator=draw).tolist()
-        rows = torch.stack([text[s : s + ROW + 1] for s in starts])
-        return model.loss(rows[:, :-1].contiguous(), rows[:, 1:].contiguous()), rows[:, 1:].numel()
-
-    losses = train(model, loss, Fit(effort.steps(300), warmup=round(warmup * min(1.0, effort.share))))
-    held = text[cut : cut + 200 * ROW + 1].unfold(0, ROW + 1, ROW)
-    model.eval()
-    with torch.no_grad():
-        value = float(model.loss(held[:, :-1].contiguous(), held[:, 1:].contiguous())) / held[:, 1:].numel()
-    return {"loss": value, "curve": thinned(losses)}
+    fit = Fit(effort.steps(300), warmup=round(warmup * min(1.0, effort.share)))
+    losses = train(model, drawn_rows(model, 8, ROW, seed), fit)
+    return {"loss": held_out_loss(model, ROW, 200), "curve": thinned(losses)}
 
 
 def trial(effort: Effort, part: str, seed: int, **settings: Any) -> Measured:

@@ -6,12 +6,14 @@ from typing import Any
 
 from glassformer.models import GPT
 from glassformer.plots.panels import LinePanel, panels
-from glassformer.studies.claims.lab import Fit, Letters, exact_match, gradient_norms, summed_loss, thinned, train_on
+from glassformer.studies.claims.lab import Fit, gradient_norms, thinned, train
 from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
-from glassformer.studies.claims.verdict import larger
+from glassformer.studies.claims.text import characters, drawn_rows, held_out_loss
+from glassformer.studies.claims.verdict import larger, smaller
 from glassformer.studies.claims.words import Words
 
-TASK = Letters("reverse", 2, 8)
+ROW = 64
+NORMS = {"layer": ("with layer norm", "有层归一化"), "none": ("without any norm", "无归一化")}
 
 
 def plan(effort: Effort) -> list[Settings]:
@@ -19,59 +21,66 @@ def plan(effort: Effort) -> list[Settings]:
     return grid(effort, depth=effort.pick([2, 6], [1, 2, 4, 8, 12], [1, 2, 4, 8, 12, 24]), residual=[True, False])
 
 
-def trial(effort: Effort, depth: int, residual: bool, seed: int) -> Measured:
-    """The gradient of each block before the first step, then a training."""
-    import torch
-
-    model = GPT(
-        n_layer=depth, n_head=4, n_embd=64, vocab_size=TASK.vocabulary, block_size=32, dropout=0.0, residual=residual
+def make(depth: int, residual: bool, norm: str) -> GPT:
+    """A GPT that reads characters."""
+    return GPT(
+        n_layer=depth,
+        n_head=4,
+        n_embd=64,
+        vocab_size=characters()[1],
+        block_size=ROW,
+        dropout=0.0,
+        residual=residual,
+        norm=norm,
     )
-    pairs = TASK.batch(64, torch.Generator().manual_seed(seed))
-    (summed_loss(model, pairs) / pairs.tokens).backward()
-    first = gradient_norms(model, depth)
-    model.zero_grad(set_to_none=True)
-    losses = train_on(model, TASK, Fit(effort.steps(600)), seed)
-    return {
-        "gradients": first,
-        "ratio": first[0] / max(first[-1], 1e-30),
-        "accuracy": exact_match(model, TASK.test()),
-        "loss": sum(losses[-20:]) / len(losses[-20:]),
-        "curve": thinned(losses),
-    }
+
+
+def trial(effort: Effort, depth: int, residual: bool, seed: int) -> Measured:
+    """The gradient of each block before the first step, with and without norms, then a training with them."""
+    found: Measured = {}
+    for norm in ("none", "layer"):
+        model = make(depth, residual, norm)
+        total, count = drawn_rows(model, 8, ROW, seed)(0)
+        (total / count).backward()
+        gradients = gradient_norms(model, depth)
+        found |= {f"gradients, {norm}": gradients, f"ratio, {norm}": gradients[0] / max(gradients[-1], 1e-30)}
+        model.zero_grad(set_to_none=True)
+    losses = train(model, drawn_rows(model, 8, ROW, seed), Fit(effort.steps(400)))
+    return found | {"loss": held_out_loss(model, ROW, 200), "curve": thinned(losses)}
 
 
 def judge(results: Results) -> Finding:
     """At every depth: the trained result; at the deepest: the gradient that reaches the first block."""
     depths = results.options("depth")
     conditions = [
-        larger(
-            Words(f"{depth} blocks: more right answers with residual connections", f"{depth} 层：有残差连接时答对更多"),
-            results.values("accuracy", depth=depth, residual=True),
-            results.values("accuracy", depth=depth, residual=False),
-            margin=5.0,
-            unit="%",
-            learned=30.0,
+        smaller(
+            Words(f"{depth} blocks: learns better with residual connections", f"{depth} 层：有残差连接学得更好"),
+            results.values("loss", depth=depth, residual=True),
+            results.values("loss", depth=depth, residual=False),
+            margin=0.02,
+            unit=" nats",
         )
         for depth in depths
     ]
     deepest = depths[-1]
-    conditions.append(
-        larger(
-            Words(
-                f"{deepest} blocks, before training: the first block gets a larger share of the last one's gradient",
-                f"{deepest} 层，训练前：第一层得到的梯度与最后一层之比更大",
-            ),
-            results.values("ratio", depth=deepest, residual=True),
-            results.values("ratio", depth=deepest, residual=False),
-            margin=0.1,
+    for norm, words in NORMS.items():
+        conditions.append(
+            larger(
+                Words(
+                    f"{deepest} blocks, untrained, {words[0]}: the first block gets a larger share of the last one's gradient",
+                    f"{deepest} 层，训练前，{words[1]}：第一层得到的梯度与最后一层之比更大",
+                ),
+                results.values(f"ratio, {norm}", depth=deepest, residual=True),
+                results.values(f"ratio, {norm}", depth=deepest, residual=False),
+                margin=0.1,
+            )
         )
-    )
     rows = tuple(
         (
             str(depth),
             *(
                 results.spoken(key, digits, depth=depth, residual=r)
-                for key, digits in (("accuracy", 1), ("loss", 3), ("ratio", 3))
+                for key, digits in (("loss", 3), ("ratio, layer", 3), ("ratio, none", 4))
                 for r in (True, False)
             ),
         )
@@ -79,38 +88,35 @@ def judge(results: Results) -> Finding:
     )
     columns = (
         "blocks",
-        "exact match %, with",
-        "without",
         "loss, with",
         "without",
         "gradient first/last, with",
         "without",
+        "gradient first/last without norms, with",
+        "without",
     )
-    return Finding((Table("A GPT that reverses letters", columns, rows),), tuple(conditions))
+    return Finding((Table("The next character of Python's source, held-out text", columns, rows),), tuple(conditions))
 
 
 def draw(results: Results) -> Any:
-    """Accuracy over depth, gradient by block at the deepest, curves there."""
+    """Loss over depth, gradient by block at the deepest, curves there."""
     depths, seeds = results.options("depth"), results.options("seed")
     names = {True: "with residual connections", False: "without"}
 
     def over_depth(residual: bool) -> tuple[list[int], list[list[float]]]:
-        return depths, [
-            [results.values("accuracy", depth=d, residual=residual, seed=s)[0] for d in depths] for s in seeds
-        ]
+        return depths, [[results.values("loss", depth=d, residual=residual, seed=s)[0] for d in depths] for s in seeds]
 
     deepest = depths[-1]
     by_block = {}
     curves = {}
     for residual, name in names.items():
         found = [m for _, m in results.where(depth=deepest, residual=residual)]
-        by_block[name] = (list(range(deepest)), [m["gradients"] for m in found])
+        for norm in NORMS:
+            by_block[f"{name}, {norm} norm"] = (list(range(deepest)), [m[f"gradients, {norm}"] for m in found])
         curves[name] = (list(range(min(len(m["curve"]) for m in found))), [m["curve"] for m in found])
     return panels(
         [
-            LinePanel(
-                "after training", "blocks", "exact match %", {n: over_depth(r) for r, n in names.items()}, bottom=0
-            ),
+            LinePanel("after training", "blocks", "held-out loss", {n: over_depth(r) for r, n in names.items()}),
             LinePanel(f"gradient by block, {deepest} blocks, untrained", "block", "norm", by_block, log="y"),
             LinePanel(f"training of {deepest} blocks", "training →", "loss", curves),
         ]
@@ -129,4 +135,5 @@ STUDY = Study(
     trial=trial,
     judge=judge,
     draw=draw,
+    version=2,
 )

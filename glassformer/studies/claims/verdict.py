@@ -7,8 +7,9 @@ least a margin that matters. A condition is judged by the differences of the pai
 
 It **holds** if the interval lies above zero and the mean reaches the margin; it **fails** if the interval lies below the
 margin, so that a difference that matters is ruled out (or is the other way round); otherwise it is **open**. One seed
-settles nothing, nor do two arms that have both learned nothing. What needs no luck (a count, a bound, an identity) is
-settled by `exactly`.
+settles nothing, nor do two arms that have both learned nothing. Whether one arm is as good as another but for a slack is
+judged by the same interval: it holds if the whole of it is within the slack, and fails if all of it is beyond. What needs
+no luck (a count, a bound, an identity) is settled by `exactly`.
 
 A claim whose conditions all hold *holds*; if some do, it *holds when*; if all fail, it *does not hold*; else it is *not
 settled*.
@@ -102,11 +103,35 @@ def smaller(text: Words, less: Sequence[float], more: Sequence[float], *, margin
     >>> smaller(Words("a", "b"), [1.0, 1.1, 0.9], [2.0, 2.2, 2.1], margin=0.5).detail
     '1 against 2.1: -1.1 [-1.35, -0.852]'
     """
-    if len(more) != len(less) or not more:
-        raise ValueError(f"{text.en}: {len(less)} and {len(more)} values are no pairs")
-    mean, low, high = interval([a - b for a, b in zip(less, more, strict=True)])
-    outcome: Outcome = "holds" if high < 0 and -mean >= margin else "fails" if low > -margin else "open"
-    return Condition(text, outcome, numbers(less, more, unit, (mean, low, high)))
+    outcome = larger(text, more, less, margin=margin).outcome
+    return Condition(
+        text, outcome, numbers(less, more, unit, interval([a - b for a, b in zip(less, more, strict=True)]))
+    )
+
+
+def within(
+    text: Words,
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    *,
+    slack: float,
+    unit: str = "",
+    learned: float | None = None,
+    less_is_better: bool = False,
+) -> Condition:
+    """Whether `ours` is at most `slack` worse than `theirs`: it holds if the whole interval is, and fails if none of it is.
+
+    >>> within(Words("a", "b"), [97.0, 98.0, 97.5], [98.0, 99.0, 98.2], slack=2.0, unit="%").outcome
+    'holds'
+    """
+    if len(ours) != len(theirs) or not ours:
+        raise ValueError(f"{text.en}: {len(ours)} and {len(theirs)} values are no pairs")
+    mean, low, high = interval([a - b for a, b in zip(ours, theirs, strict=True)])
+    worst, best = (high, low) if less_is_better else (-low, -high)  # how much worse it is, at most and at least
+    outcome: Outcome = "holds" if worst < slack else "fails" if best > slack else "open"
+    if learned is not None and max(statistics.fmean(ours), statistics.fmean(theirs)) < learned:
+        outcome = "open"
+    return Condition(text, outcome, numbers(ours, theirs, unit, (mean, low, high)))
 
 
 def exactly(text: Words, is_so: bool, detail: str = "") -> Condition:

@@ -34,12 +34,12 @@ class PictureReader(nn.Module):
             n_layer=2, n_head=4, n_embd=width, n_hidden=256, vocab_size=len(WORDS), block_size=GRID * GRID, dropout=0.0
         )
         self.patch = nn.Linear(3 * PATCH * PATCH, width)
-        self.place = nn.Parameter(0.02 * torch.randn(GRID * GRID, width))
+        self.positions = nn.Embedding.from_pretrained(0.02 * torch.randn(GRID * GRID, width), freeze=False)
         self.label = nn.Linear(width, max(len(LABELS), 10))
 
     def encode(self, pictures: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B N C"]:
         """The encoder's output at each patch."""
-        x = self.patch(patches(pictures)) + self.place
+        x = self.patch(patches(pictures)) + self.positions.weight
         nothing = as_rows(torch.zeros(x.shape[:2], dtype=torch.long), None)
         return self.body.encoder(x, self.body.view(nothing, causal=False))
 
@@ -87,7 +87,7 @@ def trial(effort: Effort, job: str, seed: int) -> Measured:
         pictures, labels = digits(32, draw) if job == "digits" else batch(32, draw)[:2]
         return F.cross_entropy(model.classes(pictures), labels, reduction="sum"), len(labels)
 
-    losses = train(model, loss, Fit(effort.steps(1500), rate=1e-3))
+    losses = train(model, loss, Fit(effort.steps(1500), muon=0.02))
     unseen = torch.Generator().manual_seed(987_654_321)
     pictures, labels, ids = batch(400, unseen)
     if job == "digits":
@@ -164,4 +164,5 @@ STUDY = Study(
     trial=trial,
     judge=judge,
     draw=draw,
+    version=2,
 )

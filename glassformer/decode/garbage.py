@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 NEVER = 1_000_000_000
+MANY = 20_000  # young objects: a look at each would be felt
 SELDOM = 500_000  # new objects (that have not gone again) between two looks at the young ones
 lock = threading.Lock()
 users = 0
@@ -23,7 +24,8 @@ before = (0, 0, 0)
 @contextmanager
 def full_collections_wait() -> Iterator[None]:
     """Inside, only young objects are searched for cycles. The first thread to come in changes the setting, the last one to
-    leave puts it back, unless somebody else has set it meanwhile.
+    leave puts it back, unless somebody else has set it meanwhile. What is young then, where it is much, counts as old at once:
+    it waits for the next full collection, which is as far off as it was.
 
     >>> with full_collections_wait():
     ...     gc.get_threshold()[2] == NEVER
@@ -41,5 +43,8 @@ def full_collections_wait() -> Iterator[None]:
     finally:
         with lock:
             users -= 1
+            if users == 0 and gc.get_count()[0] > MANY and not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()  # into the oldest generation, without a look at each
             if users == 0 and gc.get_threshold()[2] == NEVER:
                 gc.set_threshold(*before)

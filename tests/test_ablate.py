@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassformer import plots
+from glassformer import plots, runs
 from glassformer.config import read_recipe
 from glassformer.errors import ConfigError, UserError
 from glassformer.runs import STOPPED
@@ -24,6 +24,7 @@ from glassformer.studies.ablate.ablation import prepare_folder
 from glassformer.studies.ablate.cost import Cost, at_a_time
 from glassformer.studies.ablate.report import Report, as_csv, markdown
 from glassformer.studies.ablate.scores import TrialScores
+from glassformer.studies.ablate.trials import make_trials
 from glassformer.studies.ablate.variants import resolve
 from tests.commands import ENVIRONMENT, call
 
@@ -217,11 +218,21 @@ def test_pictures_of_nothing_and_of_much() -> None:
 
 # The whole thing ----------------------------------------------------------------------------------------------------------
 
-TINY = [
-    "copy", "model.n_layer=1", "model.n_embd=8", "model.n_head=1", "model.n_hidden=8", "data.size=60", "data.batch_tokens=64",
+SETTINGS = [
+    "model.n_layer=1", "model.n_embd=8", "model.n_head=1", "model.n_hidden=8", "data.size=60", "data.batch_tokens=64",
     "train.steps=100", "train.save_every=10", "train.validate_every=50", "train.validate_examples=4", "train.log_every=5",
-    "train.warmup=2", "train.device=cpu", "--vary", "model.n_head=2", "--seeds", "2", "--jobs", "2",
+    "train.warmup=2", "train.device=cpu",
 ]  # fmt: skip
+TINY = ["copy", *SETTINGS, "--vary", "model.n_head=2", "--seeds", "2", "--jobs", "2"]
+
+
+def trained_one_by_one(out: Path) -> None:
+    """The trials of TINY, trained here, by nothing of the ablation's but their recipes."""
+    asked = make_ablation("copy", ["model.n_head=2"], SETTINGS, seeds=2)
+    prepare_folder(out)
+    variants = {variant.name: variant for variant in asked.variants}
+    for trial in make_trials(asked.recipes, variants, asked.overrides, 2, out, threads=1):
+        runs.train(trial.recipe, trial.folder)
 
 
 def start(*arguments: Any) -> subprocess.Popen[str]:
@@ -244,34 +255,32 @@ def wait_for(out: Path, pattern: str) -> None:
 
 @pytest.mark.slow
 def test_stopped_killed_and_gone_on_with_is_undisturbed(tmp_path: Path) -> None:
-    """Two variants, two seeds. One ablation is left alone. The other is asked to stop as soon as its first trials train, goes
-    on, is killed in its second seed, and goes on again: the same table. Called once more it trains nothing, and what was
-    trained with other settings is not taken for its own."""
+    """Two variants, two seeds. An ablation is asked to stop as soon as its first trials train, goes on, is killed in its second
+    seed, and goes on again: the table is that of trials which were trained one by one and never disturbed. Called for those it
+    trains nothing, and what was trained with other settings is not taken for its own."""
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
-    whole, asked = start(*TINY, "--out", straight), start(*TINY, "--out", stopped)
+    asked = start(*TINY, "--out", stopped)
     wait_for(stopped, "trials/*/checkpoints/step-*")
     asked.send_signal(signal.SIGTERM)
     said = asked.communicate(timeout=120)[1]
     assert asked.returncode == STOPPED and "go on with: glassformer ablate copy" in said, said
+    assert re.search(r"4 trials on CPU.*2 at a time with 1 thread each: about .*MB of disk", said, re.DOTALL)
     assert not list(stopped.glob("ablation.*")) and not list(stopped.glob("trials/*seed-2"))
     killed = start(*TINY, "--out", stopped)
     wait_for(stopped, "trials/*seed-2/checkpoints/step-*")
     killed.kill()
     killed.communicate(timeout=60)
-    time.sleep(1.0)  # its trials hear of it, and save
-    output = whole.communicate(timeout=180)
-    assert whole.returncode == 0, output[1]
-    assert re.search(r"4 trials on CPU.*2 at a time with 1 thread each: about .*MB of disk", output[1], re.DOTALL)
+    trained_one_by_one(straight)  # meanwhile the killed one's trials hear of it, and save
+    before = {p: p.stat().st_mtime_ns for p in straight.glob("trials/**/*.safetensors")}
     ended = call("ablate", *TINY, "--out", stopped)
     assert ended.returncode == 0, ended.stderr
+    undisturbed = call("ablate", *TINY, "--out", straight)
+    assert undisturbed.returncode == 0 and "all 4 trials are trained already" in undisturbed.stderr
     assert result(stopped) == result(straight)
     rows = result(straight)
     assert [row["name"] for row in rows] == ["base", "model.n_head=2"] and all(row["seeds"] == [1, 2] for row in rows)
-    names = {p.name for p in straight.iterdir()}
+    names = {p.name for p in stopped.iterdir()}
     assert {"ablation.md", "ablation.csv", "curves.png", "curves.svg", "gradients.png", "gradients.svg"} <= names
-    before = {p: p.stat().st_mtime_ns for p in straight.glob("trials/**/*.safetensors")}
-    last = call("ablate", *TINY, "--out", straight)
-    assert last.returncode == 0 and "all 4 trials are trained already" in last.stderr
     other = call("ablate", *TINY, "train.steps=99", "--out", straight)
     assert other.returncode == 2 and "was trained with other settings (train.steps: 100 → 99)" in other.stderr
     assert {p: p.stat().st_mtime_ns for p in straight.glob("trials/**/*.safetensors")} == before

@@ -14,6 +14,7 @@ import torch
 from glassformer import load, plots
 from glassformer.errors import UserError
 from glassformer.studies import figures
+from glassformer.studies.figure_words import CHINESE, chinese, reword
 from glassformer.studies.look import patching
 from tests.commands import call
 from tests.talking import make_run
@@ -135,7 +136,8 @@ def test_the_verb_draws_every_figure_the_same_each_time(tmp_path: Path) -> None:
     """Broken variant: a date in the file, so that every build is a change."""
     done = call("figures", tmp_path / "a")
     assert done.returncode == 0, done.stderr
-    assert {p.stem for p in (tmp_path / "a").iterdir()} == set(figures.FIGURES)
+    both = {f"{name}{ending}" for name in figures.FIGURES for ending in ("", ".zh")}
+    assert {p.stem for p in (tmp_path / "a").iterdir()} == both
     for path in (tmp_path / "a").iterdir():
         assert len(list(ElementTree.parse(path).getroot().iter())) > 50
         assert path.stat().st_size < 200_000
@@ -181,11 +183,25 @@ def test_lengths_are_divided_by_the_published_rule() -> None:
     np.testing.assert_array_equal(found["alpha 0: none"], 1.0)
 
 
+@pytest.mark.filterwarnings("ignore:Glyph")
+@pytest.mark.parametrize("name", ["masks", "norms", "dictionary", "i-like-to-code"])
+def test_a_figure_in_chinese_says_the_same(name: str) -> None:
+    """Words at the ticks too, which are written when it is drawn. Broken variant: only titles."""
+    from matplotlib.text import Text
+
+    figure = figures.FIGURES[name]()
+    reword(figure, chinese)
+    figure.canvas.draw()
+    shown = {text.get_text() for text in figure.findobj(Text)}
+    known = {*CHINESE, "token 0", "sentence 0, token 1", "dim 0"}
+    assert not shown & known and any(re.search(r"[\u4e00-\u9fff]", text) for text in shown)
+
+
 def test_the_tour_uses_every_figure() -> None:
     """A figure that is drawn and not shown, or shown and not drawn."""
     tour = "\n".join(p.read_text(encoding="utf-8") for p in (DOCS / "tour").glob("*.md"))
-    shown = set(re.findall(r"\(\.\./figures/([\w-]+)\.svg\)", tour))
-    assert shown >= set(figures.FIGURES)
+    shown = set(re.findall(r"\(\.\./figures/([\w.-]+)\.svg\)", tour))
+    assert shown >= {f"{name}{ending}" for name in figures.FIGURES for ending in ("", ".zh")}
     for name in shown:
         assert (DOCS / "figures" / f"{name}.svg").exists(), name
     said = float(re.search(r"([\d.]+) of the largest at distance 100", tour)[1])  # type: ignore[index]

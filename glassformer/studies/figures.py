@@ -32,6 +32,7 @@ from glassformer.nn.masks import AttentionMask, cross_mask, self_mask
 from glassformer.nn.norms import BatchNorm, LayerNorm
 from glassformer.nn.positions import Rotary, alibi_bias, alibi_slopes, sinusoids
 from glassformer.nn.rows import Rows
+from glassformer.studies.figure_words import chinese, reword
 from glassformer.train.schedules import schedule
 
 # ---- attention
@@ -271,9 +272,15 @@ FIGURES: dict[str, Callable[[], Any]] = {
 
 
 def draw_all(out: Path) -> list[Path]:
-    """Every figure of the tour, as SVG. The same code leaves the same files."""
+    """Every figure of the tour, as SVG, and again with Chinese words as NAME.zh.svg. The same code leaves the same files."""
     out.mkdir(parents=True, exist_ok=True)
-    return [plots.save(draw(), out / name, kinds=("svg",))[0] for name, draw in FIGURES.items()]
+    drawn = []
+    for name, draw in FIGURES.items():
+        figure = draw()
+        drawn += plots.save(figure, out / f"{name}.svg", kinds=("svg",))
+        reword(figure, chinese)
+        drawn += plots.save(figure, out / f"{name}.zh.svg", kinds=("svg",))
+    return drawn
 
 
 def at_distance(width: int, distance: int) -> float:

@@ -21,6 +21,7 @@ from glassformer.api import load
 from glassformer.cli import answer_file, classify, fill, generate, line_input, lines, tag, translate
 from glassformer.cli.answer_file import record_of
 from glassformer.errors import ConfigError, UserError
+from tests.commands import call
 from tests.counts import count
 from tests.talking import SENTENCES, make_run
 
@@ -253,7 +254,7 @@ def test_a_killed_process_and_a_full_disk(run: Path, tmp_path: Path) -> None:
     """SIGKILL after the first answers; a limit on the size of a file stands for a disk that fills up: one sentence, a code
     that is not 0, and what was answered is gone on with."""
     source, whole, out = tmp_path / "source.txt", tmp_path / "whole.txt", tmp_path / "out.txt"
-    source.write_text("the cat sat on\nAnna lives\n" * 400, encoding="utf-8")
+    source.write_text("the cat sat on\nAnna lives\n" * 200, encoding="utf-8")
     options = ["--file", str(source), "--max-new-tokens", "6", "--batch-size", "4"]
     command = [sys.executable, "-m", "glassformer", "translate", str(run), *options, "--out"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -262,10 +263,10 @@ def test_a_killed_process_and_a_full_disk(run: Path, tmp_path: Path) -> None:
         time.sleep(0.01)
     job.send_signal(signal.SIGKILL)
     job.wait()
-    assert 0 < out.read_bytes().count(b"\n") < 800
+    assert 0 < out.read_bytes().count(b"\n") < 400
 
     def small_disk() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
 
     full = subprocess.run(
         [*command, str(out), "--resume"],
@@ -277,8 +278,8 @@ def test_a_killed_process_and_a_full_disk(run: Path, tmp_path: Path) -> None:
     )
     said = full.stderr.decode().splitlines()
     assert full.returncode == 2 and "cannot be written" in said[-1] and "--resume" in said[-1], said
-    translate.translate(run, file=source, out=out, resume=True, max_new_tokens=6, batch_size=4)
-    translate.translate(run, file=source, out=whole, max_new_tokens=6, batch_size=4)
+    for job in (["--out", out, "--resume"], ["--out", whole]):
+        assert call("translate", run, *options, *job).returncode == 0
     assert out.read_bytes() == whole.read_bytes()
 
 

@@ -1,4 +1,5 @@
-"""Writes docs/claims.md and docs/claims.zh.md from what `glassformer study` left in a folder, with the figures beside them.
+"""Writes docs/claims.md and docs/claims.zh.md from what `glassformer study` left in a folder, with the figures beside them;
+the answers in a sentence are in claims_answers.toml, the words of the Chinese tables in claims_tables.toml.
 
     python3 docs/make_claims.py runs/studies/default
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -28,34 +30,43 @@ PAGE = {
         "What the texts say of the Transformer, each put to the test by a command that a laptop can run. A claim is made into "
         "conditions; each is judged over seeds: it holds if the 95% interval of the paired differences lies above zero and the "
         "mean reaches a margin that matters, fails if the interval lies below that margin, and is open otherwise. All hold: "
-        "the claim *holds*; some: *holds when*; all fail: *does not hold*; else *not settled*.",
+        "the claim *holds*; some: *holds when*; all fail: *does not hold*; else *not settled*. Times are for two cores.",
         "教程与论文关于 Transformer 的种种说法，每一条都用一条笔记本电脑即可运行的命令来检验。"
         "论断拆成若干条件，按随机种子成对比较："
         "若成对差值的 95% 区间在零以上且均值达到有意义的幅度，条件成立；若区间整个低于该幅度，则不成立；否则未定。"
-        "全部成立即“成立”，部分成立即“有条件地成立”，全部不成立即“不成立”，其余为“尚无定论”。",
+        "全部成立即“成立”，部分成立即“有条件地成立”，全部不成立即“不成立”，其余为“尚无定论”。用时按两个核心计。",
     ),
-    "columns": Words("study | claim | verdict | computing | said by", "研究 | 论断 | 结论 | 计算时间 | 出处"),
+    "columns": Words("study | claim | verdict | time | said by", "研究 | 论断 | 结论 | 用时 | 出处"),
     "missing": Words("Not yet measured at its default size:", "尚未按默认规模测量："),
     "here": Words("[中文](claims.zh.md)", "[English](claims.md)"),
     "cost": Words(
-        "{command}, {trials} trials, {seconds:.0f} s of computing on {machine}, torch {torch}, {date}.",
-        "{command}，{trials} 次试验，共计算 {seconds:.0f} 秒，{machine}，torch {torch}，{date}。",
+        "{command}, {trials} trials, {seconds:.0f} s of computing on {machine}, {date}.",
+        "{command}，{trials} 次试验，共计算 {seconds:.0f} 秒，{machine}，{date}。",
     ),
 }
+ANSWERS = tomllib.loads((DOCS / "claims_answers.toml").read_text(encoding="utf-8"))
+CHINESE = tomllib.loads((DOCS / "claims_tables.toml").read_text(encoding="utf-8"))
 OUTCOMES = {"holds": Words("holds", "成立"), "fails": Words("fails", "不成立"), "open": Words("open", "未定")}
+
+
+def said(text: str, language: str) -> str:
+    """A word of a table in the language of the page, where it has one."""
+    return str(CHINESE.get(text, text)) if language == "zh" else text
 
 
 def section(found: dict[str, Any], language: str) -> list[str]:
     """One study as a section of the page."""
     lines = ["", f"## {found['name']}", "", f"> {found['claim'][language]}", ""]
     lines += [f"**{VERDICTS[found['verdict']].in_language(language)}** ({found['said_by']})", ""]
+    lines += [ANSWERS[found["name"]][language], ""]
     for one in found["conditions"]:
         outcome = OUTCOMES[one["outcome"]].in_language(language)
         lines.append(f"- *{outcome}*: {one['text'][0 if language == 'en' else 1]} ({one['detail']})")
     for table in found["tables"]:
-        lines += ["", f"{table['title']}:", "", "| " + " | ".join(table["columns"]) + " |"]
+        columns = [said(column, language) for column in table["columns"]]
+        lines += ["", f"{said(table['title'], language)}:", "", "| " + " | ".join(columns) + " |"]
         lines.append("|" + " --- |" * len(table["columns"]))
-        lines += ["| " + " | ".join(row) + " |" for row in table["rows"]]
+        lines += ["| " + " | ".join(said(cell, language) for cell in row) + " |" for row in table["rows"]]
     lines += ["", f"![{found['name']}](figures/claims/{found['name']}.png)", ""]
     lines += [note[language] for note in found["notes"]]
     told = PAGE["cost"].in_language(language)
@@ -75,7 +86,7 @@ def page(everything: dict[str, dict[str, Any]], language: str) -> str:
     for study in STUDIES:
         if found := everything.get(study.name):
             verdict = VERDICTS[found["verdict"]].in_language(language)
-            minutes = f"{found['trial_seconds'] / 60:.0f} min"
+            minutes = f"{study.minutes} min"
             claim = found["claim"][language]
             lines.append(f"| [{study.name}](#{study.name}) | {claim} | {verdict} | {minutes} | {study.said_by} |")
     missing = [study.name for study in STUDIES if study.name not in everything]

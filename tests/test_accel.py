@@ -67,11 +67,12 @@ WITHOUT = ROOT / "tests" / "programs" / "pytest_without_accel.py"
 
 @pytest.mark.slow
 def test_the_equations_stand_without_it() -> None:
-    """The laws of nn, models and the plain decoder, with `glassformer.accel` made impossible to import."""
+    """The laws of nn, models and decode, with `glassformer.accel` made impossible to import."""
     laws = [
         "attention",
         "cache",
         "causality",
+        "decoding_cache",
         "derivatives",
         "loss",
         "packing",
@@ -81,7 +82,7 @@ def test_the_equations_stand_without_it() -> None:
         "taps",
     ]
     done = subprocess.run(
-        [sys.executable, str(WITHOUT), *(f"tests/laws/test_{law}.py" for law in laws)],
+        [sys.executable, str(WITHOUT), *(f"tests/laws/test_{law}.py" for law in laws), "tests/test_decode_filters.py"],
         cwd=ROOT,
         capture_output=True,
         text=True,

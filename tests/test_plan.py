@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.accel.memory import available
 from glassformer.config import Recipe
+from glassformer.machine import available_memory
 from glassformer.models import build_model
 from glassformer.studies import plan as plans
 from glassformer.studies.plan import fixed_memory, make_plan
@@ -149,7 +149,7 @@ def test_memory_in_use_is_seen() -> None:
     forgot = memory.forget_peak()
     forgotten = memory.peak_resident()
     assert forgotten is not None and (forgotten < peak - 50_000_000) == forgot
-    room = available(torch.device("cpu"))
+    room = available_memory(torch.device("cpu"))
     assert room is not None and 10_000_000 < room < 2**50
 
 

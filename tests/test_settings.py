@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.accel import machine, tuning
+from glassformer import machine
+from glassformer.accel import tuning
 from glassformer.cli.verbs import run_command
 from glassformer.config import PARTS, PRESETS
 from glassformer.config.documentation import comments, settings_of, settings_page

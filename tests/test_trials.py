@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from glassformer.accel import machine, trials
+from glassformer import machine
+from glassformer.accel import trials
 
 X86 = (
     "processor\t: 0\nmodel name\t: Some Xeon\nflags\t\t: fpu avx2 avx512f avx512_vnni amx_int8 amx_bf16 avx512_bf16\n\n"

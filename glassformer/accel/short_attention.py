@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from glassformer.accel import machine
+from glassformer import machine
 from glassformer.nn.attention import fused_attention, gradients_by_equation
 from glassformer.nn.masks import AttentionMask
 from glassformer.nn.modes import is_symbolic

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 
-from glassformer.accel import machine
+from glassformer import machine
 
 LONGEST = 1 << 16  # bytes of a file that could be one of ours
 WORTH = 1.1  # times as fast, or a way of its own is not worth taking

@@ -19,7 +19,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from glassformer.accel import machine, trials
+from glassformer import machine
+from glassformer.accel import trials
 from glassformer.accel.short_attention import ShortRows
 from glassformer.nn.attention import fused_attention
 from glassformer.nn.masks import AttentionMask

@@ -11,7 +11,8 @@ def show_machine() -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from glassformer.accel import machine, trials, tuning
+    from glassformer import machine
+    from glassformer.accel import trials, tuning
 
     console = table_console()
     facts = Table(show_header=False, box=None)

@@ -109,7 +109,7 @@ def answers_a_text(config: DecodeConfig) -> int:
 def lines_together(config: DecodeConfig, device: torch.device) -> int:
     """How many lines the driver is given at a time: several of its batches, so that it can sort by length and whoever is done
     makes room for another; and no more, since a job that is resumed begins with such a group."""
-    from glassformer.accel.machine import rows_at_once
+    from glassformer.machine import rows_at_once
 
     return BATCHES_TOGETHER * (config.batch_size or max(1, rows_at_once(device) // config.beams))
 

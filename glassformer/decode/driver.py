@@ -30,9 +30,7 @@ from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.decode.admission import BUCKET, bucket, check_ids, check_settings, limits_for, nothing
 from glassformer.decode.align import alignments
 from glassformer.decode.choose import fingerprint
-from glassformer.decode.ctranslate2 import answer_by_ctranslate2
 from glassformer.decode.engines import kept_decoder, slots_that_fit, uses_plain_model
-from glassformer.decode.onnx import kept_net
 from glassformer.decode.request import NO_CONSTRAINTS, BeamTrace, Hypothesis, Request, SpecialTokens
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
@@ -164,6 +162,8 @@ class Driver:
         if not self.cached or uses_plain_model(self.model, config):
             steps = PlainSteps(self.model, beams, bos, cached=self.cached)
         elif config.engine == "onnx":
+            from glassformer.decode.onnx import kept_net
+
             steps = PlainSteps(kept_net(self.model, [one[1:] for one in self.pending]), beams, bos)
         else:
             decoder = kept_decoder(self.model, config, slots * beams)
@@ -282,6 +282,8 @@ class Driver:
 
     def hand_over(self) -> list[Result]:
         """What waits, answered by CTranslate2."""
+        from glassformer.decode.ctranslate2 import answer_by_ctranslate2
+
         asked, self.pending = [one[1:] for one in self.pending], []
         found = answer_by_ctranslate2(self.model, asked, self.config, self.special, trace=self.trace)
         return [(job.number, self.finish(request, own)) for (request, job), own in zip(asked, found, strict=True)]

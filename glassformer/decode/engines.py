@@ -18,8 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.accel import machine
-from glassformer.accel.memory import available
+from glassformer import machine
 from glassformer.config import DecodeConfig
 from glassformer.decode.decoder import Decoder, fingerprint
 from glassformer.decode.ops.packed import PackedOps
@@ -122,7 +121,7 @@ def slots_that_fit(model: Any, config: DecodeConfig, limit: int, longest: int) -
     cut = not source and c.positions in ("learned", "sinusoidal")  # such a GPT never looks back further than block_size
     most, samples = min(limit, c.block_size) if cut else limit, config.num_samples if config.temperature > 0 else 1
     alone = samples * slot_memory(model, beams, most, min(prompt, c.block_size) if cut else prompt, source)
-    free = available(weight.device) or UNKNOWN
+    free = machine.available_memory(weight.device) or UNKNOWN
     if alone > free:
         raise ConfigError(
             f"{samples * beams:,} hypotheses side by side (decode.beam or decode.num_samples) of up to {limit:,} tokens "

@@ -17,11 +17,11 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from glassformer.accel.memory import available
 from glassformer.config import VERSION, Recipe
 from glassformer.data.batches import Batches, SentenceBatches
 from glassformer.data.prepare import complete_model, prepare
 from glassformer.data.report import DataReport
+from glassformer.machine import available_memory
 from glassformer.models import build_model
 from glassformer.runs import make_session, pick_device
 from glassformer.runs.folder import RunFolder
@@ -176,7 +176,7 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
         report = DataReport.read(run.path / "data")
         more = report is not None and report.cut_short
         parameters, non_embedding, fixed = fixed_memory(recipe)
-        room = available(device)
+        room = available_memory(device)
         limit = math.inf if room is None else SAFE * room
         micro_tokens = recipe.data.batch_tokens / recipe.train.accumulate
         needed, advice = float(fixed), ""

@@ -1,4 +1,4 @@
-"""How much memory is in use, and what to say when there is not enough. (How much there is: accel/memory.py.)
+"""How much memory is in use, and what to say when there is not enough. (How much there is: machine.py.)
 
 Where the system tells nothing (it need not be Linux), the answer is None, and nobody guesses.
 """

@@ -12,7 +12,7 @@ from typing import Any
 import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from glassformer.accel import machine
+from glassformer import machine
 
 
 def launch_options() -> dict[str, Any]:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import torch
 
-from glassformer.accel.machine import cores
 from glassformer.config import Recipe
 from glassformer.config.costs import costs
 from glassformer.errors import UserError
+from glassformer.machine import cores
 from glassformer.runs import pick_device
 from glassformer.screen import roughly
 from glassformer.studies.ablate.trials import Trial

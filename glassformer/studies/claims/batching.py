@@ -98,11 +98,13 @@ def trial(effort: Effort, task: str, way: str, seed: int) -> Measured:
     places = sum(labels.numel() for *_, labels in batches)
     tokens = sum(int((labels != IGNORE).sum()) for *_, labels in batches)
     model.loss(*batches[0]).backward()
-    began = time.perf_counter()
-    for source, target, labels in batches:
-        model.loss(source, target, labels).backward()
-    spent = time.perf_counter() - began
-    return {"waste": 100 * (1 - tokens / places), "speed": tokens / spent, "batches": len(batches)}
+    spent = []
+    for _ in range(5):  # the best of them, for the machine may be busy with something else at times
+        began = time.perf_counter()
+        for source, target, labels in batches:
+            model.loss(source, target, labels).backward()
+        spent.append(time.perf_counter() - began)
+    return {"waste": 100 * (1 - tokens / places), "speed": tokens / min(spent), "batches": len(batches)}
 
 
 def judge(results: Results) -> Finding:
@@ -145,5 +147,5 @@ STUDY = Study(
     judge=judge,
     draw=draw,
     alone=True,
-    version=2,
+    version=3,
 )

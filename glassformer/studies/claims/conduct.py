@@ -19,8 +19,7 @@ from typing import Any
 
 import torch
 
-from glassformer import plots
-from glassformer.accel import machine
+from glassformer import machine, plots
 from glassformer.config import VERSION
 from glassformer.errors import UserError
 from glassformer.files import structured

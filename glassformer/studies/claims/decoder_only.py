@@ -325,7 +325,7 @@ STUDY = Study(
         "只用解码器就够了：不需要编码器，也不需要交叉注意力。",
     ),
     said_by="Liu et al. 2018; Radford et al. 2018; the field since GPT-3",
-    minutes=18,
+    minutes=11,
     plan=plan,
     trial=trial,
     judge=judge,

@@ -159,7 +159,7 @@ STUDY = Study(
         "训练好的词嵌入中，相似词点积为正，不相似词点积为负。",
     ),
     said_by="tutorials that introduce embeddings by a picture of king and queen",
-    minutes=6,
+    minutes=2,
     plan=plan,
     trial=trial,
     judge=judge,

@@ -240,7 +240,7 @@ STUDY = Study(
         "不同的头关注不同的东西，多头优于单头。",
     ),
     said_by="Vaswani et al. 2017, 3.2.2 and Table 3 (A); Michel et al. 2019 on how many are needed",
-    minutes=15,
+    minutes=19,
     plan=plan,
     trial=trial,
     judge=judge,

@@ -155,7 +155,7 @@ def study_of(kind: str, name: Words, claim: Words, said_by: str) -> Study:
         name=kind,
         claim=claim,
         said_by=said_by,
-        minutes=14,
+        minutes=9,
         plan=plan_of(kind),
         trial=trial,
         judge=judge_of(kind, name),

@@ -183,7 +183,7 @@ STUDY = Study(
         "对序列而言层归一化优于批归一化；网络深或没有预热时，前置归一化比后置更易训练。",
     ),
     said_by="Ba et al. 2016; Xiong et al. 2020; every tutorial's comparison of the two norms",
-    minutes=18,
+    minutes=17,
     plan=plan,
     trial=trial,
     judge=judge,

@@ -178,7 +178,7 @@ STUDY = Study(
         "没有位置编码就丢失顺序；相对位置方案（旋转、ALiBi）与插值能读比训练更长的文本。",
     ),
     said_by="Vaswani et al. 2017, 3.5; Press et al. 2022; Su et al. 2021; Chen et al. 2023",
-    minutes=12,
+    minutes=13,
     plan=plan,
     trial=trial,
     judge=judge,

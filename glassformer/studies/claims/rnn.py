@@ -162,7 +162,7 @@ STUDY = Study(
         "循环网络只能串行且会遗忘；注意力弥补了这一点，Transformer 更好。",
     ),
     said_by="Bahdanau et al. 2015; Vaswani et al. 2017, 1",
-    minutes=18,
+    minutes=17,
     plan=plan,
     trial=trial,
     judge=judge,

@@ -159,7 +159,7 @@ STUDY = Study(
         "同一个 Transformer 也能读图：切成小块后，图片就像一句话。",
     ),
     said_by="Dosovitskiy et al. 2021",
-    minutes=12,
+    minutes=7,
     plan=plan,
     trial=trial,
     judge=judge,

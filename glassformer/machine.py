@@ -1,4 +1,5 @@
-"""What this machine has: the instructions of its processor, read from the operating system, and what its GPU says of itself.
+"""What this machine has: the instructions of its processor and the memory that is left, read from the operating system, and
+what its GPU says of itself.
 
 Nothing is decided here. Whoever decides asks for a capability ("has it dot products of 8 bits?", "how many multiprocessors?")
 and never for a name; names are for people to read (`glassformer info --machine`).
@@ -6,6 +7,7 @@ and never for a name; names are for people to read (`glassformer info --machine`
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -20,6 +22,13 @@ from pathlib import Path
 import torch
 
 CPUINFO = Path("/proc/cpuinfo")
+CGROUPS = (
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (
+        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+        Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ),
+)
 # What each capability is called by the operating system: Linux on x86-64, Linux on ARM, macOS.
 INSTRUCTIONS: Mapping[str, tuple[str, ...]] = {
     "16 numbers at once (AVX-512)": ("avx512f",),
@@ -129,6 +138,32 @@ def gpu(index: int | None = None) -> Gpu | None:
     found = torch.cuda.get_device_properties(torch.cuda.current_device() if index is None else index)
     shared = getattr(found, "shared_memory_per_block_optin", 0) or getattr(found, "shared_memory_per_block", 48 * 1024)
     return Gpu(found.name, (found.major, found.minor), found.multi_processor_count, shared, found.total_memory)
+
+
+def container_room() -> int | None:
+    """Bytes left under the container's limit, or None where there is none."""
+    for limit, used in CGROUPS:
+        with contextlib.suppress(OSError, ValueError):
+            return max(0, int(limit.read_text()) - int(used.read_text()))
+    return None
+
+
+def available_memory(device: torch.device) -> int | None:
+    """Bytes that could still be taken: the smaller of what the machine and a container's limit leave. Where the system tells
+    nothing (it need not be Linux), None, and nobody guesses."""
+    if device.type == "cuda":
+        # What torch holds and does not use counts as free: the next tensor may have it.
+        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0] + held)
+    found = []
+    try:
+        facts = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        found.append(int(facts["MemAvailable"].split()[0]) * 1024)
+    except (OSError, KeyError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    room = container_room()
+    return min(found + ([room] if room is not None else []), default=None)
 
 
 def rows_at_once(device: torch.device) -> int:

@@ -1,5 +1,4 @@
-"""The one driver: requests come at any time, and each leaves when it is done. A list, a file, a stream and a server are
-the same.
+"""The one driver: requests come at any time, each leaves when it is done; a list, a file, a stream and a server are the same.
 
     for number, hypotheses in answer(model, requests, config, special=special, text=tokenizer.decode):
         ...
@@ -11,9 +10,8 @@ are handed out.
 
 Strict mode is a policy of who is decoded with whom. The last digits of a matrix product depend on the shape of the
 matrix, so a sentence decoded among others may, once in a while, get another word than alone. In strict mode every shape
-depends on the sentence's own length alone: sentences of one length bucket are decoded together, always in the same
-number of rows (empty ones are filled up), and nobody joins or leaves. Each bucket is wider than its sentences, so that
-there always is padding and the same kernel is always taken.
+depends on the sentence's own length alone: sentences of one length bucket are decoded together, always in the same number of
+rows (empty ones are filled up), and nobody joins or leaves. A bucket is wider than its sentences: padding, hence one kernel.
 """
 
 from __future__ import annotations

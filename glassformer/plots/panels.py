@@ -39,6 +39,33 @@ class BarPanel:
     log: bool = False
 
 
+def short(number: int | float) -> str:
+    """A number as an axis has it.
+
+    >>> short(16), short(2048), short(10_000), short(1_800_000)
+    ('16', '2048', '10k', '1.8M')
+    """
+    for size, name in ((1e6, "M"), (1e3, "k")):
+        if abs(number) >= 10 * size or (number >= size and number % size == 0) or number >= 1e6:
+            return f"{number / size:.3g}{name}"
+    return f"{number:g}"
+
+
+def label_points(axis: Any, points: Sequence[int | float]) -> None:
+    """A logarithmic x axis with a label under each point where they are few, and under the powers of ten alone otherwise."""
+    axis.xaxis.set_minor_formatter("")
+    if len(points) <= 6:
+        axis.set_xticks(points, [short(point) for point in points])
+
+
+def label_plainly(axis: Any) -> None:
+    """A logarithmic axis of less than two decades has plain numbers: powers of ten would be too few to read it by."""
+    low, high = axis.get_view_interval()
+    if 0 < high < 100 * low:
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_minor_formatter(lambda value, _: f"{value:g}" if high < 4 * low else "")
+
+
 def draw_lines(axis: Any, panel: LinePanel) -> None:
     """One panel of lines."""
     for (name, (xs, seeds)), colour in zip(panel.lines.items(), COLOURS * 4, strict=False):
@@ -50,8 +77,10 @@ def draw_lines(axis: Any, panel: LinePanel) -> None:
             axis.fill_between(xs[:length], values.min(0), values.max(0), color=colour, alpha=0.15, linewidth=0)
     if "x" in panel.log:
         axis.set_xscale("log")
+        label_points(axis, sorted({x for xs, _ in panel.lines.values() for x in xs}))
     if "y" in panel.log:
         axis.set_yscale("log")
+        label_plainly(axis.yaxis)
     axis.set_xlabel(panel.across)
     if panel.bottom is not None:
         axis.set_ylim(bottom=panel.bottom)
@@ -88,5 +117,5 @@ def panels(parts: Sequence[LinePanel | BarPanel], across: int = 3) -> Any:
         axis.set_title(part.title, fontsize=9)
         axis.set_ylabel(part.up, fontsize=8)
         axis.tick_params(labelsize=8)
-        axis.legend(frameon=False, fontsize=7)
+        axis.legend(frameon=isinstance(part, BarPanel), framealpha=0.85, edgecolor="none", fontsize=7)
     return fig

@@ -112,7 +112,10 @@ def draw(results: Results) -> Any:
     for residual, name in names.items():
         found = [m for _, m in results.where(depth=deepest, residual=residual)]
         for norm in NORMS:
-            by_block[f"{name}, {norm} norm"] = (list(range(deepest)), [m[f"gradients, {norm}"] for m in found])
+            by_block[f"{name}, {'no' if norm == 'none' else norm} norm"] = (
+                list(range(deepest)),
+                [m[f"gradients, {norm}"] for m in found],
+            )
         curves[name] = (list(range(min(len(m["curve"]) for m in found))), [m["curve"] for m in found])
     return panels(
         [

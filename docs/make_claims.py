@@ -37,6 +37,7 @@ PAGE = {
         "全部成立即“成立”，部分成立即“有条件地成立”，全部不成立即“不成立”，其余为“尚无定论”。用时按两个核心计。",
     ),
     "columns": Words("study | claim | verdict | time | said by", "研究 | 论断 | 结论 | 用时 | 出处"),
+    "minutes": Words("min", "分钟"),
     "missing": Words("Not yet measured at its default size:", "尚未按默认规模测量："),
     "here": Words("[中文](claims.zh.md)", "[English](claims.md)"),
     "cost": Words(
@@ -61,7 +62,8 @@ def section(found: dict[str, Any], language: str) -> list[str]:
     lines += [ANSWERS[found["name"]][language], ""]
     for one in found["conditions"]:
         outcome = OUTCOMES[one["outcome"]].in_language(language)
-        lines.append(f"- *{outcome}*: {one['text'][0 if language == 'en' else 1]} ({one['detail']})")
+        detail = one["detail"] if language == "en" else one["detail"].replace(" against ", " 对 ")
+        lines.append(f"- *{outcome}*: {one['text'][0 if language == 'en' else 1]} ({detail})")
     for table in found["tables"]:
         columns = [said(column, language) for column in table["columns"]]
         lines += ["", f"{said(table['title'], language)}:", "", "| " + " | ".join(columns) + " |"]
@@ -86,7 +88,7 @@ def page(everything: dict[str, dict[str, Any]], language: str) -> str:
     for study in STUDIES:
         if found := everything.get(study.name):
             verdict = VERDICTS[found["verdict"]].in_language(language)
-            minutes = f"{study.minutes} min"
+            minutes = f"{study.minutes} {PAGE['minutes'].in_language(language)}"
             claim = found["claim"][language]
             lines.append(f"| [{study.name}](#{study.name}) | {claim} | {verdict} | {minutes} | {study.said_by} |")
     missing = [study.name for study in STUDIES if study.name not in everything]

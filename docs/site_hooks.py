@@ -16,6 +16,7 @@ import json
 import logging
 import posixpath
 import re
+import tomllib
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,8 @@ def show_measured(markdown: str, language: str, has_claims: bool, up: str) -> st
         if language == "zh":
             one["verdict"] = chinese_verdicts()[one["verdict"]]
         more = f"; [{table}]({up}claims.md#{name})" if has_claims else ""
-        return f"*{told.format(**one)}: `glassformer study {name}` ([{rule}]({link}){more})*"
+        answer = answers()[name][language] if name in answers() else ""
+        return f"*{told.format(**one)}: `glassformer study {name}` ([{rule}]({link}){more})* {answer}".rstrip()
 
     def in_a_word(match: re.Match[str]) -> str:
         name, link = match.groups()
@@ -144,6 +146,12 @@ def show_measured(markdown: str, language: str, has_claims: bool, up: str) -> st
         return f"[{verdict}]({up}claims.md#{name})" if has_claims else f"[{verdict}]({link})"
 
     return VERDICT.sub(in_a_word, MEASURED.sub(shown, markdown))
+
+
+@functools.cache
+def answers() -> dict[str, dict[str, str]]:
+    """What the studies found, in a sentence or two."""
+    return tomllib.loads((ROOT / "docs" / "claims_answers.toml").read_text(encoding="utf-8"))
 
 
 @functools.cache

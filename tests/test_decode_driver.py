@@ -243,7 +243,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_allocated(
 ) -> None:
     """A machine with 100 MB: the sentence has the numbers, and no cache and no search was made. What fits is answered."""
     model = small("transformer", tie_output=False, positions="rotary")
-    monkeypatch.setattr(engines, "available", lambda device: 100 << 20)
+    monkeypatch.setattr(engines.machine, "available_memory", lambda device: 100 << 20)
     made: list[Any] = []
     monkeypatch.setattr(driver, "SearchState", lambda *given, **more: made.append(given))
     monkeypatch.setattr(driver, "CachedSteps", lambda *given, **more: made.append(given))
@@ -251,13 +251,13 @@ def test_what_cannot_fit_is_refused_before_anything_is_allocated(
         next(iter(answer(model, [Request([5, 6], limits=limits)], DecodeConfig(**settings))))
     assert not made
     monkeypatch.undo()
-    monkeypatch.setattr(engines, "available", lambda device: 100 << 20)
+    monkeypatch.setattr(engines.machine, "available_memory", lambda device: 100 << 20)
     assert next(iter(answer(model, [Request([5, 6], limits=(0, 4))], DecodeConfig(beam=20))))[1]
 
 
 def test_a_gpt_whose_positions_end_may_write_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """It looks back no further than its positions go, so a million tokens need no more than that. Caught: a refusal by the
     length that was asked for."""
-    monkeypatch.setattr(engines, "available", lambda device: 100 << 20)
+    monkeypatch.setattr(engines.machine, "available_memory", lambda device: 100 << 20)
     model = small("gpt", tie_output=False, positions="learned", block_size=24)
     assert engines.slots_that_fit(model, DecodeConfig(beam=1), 10**6, 5) >= 1

@@ -134,7 +134,10 @@ MISTAKES: list[tuple[str, str]] = [
     ("info gpt2 --context 0", "--context must be at least 1, not 0"),
     ("data get tatoeba:en-xx", "tatoeba:en-xx"),
     # ---- a decoder alone, positions, made-up data
-    ("train sort model.family=gpt data.size=40", "set data.prompt_answer=true or use the encoder-decoder"),
+    (
+        "train sort model.family=gpt data.size=40",
+        'set data.prompt_answer=true (or data.task="text" for plain text), or use the encoder-decoder',
+    ),
     ("train copy data.test_lengths=[9,3]", "data.test_lengths is a shortest and a longest length, such as [20, 30]"),
     ("train dates data.test_lengths=[20,30]", "data.test_lengths belongs to the built-in copy, reverse and sort"),
     (

@@ -91,7 +91,7 @@ def test_a_batch_that_does_not_fit_is_told_before_it_is_tried(data: Path, monkey
 
     monkeypatch.setattr(plans, "try_out", trial)
     _, _, fixed = fixed_memory(recipe(data).with_model(vocab_size=25))
-    monkeypatch.setattr(plans, "available", lambda device: int((fixed + 41e6) / plans.SAFE))
+    monkeypatch.setattr(plans, "available_memory", lambda device: int((fixed + 41e6) / plans.SAFE))
     plan = make_plan(recipe(data, data={"batch_tokens": 16000}), seconds=0.0)
     assert tried == [plans.TRIAL_TOKENS], "only in small"
     assert not plan.fits and plan.tokens_per_second is None and plan.memory == pytest.approx(fixed + 160e6, rel=0.01)

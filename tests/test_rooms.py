@@ -96,11 +96,19 @@ def test_language(monkeypatch: pytest.MonkeyPatch) -> None:
     assert translated("a sentence that no catalogue has") == "a sentence that no catalogue has"
 
 
+def test_machine() -> None:
+    from glassformer import machine
+
+    cpu = torch.device("cpu")
+    assert machine.cores() >= 1 and machine.rows_at_once(cpu) >= 1
+    assert (machine.available_memory(cpu) or 1) > 0
+
+
 def test_every_room_is_looked_into() -> None:
     """A new room is named here, and in a test above."""
     looked = {
         *("accel", "api", "cli", "config", "data", "decode", "errors", "evaluate", "files", "interop", "language"),
-        *("models", "nn", "plots", "probe", "runs", "screen", "studies", "tasks", "text", "train"),
+        *("machine", "models", "nn", "plots", "probe", "runs", "screen", "studies", "tasks", "text", "train"),
     }
     there = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert (there & set(FLOORS)) - looked <= {"serve"}

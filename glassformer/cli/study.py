@@ -22,7 +22,7 @@ OUT = Path("runs") / "studies"
 def study(
     names: Annotated[list[str] | None, typer.Argument(help="Which claims; without a name, a list of them.")] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All of them, one after the other; about four hours.")
+        bool, typer.Option("--all", help="All of them, one after the other; about two and a half hours.")
     ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A look in two minutes: fewer seeds, fewer steps.")] = False,
     full: Annotated[bool, typer.Option("--full", help="More seeds and sizes than by default.")] = False,

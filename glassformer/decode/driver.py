@@ -61,8 +61,6 @@ class Driver:
         self.text, self.align, self.trace, self.cached = text, align, trace, cached
         self.shape: ModelConfig = model.config
         self.has_source = self.shape.family == "transformer"
-        self.words = (self.has_source and self.shape.source_vocab_size) or self.shape.vocab_size
-        self.most_ids = self.shape.block_size if self.shape.positions == "learned" else 2**31
         self.limits: dict[int, tuple[int, int]] = {}  # fewest and most new tokens, by the length of what is read
         self.samples = self.config.num_samples if self.config.temperature > 0 else 1
         self.pending: list[tuple[int, Request, Job]] = []  # with how long they are: the longest go first
@@ -88,8 +86,7 @@ class Driver:
             return [(number, self.finish(request, nothing(self.trace)))]
         if not isinstance(request.ids, list) or not request.ids:
             request = replace(request, ids=list(request.ids) or [self.special.bos])
-        if min(request.ids) < 0 or max(request.ids) >= self.words or len(request.ids) > self.most_ids:
-            check_ids(self.model, number, request.ids)
+        check_ids(self.model, number, request.ids)
         self.requests[number] = request
         self.pending.append((len(request.ids), request, self.make_job(number, request)))
         return []

@@ -109,10 +109,8 @@ class CachedSteps:
         bounded = has_window(decoder.config) and not (decoder.has_source and decoder.config.positions == "sinusoidal")
         decoder.grow_tables(min(longest, decoder.config.block_size) if bounded else longest)
         self.texts[start:] = [text for text in texts for _ in range(copies)]
-        first, device = (
-            [self.bos if decoder.has_source else text[-1] for text in self.texts[start:]],
-            self.cache.tokens.device,
-        )
+        device = self.cache.tokens.device
+        first = [self.bos if decoder.has_source else text[-1] for text in self.texts[start:]]
         self.cache.begin(start, end, on_device(first, device)[:, None])
         if decoder.has_source:
             rows = in_rows(texts, width, device)

@@ -19,6 +19,7 @@ from glassformer.studies.claims.words import Words
 from glassformer.studies.heads.kinds import AttentionStats, add_attention, kind_of
 
 WIDTH = 64
+LEARNED = 30.0  # percent of right answers, below which nothing can be said of heads
 
 
 def plan(effort: Effort) -> list[Settings]:
@@ -130,6 +131,13 @@ def trial(effort: Effort, part: str, seed: int, count: int = 0, width: int = 0) 
 
 def conditions_of(results: Results, several: int) -> list[Condition]:
     """Several heads against one; how far apart heads look; how many can go; the time of the projections."""
+    can_go = results.values("can_go", part="heads", count=several)
+    has_learned = (
+        results.mean("accuracy", part="heads", count=several) >= LEARNED
+    )  # where nothing was, every head can go
+    how_many = Words(
+        "a third of the heads or more can go at the loss of a point", "三分之一以上的头可以去掉，损失不超过一个百分点"
+    )
     conditions = [
         larger(
             Words(f"{several} heads are better than one at the same cost", f"相同计算量下，{several} 个头优于 1 个头"),
@@ -137,7 +145,7 @@ def conditions_of(results: Results, several: int) -> list[Condition]:
             results.values("accuracy", part="heads", count=1),
             margin=0.5,
             unit="%",
-            learned=30.0,
+            learned=LEARNED,
         ),
         larger(
             Words("training drives the heads of an attention apart", "训练使同一层的各个头看向不同的地方"),
@@ -145,16 +153,9 @@ def conditions_of(results: Results, several: int) -> list[Condition]:
             results.values("before", part="heads", count=several),
             margin=0.1,
         ),
-        larger(
-            Words(
-                "a third of the heads or more can go at the loss of a point",
-                "三分之一以上的头可以去掉，损失不超过一个百分点",
-            ),
-            results.values("can_go", part="heads", count=several),
-            [0.0] * len(results.values("can_go", part="heads", count=several)),
-            margin=33.0,
-            unit="%",
-        ),
+        larger(how_many, can_go, [0.0] * len(can_go), margin=33.0, unit="%")
+        if has_learned
+        else Condition(how_many, "open", "nothing was learned"),
     ]
     for width in results.options("width", part="projection"):
         joined, apart = (

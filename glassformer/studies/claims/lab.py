@@ -55,7 +55,7 @@ def make_pairs(sources: Sequence[Sequence[int]], answers: Sequence[Sequence[int]
     )
 
 
-WORDS = re.compile(r" ?[A-Za-z]+|.").findall
+cut_words = re.compile(r" ?[A-Za-z]+|.").findall
 """Cuts a text into words of Latin letters (with the space before them) and single other characters."""
 
 ANSWERS: dict[str, Callable[[list[int]], list[int]]] = {"copy": list, "reverse": lambda row: row[::-1], "sort": sorted}
@@ -91,7 +91,7 @@ class Letters:
 
 
 class Strings:
-    """Pairs of texts, such as written dates and ISO dates, cut by `cut`: every character is a token, or, with WORDS, every
+    """Pairs of texts, such as written dates and ISO dates, cut by `cut`: every character is a token, or, with cut_words, every
     word of Latin letters is one too. `batch` draws from those for training."""
 
     def __init__(
@@ -141,7 +141,7 @@ def phrases(direction: str = "zh-en", count: int = 20_000, test: int = 1000) -> 
     from glassformer.data.builtin.phrases import open_phrases
 
     train = list(open_phrases(direction, "train", count, seed=1))
-    return Strings(train, list(open_phrases(direction, "test", test, seed=1)), WORDS)
+    return Strings(train, list(open_phrases(direction, "test", test, seed=1)), cut_words)
 
 
 def as_one_text(pairs: Pairs) -> tuple[Int[Tensor, "B T"], list[int], Int[Tensor, "B T"]]:

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from glassformer.models import GPT
 from glassformer.plots.panels import LinePanel, panels
 from glassformer.studies.claims.lab import Fit, parameters, train
 from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
-from glassformer.studies.claims.text import characters
+from glassformer.studies.claims.text import characters, drawn_rows, summed_loss_of
 from glassformer.studies.claims.verdict import exactly, smaller
 from glassformer.studies.claims.words import Words
 
@@ -36,24 +35,18 @@ def trial(effort: Effort, part: str, width: int, tokens: int, seed: int) -> Meas
     held = text[-HELD_OUT - 1 :].unfold(0, BLOCK + 1, BLOCK)
     seen = text[: min(tokens, len(text) - HELD_OUT - 1)]
     model = GPT(n_layer=3, n_head=4, n_embd=width, vocab_size=vocabulary, block_size=BLOCK, dropout=0.0)
-    draw = torch.Generator().manual_seed(seed)
     best: list[float] = []
     steps = effort.steps(900)
-
-    def loss(_: int) -> tuple[Tensor, int]:
-        starts = torch.randint(len(seen) - BLOCK - 1, (16,), generator=draw)
-        rows = torch.stack([seen[s : s + BLOCK + 1] for s in starts.tolist()])
-        return model.loss(rows[:, :-1].contiguous(), rows[:, 1:].contiguous()), rows[:, 1:].numel()
 
     def watch(step: int) -> None:
         if step % max(1, steps // 10) == 0 or step == steps:
             model.eval()
             with torch.no_grad():
-                value = float(model.loss(held[:, :-1].contiguous(), held[:, 1:].contiguous()))
-            best.append(value / held[:, 1:].numel())
+                total, count = summed_loss_of(model, held)
+            best.append(float(total) / count)
             model.train()
 
-    train(model, loss, Fit(steps, rate=3e-3), watch)
+    train(model, drawn_rows(model, 16, BLOCK, seed, seen), Fit(steps, rate=3e-3), watch)
     table = model.embedding.weight.numel()
     return {"loss": min(best), "parameters": parameters(model) - table}
 

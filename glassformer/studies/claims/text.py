@@ -35,13 +35,15 @@ def summed_loss_of(model: GPT, rows: Int[Tensor, "B T"]) -> tuple[Tensor, int]:
     return model.loss(inputs, labels), labels.numel()
 
 
-def drawn_rows(model: GPT, count: int, width: int, seed: int) -> Callable[[int], tuple[Tensor, int]]:
-    """The loss of a step, for `lab.train`: so many rows of the first nine tenths, drawn by the seed."""
-    text, draw = characters()[0], torch.Generator().manual_seed(seed)
-    cut = int(0.9 * len(text))
+def drawn_rows(
+    model: GPT, count: int, width: int, seed: int, seen: Int[Tensor, " N"] | None = None
+) -> Callable[[int], tuple[Tensor, int]]:
+    """The loss of a step, for `lab.train`: so many rows of what may be seen (the first nine tenths), drawn by the seed."""
+    whole, draw = characters()[0], torch.Generator().manual_seed(seed)
+    text = whole[: int(0.9 * len(whole))] if seen is None else seen
 
     def loss(_: int) -> tuple[Tensor, int]:
-        starts = torch.randint(cut - width - 1, (count,), generator=draw).tolist()
+        starts = torch.randint(len(text) - width - 1, (count,), generator=draw).tolist()
         return summed_loss_of(model, torch.stack([text[s : s + width + 1] for s in starts]))
 
     return loss

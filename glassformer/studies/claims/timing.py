@@ -30,7 +30,7 @@ def seconds(work: Callable[[], Any], repeats: int = 5) -> float:
     return statistics.median(times)
 
 
-def side_by_side(one: Callable[[], Any], other: Callable[[], Any], repeats: int = 5) -> tuple[float, float]:
+def in_turns(one: Callable[[], Any], other: Callable[[], Any], repeats: int = 5) -> tuple[float, float]:
     """The shortest time of either call, taken in turns, so that a busy moment of the machine is nobody's."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(repeats):
@@ -100,7 +100,7 @@ def cache_trial(effort: Effort, length: int, seed: int) -> Measured:
         return ids
 
     same = bool((cached() == uncached()).all())
-    one, many = side_by_side(cached, uncached, len(effort.pick([0], range(5))))
+    one, many = in_turns(cached, uncached, len(effort.pick([0], range(5))))
     return {"one": one, "many": many, "same": float(same)}
 
 

@@ -141,8 +141,8 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def one_block(layer: Block, x: torch.Tensor, view: BlockInputs) -> torch.Tensor:
-    return layer(x, view)
+def one_block(layer: Block, x: torch.Tensor, inputs: BlockInputs) -> torch.Tensor:
+    return layer(x, inputs)
 
 
 class Training:
@@ -168,11 +168,11 @@ class Training:
 
     def hidden(self, rows: Rows) -> torch.Tensor:
         """As GPT.hidden, with every block called in the same way, so that all share what was compiled for the first."""
-        view = self.model.view(rows, causal=True)
-        x = self.model.read(rows.tokens, rows.places, rows.shape[1], view.real)
+        inputs = self.model.block_inputs(rows, causal=True)
+        x = self.model.embed_tokens(rows.tokens, rows.broadcast_positions, rows.shape[1], inputs.real)
         for layer in self.model.decoder.layers:
-            x = self.block(layer, x, view)
-        return x if self.model.decoder.norm is None else self.model.decoder.norm(x, view.real)
+            x = self.block(layer, x, inputs)
+        return x if self.model.decoder.norm is None else self.model.decoder.norm(x, inputs.real)
 
     def step(self, rows: Rows, labels: torch.Tensor) -> None:
         on_cuda = self.device.type == "cuda"

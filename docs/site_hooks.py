@@ -51,7 +51,7 @@ def parsed(path: Path) -> tuple[str, ast.Module]:
 
 
 def lines_of(path: Path, name: str) -> str:
-    """The source of a function, class or method (`Block.add`) of a file, decorators and comments included.
+    """The source of a function, class or method (`Block.add_and_norm`) of a file, decorators and comments included.
 
     >>> lines_of(ROOT / "glassformer/nn/attention.py", "attention_scores").startswith("def attention_scores(")
     True

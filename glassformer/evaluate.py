@@ -21,7 +21,7 @@ from torch import Tensor
 
 from glassformer.data.batches import Batch
 from glassformer.models import BERT, GPT, Transformer
-from glassformer.models.evaluating import evaluating
+from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.loss import IGNORE
 from glassformer.text.languages import is_han
 
@@ -93,7 +93,7 @@ def teacher_forced(model: Model, batches: Iterable[Batch], device: torch.device 
     """Loss (in nats), perplexity and token accuracy over every labelled position."""
     total = torch.zeros((), dtype=torch.float64)
     right = count = 0
-    with evaluating(model):
+    with eval_mode(model):
         for batch in batches:
             batch = batch.to(device)
             wanted = batch.labels != IGNORE

@@ -140,11 +140,11 @@ def scaled_base(config: Any) -> float:
     return float(config.rotary_base * config.rotary_factor ** (size / (size - 2)))
 
 
-def slower_turns(config: Any) -> Callable[[float], float]:
+def frequency_scaling(config: Any) -> Callable[[float], float]:
     """Llama 3.1: by its wavelength 2π/f a pair is long, short or between; a long one's frequency is divided by the factor, a
     short one's stays, and between the two the share of what stays goes by how often it turns in the length trained on."""
 
-    def slower(frequency: float) -> float:
+    def scaled(frequency: float) -> float:
         wavelength = 2 * math.pi / frequency
         if config.rotary_scaling != "llama3" or wavelength < config.rotary_length / config.rotary_high:
             return frequency
@@ -153,21 +153,21 @@ def slower_turns(config: Any) -> Callable[[float], float]:
         smooth = (config.rotary_length / wavelength - config.rotary_low) / (config.rotary_high - config.rotary_low)
         return float((1 - smooth) * frequency / config.rotary_factor + smooth * frequency)
 
-    return slower
+    return scaled
 
 
 def rotate(
-    x: Array, positions: Sequence[float], base: float = 10000.0, slower: Callable[[float], float] = lambda f: f
+    x: Array, positions: Sequence[float], base: float = 10000.0, scale_frequency: Callable[[float], float] = lambda f: f
 ) -> Array:
     """Rotary positions on one head [T, D]: the pair (x_i, x_{i+D/2}) turns by position · base^(-2i/D)."""
     width = x.shape[-1]
-    turned = np.zeros_like(x)
+    rotated = np.zeros_like(x)
     for row, position in enumerate(positions):
         for i in range(width // 2):
-            angle = position * slower(base ** (-2 * i / width))
+            angle = position * scale_frequency(base ** (-2 * i / width))
             turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
-            turned[row, [i, i + width // 2]] = turn @ x[row, [i, i + width // 2]]
-    return turned
+            rotated[row, [i, i + width // 2]] = turn @ x[row, [i, i + width // 2]]
+    return rotated
 
 
 def alibi_slopes(n_head: int) -> list[float]:
@@ -222,8 +222,8 @@ def multi_head_attention(
     mask: NDArray[np.bool_] | None = None,
     scaled: bool = True,
     rotary_base: float | None = None,
-    squeeze: float = 1.0,
-    slower: Callable[[float], float] = lambda f: f,
+    linear_factor: float = 1.0,
+    scale_frequency: Callable[[float], float] = lambda f: f,
     alibi: bool = False,
     qk_norm_eps: float | None = None,
 ) -> Array:
@@ -251,7 +251,10 @@ def multi_head_attention(
             q = rms_norm(q, p["query_norm.weight"], qk_norm_eps)
             k = rms_norm(k, p["key_norm.weight"], qk_norm_eps)
         if rotary_base is not None:
-            q, k = (rotate(x, [place / squeeze for place in range(len(x))], rotary_base, slower) for x in (q, k))
+            q, k = (
+                rotate(x, [position / linear_factor for position in range(len(x))], rotary_base, scale_frequency)
+                for x in (q, k)
+            )
         bias: Array | float = 0.0
         if alibi:
             distance = np.abs(np.arange(len(q))[:, None] - np.arange(len(k))[None, :])
@@ -286,8 +289,8 @@ def block(x: Array, p: Params, config: Any, *, causal: bool, memory: Array | Non
             mask=visible(len(y), causal, config.window),
             scaled=config.scaled_attention,
             rotary_base=scaled_base(config) if config.positions == "rotary" else None,
-            squeeze=config.rotary_factor if config.rotary_scaling == "linear" else 1.0,
-            slower=slower_turns(config),
+            linear_factor=config.rotary_factor if config.rotary_scaling == "linear" else 1.0,
+            scale_frequency=frequency_scaling(config),
             alibi=config.positions == "alibi",
             qk_norm_eps=config.norm_eps if config.qk_norm else None,
         )

@@ -25,7 +25,7 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.files import durable
 from glassformer.interop.adapter import export_adapter
 from glassformer.interop.import_run import read_source, write_run
-from glassformer.nn.lora import adapter_of, merged
+from glassformer.nn.lora import adapter_tensors, merge_lora
 from glassformer.runs.checkpoint import read_checkpoint, write_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.text.extension import extend
@@ -139,9 +139,9 @@ def test_corrections_alone_learn_and_are_in_the_final_weights(base: RunFolder, d
     assert changed == {n.replace("lora_a", "weight") for n in raw if n.endswith("lora_a")}
     whole = run.path / "final" / "model.safetensors"
     adapter = load_file(run.path / "final" / "adapter.safetensors")
-    assert adapter.keys() == adapter_of(raw).keys()
+    assert adapter.keys() == adapter_tensors(raw).keys()
     assert sum(t.numel() for t in adapter.values()) < 0.4 * sum(t.numel() for t in before.values())
-    again = merged({**before, **adapter})
+    again = merge_lora({**before, **adapter})
     assert all(torch.equal(again[n], after[n]) for n in after)
     plain, beside = (
         glassformer.load(run.path),

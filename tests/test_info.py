@@ -82,7 +82,7 @@ def test_wrong_accounts_are_caught(wrong: str) -> None:
 @pytest.mark.parametrize("context", [1, 2, 7, 12])
 def test_keys_seen_are_those_of_the_mask(context: int, window: int | None, causal: bool) -> None:
     attention_mask = self_mask(Rows.whole(torch.zeros(1, context, dtype=torch.long)), causal=causal, window=window)
-    mask = attention_mask.explicit(context, context, torch.device("cpu"))
+    mask = attention_mask.to_tensor(context, context, torch.device("cpu"))
     seen = float(torch.ones(context, context).sum() if mask is None else mask.sum()) / context
     assert keys_seen(context, causal=causal, window=window) == pytest.approx(seen)
 
@@ -125,7 +125,7 @@ def test_cache_bytes_are_those_of_the_cache(dtype: str, changes: dict[str, Any])
         state = model.start(source, 7) if family == "transformer" else model.start(2, 7)
         held = sum(t.nbytes for t in [*state.cache.keys, *state.cache.values])
         assert costs(config).cache_bytes(dtype) * 2 * 7 == held
-        assert costs(config).source_bytes(dtype) * 2 * 3 == sum(t.nbytes for pair in state.memories for t in pair)
+        assert costs(config).source_bytes(dtype) * 2 * 3 == sum(t.nbytes for pair in state.memory for t in pair)
     assert costs(ModelConfig(**{**SMALL, "family": "bert"})).cache_bytes(dtype) == 0
 
 

@@ -71,7 +71,7 @@ def test_pairs_beside_each_other_turn_as_ours_do() -> None:
     torch.manual_seed(0)
     q, k = torch.randn(2, 8, 1, dtype=torch.float64)
     rotation = Rotary(16, 8).double().rotation(torch.tensor([[3, 11]]))
-    turned = rotation.turn(torch.stack([q[:, 0], k[:, 0]])[None, None])
+    turned = rotation.rotate(torch.stack([q[:, 0], k[:, 0]])[None, None])
     ours = turned[0, 0, 0] @ turned[0, 0, 1]
 
     def neighbours(x: torch.Tensor, position: int) -> torch.Tensor:

@@ -74,7 +74,7 @@ def test_the_causal_mask_of_bos_i_like_you_eos() -> None:
     makes four predictions: after <EOS> nothing is predicted, so its row is never used.
     """
     words = ["<BOS>", "I", "like", "you", "<EOS>"]
-    allowed = self_mask(Rows.whole(torch.arange(5)[None]), causal=True).explicit(5, 5, torch.device("cpu"))
+    allowed = self_mask(Rows.whole(torch.arange(5)[None]), causal=True).to_tensor(5, 5, torch.device("cpu"))
     assert allowed is not None
     seen = [
         [word if see else "[MASK]" for word, see in zip(words, row, strict=True)] for row in allowed.view(5, 5).tolist()
@@ -87,7 +87,7 @@ def test_the_causal_mask_of_bos_i_like_you_eos() -> None:
         ["<BOS>", "I", "like", "you", "<EOS>"],
     ]
     read, predicted = words[:-1], words[1:]
-    four = self_mask(Rows.whole(torch.arange(4)[None]), causal=True).explicit(4, 4, torch.device("cpu"))
+    four = self_mask(Rows.whole(torch.arange(4)[None]), causal=True).to_tensor(4, 4, torch.device("cpu"))
     assert four is not None
     contexts = [[word for word, see in zip(read, row, strict=True) if see] for row in four.view(4, 4).tolist()]
     assert list(zip(contexts, predicted, strict=True)) == [

@@ -245,7 +245,7 @@ def test_code_that_is_gone_breaks_the_build() -> None:
     tool = hooks()
     page = "[code: attention](../../glassformer/nn/attention.py)"
     assert "attention_weights(q, k, mask, scaled=scaled) @ v" in tool.show_code(page, "tour/dictionary.md")
-    assert "def add(" in tool.lines_of(ROOT / "glassformer/nn/block.py", "Block.add")
+    assert "def add_and_norm(" in tool.lines_of(ROOT / "glassformer/nn/block.py", "Block.add_and_norm")
     for missing in (
         "[code: attend](../../glassformer/nn/attention.py)",
         "[code: attention](../../glassformer/nn/gone.py)",

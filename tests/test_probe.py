@@ -215,9 +215,9 @@ def run_from(model: Any, layer: int, x: Tensor) -> Tensor:
     from glassformer.nn.block import BlockInputs
     from glassformer.nn.masks import AttentionMask
 
-    view = BlockInputs(AttentionMask(causal=True))
+    block_inputs = BlockInputs(AttentionMask(causal=True))
     for block in model.decoder.layers[layer + 1 :]:
-        x = block(x, view)
+        x = block(x, block_inputs)
     return torch.nn.functional.linear(model.decoder.norm(x), model.embedding.weight)
 
 

@@ -142,7 +142,7 @@ def test_multi_head_attention(
 def test_a_window_counts_the_keys_seen(causal: bool, window: int) -> None:
     """Self included: a window of 1 sees itself alone. Catches the off-by-one that sees one key more."""
     rows = Rows.whole(torch.zeros(1, 6, dtype=torch.long))
-    mask = self_mask(rows, causal=causal, window=window).explicit(6, 6, torch.device("cpu"))
+    mask = self_mask(rows, causal=causal, window=window).to_tensor(6, 6, torch.device("cpu"))
     assert mask is not None
     assert np.array_equal(mask.reshape(6, 6).numpy(), reference.visible(6, causal, window))
 
@@ -170,7 +170,7 @@ def test_rotary(seed: int, half: int, positions: list[int]) -> None:
     rotary = Rotary(4, 2 * half).double()
     rotary.grow(max(positions) + 1)
     x = normal(len(positions), 2 * half, seed=seed)
-    ours = rotary.rotation(torch.tensor([positions])).turn(x[None, None])
+    ours = rotary.rotation(torch.tensor([positions])).rotate(x[None, None])
     assert difference(ours[0, 0], reference.rotate(x.numpy(), positions)) <= EXACT
 
 

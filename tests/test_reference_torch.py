@@ -73,8 +73,8 @@ def test_layers_of_torch(pre_norm: bool, activation: str, bias: bool, cross: boo
     rows = Rows.padded(torch.zeros(2, 5, dtype=torch.long), lengths)
     source = Rows.padded(torch.zeros(2, 7, dtype=torch.long), source_lengths)
     if cross:
-        view = BlockInputs(self_mask(rows, causal=True), cross_mask(rows, source))
-        y = ours(x, view, ours.cross.keys_values(memory))
+        block_inputs = BlockInputs(self_mask(rows, causal=True), cross_mask(rows, source))
+        y = ours(x, block_inputs, ours.cross.keys_values(memory))
         future = torch.ones(5, 5).triu(1).bool()
         z = theirs(x, memory, tgt_mask=future, tgt_key_padding_mask=~rows.real, memory_key_padding_mask=~source.real)
     else:

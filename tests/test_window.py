@@ -9,7 +9,7 @@ import torch
 
 from glassformer.config import ModelConfig
 from glassformer.models import build_model
-from glassformer.nn.attention import attention, fused_attention, windowed_attention
+from glassformer.nn.attention import attention, fused_attention, sliding_window_attention
 from glassformer.nn.masks import AttentionMask, self_mask
 from glassformer.nn.rows import Rows
 from glassformer.nn.taps import record
@@ -29,13 +29,13 @@ def test_blocks_are_the_equation(length: int, window: int, key_heads: int) -> No
     """Values and gradients. Broken variants: one key too many or too few; the block before the first, which is not there, seen
     as zeros; the padding at the end; key heads given to the wrong query heads."""
     q, k, v = drawn(4, key_heads, length)
-    mask = AttentionMask(causal=True, window=window).explicit(length, length, q.device)
+    mask = AttentionMask(causal=True, window=window).to_tensor(length, length, q.device)
     assert mask is not None
     by_hand = [[0 <= i - j < window for j in range(length)] for i in range(length)]
     assert mask.tolist() == by_hand
     times = 4 // key_heads
     wanted = attention(q, k.repeat_interleave(times, 1), v.repeat_interleave(times, 1), mask)
-    found = windowed_attention(q, k, v, window)
+    found = sliding_window_attention(q, k, v, window)
     torch.testing.assert_close(found, wanted, atol=1e-12, rtol=0)
     pull = torch.randn_like(wanted)
     for one, other in zip(

@@ -208,11 +208,11 @@ def options(config: ModelConfig) -> dict[str, Any]:
         found["head_dim"] = config.key_size
     if config.positions == "rotary":
         found |= {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": config.rotary_theta}
-        if config.rotary_squeeze != 1:
+        if config.rotary_linear_factor != 1:
             from ctranslate2.specs import attention_spec
 
             found["rotary_scaling_type"] = attention_spec.RotaryScalingType.Linear
-            found["rotary_scaling_factor"] = config.rotary_squeeze
+            found["rotary_scaling_factor"] = config.rotary_linear_factor
     return found
 
 

@@ -197,7 +197,8 @@ def decoder_graph(model: Any, positions: int, weights: str = "fp32") -> Any:
     x = write_stack(g, model, x, mask, angles, source_mask)
     if c.family == "gpt" and model.head is not None:
         x = g("Tanh", linear(g, "head.dense", model.head.dense, x)) if model.head.dense is not None else x
-        score_words(g, model.output_weight, model.score_bias, x)
+        weight, bias = model.output_layer()
+        score_words(g, weight, bias, x)
     else:
         score_words(g, model.output_weight, model.output_bias, x)
     g.take("logits", ["rows", "new", model.output_weight.size(0)])
@@ -217,7 +218,7 @@ def reader_graph(model: Any, positions: int, weights: str = "fp32") -> Any:
     angles = None if model.rotary is None else Angles(g, model.rotary, asking, positions)
     mask = self_mask(g, c, model, "attention_mask", places, causal=False)
     x = read_stack(g, model, model.encoder, x, mask, angles)
-    if model.pools:
+    if model.mean_pooling:
         real = g.cast(g("Unsqueeze", "attention_mask", g.constant([2])), "real")
         total = g("ReduceSum", g("Mul", x, real), g.constant([1]), keepdims=1)
         mean = g("Div", total, g("ReduceSum", real, g.constant([1]), keepdims=1))

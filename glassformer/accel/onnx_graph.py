@@ -173,7 +173,7 @@ class Angles:
             for n, t in (("cos", cos), ("sin", sin))
         )
 
-    def turn(self, g: Graph, x: str) -> str:
+    def rotate(self, g: Graph, x: str) -> str:
         """Every pair (i, i + D/2) of a head turned by its token's angle."""
         first, second = g.split(x)
         turned = (
@@ -192,7 +192,7 @@ def queries(g: Graph, name: str, a: Any, x: str, angles: Angles | None) -> str:
     """The queries of an attention, normed, turned and scaled where asked for."""
     q = heads(g, linear(g, f"{name}.query", a.query, x), a.n_head, a.head_size)
     q = q if a.query_norm is None else rms(g, f"{name}.query_norm", a.query_norm, q)
-    q = q if angles is None else angles.turn(g, q)
+    q = q if angles is None else angles.rotate(g, q)
     return g("Mul", q, g.number(a.head_size**-0.5)) if a.scaled else q
 
 
@@ -201,7 +201,7 @@ def keys_values(g: Graph, name: str, a: Any, x: str, angles: Angles | None) -> t
     k = heads(g, linear(g, f"{name}.key", a.key, x), a.n_kv_head, a.head_size)
     v = heads(g, linear(g, f"{name}.value", a.value, x), a.n_kv_head, a.value_size)
     k = k if a.key_norm is None else rms(g, f"{name}.key_norm", a.key_norm, k)
-    return (k if angles is None else angles.turn(g, k)), v
+    return (k if angles is None else angles.rotate(g, k)), v
 
 
 def for_each_head(g: Graph, a: Any, x: str) -> str:

@@ -33,4 +33,4 @@ class JoinedAttention(MultiHeadAttention):
         v = v.unflatten(-1, (self.n_kv_head, self.value_size)).transpose(1, 2)
         if self.query_norm is not None and self.key_norm is not None:
             q, k = self.query_norm(q), self.key_norm(k)
-        return (q, k, v) if rotation is None else (rotation.turn(q), rotation.turn(k), v)
+        return (q, k, v) if rotation is None else (rotation.rotate(q), rotation.rotate(k), v)

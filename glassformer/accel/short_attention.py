@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer import machine
-from glassformer.nn.attention import fused_attention, gradients_by_equation
+from glassformer.nn.attention import attention_gradients, fused_attention
 from glassformer.nn.masks import AttentionMask
 from glassformer.nn.modes import is_symbolic
 
@@ -31,7 +31,7 @@ class ShortAttention(torch.autograd.Function):
         ctx.scale = scale = q.size(-1) ** -0.5 if scaled else 1.0
         q, k, v = (t.reshape(-1, *t.shape[2:]) for t in given)
         scores = torch.baddbmm(q.new_empty(()), q, k.transpose(1, 2), beta=0, alpha=scale)
-        allowed = mask.explicit(shape[2], shape[3], q.device)
+        allowed = mask.to_tensor(shape[2], shape[3], q.device)
         hidden = None if allowed is None else ~allowed
         if hidden is not None:
             scores.view(shape).masked_fill_(hidden, torch.finfo(scores.dtype).min)
@@ -50,7 +50,7 @@ class ShortAttention(torch.autograd.Function):
         """The gradients of q, k and v, from the kept weights."""
         *given, q, k, v, weights = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return *gradients_by_equation(given, ctx.needs_input_grad, ctx.mask, ctx.scaled, grad), None, None
+            return *attention_gradients(given, ctx.needs_input_grad, ctx.mask, ctx.scaled, grad), None, None
         rows, heads = ctx.shape[:2]
         grad = grad.reshape(rows * heads, -1, v.size(2))
         grad_v = torch.bmm(weights.transpose(1, 2), grad)

@@ -295,8 +295,8 @@ class ModelConfig:
         return self.rotary_base * self.rotary_factor ** (self.key_size / max(1, self.key_size - 2))
 
     @property
-    def rotary_squeeze(self) -> float:
-        """By what positions are divided: position interpolation (Chen et al. 2023)."""
+    def rotary_linear_factor(self) -> float:
+        """What positions are divided by: linear scaling, or position interpolation (Chen et al. 2023)."""
         return self.rotary_factor if self.rotary_scaling == "linear" else 1.0
 
     @property

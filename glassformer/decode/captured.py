@@ -32,7 +32,7 @@ from glassformer.decode.graphs import GraphRunner, Session, sessions_of
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
 from glassformer.decode.stepper import CachedSteps, Steps, Texts, has_window
-from glassformer.models.evaluating import evaluating
+from glassformer.models.eval_mode import eval_mode
 
 POLL = 2  # steps between two looks at who is done
 STEP = 256  # slots from bucket to bucket, where there are many
@@ -168,7 +168,7 @@ class CapturedDriver(Driver):
     @torch.no_grad()
     def step(self) -> list[Result]:
         """The next few tokens for everybody; what has arrived since the last call."""
-        with evaluating(self.model), torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext():
+        with eval_mode(self.model), torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext():
             self.admit()
             if not self.n or self.state is None:
                 return self.receive(wait=True)

@@ -255,11 +255,11 @@ class Decoder:
         """Rows of tokens through a stack, all at once; `real` names those that are no padding, where only they are computed.
         A decoder (`keep` takes the keys and values of each layer) does not look ahead, an encoder does."""
         ops, n, causal = self.ops, rows.shape[0], keep is not None
-        view = self.model.view(rows, causal=causal)
-        mask, bias = view.mask, view.mask.bias
+        inputs = self.model.block_inputs(rows, causal=causal)
+        mask, bias = inputs.mask, inputs.mask.bias
         allowed = mask.allowed
         if causal and (bias is not None or mask.window is not None):
-            allowed, causal = mask.explicit(rows.shape[1], rows.shape[1], x.device), False
+            allowed, causal = mask.to_tensor(rows.shape[1], rows.shape[1], x.device), False
         if allowed is not None:
             hidden = torch.where(allowed, 0.0, -math.inf).to(x.dtype)
             hidden = hidden if hidden.dim() == 4 else hidden[None, None]
@@ -268,10 +268,10 @@ class Decoder:
         def attend(i: int, layer: Layer, qkv: Tensor) -> Tensor:
             heads = layer.heads
             q, k, v = spread_out(qkv, rows, real).split(heads.widths, dim=-1)
-            keys, values = heads.keys(k, n, view.rotation), heads.values(v, n)
+            keys, values = heads.keys(k, n, inputs.rotation), heads.values(v, n)
             if keep is not None:
                 keep(i, keys, values)
-            found = ops.attend(heads.queries(q, n, view.rotation), keys, values, bias, heads=heads, causal=causal)
+            found = ops.attend(heads.queries(q, n, inputs.rotation), keys, values, bias, heads=heads, causal=causal)
             return found if real is None else found.index_select(0, real)
 
         norm = self.model.decoder.norm if keep is not None else self.model.encoder.norm
@@ -282,7 +282,9 @@ class Decoder:
         `whole_rows`: padding is computed like everything else, so that shapes do not depend on the neighbours."""
         model, (n, width) = self.model, rows.shape
         real = None if rows.layout == "whole" or whole_rows else rows.real.flatten().nonzero().flatten()
-        x = model.embed(model.source_table, model.source_positions, rows.tokens, rows.places, width).flatten(0, 1)
+        x = model.embed(
+            model.source_table, model.source_positions, rows.tokens, rows.broadcast_positions, width
+        ).flatten(0, 1)
         x = self.ops.norm(x if real is None else x.index_select(0, real), model.source_norm)
         x = self.read(x, rows, real, self.encoder)
         here = slice(start, start + n * copies)
@@ -332,7 +334,7 @@ class Decoder:
                 block[where, :, : each * width] = new.repeat_interleave(copies, 0).to(block.dtype)
 
         model = self.model
-        x = model.embed(model.embedding, model.positions, tokens, rows.places, width).flatten(0, 1)
+        x = model.embed(model.embedding, model.positions, tokens, rows.broadcast_positions, width).flatten(0, 1)
         self.read(self.ops.norm(x, self.embedding_norm), rows, None, self.layers, keep)
         hidden = torch.where(rows.real, 0.0, -math.inf).to(cache.bias.dtype)
         hidden = hidden.unflatten(0, (-1, each)).repeat_interleave(copies, 0)

@@ -35,7 +35,7 @@ from glassformer.decode.slots import Job
 from glassformer.decode.stepper import CachedSteps, PlainSteps, Steps, context_start, has_window
 from glassformer.decode.streaming import Decode, cut_at_stop, stop_watcher
 from glassformer.errors import ConfigError
-from glassformer.models.evaluating import evaluating
+from glassformer.models.eval_mode import eval_mode
 
 STRICT_ROWS = 32  # strict mode: sentences at a time, where the settings do not say
 AHEAD = 4  # batches of requests that are looked at together, to be sorted by length
@@ -250,7 +250,7 @@ class Driver:
     @torch.no_grad()
     def step(self) -> list[Result]:
         """One token more for everybody; what is finished by it. CTranslate2 answers everything that waits, at once."""
-        with evaluating(self.model):
+        with eval_mode(self.model):
             if self.config.engine in ("int8", "ctranslate2") and not uses_plain_model(self.model, self.config):
                 return self.hand_over()
             self.admit()

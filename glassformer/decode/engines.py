@@ -39,7 +39,7 @@ lock = threading.Lock()
 
 def is_watched(model: nn.Module) -> bool:
     """Does anyone listen to the model, or interfere with it?"""
-    return any(module.listeners for module in model.modules() if isinstance(module, Tapped))
+    return any(module.hooks for module in model.modules() if isinstance(module, Tapped))
 
 
 def uses_plain_model(model: Any, config: DecodeConfig) -> bool:

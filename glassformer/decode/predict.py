@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UserError
-from glassformer.models.evaluating import evaluating
+from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.rows import Rows
 
 
@@ -33,7 +33,7 @@ def predict(
     model: Any, sentences: Sequence[Sequence[int]], *, batch_size: int = 32
 ) -> Iterator[tuple[int, Float[Tensor, "T V"]]]:
     """(number of the sentence, log-probabilities at each of its places), in the order of length, no sentence empty."""
-    with evaluating(model):
+    with eval_mode(model):
         order = sorted((i for i in range(len(sentences)) if sentences[i]), key=lambda i: -len(sentences[i]))
         for start in range(0, len(order), batch_size):
             numbers = order[start : start + batch_size]

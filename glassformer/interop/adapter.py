@@ -21,7 +21,7 @@ from glassformer.files import owned
 from glassformer.interop.foreign import inside, read_tensor_file
 from glassformer.interop.importing import Imported
 from glassformer.models.weights import load_model_tensors, model_tensors
-from glassformer.nn.lora import PARTS, merged
+from glassformer.nn.lora import LORA_TENSORS, merge_lora
 from glassformer.runs import checkpoint
 from glassformer.runs.folder import RunFolder
 
@@ -60,7 +60,7 @@ def add_adapter(model: nn.Module, path: Path) -> None:
     found = read_tensor_file(path)
     own = model_tensors(model)
     layers = {name.rpartition(".")[0] for name in found}
-    if not found or found.keys() != {f"{layer}.{part}" for layer in layers for part in PARTS}:
+    if not found or found.keys() != {f"{layer}.{part}" for layer in layers for part in LORA_TENSORS}:
         raise UserError(
             f"{path} holds no corrections of low rank; a LoRA training leaves them as final/adapter.safetensors"
         )
@@ -70,7 +70,9 @@ def add_adapter(model: nn.Module, path: Path) -> None:
             raise UserError(f"{path} was learned beside another model: {layer} is not there, or of another shape")
     if learned_beside(path) not in (None, fingerprint(own)):
         raise UserError(f"{path} was learned beside other weights than these; give it the run that it began with")
-    load_model_tensors(model, merged({**own, **{n: t.to(next(model.parameters()).device) for n, t in found.items()}}))
+    load_model_tensors(
+        model, merge_lora({**own, **{n: t.to(next(model.parameters()).device) for n, t in found.items()}})
+    )
 
 
 def with_adapter(run: RunFolder, path: Path) -> Imported:
@@ -99,7 +101,7 @@ def export_adapter(run: RunFolder, out: Path) -> tuple[int, int]:
     final, _ = checkpoint.read_checkpoint(run.final)
     start, state = checkpoint.read_checkpoint(run.start)
     whole, corrections = final["model"], final["adapter"]
-    again = merged({**start["model"], **corrections})
+    again = merge_lora({**start["model"], **corrections})
     learned = [n for n in whole if n not in again or not torch.equal(again[n], whole[n])]
     if learned or state.get("new_tokens"):
         what = learned[0] if learned else "the rows of new words"

@@ -135,11 +135,11 @@ def write_sizes(writer: Any, config: ModelConfig) -> None:
         writer.add_layer_norm_rms_eps(config.norm_eps)
         writer.add_rope_dimension_count(config.key_size)
         writer.add_rope_freq_base(config.rotary_theta)
-        if config.rotary_squeeze != 1:
+        if config.rotary_linear_factor != 1:
             from gguf import RopeScalingType
 
             writer.add_rope_scaling_type(RopeScalingType.LINEAR)
-            writer.add_rope_scaling_factor(config.rotary_squeeze)
+            writer.add_rope_scaling_factor(config.rotary_linear_factor)
         writer.add_key_length(config.key_size)
         writer.add_value_length(config.val_size)
     else:

@@ -4,9 +4,9 @@ from glassformer.config import ModelConfig
 from glassformer.config.presets import PRESETS, preset
 from glassformer.models.bert import BERT
 from glassformer.models.gpt import GPT
-from glassformer.models.limits import refuse_what_cannot_fit
+from glassformer.models.limits import check_fits_in_memory
 from glassformer.models.parts import Family
-from glassformer.models.state import State
+from glassformer.models.state import DecoderState
 from glassformer.models.transformer import Transformer
 
 
@@ -16,7 +16,7 @@ def build_model(config: ModelConfig) -> Transformer | GPT | BERT:
     >>> type(build_model(ModelConfig(family="gpt", vocab_size=9, n_layer=1, n_embd=8, n_head=2))).__name__
     'GPT'
     """
-    refuse_what_cannot_fit(config)
+    check_fits_in_memory(config)
     match config.family:
         case "transformer":
             return Transformer(config)
@@ -26,4 +26,4 @@ def build_model(config: ModelConfig) -> Transformer | GPT | BERT:
             return BERT(config)
 
 
-__all__ = ["BERT", "GPT", "PRESETS", "Family", "State", "Transformer", "build_model", "preset"]
+__all__ = ["BERT", "GPT", "PRESETS", "DecoderState", "Family", "Transformer", "build_model", "preset"]

@@ -1,6 +1,6 @@
 """Encoder-only: every token sees every other (Devlin et al. 2019). Three heads on the same body:
 
-mlm        what stood at the masked places
+mlm        masked language modelling: what stood at the masked positions
 classify   one label a sentence, read off its first token (as BERT does) or off the mean of its tokens
 tag        one label a token
 
@@ -24,14 +24,15 @@ from glassformer.nn.feedforward import ACTIVATIONS
 from glassformer.nn.rows import Lengths, Rows, as_rows
 
 
-def sentence_means(x: Float[Tensor, "B T C"], rows: Rows) -> Float[Tensor, "B T C"]:
-    """At every place the mean over its sentence."""
-    together = (rows.segments[:, :, None] == rows.segments[:, None, :]).to(x.dtype)
-    return together @ x / together.sum(dim=-1, keepdim=True)
+def mean_pool(x: Float[Tensor, "B T C"], rows: Rows) -> Float[Tensor, "B T C"]:
+    """Mean pooling: at every position the mean over its sentence."""
+    same = (rows.segments[:, :, None] == rows.segments[:, None, :]).to(x.dtype)
+    return same @ x / same.sum(dim=-1, keepdim=True)
 
 
-class MaskedHead(nn.Module):
-    """dense, activation, norm; then the embedding table as output layer, with a bias a word."""
+class MLMHead(nn.Module):
+    """BERT's masked-language-model head: dense, activation, norm; then the embedding table as output layer, with a bias for each
+    token of the vocabulary."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -45,8 +46,8 @@ class MaskedHead(nn.Module):
         return self.norm(self.activate(self.dense(x)), real)
 
 
-class LabelHead(nn.Module):
-    """For a class: dense, tanh, dropout, label. For tags: dropout, label."""
+class ClassificationHead(nn.Module):
+    """Sequence classification: dense, tanh, dropout, labels. Token classification (tags): dropout, labels."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -64,7 +65,7 @@ class BERT(Family):
 
     >>> import torch
     >>> bert = BERT(n_layer=1, n_head=2, n_embd=16, vocab_size=50, block_size=16)
-    >>> bert(torch.randint(50, (2, 7))).shape                 # at each place, a score for each word
+    >>> bert(torch.randint(50, (2, 7))).shape                 # at each position, a logit for each token of the vocabulary
     torch.Size([2, 7, 50])
     >>> bert = BERT(n_layer=1, n_head=2, n_embd=16, vocab_size=50, head="classify", n_label=3)
     >>> bert(torch.randint(50, (2, 7)), lengths=[7, 2])[:, 0].shape   # the class is read off the first token
@@ -89,8 +90,8 @@ class BERT(Family):
         self.type_embedding = Embedding(config.n_token_type, config.n_embd) if config.n_token_type else None
         self.embedding_norm = make_norm(config) if config.embedding_norm else None
         self.encoder = make_encoder(config, config.n_layer)
-        self.pools = config.head == "classify" and config.pool == "mean"
-        self.head = MaskedHead(config) if config.head == "mlm" else LabelHead(config)
+        self.mean_pooling = config.head == "classify" and config.pool == "mean"
+        self.head = MLMHead(config) if config.head == "mlm" else ClassificationHead(config)
         self.output = (
             nn.Linear(config.n_embd, config.vocab_size, bias=False)
             if config.head == "mlm" and not config.tie_output
@@ -99,8 +100,8 @@ class BERT(Family):
         initialise(self)
 
     def output_layer(self) -> tuple[Tensor, Tensor | None]:
-        """Weight and bias of the layer that scores words (mlm) or labels."""
-        if isinstance(self.head, LabelHead):
+        """Weight and bias of the layer from which logits come, of tokens (mlm) or of labels."""
+        if isinstance(self.head, ClassificationHead):
             return self.head.label.weight, self.head.label.bias
         return (self.embedding.weight if self.output is None else self.output.weight), self.head.bias
 
@@ -109,24 +110,24 @@ class BERT(Family):
     ) -> Float[Tensor, "B T C"]:
         """The encoder's output, or its mean over each sentence. `types` tells sentence A from sentence B; without it all is A."""
         rows = as_rows(rows, lengths)
-        view = self.view(rows, causal=False)
-        x = self.embed(self.embedding, self.positions, rows.tokens, rows.places, rows.longest)
+        inputs = self.block_inputs(rows, causal=False)
+        x = self.embed(self.embedding, self.positions, rows.tokens, rows.broadcast_positions, rows.n_positions)
         if self.type_embedding is not None:
             x = x + self.type_embedding(torch.zeros_like(rows.tokens) if types is None else types)
-        x = self.tap("embeddings", x if self.embedding_norm is None else self.embedding_norm(x, view.real))
-        x = self.encoder(self.drop(x), view)
-        return sentence_means(x, rows) if self.pools else x
+        x = self.tap("embeddings", x if self.embedding_norm is None else self.embedding_norm(x, inputs.real))
+        x = self.encoder(self.drop(x), inputs)
+        return mean_pool(x, rows) if self.mean_pooling else x
 
     def forward(
         self, rows: Rows | Int[Tensor, "B T"], types: Int[Tensor, "B T"] | None = None, *, lengths: Lengths = None
     ) -> Float[Tensor, "B T V"]:
-        """At each place the scores of its labels. Plain ids are whole rows; `lengths` says how many of each row's tokens
+        """At each position the logits of its labels. Plain ids are whole rows; `lengths` says how many of each row's tokens
         are real."""
         rows = as_rows(rows, lengths)
         return self.logits(self.hidden(rows, types), rows.real)
 
     def logits(self, x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T V"]:
-        """Scores from the encoder's output: V words, or the labels."""
+        """The head and the output layer: logits of the V tokens of the vocabulary, or of the labels. (B, T, C) -> (B, T, V)"""
         weight, bias = self.output_layer()
         return self.tap("logits", nn.functional.linear(self.head(x, real), weight, bias))
 

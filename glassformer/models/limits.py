@@ -11,7 +11,7 @@ from glassformer.config.costs import count_parameters, memory_needed
 from glassformer.errors import ConfigError
 
 
-def refuse_what_cannot_fit(config: ModelConfig) -> None:
+def check_fits_in_memory(config: ModelConfig) -> None:
     """A model larger than the machine's memory is refused before a byte of it is asked for. (On torch's meta device a model
     has no numbers, and any size is well.)"""
     if torch.get_default_device().type == "meta":

@@ -1,7 +1,7 @@
 """From a config to parts: the one place that reads a ModelConfig and builds layers from its numbers.
 
-What the three families share also lives here: how rows become vectors with positions (`Family.embed`), what the layers are
-told of the rows (`Family.view`), what is counted and how weights begin.
+What the three families share also lives here: embeddings with positions (`Family.embed`), what every block is told of the
+rows (`Family.block_inputs`), the count of parameters and the initialisation.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from glassformer.nn.loss import linear_cross_entropy
 from glassformer.nn.masks import AttentionMask, self_mask
 from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
 from glassformer.nn.positions import (
+    ALiBiSlopes,
+    FixedTable,
     LearnedPositions,
+    Llama3Scaling,
     PositionalEncoding,
     Rotary,
-    Slopes,
-    SlowerTurns,
-    Table,
     alibi_bias,
 )
 from glassformer.nn.rows import Rows
@@ -71,7 +71,7 @@ def make_attention(config: ModelConfig, name: str) -> MultiHeadAttention:
             dropout=config.attention_dropout,
             qk_norm=config.norm_eps if config.qk_norm else False,
             scaled=config.scaled_attention,
-            kept=config.kept_heads(name),
+            head_ids=config.kept_heads(name),
         )
 
 
@@ -120,17 +120,17 @@ def make_positions(config: ModelConfig) -> PositionalEncoding | LearnedPositions
 
 def make_rotary(config: ModelConfig) -> Rotary:
     """Rotary positions, scaled as the config says."""
-    slower = None
+    scaling = None
     if config.rotary_scaling == "llama3":
-        slower = SlowerTurns(config.rotary_factor, config.rotary_length, config.rotary_low, config.rotary_high)
-    return Rotary(config.block_size, config.key_size, config.rotary_theta, config.rotary_squeeze, slower)
+        scaling = Llama3Scaling(config.rotary_factor, config.rotary_length, config.rotary_low, config.rotary_high)
+    return Rotary(config.block_size, config.key_size, config.rotary_theta, config.rotary_linear_factor, scaling)
 
 
 def materialise_tables(model: nn.Module, _: object) -> None:
     """A model built on the meta device and then given its weights still needs its fixed tables."""
     device = next(model.parameters()).device
     for module in model.modules():
-        if isinstance(module, Table):
+        if isinstance(module, FixedTable):
             module.materialise(device)
 
 
@@ -182,62 +182,60 @@ class Family(Tapped):
         self.drop = nn.Dropout(config.dropout)
         self.rotary = make_rotary(config) if config.positions == "rotary" else None
         if config.positions == "alibi":
-            self.slopes = Slopes(config.n_head)
+            self.slopes = ALiBiSlopes(config.n_head)
         self.register_load_state_dict_post_hook(materialise_tables)
 
     def embed(
         self,
         embedding: Embedding,
-        positions: PositionalEncoding | LearnedPositions | None,
+        encoding: PositionalEncoding | LearnedPositions | None,
         tokens: Int[Tensor, "B T"],
-        places: Int[Tensor, "P T"],
-        length: int | None,
+        positions: Int[Tensor, "P T"],
+        n_positions: int | None,
     ) -> Float[Tensor, "B T C"]:
-        """Embedding plus position, before dropout. `length` is no smaller than any place plus one, where known.
+        """Token embedding plus positional encoding, before dropout. Every position is below `n_positions`, where that is known.
 
         Under autocast on a GPU the residual stream that begins here is of the smaller type, which halves the traffic of
         everything that is not a matrix product."""
         x = embedding(tokens)
-        if positions is not None:
-            positions.grow(length, tokens.size(1))
-            x = x + positions(places)
+        if encoding is not None:
+            encoding.grow(n_positions, tokens.size(1))
+            x = x + encoding(positions)
         if x.is_cuda and torch.is_autocast_enabled("cuda"):
             x = x.to(torch.get_autocast_dtype("cuda"))
         return x
 
-    def view(
+    def block_inputs(
         self,
         rows: Rows,
         *,
         causal: bool,
-        cross: AttentionMask | None = None,
+        cross_mask: AttentionMask | None = None,
     ) -> BlockInputs:
-        """What every block is told of these rows: masks, angles or distances, and which tokens are real."""
+        """What every block is told of these rows: masks, rotary angles or ALiBi's bias, and which tokens are real."""
         mask = self_mask(rows, causal=causal, window=self.config.window)
         real = rows.real if self.config.norm == "batch" and rows.layout != "whole" else None
-        return self.complete(
-            BlockInputs(mask, cross or AttentionMask(), None, real), rows.places, rows.places, rows.longest
-        )
+        inputs = BlockInputs(mask, cross_mask or AttentionMask(), None, real)
+        return self.add_positions(inputs, rows.broadcast_positions, rows.broadcast_positions, rows.n_positions)
 
-    def cached_view(self, cache: KVCache, new: int, cross: AttentionMask | None = None) -> BlockInputs:
+    def cached_block_inputs(self, cache: KVCache, new: int, cross_mask: AttentionMask | None = None) -> BlockInputs:
         """The same for `new` tokens that follow those in the cache."""
         mask = cache.mask(new, self.config.window)
         keys = torch.arange(cache.filled + new, device=cache.lengths.device).expand(cache.lengths.size(0), -1)
-        return self.complete(
-            BlockInputs(mask, cross or AttentionMask()), cache.positions(new), keys, cache.filled + new
-        )
+        inputs = BlockInputs(mask, cross_mask or AttentionMask())
+        return self.add_positions(inputs, cache.positions(new), keys, cache.filled + new)
 
-    def complete(
-        self, view: BlockInputs, queries: Int[Tensor, "P T"], keys: Int[Tensor, "P S"], length: int | None
+    def add_positions(
+        self, inputs: BlockInputs, queries: Int[Tensor, "P T"], keys: Int[Tensor, "P S"], n_positions: int | None
     ) -> BlockInputs:
-        """Adds what positions say inside attention: rotary's angles, ALiBi's distances."""
-        mask, rotation = view.mask, None
+        """With what the positions of queries and keys do inside attention: rotary's angles, ALiBi's bias."""
+        mask, rotation = inputs.mask, None
         if self.rotary is not None:
-            self.rotary.grow(length, queries.size(1))
+            self.rotary.grow(n_positions, queries.size(1))
             rotation = self.rotary.rotation(queries)
         if self.config.positions == "alibi":
             mask = replace(mask, bias=alibi_bias(self.slopes.table, queries, keys))
-        return BlockInputs(mask, view.cross, rotation, view.real)
+        return BlockInputs(mask, inputs.cross_mask, rotation, inputs.real)
 
     def make_cache(self, rows: int, capacity: int) -> KVCache:
         """An empty cache for so many rows of at most `capacity` tokens, on the model's device and in its type."""
@@ -265,15 +263,16 @@ class Family(Tapped):
 
 
 def is_embedding(name: str) -> bool:
-    """Whether a parameter of this name is a table that is looked up."""
+    """Whether a parameter of this name is an embedding table, of tokens or of learned positions."""
     return name.rpartition(".")[0].endswith(("embedding", "positions"))
 
 
 def initialise(model: Family) -> None:
     """How weights begin, by name (`model.init`):
 
-    normal   every matrix and table from N(0, 0.02); what writes into the residual stream (attention.out, cross.out and
-             mlp.down alike) divided by sqrt(number of such writers in its stack), as GPT-2 describes. Biases zero.
+    normal   every matrix and table from N(0, 0.02); the last projection of each sublayer, which is added to the residual
+             stream (attention.out, cross.out, mlp.down), divided by sqrt(number of sublayers in its stack), as GPT-2
+             describes. Biases zero.
     xavier   every matrix uniform in +-sqrt(6 / (in + out)), as the paper's reference code; tables from N(0, 1/sqrt(C)),
              so that a table scaled by sqrt(C) has unit variance and a tied output layer starts with scores near one.
     """
@@ -284,15 +283,14 @@ def initialise(model: Family) -> None:
         if is_embedding(name):
             nn.init.normal_(parameter, std=0.02 if config.init == "normal" else config.n_embd**-0.5)
         elif config.init == "normal":
-            writes = name.endswith((".attention.out.weight", ".cross.out.weight", ".mlp.down.weight"))
-            writers = config.n_layer * 2
+            is_last = name.endswith((".attention.out.weight", ".cross.out.weight", ".mlp.down.weight"))
+            sublayers = config.n_layer * 2
             if name.startswith("encoder."):
-                writers = config.encoder_layers * 2
+                sublayers = config.encoder_layers * 2
             elif config.family == "transformer":
-                writers = config.n_layer * 3
-            nn.init.normal_(
-                parameter, std=0.02 / math.sqrt(writers) if writes and config.residual and config.scaled_init else 0.02
-            )
+                sublayers = config.n_layer * 3
+            scaled = is_last and config.residual and config.scaled_init
+            nn.init.normal_(parameter, std=0.02 / math.sqrt(sublayers) if scaled else 0.02)
         else:
             nn.init.xavier_uniform_(parameter)
     for name, parameter in model.named_parameters():

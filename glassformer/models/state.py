@@ -1,4 +1,4 @@
-"""What a decoder carries from one token to the next: its cache, and the source it is reading from where there is one.
+"""What a decoder carries from one token to the next: its cache, and the memory (the encoded source) where there is one.
 
 Rows that belong to one sentence (its beams) stand together: row r belongs to sentence r // beams. The source's keys and
 values are held once a sentence; `reorder` moves the cache's rows, and the source only when sentences leave.
@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from jaxtyping import Int
 from torch import Tensor
 
-from glassformer.nn.attention import Memory
+from glassformer.nn.attention import KeyValues
 from glassformer.nn.cache import KVCache
 from glassformer.nn.masks import AttentionMask
 
 
 @dataclass
-class State:
-    """A decoder's cache, and the source's keys and values for the encoder-decoder."""
+class DecoderState:
+    """A decoder's cache; for the encoder-decoder also the memory, as keys and values of each layer's cross-attention."""
 
     cache: KVCache
-    memories: list[Memory] = field(default_factory=list)
+    memory: list[KeyValues] = field(default_factory=list)
     cross_mask: AttentionMask = field(default_factory=AttentionMask)
     beams: int = 1
 
@@ -34,8 +34,8 @@ class State:
         """Row i becomes what row rows[i] was. Rows stay within their sentence; whole sentences may leave."""
         fewer = rows.size(0) != self.rows
         self.cache.reorder(rows)
-        if fewer and self.memories:
+        if fewer and self.memory:
             sentences = rows[:: self.beams] // self.beams
-            self.memories = [(k.index_select(0, sentences), v.index_select(0, sentences)) for k, v in self.memories]
+            self.memory = [(k.index_select(0, sentences), v.index_select(0, sentences)) for k, v in self.memory]
             if self.cross_mask.allowed is not None:
                 self.cross_mask = AttentionMask(self.cross_mask.allowed.index_select(0, sentences))

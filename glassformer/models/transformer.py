@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
 from glassformer.models.parts import Family, initialise, make_decoder, make_encoder, make_norm, make_positions
-from glassformer.models.state import State
+from glassformer.models.state import DecoderState
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.loss import IGNORE
 from glassformer.nn.masks import AttentionMask, cross_mask
-from glassformer.nn.rows import Lengths, Rows, as_rows, next_tokens
+from glassformer.nn.rows import Lengths, Rows, as_rows, next_token_labels
 
 
 class Transformer(Family):
@@ -28,7 +28,7 @@ class Transformer(Family):
     >>> import torch
     >>> model = Transformer(n_layer=1, n_head=2, n_embd=16, vocab_size=50, block_size=16)
     >>> source, target = torch.randint(50, (2, 7)), torch.randint(50, (2, 5))
-    >>> model(source, target).shape                           # a score for each word, after each target token
+    >>> model(source, target).shape                           # a logit for each token of the vocabulary
     torch.Size([2, 5, 50])
     >>> model(source, target, [7, 4], [5, 2]).shape           # how many tokens of each row are real
     torch.Size([2, 5, 50])
@@ -75,22 +75,24 @@ class Transformer(Family):
 
     @property
     def output_weight(self) -> Tensor:
-        """The matrix that scores words: the target's embedding table where they are tied. (V, C)"""
+        """The weight of the output layer, from which logits come: the target's embedding where they are tied. (V, C)"""
         return self.target_table.weight if self.output is None else self.output.weight
 
     def encode(self, source: Rows | Int[Tensor, "B S"], lengths: Lengths = None) -> Float[Tensor, "B S C"]:
-        """What the encoder makes of a source."""
+        """The encoder's output, which is the decoder's memory. (B, S) -> (B, S, C)"""
         source = as_rows(source, lengths)
-        view = self.view(source, causal=False)
-        x = self.embed(self.source_table, self.source_positions, source.tokens, source.places, source.longest)
-        x = self.tap("source_embeddings", x if self.source_norm is None else self.source_norm(x, view.real))
-        return self.encoder(self.drop(x), view)
+        inputs = self.block_inputs(source, causal=False)
+        x = self.embed(
+            self.source_table, self.source_positions, source.tokens, source.broadcast_positions, source.n_positions
+        )
+        x = self.tap("source_embeddings", x if self.source_norm is None else self.source_norm(x, inputs.real))
+        return self.encoder(self.drop(x), inputs)
 
-    def write(
-        self, tokens: Tensor, places: Tensor, length: int | None, real: Tensor | None = None
+    def embed_target(
+        self, tokens: Tensor, positions: Tensor, n_positions: int | None, real: Tensor | None = None
     ) -> Float[Tensor, "B T C"]:
-        """Target tokens at their places as vectors, ready for the decoder. (B, T) -> (B, T, C)"""
-        x = self.embed(self.target_table, self.target_positions, tokens, places, length)
+        """Embeddings of target tokens with their positions, after norm and dropout: the decoder's input. (B, T) -> (B, T, C)"""
+        x = self.embed(self.target_table, self.target_positions, tokens, positions, n_positions)
         x = self.tap("target_embeddings", x if self.target_norm is None else self.target_norm(x, real))
         return self.drop(x)
 
@@ -101,12 +103,12 @@ class Transformer(Family):
         source_lengths: Lengths = None,
         target_lengths: Lengths = None,
     ) -> Float[Tensor, "B T C"]:
-        """The last layer's output, before the scores."""
+        """The decoder's output (the last hidden state), before the output layer."""
         source, target = as_rows(source, source_lengths), as_rows(target, target_lengths)
-        memories = self.decoder.remember(self.encode(source))
-        view = self.view(target, causal=True, cross=cross_mask(target, source))
-        x = self.write(target.tokens, target.places, target.longest, view.real)
-        return self.decoder(x, view, memories)
+        memory = self.decoder.project_memory(self.encode(source))
+        inputs = self.block_inputs(target, causal=True, cross_mask=cross_mask(target, source))
+        x = self.embed_target(target.tokens, target.broadcast_positions, target.n_positions, inputs.real)
+        return self.decoder(x, inputs, memory)
 
     def forward(
         self,
@@ -115,12 +117,12 @@ class Transformer(Family):
         source_lengths: Lengths = None,
         target_lengths: Lengths = None,
     ) -> Float[Tensor, "B T V"]:
-        """The scores of what may follow each target token. Plain ids are whole rows; lengths say how many of each row's
+        """The logits of what may follow each target token. Plain ids are whole rows; lengths say how many of each row's
         tokens are real."""
         return self.logits(self.hidden(source, target, source_lengths, target_lengths))
 
     def logits(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
-        """A score for every word from the decoder's output. (B, T, C) -> (B, T, V)"""
+        """The output layer: a logit for every token of the vocabulary. (B, T, C) -> (B, T, V)"""
         return self.tap("logits", nn.functional.linear(x, self.output_weight, self.output_bias))
 
     def loss(
@@ -136,25 +138,26 @@ class Transformer(Family):
         """With labels: summed over the positions that have one (a trainer divides by their number). Without: the mean, in
         nats, over every target token that follows another."""
         source, target = as_rows(source, source_lengths), as_rows(target, target_lengths)
-        wanted = next_tokens(target) if labels is None else labels
+        targets = next_token_labels(target) if labels is None else labels
         hidden = self.hidden(source, target)
-        total = self.cross_entropy(hidden, self.output_weight, wanted, bias=self.output_bias, smoothing=smoothing)
-        return total if labels is not None else total / (wanted != IGNORE).sum().clamp(min=1)
+        total = self.cross_entropy(hidden, self.output_weight, targets, bias=self.output_bias, smoothing=smoothing)
+        return total if labels is not None else total / (targets != IGNORE).sum().clamp(min=1)
 
-    def start(self, source: Rows, capacity: int, *, beams: int = 1) -> State:
-        """Read the source (one sentence a row) and make room for `beams` targets of at most `capacity` tokens each."""
-        memories = self.decoder.remember(self.encode(source))
+    def start(self, source: Rows, capacity: int, *, beams: int = 1) -> DecoderState:
+        """The state to decode from: the encoded source (one sentence a row), and an empty cache for `beams` targets of at most
+        `capacity` tokens each."""
+        memory = self.decoder.project_memory(self.encode(source))
         mask = AttentionMask() if source.layout == "whole" else AttentionMask(source.real[:, None, None, :])
         cache = self.make_cache(source.shape[0] * beams, capacity)
-        return State(cache, [(k.contiguous(), v.contiguous()) for k, v in memories], mask, beams)
+        return DecoderState(cache, [(k.contiguous(), v.contiguous()) for k, v in memory], mask, beams)
 
     def step(
-        self, tokens: Int[Tensor, "B new"], state: State, lengths: Sequence[int] | None = None
+        self, tokens: Int[Tensor, "B new"], state: DecoderState, lengths: Sequence[int] | None = None
     ) -> Float[Tensor, "B new V"]:
-        """Write further tokens and score what may follow each."""
+        """Append new tokens to the cache; the logits of what may follow each."""
         new = tokens.size(1)
-        view = self.cached_view(state.cache, new, state.cross_mask)
-        x = self.write(tokens, state.cache.positions(new), state.cache.filled + new)
-        x = self.decoder(x, view, state.memories, cache=state.cache)
+        inputs = self.cached_block_inputs(state.cache, new, state.cross_mask)
+        x = self.embed_target(tokens, state.cache.positions(new), state.cache.filled + new)
+        x = self.decoder(x, inputs, state.memory, cache=state.cache)
         state.cache.advance(new, lengths)
         return self.logits(x)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from glassformer.config import Recipe
 from glassformer.config.costs import count_parameters
 from glassformer.errors import UserError
-from glassformer.nn.lora import merged
+from glassformer.nn.lora import merge_lora
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -58,14 +58,14 @@ def check_fits(recipe: Recipe, weights: dict[str, Tensor], folder: Path) -> None
         )
 
 
-def averaged_or_own(tensors: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Of a checkpoint's tensors the model's: the moving average, where there is one."""
+def ema_or_model_weights(tensors: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Of a checkpoint's tensors the model's: their exponential moving average (EMA), where there is one."""
     return {
         n.removeprefix("ema/"): t for n, t in tensors.get("training", {}).items() if n.startswith("ema/")
     } or tensors["model"]
 
 
-def served_weights(tensors: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Of a checkpoint's tensors, the weights one would use: the moving average, where there is one, and corrections of low
-    rank added in."""
-    return merged(averaged_or_own(tensors))
+def inference_weights(tensors: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Of a checkpoint's tensors, the weights to predict with: the exponential moving average, where there is one, and LoRA
+    updates merged in."""
+    return merge_lora(ema_or_model_weights(tensors))

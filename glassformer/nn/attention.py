@@ -20,14 +20,14 @@ from torch import Tensor, nn
 
 from glassformer.nn.cache import KVCache
 from glassformer.nn.masks import AttentionMask, as_mask
-from glassformer.nn.modes import is_symbolic, keeps_tensors
+from glassformer.nn.modes import has_saved_tensor_hooks, is_symbolic
 from glassformer.nn.norms import RMSNorm
 from glassformer.nn.positions import Rotation
+from glassformer.nn.sliding_window import gqa_kwargs, sliding_window_attention
 from glassformer.nn.taps import Tapped
-from glassformer.nn.windowed import shares_keys, windowed_attention
 
-Memory = tuple[Tensor, Tensor]
-"""Keys and values that are already computed: (B, H, S, D) and (B, H, S, Dv)."""
+KeyValues = tuple[Tensor, Tensor]
+"""Keys and values that are already projected: (B, Hk, S, D) and (B, Hk, S, Dv)."""
 
 
 def attention_scores(
@@ -89,20 +89,23 @@ def masked_attention(
     scores = attention_scores(q, k, scaled=scaled)
     if mask.bias is not None:
         scores = scores + mask.bias
-    return masked_softmax(scores, mask.explicit(q.size(2), k.size(2), q.device)) @ v
+    return masked_softmax(scores, mask.to_tensor(q.size(2), k.size(2), q.device)) @ v
 
 
-def gradients_by_equation(
-    given: Sequence[Tensor], wanted: Sequence[bool], mask: AttentionMask, scaled: bool, grad: Tensor
+def attention_gradients(
+    inputs: Sequence[Tensor], needs_grad: Sequence[bool], mask: AttentionMask, scaled: bool, grad: Tensor
 ) -> list[Tensor | None]:
-    """The gradients of attention's q, k and v, made so that they can be differentiated again."""
-    q, k, v = alone = [t.view_as(t) for t in given]  # one may be a function of another: here each is varied alone
+    """The gradients of attention's q, k and v (`inputs`) by the equation, with a graph of their own, so that they can be
+    differentiated again (double backward)."""
+    q, k, v = aliases = [t.view_as(t) for t in inputs]  # one may be a function of another: here each is varied alone
     out = masked_attention(q, k, v, mask, scaled=scaled)
-    found = iter(torch.autograd.grad(out, [t for t, asked in zip(alone, wanted) if asked], grad, create_graph=True))
-    return [next(found) if asked else None for asked in wanted[:3]]
+    found = iter(
+        torch.autograd.grad(out, [t for t, needs in zip(aliases, needs_grad) if needs], grad, create_graph=True)
+    )
+    return [next(found) if needs else None for needs in needs_grad[:3]]
 
 
-def call_kernel(
+def sdpa_attention(
     q: Float[Tensor, "B H T D"],
     k: Float[Tensor, "B Hk S D"],
     v: Float[Tensor, "B Hk S Dv"],
@@ -111,13 +114,13 @@ def call_kernel(
     scaled: bool = True,
     dropout: float = 0.0,
 ) -> Float[Tensor, "B H T Dv"]:
-    """torch's fused kernel, without a mask wherever the mask needs none."""
+    """torch's fused kernel (`scaled_dot_product_attention`), without a mask wherever none is needed."""
     if mask.window is not None and mask.bias is None and q.size(2) == k.size(2) > 2 * mask.window:
-        return windowed_attention(q, k, v, mask.window, scaled=scaled, dropout=dropout)
+        return sliding_window_attention(q, k, v, mask.window, scaled=scaled, dropout=dropout)
     causal = mask.causal
     allowed: Tensor | None = mask.allowed
     if causal and (allowed is not None or mask.bias is not None or mask.window is not None):
-        allowed, causal = mask.explicit(q.size(2), k.size(2), q.device), False
+        allowed, causal = mask.to_tensor(q.size(2), k.size(2), q.device), False
     if mask.bias is not None:
         allowed = mask.bias if allowed is None else mask.bias.masked_fill(~allowed, -math.inf)
         allowed = allowed.to(q.dtype)
@@ -129,11 +132,11 @@ def call_kernel(
         dropout_p=dropout,
         is_causal=causal,
         scale=None if scaled else 1.0,
-        **shares_keys(q, k),
+        **gqa_kwargs(q, k),
     )
 
 
-class TwiceDifferentiable(torch.autograd.Function):
+class DoubleBackwardAttention(torch.autograd.Function):
     """torch's fused kernel, which has a derivative but none of the second order; that one is the equation's."""
 
     @staticmethod
@@ -143,7 +146,7 @@ class TwiceDifferentiable(torch.autograd.Function):
         ctx.save_for_backward(q, k, v)
         with torch.enable_grad():
             q, k, v = ctx.inner = tuple(t.detach().requires_grad_(t.requires_grad) for t in (q, k, v))
-            ctx.out = call_kernel(q, k, v, mask, scaled=scaled)
+            ctx.out = sdpa_attention(q, k, v, mask, scaled=scaled)
         return ctx.out.detach()  # type: ignore[no-any-return]
 
     @staticmethod
@@ -151,12 +154,12 @@ class TwiceDifferentiable(torch.autograd.Function):
         """By the kernel's own derivative, or by the equation where the gradient will be differentiated again."""
         if torch.is_grad_enabled():
             return (
-                *gradients_by_equation(ctx.saved_tensors, ctx.needs_input_grad, ctx.mask, ctx.scaled, grad),
+                *attention_gradients(ctx.saved_tensors, ctx.needs_input_grad, ctx.mask, ctx.scaled, grad),
                 None,
                 None,
             )
-        asked = [t for t in ctx.inner if t.requires_grad]
-        found = iter(torch.autograd.grad(ctx.out, asked, grad, retain_graph=True))
+        wanted = [t for t in ctx.inner if t.requires_grad]
+        found = iter(torch.autograd.grad(ctx.out, wanted, grad, retain_graph=True))
         return *(next(found) if t.requires_grad else None for t in ctx.inner), None, None
 
 
@@ -174,11 +177,11 @@ def fused_attention(
     Inside a transform of torch.func, and where the kernel is traced with shared heads, it is the equation."""
     if not is_symbolic():
         learns = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v))
-        if learns and not dropout and keeps_tensors():
-            return TwiceDifferentiable.apply(q, k, v, mask, scaled)  # type: ignore[no-any-return]
+        if learns and not dropout and not has_saved_tensor_hooks():
+            return DoubleBackwardAttention.apply(q, k, v, mask, scaled)  # type: ignore[no-any-return]
     elif not torch.compiler.is_compiling() and not dropout:
         return masked_attention(q, k, v, mask, scaled=scaled)
-    return call_kernel(q, k, v, mask, scaled=scaled, dropout=dropout)
+    return sdpa_attention(q, k, v, mask, scaled=scaled, dropout=dropout)
 
 
 AttentionKernel = Callable[..., Tensor]
@@ -191,18 +194,18 @@ class MultiHeadAttention(Tapped):
     >>> import torch
     >>> mha = MultiHeadAttention(n_embd=32, n_head=4)
     >>> x = torch.randn(2, 5, 32)
-    >>> mha(x).shape                                        # everyone looks at everyone
+    >>> mha(x).shape                                        # every token attends to every token
     torch.Size([2, 5, 32])
     >>> causal = torch.ones(5, 5, dtype=torch.bool).tril()  # True where attention is allowed
     >>> mha(x, mask=causal).shape
     torch.Size([2, 5, 32])
-    >>> mha(x, memory=torch.randn(2, 9, 32)).shape          # cross-attention: x asks, another text answers
+    >>> mha(x, memory=torch.randn(2, 9, 32)).shape          # cross-attention: queries of x, keys of another text
     torch.Size([2, 5, 32])
 
     Self-attention: `mha(x, mask)`. Cross-attention: `mha(x, mask, mha.keys_values(source))`. The mask says who may
-    look at whom: causal, padding, segments and windows are all one mask (see rows.py). `n_kv_head` below `n_head` gives
+    attend to whom: causal, padding, segments and windows are all one mask (see rows.py). `n_kv_head` below `n_head` gives
     grouped heads (Ainslie et al. 2023), 1 gives multi-query (Shazeer 2019). `qk_norm` is an RMSNorm on each query and
-    key head, before any rotation (a number is its epsilon). `kept` names the heads that are left after some were pruned.
+    key head, before any rotation (a number is its epsilon). `head_ids` names the heads that are left after some were pruned.
     """
 
     tap_names = ("q", "k", "v", "scores", "weights", "heads", "out")
@@ -219,7 +222,7 @@ class MultiHeadAttention(Tapped):
         dropout: float = 0.0,
         qk_norm: bool | float = False,
         scaled: bool = True,
-        kept: Sequence[int] | None = None,
+        head_ids: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         if head_size is None:
@@ -229,15 +232,15 @@ class MultiHeadAttention(Tapped):
         n_kv_head = n_kv_head or n_head
         if n_head % n_kv_head:
             raise ValueError(f"n_head {n_head} is not divisible by n_kv_head {n_kv_head}")
-        self.head_ids = tuple(range(n_head) if kept is None else kept)  # what its heads are called
+        self.head_ids = tuple(range(n_head) if head_ids is None else head_ids)  # their numbers before pruning
         self.pruned = len(self.head_ids) < n_head
-        asked = [number // (n_head // n_kv_head) for number in self.head_ids]
-        still = sorted(set(asked))
+        kv_head_of = [head // (n_head // n_kv_head) for head in self.head_ids]
+        kv_heads = sorted(set(kv_head_of))  # those that some head still uses
         self.n_head = n_head = len(self.head_ids)
-        self.n_kv_head = len(still)
-        even = len({asked.count(one) for one in still}) <= 1
-        # Where pruning left some key heads with fewer askers than others: the key head of each head.
-        self.kv_head_of = None if even else [still.index(one) for one in asked]
+        self.n_kv_head = len(kv_heads)
+        equal_groups = len({kv_head_of.count(kv_head) for kv_head in kv_heads}) <= 1
+        # Where pruning left some key heads with fewer query heads than others: the key head of each head.
+        self.kv_head_of = None if equal_groups else [kv_heads.index(kv_head) for kv_head in kv_head_of]
         self.head_size = head_size
         self.value_size = value_size or head_size
         self.dropout = dropout
@@ -252,19 +255,19 @@ class MultiHeadAttention(Tapped):
         self.key_norm = RMSNorm(self.head_size, eps=norm_eps) if qk_norm else None
 
     def queries(self, x: Float[Tensor, "B T C"], rotation: Rotation | None = None) -> Float[Tensor, "B H T D"]:
-        """The projection of x to queries, cut into heads, normed and turned where asked for."""
+        """The projection of x to queries, split into heads, normed and rotated where asked for."""
         q = self.query(x).unflatten(-1, (self.n_head, self.head_size)).transpose(1, 2)
         if self.query_norm is not None:
             q = self.query_norm(q)
-        return self.tap("q", q if rotation is None else rotation.turn(q))
+        return self.tap("q", q if rotation is None else rotation.rotate(q))
 
-    def keys_values(self, x: Float[Tensor, "B S C"], rotation: Rotation | None = None) -> Memory:
-        """The projections of x to keys and values, which cross-attention computes once a sentence."""
+    def keys_values(self, x: Float[Tensor, "B S C"], rotation: Rotation | None = None) -> KeyValues:
+        """The projections of x to keys and values, split into heads; cross-attention computes them once a sentence."""
         k = self.key(x).unflatten(-1, (self.n_kv_head, self.head_size)).transpose(1, 2)
         v = self.value(x).unflatten(-1, (self.n_kv_head, self.value_size)).transpose(1, 2)
         if self.key_norm is not None:
             k = self.key_norm(k)
-        return self.tap("k", k if rotation is None else rotation.turn(k)), self.tap("v", v)
+        return self.tap("k", k if rotation is None else rotation.rotate(k)), self.tap("v", v)
 
     def project(self, x: Float[Tensor, "B T C"], rotation: Rotation | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of self-attention."""
@@ -274,19 +277,20 @@ class MultiHeadAttention(Tapped):
         self,
         x: Float[Tensor, "B T C"],
         mask: AttentionMask | Bool[Tensor, "..."] | None = None,
-        memory: Memory | Float[Tensor, "B S C"] | None = None,
+        memory: KeyValues | Float[Tensor, "B S C"] | None = None,
         *,
         rotation: Rotation | None = None,
         cache: KVCache | None = None,
         layer: int = 0,
     ) -> Float[Tensor, "B T C"]:
-        """Attention of x to itself, or to `memory`. With a cache, x are the newest tokens and its keys join those of `layer`."""
+        """Attention of x to itself, or to `memory`: the encoder's output, or keys and values projected from it. With a cache, x
+        are the newest tokens and its keys join those of `layer`."""
         if not isinstance(mask, AttentionMask):
             keys = x.size(1) if memory is None and cache is None else None
             mask = as_mask(mask, (x.size(0), x.size(1), memory.size(1) if isinstance(memory, Tensor) else keys))
         if isinstance(memory, Tensor):
             memory = self.keys_values(memory)
-        if not self.n_head and not self.listeners:
+        if not self.n_head and not self.hooks:
             return self.out(x.new_zeros(*x.shape[:2], 0))  # all its heads were pruned: only the bias is left
         if memory is None:
             q, k, v = self.project(x, rotation)
@@ -298,9 +302,9 @@ class MultiHeadAttention(Tapped):
             k, v, mask = self.select_heads(k, v, mask)
         rows, length = q.size(0), q.size(2)
         if rows != k.size(0):
-            # Several rows (beams) ask one sentence: their queries stand side by side, so its keys are never copied.
+            # Several rows (beams) attend to one sentence: their queries stand side by side, so its keys are never copied.
             q = q.unflatten(0, (k.size(0), -1)).transpose(1, 2).flatten(2, 3)
-        # No kernel is made for an attention that has lost all its heads; the equation does not mind.
+        # No kernel takes an attention that has lost all its heads; the equation does.
         by_equation = self.is_watched or self.n_head == 0
         heads = self.explicit(q, k, v, mask, length) if by_equation else self.fused(q, k, v, mask)
         if rows != k.size(0):
@@ -316,8 +320,8 @@ class MultiHeadAttention(Tapped):
 
     @property
     def is_watched(self) -> bool:
-        """Whether someone listens to scores or weights, which only the equation holds."""
-        return bool(self.listeners) and ("weights" in self.listeners or "scores" in self.listeners)
+        """Whether scores or weights have a hook: only the equation holds them."""
+        return bool(self.hooks) and ("weights" in self.hooks or "scores" in self.hooks)
 
     def fused(self, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask) -> Float[Tensor, "B H T Dv"]:
         """Every head's output by the installed kernel."""
@@ -325,9 +329,9 @@ class MultiHeadAttention(Tapped):
         return self.kernel(q, k, v, mask, scaled=self.scaled, dropout=dropout)
 
     def tap_rows(self, name: str, value: Tensor, length: int) -> Tensor:
-        """A tap of (B, H, T, S) whose rows are the beams, where beams that ask one sentence stand side by side."""
+        """A tap of (B, H, T, S) whose rows are the beams, where beams that attend to one sentence stand side by side."""
         beams = value.size(2) // (length or max(1, value.size(2)))
-        if beams == 1 or not self.listeners.get(name):
+        if beams == 1 or not self.hooks.get(name):
             return self.tap(name, value)
         apart = self.tap(name, value.unflatten(2, (beams, length)).transpose(1, 2).flatten(0, 1))
         return apart.unflatten(0, (-1, beams)).transpose(1, 2).flatten(2, 3)
@@ -335,13 +339,13 @@ class MultiHeadAttention(Tapped):
     def explicit(
         self, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, length: int = 0
     ) -> Float[Tensor, "B H T Dv"]:
-        """The equation again, with its two places to listen at. Of the T queries, `length` are one row's (0: all)."""
+        """The equation again, with its two taps. Of the T queries, `length` are one row's (0: all)."""
         group = q.size(1) // max(1, k.size(1))
         k, v = (k, v) if group <= 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
         scores = attention_scores(q, k, scaled=self.scaled)
         if mask.bias is not None:
             scores = scores + mask.bias
         scores = self.tap_rows("scores", scores, length)
-        weights = masked_softmax(scores, mask.explicit(q.size(2), k.size(2), q.device))
+        weights = masked_softmax(scores, mask.to_tensor(q.size(2), k.size(2), q.device))
         weights = self.tap_rows("weights", weights, length)
         return F.dropout(weights, self.dropout, self.training) @ v

@@ -3,8 +3,8 @@
     pre-norm    x = x + f(norm(x))          the residual is taken before the norm; the stack ends with a norm of its own
     post-norm   x = norm(x + f(x))          the paper's
 
-for f = self-attention, then cross-attention where there is one, then the feed-forward layer. An encoder layer, a decoder
-layer and a GPT layer are this same block; what differs is whether the mask is causal and whether it has `cross`.
+for a sublayer f = self-attention, then cross-attention where there is one, then the feed-forward layer. An encoder layer, a
+decoder layer and a GPT layer are this same block; what differs is whether the mask is causal and whether it has `cross`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from glassformer.nn.attention import Memory, MultiHeadAttention
+from glassformer.nn.attention import KeyValues, MultiHeadAttention
 from glassformer.nn.cache import KVCache
 from glassformer.nn.masks import AttentionMask
 from glassformer.nn.positions import Rotation
@@ -26,10 +26,11 @@ from glassformer.nn.taps import Tapped
 
 @dataclass(frozen=True)
 class BlockInputs:
-    """What every layer of a stack is told of the rows it reads; computed once and shared."""
+    """What every block of a stack is told of its rows; computed once and shared: the masks of self-attention and of
+    cross-attention, the rotary angles, and which tokens are real (None: all, or no norm asks)."""
 
     mask: AttentionMask
-    cross: AttentionMask = field(default_factory=AttentionMask)
+    cross_mask: AttentionMask = field(default_factory=AttentionMask)
     rotation: Rotation | None = None
     real: Bool[Tensor, "B T"] | None = None
 
@@ -63,36 +64,36 @@ class Block(Tapped):
         self.mlp, self.mlp_norm = mlp, norm()
         self.drop = nn.Dropout(dropout)
 
-    def add(
-        self, x: Tensor, norm: nn.Module, part: Callable[[Tensor], Tensor], real: Bool[Tensor, "B T"] | None
+    def add_and_norm(
+        self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor], real: Bool[Tensor, "B T"] | None
     ) -> Tensor:
-        """One residual line: pre-norm x + part(norm(x)), post-norm norm(x + part(x))."""
+        """The paper's "Add & Norm": pre-norm x + sublayer(norm(x)), post-norm norm(x + sublayer(x))."""
         if self.pre_norm:
-            change = self.drop(part(norm(x, real)))
-            return x + change if self.residual else change
-        change = self.drop(part(x))
-        return norm(x + change if self.residual else change, real)
+            out = self.drop(sublayer(norm(x, real)))
+            return x + out if self.residual else out
+        out = self.drop(sublayer(x))
+        return norm(x + out if self.residual else out, real)
 
     def forward(
         self,
         x: Float[Tensor, "B T C"],
-        view: BlockInputs,
-        memory: Memory | None = None,
+        inputs: BlockInputs,
+        memory: KeyValues | None = None,
         *,
         cache: KVCache | None = None,
         layer: int = 0,
     ) -> Float[Tensor, "B T C"]:
-        """x as the rows of `view`; `memory` holds cross-attention's keys and values."""
+        """(B, T, C) -> (B, T, C). `memory` holds the keys and values of cross-attention."""
 
         def attend(y: Tensor) -> Tensor:
-            return self.attention(y, view.mask, rotation=view.rotation, cache=cache, layer=layer)
+            return self.attention(y, inputs.mask, rotation=inputs.rotation, cache=cache, layer=layer)
 
         x = self.tap("in", x)
-        x = self.tap("after_attention", self.add(x, self.attention_norm, attend, view.real))
+        x = self.tap("after_attention", self.add_and_norm(x, self.attention_norm, attend, inputs.real))
         if self.has_cross:
-            x = self.add(x, self.cross_norm, lambda y: self.cross(y, view.cross, memory), view.real)
+            x = self.add_and_norm(x, self.cross_norm, lambda y: self.cross(y, inputs.cross_mask, memory), inputs.real)
             x = self.tap("after_cross", x)
-        return self.tap("residual", self.add(x, self.mlp_norm, self.mlp, view.real))
+        return self.tap("residual", self.add_and_norm(x, self.mlp_norm, self.mlp, inputs.real))
 
 
 class EncoderLayer(Block):
@@ -140,31 +141,32 @@ class Stack(nn.Module):
         """The blocks in order."""
         return [self._modules[str(i)] for i in range(self.depth)]  # type: ignore[misc]
 
-    def remember(self, source: Float[Tensor, "B S C"]) -> list[Memory]:
-        """Every layer's keys and values of the encoder's output: once a sentence."""
-        return [layer.cross.keys_values(source) for layer in self.layers]
+    def project_memory(self, memory: Float[Tensor, "B S C"]) -> list[KeyValues]:
+        """The encoder's output (torch's `memory`) projected to the keys and values of every layer's cross-attention: once a
+        sentence, however many tokens are written."""
+        return [layer.cross.keys_values(memory) for layer in self.layers]
 
     def forward(
         self,
         x: Float[Tensor, "B T C"],
-        view: BlockInputs,
-        memories: Sequence[Memory] | None = None,
+        inputs: BlockInputs,
+        memory: Sequence[KeyValues] | None = None,
         *,
         cache: KVCache | None = None,
     ) -> Float[Tensor, "B T C"]:
-        """x through every block and the last norm; `memories` has keys and values for each block's cross-attention."""
+        """x through every block and the last norm; `memory` has the keys and values of each block's cross-attention."""
         for i, layer in enumerate(self.layers):
-            memory = None if memories is None else memories[i]
+            keys_values = None if memory is None else memory[i]
             if self.checkpoint_activations and self.training and cache is None:
-                x = checkpoint(layer, x, view, memory, use_reentrant=False)
+                x = checkpoint(layer, x, inputs, keys_values, use_reentrant=False)
             else:
-                x = layer(x, view, memory, cache=cache, layer=i)
-        return x if self.norm is None else self.norm(x, view.real)
+                x = layer(x, inputs, keys_values, cache=cache, layer=i)
+        return x if self.norm is None else self.norm(x, inputs.real)
 
 
 class Encoder(Stack):
-    """The stack that reads: every token of a sentence sees every other."""
+    """A stack without a causal mask: every token of a sentence attends to every other."""
 
 
 class Decoder(Stack):
-    """The stack that writes: no token sees a later one."""
+    """A stack with a causal mask: no token attends to a later one."""

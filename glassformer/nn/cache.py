@@ -6,7 +6,7 @@ that. Three verbs: `append` (a layer hands in new keys and values and gets all o
 its last layer, says the tokens count now), `reorder` (row i becomes what row rows[i] was; the number of rows may change).
 
 `filled` is a Python number no smaller than any length: attention reads that many columns, so the time of a step follows
-what has been written and not the capacity, with no look at the device. While all rows have equal lengths (`even`), a
+what has been written and not the capacity, with no look at the device. While all rows have the same length (`equal_lengths`), a
 single new token needs no mask at all.
 """
 
@@ -40,7 +40,7 @@ class KVCache:
         self.values = [torch.zeros(rows, n, capacity, value_size, device=device, dtype=dtype) for n in n_kv_heads]
         self.lengths: Int[Tensor, "B"] = torch.zeros(rows, dtype=torch.long, device=device)
         self.filled = 0
-        self.even = True
+        self.equal_lengths = True
 
     def positions(self, new: int) -> Int[Tensor, "B new"]:
         """The positions that the next `new` tokens of each row will have."""
@@ -50,7 +50,7 @@ class KVCache:
         """Each new token sees what its row holds up to itself."""
         if self.filled + new > self.capacity:
             raise ValueError(f"the cache holds {self.capacity} tokens a row; {self.filled + new} were asked of it")
-        if window is None and self.even:
+        if window is None and self.equal_lengths:
             if new == 1:
                 return AttentionMask()
             if self.filled == 0:
@@ -68,7 +68,7 @@ class KVCache:
         """Writes the new columns of a layer, and gives all that is filled."""
         end = self.filled + k.size(2)
         keys, values = self.keys[layer], self.values[layer]
-        if self.even:
+        if self.equal_lengths:
             keys[:, :, self.filled : end] = k
             values[:, :, self.filled : end] = v
         else:
@@ -84,19 +84,19 @@ class KVCache:
             self.lengths = self.lengths + new
         else:
             self.lengths = self.lengths + torch.tensor(list(lengths), device=self.lengths.device)
-            self.even = False
+            self.equal_lengths = False
         self.filled += new
 
     def reorder(self, rows: Int[Tensor, "N"]) -> None:
-        """Only what is filled moves; the rest is zeros in every row. (Zeros, since a row shorter than others has columns
-        that are read and hidden before they are written.)"""
+        """Row i becomes what row rows[i] was. Only what is filled moves; the rest is zeros in every row (since a row shorter
+        than others has columns that are read and hidden before they are written)."""
 
-        def picked(old: Tensor) -> Tensor:
+        def reordered(old: Tensor) -> Tensor:
             moved = old[:, :, : self.filled].index_select(0, rows)
             new = old if old.size(0) == rows.size(0) else old.new_zeros(rows.size(0), *old.shape[1:])
             new[:, :, : self.filled] = moved
             return new
 
-        self.keys = [picked(k) for k in self.keys]
-        self.values = [picked(v) for v in self.values]
+        self.keys = [reordered(k) for k in self.keys]
+        self.values = [reordered(v) for v in self.values]
         self.lengths = self.lengths.index_select(0, rows)

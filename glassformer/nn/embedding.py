@@ -1,4 +1,4 @@
-"""From ids to vectors, and, with the same table, from vectors back to a score for every word."""
+"""Token embeddings: from ids to vectors, and, with the same table, back to a logit for every token (weight tying)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from glassformer.nn.modes import is_symbolic
 
 
 class Embedding(nn.Module):
-    """A row a word. `scale` multiplies by sqrt(n_embd), as the paper does where the table also serves as output layer."""
+    """A learned vector for every token of the vocabulary: weight[id]. `scale` multiplies by sqrt(n_embd), as the paper does where
+    the table also serves as output layer (section 3.4)."""
 
     def __init__(self, vocab_size: int, n_embd: int, *, scale: bool = False) -> None:
         super().__init__()

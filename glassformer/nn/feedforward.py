@@ -1,4 +1,4 @@
-"""The part of a block in which no token sees another: widen, bend, narrow.
+"""The position-wise feed-forward network: the sublayer in which no token sees another. Project up, activate, project down.
 
     MLP(x) = down(activation(up(x)))                     Vaswani et al. 2017 (relu), GPT-2 (gelu_tanh), BERT (gelu)
     GatedMLP(x) = down(activation(gate(x)) * up(x))      Shazeer 2020: swiglu (silu), geglu (gelu)
@@ -56,7 +56,7 @@ class MLP(Tapped):
 
 
 class GatedMLP(Tapped):
-    """down(activation(gate(x)) * up(x)): one half decides how much of the other passes."""
+    """down(activation(gate(x)) * up(x)): a gated linear unit, in which the gate decides how much of the other half passes."""
 
     tap_names = ("hidden", "activation", "out")
 

@@ -3,9 +3,9 @@
     out_t = phi(q_t) S / (phi(q_t) . z),     S = sum_s phi(k_s) v_s^T,     z = sum_s phi(k_s),     phi(x) = elu(x) + 1
 
 The sums run over all tokens, or, where attention is causal, over those up to t: a recurrent network whose state is a
-matrix. Here the causal sums go block by block: inside a block the weights are written out, what came before is in S.
+matrix. Here the causal sums go chunk by chunk: inside a chunk the weights are written out, what came before is in S.
 
-Written twice. `linear_attention_weights` is the quadratic form, which takes any mask and is what a listener sees;
+Written twice. `linear_attention_weights` is the quadratic form, which takes any mask and is what a tap shows;
 `linear_attention` never holds the T x T weights. Tests pin one to the other. The price of having no softmax: no weight can
 be close to one for a single key among many, so what attention finds exactly, this finds blurred.
 """
@@ -20,8 +20,8 @@ from torch import Tensor
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.masks import AttentionMask
 
-BLOCK = 64  # queries whose weights are written out together
-TINY = 1e-6  # a query that may see nothing gets nothing
+CHUNK = 64  # queries whose weights are written out together
+EPS = 1e-6  # a query that may see nothing gets nothing
 
 
 def feature_map(x: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ def linear_attention_weights(
     scores = feature_map(q) @ feature_map(k).transpose(-2, -1)
     if mask is not None:
         scores = scores.masked_fill(~mask, 0.0)
-    return scores / scores.sum(dim=-1, keepdim=True).clamp(min=TINY)
+    return scores / scores.sum(dim=-1, keepdim=True).clamp(min=EPS)
 
 
 def linear_attention(
@@ -45,23 +45,23 @@ def linear_attention(
     v: Float[Tensor, "*b S Dv"],
     *,
     causal: bool = False,
-    keys_seen: Bool[Tensor, "*c S"] | None = None,
+    real: Bool[Tensor, "*c S"] | None = None,
 ) -> Float[Tensor, "*b T Dv"]:
-    """The same in linear time. `keys_seen` is False at padding."""
+    """The same in linear time. `real` is False at keys that are padding."""
     q, k = feature_map(q), feature_map(k)
-    if keys_seen is not None:
-        k = k * keys_seen[..., None].to(k.dtype)
+    if real is not None:
+        k = k * real[..., None].to(k.dtype)
     if not causal:
         state, total = k.transpose(-2, -1) @ v, k.sum(dim=-2)
-        return (q @ state) / (q @ total[..., None]).clamp(min=TINY)
+        return (q @ state) / (q @ total[..., None]).clamp(min=EPS)
     state = q.new_zeros(*q.shape[:-2], q.size(-1), v.size(-1))
     total = q.new_zeros(*q.shape[:-2], q.size(-1))
     out = []
-    for q_now, k_now, v_now in zip(*(t.split(BLOCK, dim=-2) for t in (q, k, v)), strict=True):
+    for q_now, k_now, v_now in zip(*(t.split(CHUNK, dim=-2) for t in (q, k, v)), strict=True):
         inside = (q_now @ k_now.transpose(-2, -1)).tril()
-        above = q_now @ state + inside @ v_now
-        below = q_now @ total[..., None] + inside.sum(dim=-1, keepdim=True)
-        out.append(above / below.clamp(min=TINY))
+        numerator = q_now @ state + inside @ v_now
+        denominator = q_now @ total[..., None] + inside.sum(dim=-1, keepdim=True)
+        out.append(numerator / denominator.clamp(min=EPS))
         state = state + k_now.transpose(-2, -1) @ v_now
         total = total + k_now.sum(dim=-2)
     return torch.cat(out, dim=-2)
@@ -71,27 +71,27 @@ class LinearAttention(MultiHeadAttention):
     """Multi-head attention with this kernel in the place of softmax: the same projections, names and calls."""
 
     def fused(self, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask) -> Float[Tensor, "B H T Dv"]:
-        """Linear time where the mask says no more than "not later" and "no padding"; else the quadratic form."""
-        seen = padding_only(mask)
-        if mask.bias is not None or mask.window is not None or (mask.allowed is not None and seen is None):
+        """Linear time where the mask is causal, hides padding, or both; else the quadratic form."""
+        real = real_keys(mask)
+        if mask.bias is not None or mask.window is not None or (mask.allowed is not None and real is None):
             return self.explicit(q, k, v, mask, q.size(2))
         if mask.causal and q.size(-2) != k.size(-2):
             return self.explicit(q, k, v, mask, q.size(2))
         group = q.size(1) // max(1, k.size(1))
         k, v = (k, v) if group <= 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
-        return linear_attention(q, k, v, causal=mask.causal, keys_seen=seen)
+        return linear_attention(q, k, v, causal=mask.causal, real=real)
 
     def explicit(
         self, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, length: int = 0
     ) -> Float[Tensor, "B H T Dv"]:
-        """The quadratic form, with the places to listen at that attention has."""
+        """The quadratic form, with the tap of attention's weights."""
         group = q.size(1) // max(1, k.size(1))
         k, v = (k, v) if group <= 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
-        weights = linear_attention_weights(q, k, mask.explicit(q.size(2), k.size(2), q.device))
+        weights = linear_attention_weights(q, k, mask.to_tensor(q.size(2), k.size(2), q.device))
         return self.tap_rows("weights", weights, length) @ v
 
 
-def padding_only(mask: AttentionMask) -> Bool[Tensor, "B 1 S"] | None:
+def real_keys(mask: AttentionMask) -> Bool[Tensor, "B 1 S"] | None:
     """The keys that are no padding, where that is all the mask hides; None where it hides nothing or more."""
     if mask.allowed is None or mask.allowed.size(-2) != 1:
         return None

@@ -16,7 +16,7 @@ from glassformer.nn.rows import Rows
 
 @dataclass(frozen=True)
 class AttentionMask:
-    """Who may attend to whom. `allowed` is True where attention is allowed, None where all that `causal` allows is
+    """Which keys each query may attend to. `allowed` is True where attention is allowed, None where all that `causal` allows is
     allowed. `bias` is added to the scores (ALiBi's preference for what is near). `window`, where attention is causal and a
     row's tokens stand in order, shows the last so many keys, self included, without a mask that grows with the square of
     the length."""
@@ -26,11 +26,11 @@ class AttentionMask:
     bias: Float[Tensor, "P H T S"] | None = None
     window: int | None = None
 
-    def explicit(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "..."] | None:
-        """The same mask as one boolean mask (None: all see all)."""
+    def to_tensor(self, n_queries: int, n_keys: int, device: torch.device) -> Bool[Tensor, "..."] | None:
+        """The same as one boolean tensor, True where attention is allowed (None: every query sees every key)."""
         if not self.causal:
             return self.allowed
-        triangle = torch.ones(queries, keys, dtype=torch.bool, device=device).tril()
+        triangle = torch.ones(n_queries, n_keys, dtype=torch.bool, device=device).tril()
         if self.window is not None:
             triangle = triangle.triu(1 - self.window)
         return triangle if self.allowed is None else triangle & self.allowed

@@ -11,7 +11,7 @@ def is_symbolic() -> bool:
     return torch.compiler.is_compiling() or torch.jit.is_tracing() or bool(torch._C._are_functorch_transforms_active())
 
 
-def keeps_tensors() -> bool:
-    """Nobody stands between the forward and the backward pass and keeps tensors in its own way, as activation checkpointing
-    does: a graph inside a graph would then be computed twice."""
-    return torch._C._autograd._top_saved_tensors_default_hooks(False) is None
+def has_saved_tensor_hooks() -> bool:
+    """Whether `torch.autograd.graph.saved_tensors_hooks` are at work, as in activation checkpointing: a graph inside a graph
+    would then be computed twice."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None

@@ -64,10 +64,10 @@ class BatchNorm(nn.Module):
     def forward(self, x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T C"]:
         """(B, T, C) -> (B, T, C); while training it also moves the running mean and variance."""
         if self.training:
-            share = torch.ones_like(x[..., :1]) if real is None else real[..., None].to(x.dtype)
-            count = share.sum().clamp(min=1)
-            mean = (x * share).sum((0, 1)) / count
-            variance = ((x - mean).square() * share).sum((0, 1)) / count
+            counted = torch.ones_like(x[..., :1]) if real is None else real[..., None].to(x.dtype)
+            count = counted.sum().clamp(min=1)
+            mean = (x * counted).sum((0, 1)) / count
+            variance = ((x - mean).square() * counted).sum((0, 1)) / count
             with torch.no_grad():
                 unbiased = variance * count / (count - 1).clamp(min=1)
                 self.running_mean.lerp_(mean.to(self.running_mean), self.momentum)

@@ -7,7 +7,7 @@ a rotation of PE(pos), the same for every pos; PE(p) . PE(q) depends on p - q al
 
 Learned (GPT-2, BERT): a table of block_size rows, added. It has no row past its last one.
 
-Rotary (Su et al. 2021): queries and keys are turned, pair by pair, by an angle proportional to their position, so that
+Rotary (RoPE; Su et al. 2021): queries and keys are rotated, pair by pair, by an angle proportional to their position, so that
 their product depends on the distance. Half-split: dimension i is paired with i + D/2.
 
 ALiBi (Press et al. 2021): nothing is added to tokens; each head's scores are lowered in proportion to the distance.
@@ -35,7 +35,7 @@ def sinusoids(length: int, width: int, base: float = 10000.0) -> Float[Tensor, "
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :width]
 
 
-class Table(nn.Module):
+class FixedTable(nn.Module):
     """A fixed table looked up by position; it grows when asked for a later position, so it has no last row.
 
     A subclass says what stands in it (`make`). It is no parameter and in no checkpoint: a model whose weights arrive after it
@@ -58,9 +58,9 @@ class Table(nn.Module):
             self.table = self.make(self.table.size(0)).to(self.table)
         return self
 
-    def grow(self, length: int | None, width: int = 0) -> None:
-        """Makes room for positions below `length`; where that is not known, below the width of the rows."""
-        needed = width if length is None else length
+    def grow(self, n_positions: int | None, width: int = 0) -> None:
+        """Makes the table long enough for positions below `n_positions`; where that is not known, below the width of the rows."""
+        needed = width if n_positions is None else n_positions
         if needed > self.table.size(0):
             self.table = self.make(max(needed, 2 * self.table.size(0))).to(self.table)
 
@@ -75,7 +75,7 @@ class Table(nn.Module):
         return self.table[positions]
 
 
-class PositionalEncoding(Table):
+class PositionalEncoding(FixedTable):
     """The sinusoidal encoding as a module."""
 
     def __init__(self, length: int, width: int, base: float = 10000.0) -> None:
@@ -95,12 +95,12 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(torch.empty(length, width))
         nn.init.normal_(self.weight, std=0.02)
 
-    def grow(self, length: int | None, width: int = 0) -> None:
+    def grow(self, n_positions: int | None, width: int = 0) -> None:
         """Nothing can be made: a position that was not learned is an error. (Of packed rows in a compiled step the largest
         position is not known, and torch's own check of the index has to do.)"""
-        if length is not None and length > self.weight.size(0):
+        if n_positions is not None and n_positions > self.weight.size(0):
             raise ValueError(
-                f"a row of {length} tokens is longer than the {self.weight.size(0)} positions this model has learned; "
+                f"a row of {n_positions} tokens is longer than the {self.weight.size(0)} positions this model has learned; "
                 "shorten it, or train with a larger model.block_size or with positions that have no end (rotary, alibi)"
             )
 
@@ -116,52 +116,58 @@ class Rotation:
     cos: Float[Tensor, "P 1 T half"]
     sin: Float[Tensor, "P 1 T half"]
 
-    def turn(self, x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B H T D"]:
-        """Every pair (i, i + D/2) of a head turned by its token's angle."""
+    def rotate(self, x: Float[Tensor, "B H T D"]) -> Float[Tensor, "B H T D"]:
+        """Every pair (i, i + D/2) of a head rotated by its token's angle."""
         first, second = x.chunk(2, dim=-1)
-        turned = (first * self.cos - second * self.sin, first * self.sin + second * self.cos)
-        return torch.cat(turned, dim=-1).type_as(x)
+        rotated = (first * self.cos - second * self.sin, first * self.sin + second * self.cos)
+        return torch.cat(rotated, dim=-1).type_as(x)
 
 
 @dataclass(frozen=True)
-class SlowerTurns:
-    """Llama 3.1's way to longer texts: pairs that turn less than `low` times within the `length` trained on are slowed by
-    `factor`, those that turn more than `high` times stay, and those between go from one to the other."""
+class Llama3Scaling:
+    """Llama 3.1's frequency scaling for longer texts (Hugging Face's rope_type "llama3"): frequencies of less than
+    `low_freq_factor` turns within the `original_length` trained on are divided by `factor`, those of more than
+    `high_freq_factor` turns stay, and those between are interpolated."""
 
     factor: float
-    length: int
-    low: float
-    high: float
+    original_length: int
+    low_freq_factor: float
+    high_freq_factor: float
 
     def __call__(self, frequencies: Float[Tensor, "half"]) -> Float[Tensor, "half"]:
-        """The frequencies with the slow ones slowed."""
-        turns = self.length * frequencies / (2 * math.pi)
-        kept = ((turns - self.low) / (self.high - self.low)).clamp(0, 1)
-        return frequencies * (kept + (1 - kept) / self.factor)
+        """The frequencies, the low ones divided by `factor`."""
+        turns = self.original_length * frequencies / (2 * math.pi)
+        smooth = ((turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)).clamp(0, 1)
+        return frequencies * (smooth + (1 - smooth) / self.factor)
 
 
-class Rotary(Table):
-    """Angles pos / squeeze * base^(-2i/D) for the D/2 pairs of a head: the table holds their cosines, then their sines. A
-    `squeeze` above 1 is position interpolation: longer texts between the positions that were learned."""
+class Rotary(FixedTable):
+    """Rotary position embedding (RoPE): angles pos / linear_factor * base^(-2i/D) for the D/2 pairs of a head; the table holds
+    their cosines, then their sines. For texts longer than those trained on, a `linear_factor` above 1 is position interpolation
+    (Chen et al. 2023), and `frequency_scaling` changes the frequencies one by one."""
 
     def __init__(
         self,
         length: int,
         head_size: int,
         base: float = 10000.0,
-        squeeze: float = 1.0,
-        slower: SlowerTurns | None = None,
+        linear_factor: float = 1.0,
+        frequency_scaling: Llama3Scaling | None = None,
     ) -> None:
         if head_size % 2:
-            raise ValueError(f"rotary positions turn pairs of numbers, so the head size must be even, not {head_size}")
-        self.head_size, self.base, self.squeeze, self.slower = head_size, base, squeeze, slower
+            raise ValueError(
+                f"rotary positions rotate pairs of numbers, so the head size must be even, not {head_size}"
+            )
+        self.head_size, self.base = head_size, base
+        self.linear_factor, self.frequency_scaling = linear_factor, frequency_scaling
         super().__init__(length)
 
     def make(self, length: int) -> Float[Tensor, "length width"]:
-        """cos and sin of pos / squeeze * base^(-2i/D), side by side."""
+        """cos and sin of pos / linear_factor * base^(-2i/D), side by side."""
         frequencies = self.base ** (-torch.arange(0, self.head_size, 2, dtype=torch.float64) / self.head_size)
-        frequencies = frequencies if self.slower is None else self.slower(frequencies)
-        angle = torch.arange(length, dtype=torch.float64)[:, None] / self.squeeze * frequencies
+        if self.frequency_scaling is not None:
+            frequencies = self.frequency_scaling(frequencies)
+        angle = torch.arange(length, dtype=torch.float64)[:, None] / self.linear_factor * frequencies
         return torch.cat([angle.cos(), angle.sin()], dim=-1)
 
     def rotation(self, positions: Int[Tensor, "P T"]) -> Rotation:
@@ -180,8 +186,8 @@ def alibi_slopes(n_head: int) -> list[float]:
     return powers(whole) + powers(2 * whole)[0::2][: n_head - whole]
 
 
-class Slopes(Table):
-    """ALiBi's slopes, one a head."""
+class ALiBiSlopes(FixedTable):
+    """ALiBi's slopes, one for each head. (H,)"""
 
     def make(self, length: int) -> Float[Tensor, "length"]:
         """`alibi_slopes`"""
@@ -191,6 +197,6 @@ class Slopes(Table):
 def alibi_bias(
     slopes: Float[Tensor, "H"], queries: Int[Tensor, "P T"], keys: Int[Tensor, "P S"]
 ) -> Float[Tensor, "P H T S"]:
-    """-slope * distance, for each head; both directions count alike where attention looks both ways."""
+    """-slope * |query position - key position|, for each head: what ALiBi adds to the scores."""
     distance = (queries[:, :, None] - keys[:, None, :]).abs()
     return -slopes[None, :, None, None] * distance[:, None].to(slopes.dtype)

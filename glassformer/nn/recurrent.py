@@ -1,4 +1,4 @@
-"""What attention replaced: a recurrent layer, which reads its tokens one after the other (Hochreiter and Schmidhuber 1997).
+"""What attention replaced: a recurrent layer (here an LSTM; Hochreiter and Schmidhuber 1997), which reads token after token.
 
     i, f, g, o = W x_t + U h_{t-1} + b          input, forget and output gates, and the candidate
     c_t = sigmoid(f) c_{t-1} + sigmoid(i) tanh(g)
@@ -18,15 +18,15 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from glassformer.nn.masks import AttentionMask
 
-State = tuple[Tensor, Tensor]
-"""The hidden state h and the memory c: (B, C) each."""
+LSTMState = tuple[Tensor, Tensor]
+"""The hidden state h and the cell state c: (B, C) each."""
 
 
 def lstm_step(
     x: Float[Tensor, "B C"],
-    state: State,
+    state: LSTMState,
     weights: tuple[Tensor, Tensor, Tensor],
-) -> State:
+) -> LSTMState:
     """One token. `weights` are W and U, each (4 C, C), and b of 4 C."""
     h, c = state
     w, u, b = weights
@@ -38,7 +38,7 @@ def lstm_step(
 def lstm(
     x: Float[Tensor, "B T C"],
     weights: tuple[Tensor, Tensor, Tensor],
-    state: State | None = None,
+    state: LSTMState | None = None,
 ) -> Float[Tensor, "B T C"]:
     """The equation, token by token."""
     zeros = x.new_zeros(x.size(0), weights[1].size(1))

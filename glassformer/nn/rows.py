@@ -1,13 +1,13 @@
 """Rows of tokens: the one shape in which text reaches a model.
 
 A batch is a rectangle of tokens. Every token carries a *segment* (which sentence of the row it belongs to; 0 is padding)
-and a *position* (its place in that sentence). One sentence a row is ordinary padding; several sentences a row is packing.
+and a *position* (0, 1, 2 … in that sentence). One sentence a row is ordinary padding; several sentences a row is packing.
 Both are the same rectangle read by the same code, so there is one rule for who may attend to whom:
 
     a token sees the tokens of its own segment; a decoder also never sees a later position.
 
 Padding is known from the lengths, never from a token id: a model whose text contains the padding id by accident is not
-a broken model. Padding tokens may look wherever they like. Nobody looks at them, so it changes nothing, and no softmax
+a broken model. Padding tokens may attend to anything. Nobody attends to them, so it changes nothing, and no softmax
 ever runs over an empty set.
 
 The `layout` is what the maker of the rows knows for certain. It lets attention take the kernel without a mask where the
@@ -101,15 +101,15 @@ class Rows:
         return self.segments > 0
 
     @property
-    def places(self) -> Int[Tensor, "P T"]:
-        """The positions, or one row of them where all rows have the same: what is looked up once need not be looked up
-        (nor its gradient gathered) for every row."""
+    def broadcast_positions(self) -> Int[Tensor, "P T"]:
+        """The positions, (B, T), or one row of them, (1, T), where all rows have the same: what is looked up once need not be
+        looked up (nor its gradient gathered) for every row."""
         return self.positions if self.layout == "packed" else self.positions[:1]
 
     @property
-    def longest(self) -> int | None:
-        """No position is so large. Of packed rows it is looked up, or None where a look is not possible: compiled, traced or
-        captured, whoever made the rows answers for their positions."""
+    def n_positions(self) -> int | None:
+        """The largest position plus one, or more. Of packed rows it is looked up, or None where that is not possible: compiled,
+        traced or captured, whoever made the rows answers for their positions."""
         if self.layout != "packed":
             return self.tokens.size(1)
         if is_symbolic() or (self.positions.is_cuda and torch.cuda.is_current_stream_capturing()):
@@ -127,7 +127,7 @@ class Rows:
         return Rows(moved[0], moved[1], moved[2], self.layout)
 
     def with_tokens(self, tokens: Int[Tensor, "B T"]) -> Rows:
-        """Other tokens in the same places."""
+        """Other tokens with the same segments and positions."""
         return replace(self, tokens=tokens)
 
 
@@ -163,10 +163,10 @@ def as_rows(tokens: Rows | Int[Tensor, "B T"], lengths: Lengths = None) -> Rows:
     return Rows(tokens, (columns < lengths.to(tokens.device)[:, None]).to(tokens.dtype), columns, "padded")
 
 
-def next_tokens(rows: Rows, ignore: int = -100) -> Int[Tensor, "B T"]:
-    """The label of a language model at each place: the token that follows in the same sentence, else `ignore`.
+def next_token_labels(rows: Rows, ignore: int = -100) -> Int[Tensor, "B T"]:
+    """The labels of a language model: at each position the token that follows in the same sentence, else `ignore`.
 
-    >>> next_tokens(Rows.from_lists([[5, 6, 7], [8, 9]])).tolist()
+    >>> next_token_labels(Rows.from_lists([[5, 6, 7], [8, 9]])).tolist()
     [[6, 7, -100], [9, -100, -100]]
     """
     following, same = rows.tokens.roll(-1, 1), rows.segments.roll(-1, 1) == rows.segments

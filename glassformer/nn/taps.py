@@ -1,8 +1,8 @@
-"""Named places in the model where someone may listen or interfere.
+"""Named points in the model where an activation can be seen or changed: its hook points.
 
 A module that has something worth seeing calls `x = self.tap("weights", x)` there. Its full name is the module's path and
-the tap's name: `decoder.3.cross.weights`. When no one listens, a tap is one look into an empty dictionary; in a compiled
-model it is nothing at all.
+the tap's name: `decoder.3.cross.weights`. Without a hook, a tap is one look into an empty dictionary; in a compiled model it
+is nothing at all.
 
     with record(model, "decoder.*.cross.weights") as seen:
         model(source, target)
@@ -11,7 +11,7 @@ model it is nothing at all.
     with replace(model, "encoder.1.mlp.out", lambda x: 0 * x):
         model(source, target)                # as if that MLP were not there
 
-Attention computes its scores and weights only on the explicit path, so listening there switches that one attention to it;
+Attention computes its scores and weights only on the explicit path, so a hook there switches that one attention to it;
 the fused kernel never holds them. Taps are for the eager model: a compiled or captured copy has none.
 """
 
@@ -23,7 +23,8 @@ from fnmatch import fnmatchcase
 
 from torch import Tensor, nn
 
-Listener = Callable[[Tensor], Tensor]
+Hook = Callable[[Tensor], Tensor]
+"""Called with an activation; what it returns takes the activation's place."""
 
 SHAPES: dict[str, tuple[str, str]] = {
     "embeddings": ("B T C", "tokens as vectors, with their positions where those are added"),
@@ -45,8 +46,8 @@ SHAPES: dict[str, tuple[str, str]] = {
     "logits": ("B T V", "the score of each word, or label, at each place"),
 }
 """The shape of each activation, wherever it is recorded, and what it is. B rows (each beam of a sentence is one, and of the
-source each sentence), T tokens that ask (while decoding with a cache: those read now), S tokens that answer, H heads, D head
-size, C n_embd, F hidden width, V words or labels."""
+source each sentence), T queries (while decoding with a cache: the new tokens), S keys, H heads, D head size, C n_embd, F hidden
+width, V vocabulary or labels."""
 
 
 class Tapped(nn.Module):
@@ -56,23 +57,23 @@ class Tapped(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.listeners: dict[str, list[Listener]] = {}
+        self.hooks: dict[str, list[Hook]] = {}
 
     def tap(self, name: str, value: Tensor) -> Tensor:
-        """The value, or what whoever listens to this name makes of it."""
-        if self.listeners:
-            for listener in self.listeners.get(name, ()):
-                value = listener(value)
+        """The value, or what the hooks of this name make of it."""
+        if self.hooks:
+            for hook in self.hooks.get(name, ()):
+                value = hook(value)
         return value
 
 
 def tap_names(model: nn.Module) -> list[str]:
-    """Every name that can be listened to in this model."""
+    """Every tap of this model by its full name."""
     return list(find_taps(model, "*"))
 
 
 def tap_shapes(model: nn.Module) -> dict[str, tuple[str, str]]:
-    """Every name that can be listened to in this model, with its shape and its meaning: see `SHAPES`."""
+    """Every tap of this model by its full name, with its shape and its meaning: see `SHAPES`."""
     return {full: SHAPES[name] for full, (_, name) in find_taps(model, "*").items()}
 
 
@@ -97,26 +98,26 @@ def matching(model: nn.Module, *patterns: str) -> dict[str, tuple[Tapped, str]]:
 
 
 @contextmanager
-def listening(taps: Mapping[str, tuple[Tapped, str]], make: Callable[[str], Listener]) -> Iterator[None]:
-    """Inside, the tap of each name has one more listener, `make(name)`; it is taken away however the block ends."""
+def hooked(taps: Mapping[str, tuple[Tapped, str]], make: Callable[[str], Hook]) -> Iterator[None]:
+    """Inside, the tap of each name has one more hook, `make(name)`; it is removed however the block ends."""
     installed = [(module, name, make(full)) for full, (module, name) in taps.items()]
-    for module, name, listener in installed:
-        module.listeners.setdefault(name, []).append(listener)
+    for module, name, hook in installed:
+        module.hooks.setdefault(name, []).append(hook)
     try:
         yield
     finally:
-        for module, name, listener in installed:
-            # By identity: two equal listeners may be installed, and each block removes its own.
-            module.listeners[name] = [f for f in module.listeners[name] if f is not listener]
-            if not module.listeners[name]:
-                del module.listeners[name]
+        for module, name, hook in installed:
+            # By identity: two equal hooks may be installed, and each block removes its own.
+            module.hooks[name] = [f for f in module.hooks[name] if f is not hook]
+            if not module.hooks[name]:
+                del module.hooks[name]
 
 
 @contextmanager
-def replace(model: nn.Module, pattern: str, change: Listener) -> Iterator[None]:
+def replace(model: nn.Module, pattern: str, change: Hook) -> Iterator[None]:
     """Inside, whatever matches `pattern` is what `change` makes of it. A name that matches nothing is an error."""
-    # A listener of this block's own, since the same `change` may be at work in a block around it.
-    with listening(matching(model, pattern), lambda full: lambda value: change(value)):
+    # A hook of this block's own, since the same `change` may be at work in a block around it.
+    with hooked(matching(model, pattern), lambda full: lambda value: change(value)):
         yield
 
 
@@ -125,12 +126,12 @@ def record(model: nn.Module, *patterns: str) -> Iterator[dict[str, Tensor]]:
     """Inside, every run of the model leaves the matching activations in the dictionary, detached, the latest run's."""
     seen: dict[str, Tensor] = {}
 
-    def keeper(full: str) -> Listener:
+    def keeper(full: str) -> Hook:
         def keep(value: Tensor) -> Tensor:
             seen[full] = value.detach()
             return value
 
         return keep
 
-    with listening(matching(model, *patterns), keeper):
+    with hooked(matching(model, *patterns), keeper):
         yield seen

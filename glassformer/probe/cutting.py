@@ -61,7 +61,7 @@ def ablate(
         by_tap.setdefault(part.tap, []).append(part)
     found = attentions(own)
 
-    def cutter(tap: str, parts: list[Part]) -> taps.Listener:
+    def cutter(tap: str, parts: list[Part]) -> taps.Hook:
         if parts[0].head is None:
             which: Any = ...
         else:

@@ -30,7 +30,7 @@ def patch(model: Any, activations: Mapping[str, Tensor], positions: Sequence[int
     """Inside, the named activations are the given ones, as `record` left them from another input, at these positions (all
     of them, where none are named). The other input has the same number of tokens."""
 
-    def carry(other: Tensor) -> taps.Listener:
+    def carry(other: Tensor) -> taps.Hook:
         def change(value: Tensor) -> Tensor:
             if other.shape[1:] != value.shape[1:]:
                 raise UserError(

@@ -60,7 +60,7 @@ def record(model: Any, *patterns: str) -> Any:
     return taps.record(net(model), *patterns)
 
 
-def replace(model: Any, pattern: str, change: taps.Listener) -> Any:
+def replace(model: Any, pattern: str, change: taps.Hook) -> Any:
     """Inside, whatever matches `pattern` is what `change` makes of it. A name that matches nothing is an error.
 
     >>> import torch

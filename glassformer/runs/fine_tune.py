@@ -19,7 +19,7 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.models import GPT, build_model
 from glassformer.models.parts import is_embedding
 from glassformer.models.weights import load_model_tensors, model_tensors
-from glassformer.nn.lora import add_low_rank, matches
+from glassformer.nn.lora import add_lora, matches
 from glassformer.runs import checkpoint
 from glassformer.runs.checkpoint import read_checkpoint, write_checkpoint
 from glassformer.runs.folder import RunFolder
@@ -141,7 +141,7 @@ def choose_what_learns(model: nn.Module, config: TrainConfig, new_tokens: int) -
     """Freezes what the recipe freezes; with LoRA all but the corrections, and the tables where words are new. The output
     bias of an imported GPT is no weight of its model, and stays as it is."""
     if config.lora_rank:
-        layers = add_low_rank(model, config.lora_rank, config.lora_alpha, config.lora_targets)
+        layers = add_lora(model, config.lora_rank, config.lora_alpha, config.lora_targets)
         if not layers:
             raise ConfigError(f"train.lora_targets={list(config.lora_targets)} matches no matrix of this model")
         for name, parameter in model.named_parameters():

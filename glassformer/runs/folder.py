@@ -37,7 +37,7 @@ from glassformer.files import checksums, owned, structured
 from glassformer.files.checksums import ListedFile
 from glassformer.files.durable import sha256, to_json, write_atomically
 from glassformer.models import BERT, GPT, Transformer, build_model
-from glassformer.models.weights import check_finite, check_fits, load_model_tensors, served_weights
+from glassformer.models.weights import check_finite, check_fits, inference_weights, load_model_tensors
 from glassformer.runs import checkpoint
 from glassformer.runs.checkpoint import Checkpoints, problem, read_checkpoint, recover
 from glassformer.runs.facts import OWN, RUN_FORMAT, is_run, read_facts, seal_of, size_problem
@@ -342,7 +342,7 @@ class RunFolder:
         self.check_recipe()
         if "model" not in tensors:
             raise UserError(f"{folder} cannot be used: it holds no model; {self.see_doctor}")
-        weights = served_weights(tensors)
+        weights = inference_weights(tensors)
         check_finite(weights, folder)
         check_fits(self.recipe, weights, folder)
         model = build_model(self.recipe.model)

@@ -18,8 +18,8 @@ from glassformer.evaluate import Scores, is_better, measure_name, measures_text,
 from glassformer.files import durable, structured
 from glassformer.files.owned import HeldFolder
 from glassformer.language import localized
-from glassformer.models.weights import averaged_or_own, load_model_tensors, model_tensors, served_weights
-from glassformer.nn.lora import adapter_of
+from glassformer.models.weights import ema_or_model_weights, inference_weights, load_model_tensors, model_tensors
+from glassformer.nn.lora import adapter_tensors
 from glassformer.runs import checkpoint
 from glassformer.runs.checkpoint import read_checkpoint, write_checkpoint
 from glassformer.runs.folder import RunFolder
@@ -247,14 +247,14 @@ class Session:
             whole = [s for s in steps if self.run.snapshots.problem(s) is None]
             for lost in sorted(set(steps) - set(whole)):
                 self.tell(f"{self.run.snapshots.path(lost)} is damaged and left out of the average")
-            weights = average([served_weights(read_checkpoint(self.run.snapshots.path(s))[0]) for s in whole])
+            weights = average([inference_weights(read_checkpoint(self.run.snapshots.path(s))[0]) for s in whole])
             came_from: dict[str, Any] = {"averaged": whole}
             adapter = {}
         else:
             step = progress.best_step if progress.best_step is not None else progress.step
             tensors, _ = read_checkpoint(self.run.checkpoints.path(step))
-            weights, came_from = served_weights(tensors), {"step": step}
-            adapter = adapter_of(averaged_or_own(tensors))
+            weights, came_from = inference_weights(tensors), {"step": step}
+            adapter = adapter_tensors(ema_or_model_weights(tensors))
         state = {"step": progress.step, "weights": came_from, "run": self.run.id, "recipe": self.recipe.to_dict()}
         write_checkpoint(self.run.final, {"model": weights} | ({"adapter": adapter} if adapter else {}), state)
 

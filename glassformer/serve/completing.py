@@ -15,7 +15,7 @@ import torch
 
 from glassformer.decode import Hypothesis, Request, TokenConstraints
 from glassformer.decode.streaming import Streamer
-from glassformer.models.evaluating import evaluating
+from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.rows import Rows
 from glassformer.serve.refusals import bad
 from glassformer.serve.works import Row, Work, row_of
@@ -81,7 +81,7 @@ def score_rows(model: TextModel, rows: Sequence[Sequence[int]], top: int) -> lis
             "context_length_exceeded",
         )
     found: list[list[tuple[float, dict[str, float]]]] = []
-    with evaluating(net):
+    with eval_mode(net):
         for start in range(0, len(rows), AT_ONCE):
             here = rows[start : start + AT_ONCE]
             scores = net.logits(net.hidden(Rows.from_lists([row[:-1] or [0] for row in here]).to(model.device)))

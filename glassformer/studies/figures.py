@@ -43,7 +43,7 @@ def worked_attention() -> dict[str, np.ndarray]:
     q = torch.tensor([[2.0, 0.0], [0.0, 2.0], [1.0, 1.0], [-2.0, 0.0]])
     k = torch.tensor([[2.0, 0.0], [0.0, 2.0], [1.0, 1.0], [-2.0, 1.0]])
     v = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [-1.0, 0.0]])
-    causal = AttentionMask(causal=True).explicit(4, 4, q.device)
+    causal = AttentionMask(causal=True).to_tensor(4, 4, q.device)
     return {
         "scores": attention_scores(q, k).numpy(),
         "weights": attention_weights(q, k, causal).numpy(),
@@ -101,7 +101,7 @@ def masks() -> dict[str, np.ndarray]:
     source = Rows.pack([[[0] * 4, [0] * 2]], 8)
 
     def mask(attention_mask: AttentionMask) -> np.ndarray:
-        found = attention_mask.explicit(8, 8, torch.device("cpu"))
+        found = attention_mask.to_tensor(8, 8, torch.device("cpu"))
         assert found is not None
         return found.view(8, 8).numpy()
 
@@ -139,7 +139,7 @@ def rotary_angles(length: int = 64, head_size: int = 32) -> np.ndarray:
 def rotary_products(length: int = 64, head_size: int = 32) -> np.ndarray:
     """One query and the same key at every pair of positions: their product depends on the distance alone."""
     one = torch.ones(1, 1, length, head_size)
-    turned = Rotary(length, head_size).rotation(torch.arange(length)[None]).turn(one)[0, 0]
+    turned = Rotary(length, head_size).rotation(torch.arange(length)[None]).rotate(one)[0, 0]
     return (turned @ turned.T / head_size).numpy()
 
 
@@ -185,12 +185,12 @@ def gradient_by_depth(depth: int = 24, width: int = 32) -> dict[str, np.ndarray]
     for name, residual in (("with", True), ("without", False)):
         torch.manual_seed(0)
         x = torch.randn(4, 8, width, requires_grad=True)
-        streams, view = [x], BlockInputs(AttentionMask(causal=True))
+        streams, inputs = [x], BlockInputs(AttentionMask(causal=True))
         for _ in range(depth):
             layer = Block(
                 MultiHeadAttention(width, 4), MLP(width, 4 * width), lambda: LayerNorm(width), residual=residual
             )
-            streams.append(layer(streams[-1], view))
+            streams.append(layer(streams[-1], inputs))
         slopes = torch.autograd.grad(streams[-1].square().mean(), streams)
         found[name] = np.array([float(slope.norm()) for slope in slopes])
     return found

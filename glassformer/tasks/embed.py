@@ -11,7 +11,7 @@ from torch import Tensor
 
 from glassformer.errors import ConfigError
 from glassformer.models import Transformer
-from glassformer.models.evaluating import evaluating
+from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.rows import Rows
 from glassformer.tasks.generate import prompt_ids
 from glassformer.tasks.text_model import TextModel, as_list
@@ -57,7 +57,7 @@ def embed(model: TextModel, texts: Sequence[str], *, pool: Pool = "mean") -> Flo
         ]
     read = net.encode if isinstance(net, Transformer) else net.hidden
     found = []
-    with evaluating(net):
+    with eval_mode(net):
         for start in range(0, len(rows), AT_ONCE):
             own = Rows.from_lists(rows[start : start + AT_ONCE]).to(model.device)
             found.append(pooled(read(own), own.real, pool).float().cpu())

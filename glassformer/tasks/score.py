@@ -14,7 +14,7 @@ from glassformer.data.batches import BlockBatches, SentenceBatches
 from glassformer.data.examples import Pairs, Prompts
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
-from glassformer.models.evaluating import evaluating
+from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.loss import IGNORE
 from glassformer.tasks.text_model import TextModel
 from glassformer.text.tokenizer import BOS
@@ -37,7 +37,7 @@ class TextScore:
 def sums(model: Any, batches: Any, budget: int) -> dict[int, TextScore]:
     """By the number of the example, over its labels."""
     found: dict[int, TextScore] = {}
-    with evaluating(model):
+    with eval_mode(model):
         for batch in batches.in_order(budget):
             batch = batch.to(next(model.parameters()).device)
             sides = (batch.rows,) if batch.source is None else (batch.source, batch.rows)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from glassformer.errors import UserError
 from glassformer.models import GPT, Transformer
-from glassformer.models.evaluating import evaluating
+from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.rows import Rows
 from glassformer.tasks.generate import prompt_ids
 from glassformer.tasks.text_model import FAMILIES, TextModel
@@ -72,7 +72,7 @@ def token_scores(model: TextModel, sources: Sequence[str], targets: Sequence[str
             f"a text has {longest} tokens, and this model has learned positions for {net.config.block_size}"
         )
     found: list[TokenScores] = []
-    with evaluating(net):
+    with eval_mode(net):
         for start in range(0, len(rows), AT_ONCE):
             here = slice(start, start + AT_ONCE)
             inputs: list[Any] = [Rows.from_lists(ids).to(model.device) for ids in ([read[here]] if read else [])]

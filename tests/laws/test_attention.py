@@ -72,7 +72,7 @@ def check_kernel(
     given_mask = AttentionMask(mask, causal, bias)
     fused = kernel(q, k, v, given_mask, scaled=scaled)
     many_k, many_v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
-    whole_mask = given_mask.explicit(targets, sources, q.device)
+    whole_mask = given_mask.to_tensor(targets, sources, q.device)
     if bias is None:
         explicit = attention(q, many_k, many_v, whole_mask, scaled=scaled)
     else:

@@ -166,15 +166,15 @@ def test_a_step_that_forgets_the_window_is_caught(family: str, monkeypatch: pyte
 
 
 def test_sources_that_do_not_leave_with_their_sentences_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def first_sentences(state: state_module.State, rows: Tensor) -> None:
+    def first_sentences(state: state_module.DecoderState, rows: Tensor) -> None:
         state.cache.reorder(rows)
         n = len(rows) // state.beams
-        state.memories = [(k[:n], v[:n]) for k, v in state.memories]
+        state.memory = [(k[:n], v[:n]) for k, v in state.memory]
         state.cross_mask = (
             state.cross_mask if state.cross_mask.allowed is None else AttentionMask(state.cross_mask.allowed[:n])
         )
 
-    monkeypatch.setattr(state_module.State, "reorder", first_sentences)
+    monkeypatch.setattr(state_module.DecoderState, "reorder", first_sentences)
     assert cache_gap(small("transformer")) > 1e-3
 
 
@@ -183,7 +183,7 @@ def test_the_source_is_held_once_a_sentence() -> None:
     model = small("transformer", n_kv_head=2)
     state = model.start(Rows.from_lists([[1, 2, 3], [4]]), 10, beams=5)
     assert state.rows == 10
-    assert all(k.size(0) == v.size(0) == 2 for k, v in state.memories)
+    assert all(k.size(0) == v.size(0) == 2 for k, v in state.memory)
 
 
 @pytest.mark.parametrize("family", CAUSAL)

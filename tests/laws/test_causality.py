@@ -84,7 +84,7 @@ def not_causal(rows: Rows, *, causal: bool, window: int | None = None) -> Attent
 
 def one_too_far(rows: Rows, *, causal: bool, window: int | None = None) -> AttentionMask:
     """A triangle that starts one diagonal too high."""
-    everything = self_mask(rows, causal=False, window=window).explicit(
+    everything = self_mask(rows, causal=False, window=window).to_tensor(
         rows.shape[1], rows.shape[1], torch.device("cpu")
     )
     near = rows.positions[:, :, None] - rows.positions[:, None, :] >= -1

@@ -90,13 +90,13 @@ def test_neighbours_that_leave_do_not_matter() -> None:
 def test_the_source_is_read_once_a_sentence_whatever_the_beam(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = small("transformer", **SMALL | {"n_layer": 1})
     seen: list[int] = []
-    view = type(model).view
+    block_inputs = type(model).block_inputs
 
-    def seen_view(self: Any, rows: Any, *, causal: bool, **how: Any) -> Any:
+    def seen_inputs(self: Any, rows: Any, *, causal: bool, **how: Any) -> Any:
         if not causal:
             seen.append(rows.shape[0])
-        return view(self, rows, causal=causal, **how)
+        return block_inputs(self, rows, causal=causal, **how)
 
-    monkeypatch.setattr(type(model), "view", seen_view)
+    monkeypatch.setattr(type(model), "block_inputs", seen_inputs)
     translate_batch(model, some_texts([3, 4, 5]), DecodeConfig(beam=5, max_new_tokens=6, engine=engine))
     assert seen == [3]

@@ -39,8 +39,8 @@ def fresh() -> Tensor:
 class SeesAhead(GPT):
     """A GPT whose self-attention forgot the causal rule."""
 
-    def view(self, rows: Rows, *, causal: bool, cross: object = None) -> BlockInputs:
-        return super().view(rows, causal=False)
+    def block_inputs(self, rows: Rows, *, causal: bool, cross_mask: object = None) -> BlockInputs:
+        return super().block_inputs(rows, causal=False)
 
 
 def gpt(leaky: bool) -> tuple[torch.nn.Module, Loss]:

@@ -40,7 +40,7 @@ NAMES: dict[str, set[str]] = {
 
 
 def installed(model: Model) -> int:
-    return sum(len(m.listeners) for m in model.modules() if isinstance(m, Tapped))
+    return sum(len(m.hooks) for m in model.modules() if isinstance(m, Tapped))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -120,7 +120,7 @@ def test_ablating_a_head_is_zeroing_its_slice_of_the_output(family: str, part: s
 def test_blocks_may_be_nested() -> None:
     """The same change twice, one inside the other, acts twice inside and once between; nothing stays behind.
 
-    Caught: a block that removes the other's listener because both are the same function."""
+    Caught: a block that removes the other's hook because both are the same function."""
     model = small("gpt")
 
     def double(x: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ def broken_change(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("enter", [lambda m: replace(m, "*.out", broken_change), lambda m: record(m, "*")])
-def test_an_exception_leaves_no_listener_behind(enter: Callable[[Model], Any]) -> None:
+def test_an_exception_leaves_no_hook_behind(enter: Callable[[Model], Any]) -> None:
     model = small("gpt")
     before = model(TARGET)
 
@@ -169,7 +169,7 @@ def test_a_misspelt_name_is_an_error() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_only_who_is_watched_takes_the_explicit_path(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted: no listener, no softmax written out, and one fused call an attention; with a listener on one attention's
+    """Counted: no hook, no softmax written out, and one fused call an attention; with a hook on one attention's
     weights, one of them is explicit. Listening elsewhere (queries, the residual stream) leaves all of them fused."""
     calls = {"explicit": 0, "fused": 0}
     softmax, fused = attention_module.masked_softmax, attention_module.F.scaled_dot_product_attention

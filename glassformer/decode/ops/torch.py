@@ -55,14 +55,14 @@ class Heads:
         q = q.view(n, q.size(0) // n, self.heads, self.size)
         q = q if self.query_norm is None else self.query_norm(q)
         q = q.transpose(1, 2)
-        return q if rotation is None else rotation.turn(q)
+        return q if rotation is None else rotation.rotate(q)
 
     def keys(self, k: Tensor, n: int, rotation: Rotation | None = None) -> Float[Tensor, "n Hk M D"]:
         """(slot, token) rows as keys by head, normed and turned as the model does."""
         k = k.view(n, k.size(0) // n, self.kv_heads, self.size)
         k = k if self.key_norm is None else self.key_norm(k)
         k = k.transpose(1, 2)
-        return k if rotation is None else rotation.turn(k)
+        return k if rotation is None else rotation.rotate(k)
 
     def values(self, v: Tensor, n: int) -> Float[Tensor, "n Hk M Dv"]:
         """(slot, token) rows as values by head."""

@@ -115,9 +115,9 @@ def rope_of(config: ModelConfig) -> dict[str, Any]:
             "high_freq_factor": config.rotary_high,
             "original_max_position_embeddings": config.rotary_length,
         }
-    if config.rotary_squeeze == 1:
+    if config.rotary_linear_factor == 1:
         return {"rope_type": "default", "rope_theta": config.rotary_theta}
-    return {"rope_type": "linear", "rope_theta": config.rotary_theta, "factor": config.rotary_squeeze}
+    return {"rope_type": "linear", "rope_theta": config.rotary_theta, "factor": config.rotary_linear_factor}
 
 
 def llama_to(config: ModelConfig) -> dict[str, Any]:

@@ -35,10 +35,11 @@ def loss_of(model: Transformer, source: Tensor, target: Tensor, labels: Tensor, 
     """The model's summed loss, with or without the mask that hides the future."""
     if causal:
         return model.loss(source, target, labels)
-    asked, read = as_rows(target, None), as_rows(source, None)
-    memories = model.decoder.remember(model.encode(read))
-    view = model.view(asked, causal=False, cross=cross_mask(asked, read))
-    hidden = model.decoder(model.write(asked.tokens, asked.places, asked.longest, view.real), view, memories)
+    queries, keys = as_rows(target, None), as_rows(source, None)
+    memory = model.decoder.project_memory(model.encode(keys))
+    inputs = model.block_inputs(queries, causal=False, cross_mask=cross_mask(queries, keys))
+    x = model.embed_target(queries.tokens, queries.broadcast_positions, queries.n_positions, inputs.real)
+    hidden = model.decoder(x, inputs, memory)
     return torch.nn.functional.cross_entropy(model.logits(hidden).flatten(0, 1), labels.flatten(), reduction="sum")
 
 

@@ -41,7 +41,7 @@ class PictureReader(nn.Module):
         """The encoder's output at each patch."""
         x = self.patch(patches(pictures)) + self.positions.weight
         nothing = as_rows(torch.zeros(x.shape[:2], dtype=torch.long), None)
-        return self.body.encoder(x, self.body.view(nothing, causal=False))
+        return self.body.encoder(x, self.body.block_inputs(nothing, causal=False))
 
     def classes(self, pictures: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B L"]:
         """A score for each label."""
@@ -50,9 +50,9 @@ class PictureReader(nn.Module):
     def captions(self, pictures: Float[Tensor, "B 3 H W"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         """The scores of what may follow each word of the captions."""
         rows = as_rows(target, None)
-        view = self.body.view(rows, causal=True, cross=AttentionMask())
-        x = self.body.write(rows.tokens, rows.places, rows.longest, view.real)
-        return self.body.logits(self.body.decoder(x, view, self.body.decoder.remember(self.encode(pictures))))
+        inputs = self.body.block_inputs(rows, causal=True, cross_mask=AttentionMask())
+        x = self.body.embed_target(rows.tokens, rows.broadcast_positions, rows.n_positions, inputs.real)
+        return self.body.logits(self.body.decoder(x, inputs, self.body.decoder.project_memory(self.encode(pictures))))
 
 
 def batch(count: int, draw: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:

@@ -16,7 +16,7 @@ from glassformer.nn.convolution import Convolution
 from glassformer.nn.linear_attention import linear_attention
 from glassformer.nn.masks import AttentionMask
 from glassformer.nn.recurrent import lstm
-from glassformer.nn.windowed import windowed_attention
+from glassformer.nn.sliding_window import sliding_window_attention
 
 
 def longest_chain(result: Tensor) -> int:
@@ -53,7 +53,7 @@ def equations(width: int = 8) -> dict[str, Callable[[Tensor], Tensor]]:
         "attention": masked,
         "recurrent": lambda x: lstm(x, weights),  # type: ignore[arg-type]
         "convolution": lambda x: layer(x, AttentionMask(causal=True)),
-        "window": lambda x: windowed_attention(x[None], x[None], x[None], 4)[0],
+        "window": lambda x: sliding_window_attention(x[None], x[None], x[None], 4)[0],
         "linear": lambda x: linear_attention(x, x, x, causal=True),
     }
 

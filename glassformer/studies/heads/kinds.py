@@ -155,7 +155,7 @@ def kinds(model: TextModel, held: HeldOut) -> dict[str, dict[str, float]]:
                 attention_mask = (
                     cross_mask(mine, theirs) if cross else self_mask(mine, causal=not encoder, window=window)
                 )
-                mask = attention_mask.explicit(mine.shape[1], theirs.shape[1], weights.device)
+                mask = attention_mask.to_tensor(mine.shape[1], theirs.shape[1], weights.device)
                 visible = theirs.real[:, None, :].expand(-1, mine.shape[1], -1)
                 if mask is not None:
                     visible = visible & mask.view(-1, *mask.shape[-2:])

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from glassformer.models import BERT, GPT, Transformer
-from glassformer.models.bert import sentence_means
+from glassformer.models.bert import mean_pool
 from glassformer.nn.block import Stack
 from glassformer.nn.positions import alibi_slopes
 from glassformer.nn.rows import Rows
@@ -138,8 +138,8 @@ def stack_norms(stack: Stack, name: str, taps: dict[str, Tensor]) -> Norms:
 def lens_logits(net: Any, stack: Stack, x: Float[Tensor, "B T C"], row: Rows) -> Float[Tensor, "T V"]:
     """What the model would say if its last block had left `x`."""
     x = x if stack.norm is None else stack.norm(x, None)
-    pools = isinstance(net, BERT) and net.pools
-    return net.logits(sentence_means(x, row) if pools else x)[0]
+    pools = isinstance(net, BERT) and net.mean_pooling
+    return net.logits(mean_pool(x, row) if pools else x)[0]
 
 
 @torch.no_grad()

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from glassformer.models import BERT
-from glassformer.models.bert import LabelHead
+from glassformer.models.bert import ClassificationHead
 from glassformer.nn.block import Stack
 from glassformer.nn.norms import BatchNorm, LayerNorm, RMSNorm
 from glassformer.nn.rows import Rows
@@ -89,7 +89,7 @@ def output_directions(
     """For each token: the direction of its logit at x (what leaves the stack), the constant beside it, and the logit."""
     head = getattr(net, "head", None)
     weight, bias = net.output_layer() if isinstance(net, BERT) else (net.output_weight, net.output_bias)
-    if head is None or (isinstance(head, LabelHead) and head.dense is None):
+    if head is None or (isinstance(head, ClassificationHead) and head.dense is None):
         u = weight.double()[tokens]
         constant = bias.double()[tokens] if bias is not None else u.new_zeros(tokens.shape)
         return u, constant, (u * x[:, None]).sum(-1) + constant
@@ -196,7 +196,7 @@ def attribute(net: Any, model_input: ModelInput, activations: Activations) -> At
     name = "encoder" if isinstance(net, BERT) else "decoder"
     stack: Stack = getattr(net, name)
     layers = sublayers(stack, name)
-    pools = isinstance(net, BERT) and net.pools
+    pools = isinstance(net, BERT) and net.mean_pooling
     heads = [f"{path}.heads" for path, module, _, _ in layers if hasattr(module, "head_ids")]
     patterns = [f"{name}.0.in", f"{name}.*.mlp.activation", *{tap for *_, tap in layers}, *heads]
     patterns += [f"{path}.out" for path, *_ in layers]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from glassformer.errors import UserError
 from glassformer.models import build_model
-from glassformer.models.weights import load_model_tensors, served_weights
+from glassformer.models.weights import inference_weights, load_model_tensors
 from glassformer.runs.checkpoint import problem, read_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.studies.look.activations import record_activations
@@ -38,12 +38,12 @@ def kept_weights(run: RunFolder) -> list[tuple[int, str, Weights]]:
         folders |= {step: kept.path(step) for step in kept.steps() if kept.problem(step) is None}
     found: list[tuple[int, str, Weights]] = []
     for step, folder in sorted(folders.items()):
-        weights = served_weights(read_checkpoint(folder)[0])
+        weights = inference_weights(read_checkpoint(folder)[0])
         if all(torch.isfinite(tensor).all() for tensor in weights.values() if tensor.is_floating_point()):
             found.append((step, str(step), weights))
     if run.final.is_dir() and problem(run.final) is None:
         tensors, state = read_checkpoint(run.final)
-        final = served_weights(tensors)
+        final = inference_weights(tensors)
         if not any(same_weights(weights, final) for _, _, weights in found):
             found.append((int(state.get("step", found[-1][0] if found else 0)), "final", final))
     return found

@@ -109,7 +109,7 @@ def machine_data(net: Any, model_input: ModelInput) -> dict[str, Any]:
         "attention": code_of(attention_scores, type(block.attention).forward),
         "mlp": code_of(type(block.mlp).forward),
         "norm": code_of(type(block.mlp_norm).forward),
-        "block": code_of(Block.add, Block.forward),
+        "block": code_of(Block.add_and_norm, Block.forward),
         "output": code_of(type(net).logits),
     }
     code["cross"] = code["attention"]

@@ -1,4 +1,4 @@
-"""Causal attention to the last so many keys, in time and memory in proportion to the length (Beltagy et al. 2020)."""
+"""Sliding-window attention: causal, to the last so many keys, in time and memory linear in the length (Beltagy et al. 2020)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 
-def shares_keys(q: Tensor, k: Tensor) -> dict[str, bool]:
-    """torch's argument for grouped heads, where there are any: tracing knows no such argument."""
+def gqa_kwargs(q: Tensor, k: Tensor) -> dict[str, bool]:
+    """torch's argument for grouped-query attention, where keys are shared: tracing knows no such argument."""
     return {"enable_gqa": True} if q.size(1) != k.size(1) else {}
 
 
-def windowed_attention(
+def sliding_window_attention(
     q: Float[Tensor, "B H T D"],
     k: Float[Tensor, "B Hk T D"],
     v: Float[Tensor, "B Hk T Dv"],
@@ -22,16 +22,16 @@ def windowed_attention(
     scaled: bool = True,
     dropout: float = 0.0,
 ) -> Float[Tensor, "B H T Dv"]:
-    """Causal, and each query sees the last `window` keys, itself included: in time and memory in proportion to the length.
+    """Causal, and each query sees the last `window` keys, itself included: in time and memory linear in the length.
     The row is cut into blocks as long as the window; whatever a block's queries may see lies in it or in the one before."""
     length = q.size(2)
     blocks = -(-length // window)
-    missing = blocks * window - length
+    padding = blocks * window - length
 
-    def cut(x: Tensor) -> Float[Tensor, "B n H w D"]:
-        return F.pad(x, (0, 0, 0, missing)).unflatten(2, (blocks, window)).transpose(1, 2)
+    def split_blocks(x: Tensor) -> Float[Tensor, "B n H w D"]:
+        return F.pad(x, (0, 0, 0, padding)).unflatten(2, (blocks, window)).transpose(1, 2)
 
-    def with_the_one_before(x: Tensor) -> Float[Tensor, "B n H w2 D"]:
+    def with_previous_block(x: Tensor) -> Float[Tensor, "B n H w2 D"]:
         return torch.cat([F.pad(x, (0, 0, 0, 0, 0, 0, 1, 0))[:, :-1], x], dim=3)
 
     query = torch.arange(window, device=q.device)[:, None] + window
@@ -40,13 +40,13 @@ def windowed_attention(
     # Before the first block there is nothing.
     first = torch.arange(blocks, device=q.device)[:, None, None] == 0
     mask = (mask & ~(first & (key < window))).expand(q.size(0), -1, -1, -1).flatten(0, 1)[:, None]
-    seen = F.scaled_dot_product_attention(
-        cut(q).flatten(0, 1),
-        with_the_one_before(cut(k)).flatten(0, 1),
-        with_the_one_before(cut(v)).flatten(0, 1),
+    out = F.scaled_dot_product_attention(
+        split_blocks(q).flatten(0, 1),
+        with_previous_block(split_blocks(k)).flatten(0, 1),
+        with_previous_block(split_blocks(v)).flatten(0, 1),
         attn_mask=mask,
         dropout_p=dropout,
         scale=None if scaled else 1.0,
-        **shares_keys(q, k),
+        **gqa_kwargs(q, k),
     )
-    return seen.unflatten(0, (-1, blocks)).transpose(1, 2).flatten(2, 3)[:, :, :length]
+    return out.unflatten(0, (-1, blocks)).transpose(1, 2).flatten(2, 3)[:, :, :length]

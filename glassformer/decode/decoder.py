@@ -282,9 +282,8 @@ class Decoder:
         `whole_rows`: padding is computed like everything else, so that shapes do not depend on the neighbours."""
         model, (n, width) = self.model, rows.shape
         real = None if rows.layout == "whole" or whole_rows else rows.real.flatten().nonzero().flatten()
-        x = model.embed(
-            model.source_table, model.source_positions, rows.tokens, rows.broadcast_positions, width
-        ).flatten(0, 1)
+        positions = rows.broadcast_positions
+        x = model.embed(model.source_table, model.source_positions, rows.tokens, positions, width).flatten(0, 1)
         x = self.ops.norm(x if real is None else x.index_select(0, real), model.source_norm)
         x = self.read(x, rows, real, self.encoder)
         here = slice(start, start + n * copies)

@@ -19,11 +19,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from glassformer.nn.cache import KVCache
+from glassformer.nn.grouped_query import gqa_kwargs, repeat_kv
 from glassformer.nn.masks import AttentionMask, as_mask
 from glassformer.nn.modes import has_saved_tensor_hooks, is_symbolic
 from glassformer.nn.norms import RMSNorm
 from glassformer.nn.positions import Rotation
-from glassformer.nn.sliding_window import gqa_kwargs, sliding_window_attention
+from glassformer.nn.sliding_window import sliding_window_attention
 from glassformer.nn.taps import Tapped
 
 KeyValues = tuple[Tensor, Tensor]
@@ -84,8 +85,7 @@ def masked_attention(
     scaled: bool = True,
 ) -> Float[Tensor, "B H T Dv"]:
     """The equation for all that `fused_attention` does: shared key heads, a bias on the scores, any mask."""
-    group = q.size(1) // max(1, k.size(1))
-    k, v = (k, v) if group <= 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
+    k, v = repeat_kv(q, k, v)
     scores = attention_scores(q, k, scaled=scaled)
     if mask.bias is not None:
         scores = scores + mask.bias
@@ -340,8 +340,7 @@ class MultiHeadAttention(Tapped):
         self, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, length: int = 0
     ) -> Float[Tensor, "B H T Dv"]:
         """The equation again, with its two taps. Of the T queries, `length` are one row's (0: all)."""
-        group = q.size(1) // max(1, k.size(1))
-        k, v = (k, v) if group <= 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
+        k, v = repeat_kv(q, k, v)
         scores = attention_scores(q, k, scaled=self.scaled)
         if mask.bias is not None:
             scores = scores + mask.bias

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.grouped_query import repeat_kv
 from glassformer.nn.masks import AttentionMask
 
 CHUNK = 64  # queries whose weights are written out together
@@ -77,16 +78,14 @@ class LinearAttention(MultiHeadAttention):
             return self.explicit(q, k, v, mask, q.size(2))
         if mask.causal and q.size(-2) != k.size(-2):
             return self.explicit(q, k, v, mask, q.size(2))
-        group = q.size(1) // max(1, k.size(1))
-        k, v = (k, v) if group <= 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
+        k, v = repeat_kv(q, k, v)
         return linear_attention(q, k, v, causal=mask.causal, real=real)
 
     def explicit(
         self, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, length: int = 0
     ) -> Float[Tensor, "B H T Dv"]:
         """The quadratic form, with the tap of attention's weights."""
-        group = q.size(1) // max(1, k.size(1))
-        k, v = (k, v) if group <= 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
+        k, v = repeat_kv(q, k, v)
         weights = linear_attention_weights(q, k, mask.to_tensor(q.size(2), k.size(2), q.device))
         return self.tap_rows("weights", weights, length) @ v
 

@@ -7,10 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-
-def gqa_kwargs(q: Tensor, k: Tensor) -> dict[str, bool]:
-    """torch's argument for grouped-query attention, where keys are shared: tracing knows no such argument."""
-    return {"enable_gqa": True} if q.size(1) != k.size(1) else {}
+from glassformer.nn.grouped_query import gqa_kwargs
 
 
 def sliding_window_attention(

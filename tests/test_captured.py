@@ -125,7 +125,7 @@ def test_what_a_graph_cannot_do_is_done_among_others(by_capture: dict[int, Decod
 
 def test_wide_buckets_change_no_answer(by_capture: dict[int, Decoder], monkeypatch: pytest.MonkeyPatch) -> None:
     """Where attention reads only what is there, buckets are powers of two. Caught: columns behind a slot's own that are seen."""
-    monkeypatch.setattr(TorchOps, "reads_what_is_there", lambda *given, **named: True)
+    monkeypatch.setattr(TorchOps, "skips_empty_columns", lambda *given, **named: True)
     for trial in (1, 5):
         model, texts = lively(trial)
         how: dict[str, Any] = {"beam": 3, "max_new_tokens": 12, "batch_size": 4}

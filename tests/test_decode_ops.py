@@ -43,9 +43,9 @@ def add_and_norm(ops: TorchOps, rows: int) -> list[tuple[Any, Tensor]]:
     for norm in (LayerNorm(6).double(), RMSNorm(6).double(), None):
         x, change = some(rows, 6), some(rows, 6, seed=1)
         weights = ops.pack([(torch.eye(6, dtype=torch.float64), None)])
-        total, normed = ops.add_and_norm(x, ops.linear(change, weights, into_sum=True), norm)
+        total, normed = ops.add_and_norm(x, ops.linear(change, weights, to_residual=True), norm)
         found += [(total, x + change), (normed, x + change if norm is None else norm(x + change))]
-        alone, _ = ops.add_and_norm(None, ops.linear(change, weights, into_sum=True), norm)
+        alone, _ = ops.add_and_norm(None, ops.linear(change, weights, to_residual=True), norm)
         found.append((alone, change))
     return found
 
@@ -98,7 +98,7 @@ def on_the_cache(ops: TorchOps, rows: int) -> list[tuple[Any, Tensor]]:
             inputs = StepInputs(rows, n_keys, 3, columns, cache.bias[:rows, None, :, :n_keys])
             out = ops.self_attend(qkv, heads, cache, 0, inputs)
             cache.advance(rows)
-            q, k, v = qkv.split(heads.widths, dim=1)
+            q, k, v = qkv.split(heads.qkv_sizes, dim=1)
             past.append((k.view(-1, 2, 2), v.view(-1, 2, 2)))
             keys, values = (torch.stack([p[i] for p in past], dim=2) for i in (0, 1))
             wide = [t.repeat_interleave(2, 1) for t in (keys, values)]
@@ -112,18 +112,18 @@ def on_the_cache(ops: TorchOps, rows: int) -> list[tuple[Any, Tensor]]:
     return found
 
 
-def best(ops: TorchOps, rows: int) -> list[tuple[Any, Tensor]]:
+def topk(ops: TorchOps, rows: int) -> list[tuple[Any, Tensor]]:
     found = []
     for words, k in ((9, 3), (5000, 1), (5000, 8), (4097, 4)):
         scores = some(rows, words)
-        value, token = ops.best(scores, k)
+        value, token = ops.topk(scores, k)
         expected = scores.topk(k)
         found += [(value, expected.values), (token.double(), expected.indices.double())]
     return found
 
 
 @pytest.mark.parametrize("rows", [1, 3, 40])
-@pytest.mark.parametrize("op", [linear, add_and_norm, embed, attend, on_the_cache, best], ids=lambda op: op.__name__)
+@pytest.mark.parametrize("op", [linear, add_and_norm, embed, attend, on_the_cache, topk], ids=lambda op: op.__name__)
 @pytest.mark.parametrize("kind", OPS)
 @torch.no_grad()
 def test_every_op_is_the_equation(kind: type[TorchOps], op: Any, rows: int) -> None:

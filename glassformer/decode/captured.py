@@ -64,7 +64,7 @@ class CapturedSteps(CachedSteps):
         self.cache: Cache = session.cache
         self.session = session
         self.whole_rows = True
-        self.wide = decoder.reads_what_is_there(session.cache)  # if so, a bucket may be wide, and few are captured
+        self.wide = decoder.skips_empty_columns(session.cache)  # if so, a bucket may be wide, and few are captured
         self.widths = np.zeros(session.cache.slots, dtype=np.int64)  # of the sources
 
     def enter(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
@@ -148,7 +148,7 @@ class CapturedDriver(Driver):
                 slots, longest, config, self.special, device=self.device, dtype=cache.bias.dtype,
                 vocabulary=self.shape.vocab_size, static=True,
             )  # fmt: skip
-            state.best = decoder.ops.best
+            state.topk = decoder.ops.topk
             session = Session(cache, state, GraphRunner(decoder, cache, state))
         session.state.config = config
         session.state.jobs = []

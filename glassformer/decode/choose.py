@@ -59,7 +59,7 @@ def uniforms(seed: int, texts: Sequence[int], samples: Sequence[int], steps: int
     return torch.from_numpy(bits.astype(np.float64) * 2.0**-53)
 
 
-def best(scores: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R k"], Int[Tensor, "R k"]]:
+def topk(scores: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R k"], Int[Tensor, "R k"]]:
     """scores.topk(k), for vocabularies: the k best tokens are in the k blocks with the highest maxima, and finding those
     is much faster than sorting; of a few rows the largest alone is found sooner by looking at each score once.
     Which of several equal tokens comes first is left open, as it is in topk."""

@@ -38,7 +38,7 @@ from glassformer.nn.feedforward import GatedMLP
 from glassformer.nn.rows import Rows
 
 
-def parts_of(*linears: nn.Linear) -> list[tuple[Tensor, Tensor | None]]:
+def linear_weights(*linears: nn.Linear) -> list[tuple[Tensor, Tensor | None]]:
     """Weights and biases of linear layers."""
     return [(linear.weight, linear.bias) for linear in linears]
 
@@ -115,17 +115,17 @@ class Decoder:
             mlp.activate,  # type: ignore[arg-type]
             isinstance(mlp, GatedMLP),
             Heads(attention),
-            pack(parts_of(attention.query, attention.key, attention.value)),
-            pack(parts_of(attention.out)),
-            pack(parts_of(mlp.gate, mlp.up) if isinstance(mlp, GatedMLP) else parts_of(mlp.up)),  # type: ignore[arg-type]
-            pack(parts_of(mlp.down)),  # type: ignore[arg-type]
+            pack(linear_weights(attention.query, attention.key, attention.value)),
+            pack(linear_weights(attention.out)),
+            pack(linear_weights(mlp.gate, mlp.up) if isinstance(mlp, GatedMLP) else linear_weights(mlp.up)),  # type: ignore[arg-type]
+            pack(linear_weights(mlp.down)),  # type: ignore[arg-type]
         )
         if block.has_cross:
             cross = block.cross
             layer.cross = Heads(cross)
-            layer.cross_query = pack(parts_of(cross.query))
-            layer.cross_key_value = pack(parts_of(cross.key, cross.value))
-            layer.cross_out = pack(parts_of(cross.out))
+            layer.cross_query = pack(linear_weights(cross.query))
+            layer.cross_key_value = pack(linear_weights(cross.key, cross.value))
+            layer.cross_out = pack(linear_weights(cross.out))
         return layer
 
     def refresh(self) -> None:
@@ -141,16 +141,16 @@ class Decoder:
     def make_cache(self, slots: int, beams: int, columns: int, source: int = 0, *, static: bool = False) -> Cache:
         """An empty cache that suits the model, on its device."""
         c, like = self.config, self.model.output_weight.detach()
-        heads = [layer.heads.kv_heads for layer in self.layers]
-        source_heads = [layer.cross.kv_heads for layer in self.layers if layer.cross is not None]
+        heads = [layer.heads.n_kv_head for layer in self.layers]
+        source_heads = [layer.cross.n_kv_head for layer in self.layers if layer.cross is not None]
         sizes = c.key_size, c.val_size
         return Cache(heads, source_heads, sizes, slots, beams, columns, source, like=like, static=static)
 
-    def reads_what_is_there(self, cache: Cache) -> bool:
+    def skips_empty_columns(self, cache: Cache) -> bool:
         """Does a step cost the same, however many columns that are not filled its shapes include?"""
         known = [(layer.heads, False) for layer in self.layers]
         known += [(layer.cross, True) for layer in self.layers if layer.cross is not None]
-        return all(self.ops.reads_what_is_there(heads, cache, source=source) for heads, source in known)
+        return all(self.ops.skips_empty_columns(heads, cache, source=source) for heads, source in known)
 
     # ---- the layers
 
@@ -161,7 +161,7 @@ class Decoder:
             hidden = layer.activate(gate).mul_(up)
         else:
             hidden = self.ops.linear(y, layer.up, layer.activate)
-        return self.ops.linear(hidden, layer.down, into_sum=True)
+        return self.ops.linear(hidden, layer.down, to_residual=True)
 
     def run(
         self,
@@ -180,9 +180,9 @@ class Decoder:
         for i, layer in enumerate(layers):
             for part in range(len(layer.norms)):
                 if part == 0:
-                    change = linear(attend(i, layer, linear(y, layer.query_key_value)), layer.out, into_sum=True)
+                    change = linear(attend(i, layer, linear(y, layer.query_key_value)), layer.out, to_residual=True)
                 elif part == 1 and recall is not None:
-                    change = linear(recall(i, layer, linear(y, layer.cross_query)), layer.cross_out, into_sum=True)
+                    change = linear(recall(i, layer, linear(y, layer.cross_query)), layer.cross_out, to_residual=True)
                 else:
                     change = self.mlp(layer, y)
                 x, y = ops.add_and_norm(x if c.residual else None, change, next(norms))
@@ -267,7 +267,7 @@ class Decoder:
 
         def attend(i: int, layer: Layer, qkv: Tensor) -> Tensor:
             heads = layer.heads
-            q, k, v = spread_out(qkv, rows, real).split(heads.widths, dim=-1)
+            q, k, v = spread_out(qkv, rows, real).split(heads.qkv_sizes, dim=-1)
             keys, values = heads.keys(k, n, inputs.rotation), heads.values(v, n)
             if keep is not None:
                 keep(i, keys, values)
@@ -290,7 +290,7 @@ class Decoder:
         for i, layer in enumerate(self.layers):
             heads = layer.cross
             assert heads is not None
-            k, v = spread_out(self.ops.linear(x, layer.cross_key_value), rows, real).split(heads.widths[1:], dim=-1)
+            k, v = spread_out(self.ops.linear(x, layer.cross_key_value), rows, real).split(heads.qkv_sizes[1:], dim=-1)
             for block, new in zip(cache.source[i], (heads.keys(k, n), heads.values(v, n)), strict=True):
                 block[here, :, :width] = new if copies == 1 else new.repeat_interleave(copies, 0)
         hidden = torch.where(rows.real, 0.0, -math.inf).repeat_interleave(copies, 0)

@@ -163,12 +163,12 @@ class Driver:
         else:
             decoder = kept_decoder(self.model, config, slots * beams)
             steps = CachedSteps(decoder, slots, beams, bos, strict=config.strict)
-            best = decoder.ops.best
+            best = decoder.ops.topk
         limit, c = max(job.limit for *_, job in self.pending), self.shape
         state = SearchState(
             slots, limit, config, self.special, device=weight.device, dtype=weight.dtype, vocabulary=c.vocab_size
         )
-        state.best = best or state.best
+        state.topk = best or state.topk
         return steps, state
 
     more_may_come = True

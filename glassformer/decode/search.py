@@ -138,10 +138,10 @@ class SearchState(Slots):
                 uniform = self.draws[:n].gather(1, at).squeeze(1)
                 token = choose.sample(choose.shape(scores[:, 0], self.config), uniform)[:, None]
             else:
-                token = self.best(steered[:, 0], 1)[1]
+                token = self.topk(steered[:, 0], 1)[1]
             value, parent = scores[:, 0].gather(1, token), torch.zeros_like(token)
         else:
-            best = self.best(steered.flatten(0, 1), min(self.looked_at, words))
+            best = self.topk(steered.flatten(0, 1), min(self.looked_at, words))
             per_row = best[0].size(1)
             totals = (before[:, :, None] + best[0].double().view(n, self.width, -1)).flatten(1)
             order = totals.topk(min(self.looked_at, self.width * per_row)).indices

@@ -95,7 +95,7 @@ class Slots:
         self.note_jobs(0)
         # What the host knows by itself: `written`, `minimum`, `limit`.
         self.ages, self.minimums, self.limits = (np.zeros(slots, dtype=np.int64) for _ in range(3))
-        self.best = choose.best
+        self.topk = choose.topk
         self.fused: Callable[..., None] | None = None
 
         def numbers(*shape: int, value: float | int = 0, dtype: torch.dtype = torch.float64) -> Tensor:

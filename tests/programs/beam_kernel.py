@@ -6,7 +6,7 @@ import torch
 
 from glassformer.config import DecodeConfig
 from glassformer.decode.cache import Cache
-from glassformer.decode.ops.beam_kernels import beam_step, suits_beam_step
+from glassformer.decode.ops.beam_kernels import beam_step, supports_beam_step
 from glassformer.decode.request import SpecialTokens
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
@@ -26,7 +26,7 @@ for trial, (beam, words) in enumerate([(1, 700), (3, 1600), (5, 2600)]):
         cache.begin(0, 2, torch.ones(2, 1, dtype=torch.long))
         state.begin(0, jobs)
         made.append((state, cache))
-    assert suits_beam_step(made[0][0])
+    assert supports_beam_step(made[0][0])
     never = torch.zeros(words, dtype=torch.int8).index_fill_(0, made[0][0].never, 1)
     for step in range(5):
         logits = torch.randn(2 * beam, words)

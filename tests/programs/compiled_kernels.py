@@ -12,7 +12,7 @@ from glassformer.decode.ops import source_kernels as S
 from glassformer.decode.ops import vocabulary_kernels as V
 
 OTHERS = {
-    "fp32": "maxima parts last logprobs pool_logprobs loss",
+    "fp32": "maxima partial_lse last logprobs pool_logprobs loss",
     "fp64": "totals score cut_totals divisors",
     "i64": "columns written minimum limit count length cut_length tokens ending labels",
     "i32": "pool_ids ids",
@@ -32,7 +32,7 @@ def kind_of(name, given, dtype):
 
 def compiled(kernel, dtype, warps, *tuples, **constants):
     names = kernel.arg_names
-    constants = {"EARLY": True, **constants}
+    constants = {"PDL": True, **constants}
     constants = {name: value for name, value in constants.items() if name in names}
     plain = [name for name in names if name not in constants]
     kinds = {name: kind_of(name, tuples[i] if i < len(tuples) else None, dtype) for i, name in enumerate(plain)}
@@ -45,38 +45,38 @@ def compiled(kernel, dtype, warps, *tuples, **constants):
 done = set()
 shape = {"SHAPE": (4, 4, 64, 64, 64, 64)}
 for one in (True, False):
-    compiled(A.columns_kernel, "bf16", 2, A.AttentionPointers, A.Strides, BLOCK_S=64, ONE=one, **shape)
+    compiled(A.decode_attention_kernel, "bf16", 2, A.AttentionPointers, A.Strides, BLOCK_S=64, SINGLE_TILE=one, **shape)
     compiled(
-        A.beams_kernel,
+        A.beam_attention_kernel,
         "bf16",
         1,
         A.AttentionPointers,
         A.Strides,
         BEAMS=(5, 16),
         BLOCK_S=32,
-        HOW=(one, True),
+        FLAGS=(one, True),
         PRECISION="tf32",
         **shape,
     )
 compiled(
-    A.beams_kernel,
+    A.beam_attention_kernel,
     "fp32",
     4,
     A.AttentionPointers,
     A.Strides,
     BEAMS=(4, 16),
     BLOCK_S=16,
-    HOW=(True, False),
+    FLAGS=(True, False),
     PRECISION="ieee",
     **shape,
 )
-compiled(S.rows_kernel, "fp32", 2, S.RowPointers, S.RowStrides, BLOCK_W=16, PRECISION="ieee", **shape)
+compiled(S.source_attention_kernel, "fp32", 2, S.SourcePointers, S.SourceStrides, BLOCK_W=16, PRECISION="ieee", **shape)
 compiled(
-    P.row_product_kernel,
+    P.gemv_kernel,
     "bf16",
     4,
-    P.ProductPointers,
-    P.ProductSizes,
+    P.MatmulPointers,
+    P.GemvSizes,
     NORM=1,
     ACT=3,
     BIAS=True,
@@ -86,35 +86,35 @@ compiled(
     BLOCK_N=4,
 )
 compiled(
-    P.batch_product_kernel,
+    P.split_k_matmul_kernel,
     "bf16",
     4,
-    P.ProductPointers,
-    P.BatchSizes,
+    P.MatmulPointers,
+    P.MatmulSizes,
     ACT=3,
     BIAS=True,
     BLOCK_M=64,
     BLOCK_N=32,
     TILE=(64, 12, 4),
-    LINES=(64, 16),
+    CACHE_LINES=(64, 16),
     PRECISION="tf32",
 )
-for parts in (0, 4):
+for split_k in (0, 4):
     compiled(
         P.add_norm_kernel,
         "bf16",
         2,
-        P.SumPointers,
-        P.SumSizes,
+        P.AddNormPointers,
+        P.AddNormSizes,
         NORM=1,
         SHIFT=True,
-        PARTS=parts,
-        BIAS=parts > 0,
-        KEEP=parts > 0,
+        SPLIT_K=split_k,
+        BIAS=split_k > 0,
+        KEEP=split_k > 0,
         BLOCK_C=512,
     )
 compiled(V.embed_kernel, "bf16", 4, V.EmbeddingPointers, BEAMS=4, POSITIONS=True, BLOCK_C=512)
-compiled(V.maxima_kernel, "bf16", 4, V.ScorePointers, V.ScoreSizes, BEAMS=4, BLOCKS=16, BLOCK_V=64)
+compiled(V.block_maxima_kernel, "bf16", 4, V.ScorePointers, V.ScoreSizes, BEAMS=4, BLOCKS=16, BLOCK_V=64)
 own = (B.StatePointers, B.CachePointers, V.ScorePointers, V.ScoreSizes, B.StepSizes)
 compiled(B.beam_kernel, "fp32", 4, *own, SIZE=(5, 2, 8, 16, 2, 256, 16, 10, 64, 64), FIRST_K=False)
 compiled(B.beam_kernel, "fp32", 2, *own, SIZE=(1, 1, 2, 2, 2, 1024, 64, 1, 64, 64), FIRST_K=True)

@@ -1,11 +1,13 @@
-"""Kernels for attention while decoding: the new keys and values into their columns, and attention over all columns.
+"""Kernels for attention on the cache while decoding: append the new keys and values to their columns, then attend to all.
 
-One row a slot: a program takes a head of a slot (`attend_columns`). Beams of a sentence ask the same columns, so one program
-reads them once for all, and only those that are some living beam's past (`attend_beams`; also for the source, where nothing is
-appended). The words of a source among themselves are in source_kernels.py.
+One row a slot: a program takes a head of a slot (`decode_attention`). Beams of a sentence attend to the same columns, so one
+program reads them once for all, and only those that are an ancestor of some living beam (`beam_attention`; also for
+cross-attention, where nothing is appended). A source's attention to itself is in source_kernels.py.
 
-Queries, keys and values come in the weights' type, everything is summed in float32. What is computed is `attend`,
-`self_attend` and `cross_attend` of ops/torch.py.
+Both run an online softmax (Milakov and Gimelshein 2018; as in FlashAttention, Dao et al. 2022), tile after tile of keys: m_i is
+the running maximum of the scores, l_i the running sum of exp(score - m_i), acc the running sum of exp(score - m_i) value. The
+result is acc / l_i. Queries, keys and values come in the weights' type, sums are float32. What is computed is `self_attend` and
+`cross_attend` of ops/torch.py.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -21,8 +23,8 @@ from torch import Tensor
 
 from glassformer.decode.ops.kernel_start import launch_options, multiprocessors, wait_for_previous
 
-ONE_TILE, SEVERAL_TILES = 64, 32  # columns that all beams of a head look at: so many at once, or so many at a time
-MANY_BLOCK, MANY_WARPS = 64, 2  # columns at a time, and warps, where there are many slots
+SINGLE_TILE_KEYS, TILE_KEYS = 64, 32  # `beam_attention`: up to so many columns are one tile; more are tiles of so many
+MANY_PROGRAMS_TILE, MANY_PROGRAMS_WARPS = 64, 2  # `decode_attention`, where programs outnumber multiprocessors
 
 
 class AttentionPointers(NamedTuple):
@@ -38,7 +40,8 @@ class AttentionPointers(NamedTuple):
 
 
 class Strides(NamedTuple):
-    """In elements: from row to row of qkv, and of keys, values and bias from slot to slot and so on."""
+    """In elements: from row to row of qkv; from slot to slot, head to head and column to column of keys and values; of the bias
+    from slot to slot and beam to beam (0: one for all beams)."""
 
     row: Any
     key_slot: Any
@@ -51,8 +54,9 @@ class Strides(NamedTuple):
     bias_beam: Any
 
 
-class Shape(NamedTuple):
-    """Known when a kernel is compiled: heads and key heads, sizes of a key and a value, and these rounded up."""
+class AttentionShape(NamedTuple):
+    """Known when a kernel is compiled: query heads H and key heads Hk, sizes of a key D and a value Dv, these rounded up to a
+    tile."""
 
     heads: int
     kv_heads: int
@@ -63,24 +67,34 @@ class Shape(NamedTuple):
 
 
 @triton.jit
-def add_keys(q, ks, vs, seen, highest, share, found):
-    """Attention of one query, some keys further: q (D,), ks (S, D), vs (S, Dv), and its running maximum, sum and mean."""
-    score = tl.sum(ks.to(tl.float32) * q[None, :], axis=1) + seen
-    higher = tl.maximum(highest, tl.max(score, axis=0))
-    weight = tl.exp(score - higher)
-    before = tl.exp(highest - higher)
-    share = share * before + tl.sum(weight, axis=0)
-    found = found * before + tl.sum(weight[:, None] * vs.to(tl.float32), axis=0)
-    return higher, share, found
+def online_softmax(q, ks, vs, bias, m_i, l_i, acc):
+    """The online softmax of one query, a tile of S keys further: q (D,), ks (S, D), vs (S, Dv), bias (S,), m_i and l_i (),
+    acc (Dv,)."""
+    score = tl.sum(ks.to(tl.float32) * q[None, :], axis=1) + bias
+    m_new = tl.maximum(m_i, tl.max(score, axis=0))
+    p = tl.exp(score - m_new)
+    alpha = tl.exp(m_i - m_new)
+    l_i = l_i * alpha + tl.sum(p, axis=0)
+    acc = acc * alpha + tl.sum(p[:, None] * vs.to(tl.float32), axis=0)
+    return m_new, l_i, acc
 
 
 @triton.jit
-def columns_kernel(
-    at, strides, scale, n_keys, SHAPE: tl.constexpr, BLOCK_S: tl.constexpr, ONE: tl.constexpr, EARLY: tl.constexpr
+def decode_attention_kernel(
+    ptr,
+    strides,
+    scale,
+    n_keys,
+    SHAPE: tl.constexpr,
+    BLOCK_S: tl.constexpr,
+    SINGLE_TILE: tl.constexpr,
+    PDL: tl.constexpr,
 ):
-    """out[r, h] = softmax(q[r, h] . keys[r, h / group, :n_keys] scale + bias[r]) values, the new key among them.
+    """out[r, h] = softmax(q[r, h] . keys[r, h / group, :columns[r] + 1] scale + bias[r]) values, the new key and value included,
+    which are first stored in column columns[r].
 
-    Grid (H, n), one row a slot; a program takes a head of a slot, BLOCK_S columns at a time (ONE: all at once)."""
+    Grid (H, n), one row a slot; a program takes a head of a slot, tiles of BLOCK_S columns by D (SINGLE_TILE: all in one).
+    Memory: AttentionPointers, the last dimension contiguous; SHAPE is an AttentionShape."""
     HEADS: tl.constexpr = SHAPE[0]
     KV_HEADS: tl.constexpr = SHAPE[1]
     D: tl.constexpr = SHAPE[2]
@@ -88,61 +102,63 @@ def columns_kernel(
     BLOCK_D: tl.constexpr = SHAPE[4]
     BLOCK_DV: tl.constexpr = SHAPE[5]
     head, slot = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    kv = head // (HEADS // KV_HEADS)
-    column = tl.load(at.columns + slot)
+    kv_head = head // (HEADS // KV_HEADS)
+    column = tl.load(ptr.columns + slot)
     d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
     in_d, in_dv = d < D, dv < DV
-    keys = at.key_cache + slot * strides.key_slot + kv * strides.key_head
-    values = at.value_cache + slot * strides.value_slot + kv * strides.value_head
-    bias = at.bias + slot * strides.bias_slot
+    key_ptr = ptr.key_cache + slot * strides.key_slot + kv_head * strides.key_head
+    value_ptr = ptr.value_cache + slot * strides.value_slot + kv_head * strides.value_head
+    bias_ptr = ptr.bias + slot * strides.bias_slot
     s = tl.arange(0, BLOCK_S)
     old = s < column
-    ks = tl.load(keys + s[:, None] * strides.key_column + d[None, :], mask=old[:, None] & in_d[None, :], other=0.0)
+    ks = tl.load(key_ptr + s[:, None] * strides.key_column + d[None, :], mask=old[:, None] & in_d[None, :], other=0.0)
     vs = tl.load(
-        values + s[:, None] * strides.value_column + dv[None, :], mask=old[:, None] & in_dv[None, :], other=0.0
+        value_ptr + s[:, None] * strides.value_column + dv[None, :], mask=old[:, None] & in_dv[None, :], other=0.0
     )
-    seen = tl.load(bias + s, mask=old, other=float("-inf")).to(tl.float32)
-    wait_for_previous(EARLY)
-    mine = at.qkv + slot * strides.row
-    q = tl.load(mine + head * D + d, mask=in_d, other=0.0).to(tl.float32) * scale
-    k = tl.load(mine + HEADS * D + kv * D + d, mask=in_d, other=0.0)
-    v = tl.load(mine + (HEADS + KV_HEADS) * D + kv * DV + dv, mask=in_dv, other=0.0)
-    tl.store(keys + column * strides.key_column + d, k, mask=in_d)
-    tl.store(values + column * strides.value_column + dv, v, mask=in_dv)
+    bias = tl.load(bias_ptr + s, mask=old, other=float("-inf")).to(tl.float32)
+    wait_for_previous(PDL)
+    qkv_ptr = ptr.qkv + slot * strides.row
+    q = tl.load(qkv_ptr + head * D + d, mask=in_d, other=0.0).to(tl.float32) * scale
+    k = tl.load(qkv_ptr + HEADS * D + kv_head * D + d, mask=in_d, other=0.0)
+    v = tl.load(qkv_ptr + (HEADS + KV_HEADS) * D + kv_head * DV + dv, mask=in_dv, other=0.0)
+    tl.store(key_ptr + column * strides.key_column + d, k, mask=in_d)
+    tl.store(value_ptr + column * strides.value_column + dv, v, mask=in_dv)
     # The new token is taken from where it came, so nobody waits for the store.
-    highest = tl.sum(q * k.to(tl.float32), axis=0)
-    share = highest * 0.0 + 1.0
-    found = v.to(tl.float32)
-    highest, share, found = add_keys(q, ks, vs, seen, highest, share, found)
-    if not ONE:
+    m_i = tl.sum(q * k.to(tl.float32), axis=0)
+    l_i = m_i * 0.0 + 1.0
+    acc = v.to(tl.float32)
+    m_i, l_i, acc = online_softmax(q, ks, vs, bias, m_i, l_i, acc)
+    if not SINGLE_TILE:
         start = (column * 0 + BLOCK_S).to(tl.int32)
         while start < column:
             t = start + tl.arange(0, BLOCK_S)
             in_t = t < column
             keys_mask, values_mask = in_t[:, None] & in_d[None, :], in_t[:, None] & in_dv[None, :]
-            more_keys = tl.load(keys + t[:, None] * strides.key_column + d[None, :], mask=keys_mask, other=0.0)
-            more_values = tl.load(values + t[:, None] * strides.value_column + dv[None, :], mask=values_mask, other=0.0)
-            seen_more = tl.load(bias + t, mask=in_t, other=float("-inf")).to(tl.float32)
-            highest, share, found = add_keys(q, more_keys, more_values, seen_more, highest, share, found)
+            more_keys = tl.load(key_ptr + t[:, None] * strides.key_column + d[None, :], mask=keys_mask, other=0.0)
+            more_values = tl.load(
+                value_ptr + t[:, None] * strides.value_column + dv[None, :], mask=values_mask, other=0.0
+            )
+            more_bias = tl.load(bias_ptr + t, mask=in_t, other=float("-inf")).to(tl.float32)
+            m_i, l_i, acc = online_softmax(q, more_keys, more_values, more_bias, m_i, l_i, acc)
             start += BLOCK_S
-    out = at.out + slot * (HEADS * DV) + head * DV + dv
-    tl.store(out, (found / share).to(at.out.dtype.element_ty), mask=in_dv)
+    out_ptr = ptr.out + slot * (HEADS * DV) + head * DV + dv
+    tl.store(out_ptr, (acc / l_i).to(ptr.out.dtype.element_ty), mask=in_dv)
 
 
-def shape_of(heads: int, keys: Tensor, values: Tensor, least: int = 1) -> Shape:
+def shape_of(heads: int, keys: Tensor, values: Tensor, least: int = 1) -> AttentionShape:
     """The shape of an attention over keys (n, Hk, S, D) and values (n, Hk, S, Dv); tiles at least so wide."""
     rounded = (max(least, triton.next_power_of_2(t.size(3))) for t in (keys, values))
-    return Shape(heads, keys.size(1), keys.size(3), values.size(3), *rounded)
+    return AttentionShape(heads, keys.size(1), keys.size(3), values.size(3), *rounded)
 
 
 def strides_of(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Strides:
-    """How far apart things lie."""
+    """The strides that the kernels need."""
     beam = 0 if bias.size(1) == 1 else bias.stride(1)
     (k0, k1, k2, _), (v0, v1, v2, _) = keys.stride(), values.stride()
     return Strides(q.stride(0), k0, k1, k2, v0, v1, v2, bias.stride(0), beam)
 
 
-def attend_columns(
+def decode_attention(
     qkv: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -153,45 +169,49 @@ def attend_columns(
     heads: int,
     scale: float | None,
 ) -> Tensor:
-    """One row a slot: the new keys and values of every slot into its column of `columns` (n,), and what its heads find in the
-    first n_keys columns. qkv (n, (H + Hk) D + Hk Dv); keys (n, Hk, S, D); bias (n, 1, >= n_keys)."""
+    """Self-attention of one row a slot (no beams): the new keys and values are stored in column `columns` (n,) of their slot, and
+    each row attends to what its slot has filled, at most n_keys columns. qkv (n, (H + Hk) D + Hk Dv); keys (n, Hk, S, D); bias
+    (n, 1, >= n_keys). Gives (n, H Dv)."""
     rows = qkv.size(0)
     shape = shape_of(heads, keys, values)
     out = torch.empty(rows, heads * shape.dv, dtype=qkv.dtype, device=qkv.device)
     # Few programs wait for memory, many share it: a few take larger tiles.
     few = rows * heads <= multiprocessors()
-    block = min(512 if few else MANY_BLOCK, max(16, triton.next_power_of_2(n_keys)))
-    columns_kernel[(heads, rows)](
+    block = min(512 if few else MANY_PROGRAMS_TILE, max(16, triton.next_power_of_2(n_keys)))
+    decode_attention_kernel[(heads, rows)](
         AttentionPointers(qkv, keys, values, bias, columns, out), strides_of(qkv, keys, values, bias),
         1.0 / math.sqrt(shape.d) if scale is None else scale, n_keys, tuple(shape), block, n_keys <= block,
-        num_warps=max(4, min(16, block // 32)) if few else MANY_WARPS, **launch_options(),
+        num_warps=max(4, min(16, block // 32)) if few else MANY_PROGRAMS_WARPS, **launch_options(),
     )  # fmt: skip
     return out
 
 
 @triton.jit
-def add_keys_of_beams(q, ks, vs, seen, scale, highest, share, found, PRECISION: tl.constexpr):
-    """Attention of all beams' queries, some keys further: q (K, D), ks (D, S), vs (S, Dv), seen (K, S)."""
-    score = tl.dot(q, ks, input_precision=PRECISION) * scale + seen
-    higher = tl.maximum(highest, tl.max(score, axis=1))
-    level = tl.where(higher == float("-inf"), 0.0, higher)
-    weight = tl.exp(score - level[:, None])
-    before = tl.exp(highest - level)
-    share = share * before + tl.sum(weight, axis=1)
-    found = found * before[:, None] + tl.dot(weight.to(vs.dtype), vs, input_precision=PRECISION)
-    return higher, share, found
+def online_softmax_beams(q, ks, vs, bias, scale, m_i, l_i, acc, PRECISION: tl.constexpr):
+    """The online softmax of all beams' queries, a tile of S keys further: q (K, D), ks (D, S), vs (S, Dv), bias (K, S), m_i
+    and l_i (K,), acc (K, Dv). Of a row that has seen no key, m_i is -inf."""
+    score = tl.dot(q, ks, input_precision=PRECISION) * scale + bias
+    m_new = tl.maximum(m_i, tl.max(score, axis=1))
+    m_safe = tl.where(m_new == float("-inf"), 0.0, m_new)
+    p = tl.exp(score - m_safe[:, None])
+    alpha = tl.exp(m_i - m_safe)
+    l_i = l_i * alpha + tl.sum(p, axis=1)
+    acc = acc * alpha[:, None] + tl.dot(p.to(vs.dtype), vs, input_precision=PRECISION)
+    return m_new, l_i, acc
 
 
 @triton.jit
-def beams_kernel(
-    at, strides, scale, n_keys,
-    SHAPE: tl.constexpr, BEAMS: tl.constexpr, BLOCK_S: tl.constexpr, HOW: tl.constexpr, PRECISION: tl.constexpr,
-    EARLY: tl.constexpr,
+def beam_attention_kernel(
+    ptr, strides, scale, n_keys,
+    SHAPE: tl.constexpr, BEAMS: tl.constexpr, BLOCK_S: tl.constexpr, FLAGS: tl.constexpr, PRECISION: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """out[n, k, h] = softmax(q[n, k, h] . keys[n, h, :n_keys] scale + bias[n, k]) values, for all beams k of a slot at once.
 
-    Grid (H, n). BEAMS is (how many, rounded up for a tile); HOW is (all columns in one tile, are there new keys to append).
-    A column that is no beam's past is not read at all: a beam soon agrees on all but its last few words."""
+    Grid (H, n); a program takes a head of a slot, its beams' queries as one tile BLOCK_K x D against tiles of BLOCK_S columns.
+    Memory: AttentionPointers, the last dimension contiguous; rows of qkv are (slot, beam). SHAPE is an AttentionShape, BEAMS is
+    (K, BLOCK_K), FLAGS is (SINGLE_TILE: all columns in one tile, APPEND: new keys and values are stored first). A column that no
+    beam descends from is not read at all: a beam soon agrees on all but its last few tokens."""
     HEADS: tl.constexpr = SHAPE[0]
     D: tl.constexpr = SHAPE[2]
     DV: tl.constexpr = SHAPE[3]
@@ -199,64 +219,66 @@ def beams_kernel(
     BLOCK_DV: tl.constexpr = SHAPE[5]
     N_BEAMS: tl.constexpr = BEAMS[0]
     BLOCK_K: tl.constexpr = BEAMS[1]
-    ONE: tl.constexpr = HOW[0]
-    NEW: tl.constexpr = HOW[1]
+    SINGLE_TILE: tl.constexpr = FLAGS[0]
+    APPEND: tl.constexpr = FLAGS[1]
     head, slot = tl.program_id(0), tl.program_id(1).to(tl.int64)
     b, d, dv, s = tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV), tl.arange(0, BLOCK_S)
     in_b, in_d, in_dv = b < N_BEAMS, d < D, dv < DV
-    keys = at.key_cache + slot * strides.key_slot + head * strides.key_head
-    values = at.value_cache + slot * strides.value_slot + head * strides.value_head
-    bias = at.bias + slot * strides.bias_slot + b[:, None] * strides.bias_beam
+    key_ptr = ptr.key_cache + slot * strides.key_slot + head * strides.key_head
+    value_ptr = ptr.value_cache + slot * strides.value_slot + head * strides.value_head
+    bias_ptr = ptr.bias + slot * strides.bias_slot + b[:, None] * strides.bias_beam
     filled = n_keys
-    if NEW:
-        filled = tl.load(at.columns + slot).to(tl.int32)
-    if ONE:
+    if APPEND:
+        filled = tl.load(ptr.columns + slot).to(tl.int32)
+    if SINGLE_TILE:
         in_s = (s < filled) & (s < n_keys)
-        seen = tl.load(bias + s[None, :], mask=in_b[:, None] & in_s[None, :], other=float("-inf")).to(tl.float32)
-        used = tl.max(seen, axis=0) > float("-inf")
-        ks = tl.load(keys + s[None, :] * strides.key_column + d[:, None], mask=used[None, :] & in_d[:, None], other=0.0)
-        vs = tl.load(
-            values + s[:, None] * strides.value_column + dv[None, :], mask=used[:, None] & in_dv[None, :], other=0.0
+        bias = tl.load(bias_ptr + s[None, :], mask=in_b[:, None] & in_s[None, :], other=float("-inf")).to(tl.float32)
+        used = tl.max(bias, axis=0) > float("-inf")
+        ks = tl.load(
+            key_ptr + s[None, :] * strides.key_column + d[:, None], mask=used[None, :] & in_d[:, None], other=0.0
         )
-    wait_for_previous(EARLY)
-    mine = at.qkv + (slot * N_BEAMS + b)[:, None] * strides.row
-    of_q, of_v = in_b[:, None] & in_d[None, :], in_b[:, None] & in_dv[None, :]
-    q = tl.load(mine + head * D + d[None, :], mask=of_q, other=0.0)
-    if NEW:
+        vs = tl.load(
+            value_ptr + s[:, None] * strides.value_column + dv[None, :], mask=used[:, None] & in_dv[None, :], other=0.0
+        )
+    wait_for_previous(PDL)
+    qkv_ptr = ptr.qkv + (slot * N_BEAMS + b)[:, None] * strides.row
+    q_mask, v_mask = in_b[:, None] & in_d[None, :], in_b[:, None] & in_dv[None, :]
+    q = tl.load(qkv_ptr + head * D + d[None, :], mask=q_mask, other=0.0)
+    if APPEND:
         column = filled + b
-        k = tl.load(mine + HEADS * D + head * D + d[None, :], mask=of_q, other=0.0)
-        v = tl.load(mine + 2 * HEADS * D + head * DV + dv[None, :], mask=of_v, other=0.0)
-        tl.store(keys + column[:, None] * strides.key_column + d[None, :], k, mask=of_q)
-        tl.store(values + column[:, None] * strides.value_column + dv[None, :], v, mask=of_v)
+        k = tl.load(qkv_ptr + HEADS * D + head * D + d[None, :], mask=q_mask, other=0.0)
+        v = tl.load(qkv_ptr + 2 * HEADS * D + head * DV + dv[None, :], mask=v_mask, other=0.0)
+        tl.store(key_ptr + column[:, None] * strides.key_column + d[None, :], k, mask=q_mask)
+        tl.store(value_ptr + column[:, None] * strides.value_column + dv[None, :], v, mask=v_mask)
         # Of the new columns each beam sees its own, and takes it from where it came.
-        highest = tl.sum(q.to(tl.float32) * k.to(tl.float32), axis=1) * scale
-        share = tl.full([BLOCK_K], 1.0, dtype=tl.float32)
-        found = v.to(tl.float32)
+        m_i = tl.sum(q.to(tl.float32) * k.to(tl.float32), axis=1) * scale
+        l_i = tl.full([BLOCK_K], 1.0, dtype=tl.float32)
+        acc = v.to(tl.float32)
     else:
-        highest = tl.full([BLOCK_K], float("-inf"), dtype=tl.float32)
-        share = tl.zeros([BLOCK_K], dtype=tl.float32)
-        found = tl.zeros([BLOCK_K, BLOCK_DV], dtype=tl.float32)
-    if ONE:
-        highest, share, found = add_keys_of_beams(q, ks, vs, seen, scale, highest, share, found, PRECISION)
+        m_i = tl.full([BLOCK_K], float("-inf"), dtype=tl.float32)
+        l_i = tl.zeros([BLOCK_K], dtype=tl.float32)
+        acc = tl.zeros([BLOCK_K, BLOCK_DV], dtype=tl.float32)
+    if SINGLE_TILE:
+        m_i, l_i, acc = online_softmax_beams(q, ks, vs, bias, scale, m_i, l_i, acc, PRECISION)
     else:
         start = filled * 0
         while start < filled:
             t = start + tl.arange(0, BLOCK_S)
-            seen = tl.load(bias + t[None, :], mask=in_b[:, None] & (t < filled)[None, :], other=float("-inf")).to(
+            bias = tl.load(bias_ptr + t[None, :], mask=in_b[:, None] & (t < filled)[None, :], other=float("-inf")).to(
                 tl.float32
             )
-            used = tl.max(seen, axis=0) > float("-inf")
-            of_k, of_vs = used[None, :] & in_d[:, None], used[:, None] & in_dv[None, :]
-            ks = tl.load(keys + t[None, :] * strides.key_column + d[:, None], mask=of_k, other=0.0)
-            vs = tl.load(values + t[:, None] * strides.value_column + dv[None, :], mask=of_vs, other=0.0)
-            highest, share, found = add_keys_of_beams(q, ks, vs, seen, scale, highest, share, found, PRECISION)
+            used = tl.max(bias, axis=0) > float("-inf")
+            ks_mask, vs_mask = used[None, :] & in_d[:, None], used[:, None] & in_dv[None, :]
+            ks = tl.load(key_ptr + t[None, :] * strides.key_column + d[:, None], mask=ks_mask, other=0.0)
+            vs = tl.load(value_ptr + t[:, None] * strides.value_column + dv[None, :], mask=vs_mask, other=0.0)
+            m_i, l_i, acc = online_softmax_beams(q, ks, vs, bias, scale, m_i, l_i, acc, PRECISION)
             start += BLOCK_S
-    found = found / tl.where(share == 0.0, 1.0, share)[:, None]
-    out = at.out + (slot * N_BEAMS + b)[:, None] * (HEADS * DV) + head * DV + dv[None, :]
-    tl.store(out, found.to(at.out.dtype.element_ty), mask=of_v)
+    acc = acc / tl.where(l_i == 0.0, 1.0, l_i)[:, None]
+    out_ptr = ptr.out + (slot * N_BEAMS + b)[:, None] * (HEADS * DV) + head * DV + dv[None, :]
+    tl.store(out_ptr, acc.to(ptr.out.dtype.element_ty), mask=v_mask)
 
 
-def attend_beams(
+def beam_attention(
     q: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -267,15 +289,15 @@ def attend_beams(
     scale: float | None,
     columns: Tensor | None = None,
 ) -> Tensor:
-    """What the heads of all beams find in the first n_keys columns of their slot. With `columns` (n,), q is (n K, 2 H D + H
-    Dv), and its keys and values are first entered in the columns from there on; without, q is (n K, H D). keys (n, H, S, D), in
-    whatever order but for the last; bias (n, K or 1, >= n_keys)."""
+    """Attention of all beams to the first n_keys columns of their slot, (n K, H Dv). Self-attention: with `columns` (n,), q is
+    (n K, 2 H D + H Dv), and its keys and values are first stored in the K columns from there on. Cross-attention: without, q is
+    (n K, H D). keys (n, H, S, D), strided but for the last; bias (n, K or 1, >= n_keys)."""
     slots, heads = keys.shape[:2]
     shape = shape_of(heads, keys, values, least=16)
     out = torch.empty(slots * beams, heads * shape.dv, dtype=q.dtype, device=q.device)
     # The fewer registers a program holds, the more of them wait for memory at the same time.
-    block = max(16, triton.next_power_of_2(n_keys)) if n_keys <= ONE_TILE else SEVERAL_TILES
-    beams_kernel[(heads, slots)](
+    block = max(16, triton.next_power_of_2(n_keys)) if n_keys <= SINGLE_TILE_KEYS else TILE_KEYS
+    beam_attention_kernel[(heads, slots)](
         AttentionPointers(q, keys, values, bias, q if columns is None else columns, out), strides_of(q, keys, values, bias),
         1.0 / math.sqrt(shape.d) if scale is None else scale, n_keys,
         tuple(shape), (beams, max(16, triton.next_power_of_2(beams))), block, (n_keys <= block, columns is not None),

@@ -1,13 +1,18 @@
 """Kernels for the search: the whole book-keeping of a slot's beams in two launches a step.
 
-By torch a step of the beam is two hundred small operations on a few numbers. Here the scores are read once
-(vocabulary_kernels.py), and `beam_step` does, one program a slot, what `SearchState.step` (search.py) and
-`Cache.reorder` do for a plain beam of one group: the best continuations, what has ended into the pool, what goes on,
-whether the slot is over. Greedy search is a beam of one.
+By torch a step of the beam is two hundred small operations on a few numbers. Here the logits are read once
+(vocabulary_kernels.py), and `beam_step` does, one program a slot, what `SearchState.step` (search.py) and `Cache.reorder` do
+for a plain beam of one group: the best candidates, what has ended among the finished, what stays alive, whether the slot is
+done. Greedy search is a beam of one.
 
-Scores are float32, a beam's sums float64. What is picked out of a few numbers is picked by maxima and minima alone, of
-tensors as they are: where threads hold copies of a number (of a reshaped tensor, say), a compiler has been met that
-adds up all of them.
+Logits are float32, a beam's sums float64. What is picked out of a few numbers is picked by maxima and minima alone, of
+tensors as they are: where threads hold copies of a number (of a reshaped tensor, say), a compiler has been met that adds up
+all of them.
+
+Every function of the kernel takes SIZE, known when it is compiled: (K beams, P finished hypotheses kept, BLOCK_K: K rounded up,
+BLOCK_C: the 2 K candidates rounded up, BLOCK_P: P rounded up, blocks of the vocabulary rounded up, partial sums rounded up,
+candidates, BLOCK_V, CHUNK). They are inlined into `beam_kernel`, which has the grid; tiles are K x candidates, and CHUNK
+tokens of K rows.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -21,10 +26,10 @@ import triton.language as tl  # type: ignore[import-not-found, import-untyped, u
 from torch import Tensor
 
 from glassformer.decode.ops.kernel_start import launch_options, wait_for_previous
-from glassformer.decode.ops.vocabulary_kernels import BLOCK_V, ScorePointers, ScoreSizes, block_maxima
+from glassformer.decode.ops.vocabulary_kernels import BLOCK_V, ScorePointers, ScoreSizes, block_maxima, topk_tokens
 
-CHUNK = 64  # tokens of a hypothesis, or columns, moved at a time
-MOST_BEAMS = 8
+CHUNK = 64  # tokens of a hypothesis, or columns of the cache, moved at a time
+MAX_BEAMS = 8
 
 
 class StatePointers(NamedTuple):
@@ -70,161 +75,129 @@ class StepSizes(NamedTuple):
 
 
 @triton.jit
-def best_words(scores, sizes, row, in_b, SIZE: tl.constexpr):
-    """For each beam its LOOKED best words, best first: (K, W) of log-probabilities (-inf: no more) and of words."""
-    K: tl.constexpr = SIZE[2]
-    W: tl.constexpr = SIZE[3]
-    BLOCKS: tl.constexpr = SIZE[5]
-    PARTS: tl.constexpr = SIZE[6]
-    LOOKED: tl.constexpr = SIZE[7]
-    BLOCK_V: tl.constexpr = SIZE[8]
-    NEVER, NONE = float("-inf"), 2**30
-    s, w, p = tl.arange(0, BLOCKS), tl.arange(0, W), tl.arange(0, PARTS)
-    part_mask = in_b[:, None] & (p < sizes.parts)[None, :]
-    part = tl.load(scores.parts + row[:, None] * sizes.parts + p[None, :], mask=part_mask, other=NEVER)
-    top = tl.max(part, axis=1)
-    top = tl.where(top == NEVER, 0.0, top)
-    log_total = tl.where(in_b, top + tl.log(tl.sum(tl.exp(part - top[:, None]), axis=1)), 0.0)
-    maxima_mask = in_b[:, None] & (s < sizes.blocks)[None, :]
-    maxima = tl.load(scores.maxima + row[:, None] * sizes.blocks + s[None, :], mask=maxima_mask, other=NEVER)
-    chosen = tl.full([K, W], -1, dtype=tl.int32)
-    for i in range(LOOKED):
-        height = tl.max(maxima, axis=1)
-        place = tl.min(tl.where((maxima == height[:, None]) & (maxima > NEVER), s[None, :], NONE), axis=1)
-        chosen = tl.where(w[None, :] == i, tl.where(place < NONE, place, -1)[:, None], chosen)
-        maxima = tl.where(s[None, :] == place[:, None], NEVER, maxima)
-    word = chosen[:, :, None] * BLOCK_V + tl.arange(0, BLOCK_V)[None, None, :]
-    known = (chosen >= 0)[:, :, None] & (word < sizes.words)
-    found = tl.load(scores.logits + row[:, None, None] * sizes.row + word, mask=known, other=NEVER).to(tl.float32)
-    value = tl.full([K, W], NEVER, dtype=tl.float32)
-    token = tl.full([K, W], 0, dtype=tl.int32)
-    for i in range(LOOKED):
-        height = tl.max(tl.max(found, axis=2), axis=1)
-        best = (found == height[:, None, None]) & (found > NEVER)
-        its_word = tl.min(tl.min(tl.where(best, word, NONE), axis=2), axis=1)
-        value = tl.where(w[None, :] == i, (height - log_total)[:, None], value)
-        token = tl.where(w[None, :] == i, tl.where(its_word < NONE, its_word, 0)[:, None], token)
-        found = tl.where(word == its_word[:, None, None], NEVER, found)
-    return value, token
+def select_alive(value, token, totals_before, divisor, eos, in_b, SIZE: tl.constexpr):
+    """topk(totals_before + value, candidates) over all beams, best first: an EOS among the first K has ended, the first K
+    others stay alive. Gives the alive (parents, tokens, logprobs, totals: (K,)) and the ended (scores, parents, logprobs:
+    (C,); how many)."""
+    BEAMS: tl.constexpr = SIZE[0]
+    BLOCK_K: tl.constexpr = SIZE[2]
+    BLOCK_C: tl.constexpr = SIZE[3]
+    CANDIDATES: tl.constexpr = SIZE[7]
+    NEG_INF, NO_INDEX = float("-inf"), 2**30
+    b, w = tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_C)
+    q = b[:, None] * BLOCK_C + w[None, :]
+    totals_after = totals_before[:, None] + value.to(tl.float64)
+    parents, tokens, logprobs = b, tl.full([BLOCK_K], 0, dtype=tl.int32), tl.full([BLOCK_K], 0.0, dtype=tl.float32)
+    totals = tl.full([BLOCK_K], NEG_INF, dtype=tl.float64)
+    ended_parent, ended_logprob = tl.full([BLOCK_C], 0, dtype=tl.int32), tl.full([BLOCK_C], 0.0, dtype=tl.float32)
+    new_score = tl.full([BLOCK_C], NEG_INF, dtype=tl.float64)
+    n_alive, n_ended = tl.full([], 0, dtype=tl.int32), tl.full([], 0, dtype=tl.int32)
+    for i in range(CANDIDATES):
+        total = tl.max(tl.max(totals_after, axis=1), axis=0)
+        index = tl.min(
+            tl.min(tl.where((totals_after == total) & (totals_after > NEG_INF), q, NO_INDEX), axis=1), axis=0
+        )
+        is_best = q == index
+        totals_after = tl.where(is_best, NEG_INF, totals_after)
+        best_token = tl.max(tl.max(tl.where(is_best, token, -1), axis=1), axis=0)
+        logprob = tl.max(tl.max(tl.where(is_best, value, NEG_INF), axis=1), axis=0)
+        is_possible = (total > NEG_INF).to(tl.int32)
+        is_eos = is_possible * (best_token == eos).to(tl.int32)
+        ends = is_eos * tl.max(((w == i) & (w < BEAMS)).to(tl.int32), axis=0)
+        new_score = tl.where((w == i) & (ends > 0), total / divisor, new_score)
+        ended_parent = tl.where(w == i, index // BLOCK_C, ended_parent)
+        ended_logprob = tl.where(w == i, logprob, ended_logprob)
+        n_ended += ends
+        stays_alive = is_possible - is_eos
+        is_next = b == tl.where(stays_alive > 0, n_alive, BLOCK_K)
+        parents = tl.where(is_next, index // BLOCK_C, parents)
+        tokens = tl.where(is_next, best_token, tokens)
+        logprobs = tl.where(is_next, logprob, logprobs)
+        totals = tl.where(is_next & in_b, total, totals)
+        n_alive += stays_alive
+    return parents, tokens, logprobs, totals, new_score, ended_parent, ended_logprob, n_ended
 
 
 @triton.jit
-def sift(value, token, before, divisor, eos, in_b, SIZE: tl.constexpr):
-    """Of all beams' continuations the best, best first: an EOS among the first K enters the pool, the first K others go on.
-    Gives what goes on (parents, tokens, chances, totals: (K,)) and what enters (scores, parents, chances: (W,); how many)."""
+def add_finished(state, slot, score, new_score, ended_parent, ended_logprob, written, longest, SIZE: tl.constexpr):
+    """topk of the finished scores and those that have just ended, with their tokens; of equals the one that was there before.
+    Gives the new scores (P,)."""
     BEAMS: tl.constexpr = SIZE[0]
-    K: tl.constexpr = SIZE[2]
-    W: tl.constexpr = SIZE[3]
-    LOOKED: tl.constexpr = SIZE[7]
-    NEVER, NONE = float("-inf"), 2**30
-    b, w = tl.arange(0, K), tl.arange(0, W)
-    q = b[:, None] * W + w[None, :]
-    every = before[:, None] + value.to(tl.float64)
-    parents, tokens, chances = b, tl.full([K], 0, dtype=tl.int32), tl.full([K], 0.0, dtype=tl.float32)
-    totals = tl.full([K], NEVER, dtype=tl.float64)
-    ended_parent, ended_chance = tl.full([W], 0, dtype=tl.int32), tl.full([W], 0.0, dtype=tl.float32)
-    fresh = tl.full([W], NEVER, dtype=tl.float64)
-    place_left, entered = tl.full([], 0, dtype=tl.int32), tl.full([], 0, dtype=tl.int32)
-    for i in range(LOOKED):
-        total = tl.max(tl.max(every, axis=1), axis=0)
-        place = tl.min(tl.min(tl.where((every == total) & (every > NEVER), q, NONE), axis=1), axis=0)
-        here = q == place
-        every = tl.where(here, NEVER, every)
-        its_word = tl.max(tl.max(tl.where(here, token, -1), axis=1), axis=0)
-        chance = tl.max(tl.max(tl.where(here, value, NEVER), axis=1), axis=0)
-        possible = (total > NEVER).to(tl.int32)
-        is_eos = possible * (its_word == eos).to(tl.int32)
-        enters = is_eos * tl.max(((w == i) & (w < BEAMS)).to(tl.int32), axis=0)
-        fresh = tl.where((w == i) & (enters > 0), total / divisor, fresh)
-        ended_parent = tl.where(w == i, place // W, ended_parent)
-        ended_chance = tl.where(w == i, chance, ended_chance)
-        entered += enters
-        goes_on = possible - is_eos
-        mine = b == tl.where(goes_on > 0, place_left, K)
-        parents = tl.where(mine, place // W, parents)
-        tokens = tl.where(mine, its_word, tokens)
-        chances = tl.where(mine, chance, chances)
-        totals = tl.where(mine & in_b, total, totals)
-        place_left += goes_on
-    return parents, tokens, chances, totals, fresh, ended_parent, ended_chance, entered
-
-
-@triton.jit
-def enter_pool(state, slot, score, fresh, ended_parent, ended_chance, written, longest, SIZE: tl.constexpr):
-    """What has just ended, into the pool of the best; of equals the one that was there before. Gives the pool's new scores."""
-    BEAMS: tl.constexpr = SIZE[0]
-    WANTED: tl.constexpr = SIZE[1]
-    W: tl.constexpr = SIZE[3]
-    BEST: tl.constexpr = SIZE[4]
+    N_KEEP: tl.constexpr = SIZE[1]
+    BLOCK_C: tl.constexpr = SIZE[3]
+    BLOCK_P: tl.constexpr = SIZE[4]
     CHUNK: tl.constexpr = SIZE[9]
-    NEVER, NONE = float("-inf"), 2**30
-    r, w = tl.arange(0, BEST), tl.arange(0, W)
-    in_r = r < WANTED
-    pool = slot * WANTED + r
+    NEG_INF, NO_INDEX = float("-inf"), 2**30
+    r, w = tl.arange(0, BLOCK_P), tl.arange(0, BLOCK_C)
+    in_r = r < N_KEEP
+    pool = slot * N_KEEP + r
     old = score
     length = tl.load(state.length + pool, mask=in_r, other=0)
-    last = tl.load(state.last + pool, mask=in_r, other=NEVER)
+    last = tl.load(state.last + pool, mask=in_r, other=NEG_INF)
     new_length, new_last = length, last
-    # Where each of the pool comes from: a place of the pool, or -1 and a hypothesis.
-    of_pool, of_beam = tl.full([BEST], -1, dtype=tl.int32), tl.full([BEST], 0, dtype=tl.int32)
-    for nth in tl.static_range(WANTED):
-        old_best, new_best = tl.max(old, axis=0), tl.max(fresh, axis=0)
-        old_place = tl.min(tl.where(old == old_best, r, NONE), axis=0)
-        new_place = tl.min(tl.where(fresh == new_best, w, NONE), axis=0)
+    # Where each comes from: the index it had among the finished, or -1 and the beam that has just ended.
+    finished_index, beam_index = tl.full([BLOCK_P], -1, dtype=tl.int32), tl.full([BLOCK_P], 0, dtype=tl.int32)
+    for nth in tl.static_range(N_KEEP):
+        old_best, new_best = tl.max(old, axis=0), tl.max(new_score, axis=0)
+        old_index = tl.min(tl.where(old == old_best, r, NO_INDEX), axis=0)
+        new_index = tl.min(tl.where(new_score == new_best, w, NO_INDEX), axis=0)
         stays = old_best >= new_best
-        its_length = tl.max(tl.where(r == old_place, length, 0), axis=0)
-        its_last = tl.max(tl.where(r == old_place, last, NEVER), axis=0)
-        beam = tl.max(tl.where(w == new_place, ended_parent, 0), axis=0)
-        its_chance = tl.max(tl.where(w == new_place, ended_chance, NEVER), axis=0)
+        old_length = tl.max(tl.where(r == old_index, length, 0), axis=0)
+        old_last = tl.max(tl.where(r == old_index, last, NEG_INF), axis=0)
+        beam = tl.max(tl.where(w == new_index, ended_parent, 0), axis=0)
+        new_logprob = tl.max(tl.where(w == new_index, ended_logprob, NEG_INF), axis=0)
         score = tl.where(r == nth, tl.maximum(old_best, new_best), score)
-        of_pool = tl.where(r == nth, tl.where(stays, old_place, -1), of_pool)
-        of_beam = tl.where(r == nth, beam, of_beam)
-        new_length = tl.where(r == nth, tl.where(stays, its_length, written), new_length)
-        new_last = tl.where(r == nth, tl.where(stays, its_last, its_chance), new_last)
-        old = tl.where(r == old_place, tl.where(stays, NEVER, old_best), old)
-        fresh = tl.where(w == new_place, tl.where(stays, new_best, NEVER), fresh)
+        finished_index = tl.where(r == nth, tl.where(stays, old_index, -1), finished_index)
+        beam_index = tl.where(r == nth, beam, beam_index)
+        new_length = tl.where(r == nth, tl.where(stays, old_length, written), new_length)
+        new_last = tl.where(r == nth, tl.where(stays, old_last, new_logprob), new_last)
+        old = tl.where(r == old_index, tl.where(stays, NEG_INF, old_best), old)
+        new_score = tl.where(w == new_index, tl.where(stays, new_best, NEG_INF), new_score)
     tl.debug_barrier()  # the old values, read by all before anyone writes
     tl.store(state.score + pool, score, mask=in_r)
     tl.store(state.length + pool, new_length, mask=in_r)
     tl.store(state.last + pool, new_last, mask=in_r)
-    tl.store(state.ending + pool, (score > NEVER).to(tl.int64), mask=in_r)
-    kept, new = ((of_pool >= 0) & in_r)[:, None], ((of_pool < 0) & in_r)[:, None]
-    from_pool = (slot * WANTED + of_pool)[:, None] * longest
-    from_beam = (slot * BEAMS + of_beam)[:, None] * longest
+    tl.store(state.ending + pool, (score > NEG_INF).to(tl.int64), mask=in_r)
+    kept, new = ((finished_index >= 0) & in_r)[:, None], ((finished_index < 0) & in_r)[:, None]
+    old_offset = (slot * N_KEEP + finished_index)[:, None] * longest
+    new_offset = (slot * BEAMS + beam_index)[:, None] * longest
     t = tl.arange(0, CHUNK)[None, :].to(tl.int64)
     start = written * 0
     while start < written:
         past = t < written
-        ids = tl.load(state.pool_ids + from_pool + t, mask=kept & past, other=0)
-        ids += tl.load(state.ids + from_beam + t, mask=new & past, other=0)
-        parts = tl.load(state.pool_logprobs + from_pool + t, mask=kept & past, other=0.0)
-        parts += tl.load(state.logprobs + from_beam + t, mask=new & past, other=0.0)
+        ids = tl.load(state.pool_ids + old_offset + t, mask=kept & past, other=0)
+        ids += tl.load(state.ids + new_offset + t, mask=new & past, other=0)
+        logprobs = tl.load(state.pool_logprobs + old_offset + t, mask=kept & past, other=0.0)
+        logprobs += tl.load(state.logprobs + new_offset + t, mask=new & past, other=0.0)
         tl.debug_barrier()
         tl.store(state.pool_ids + pool[:, None] * longest + t, ids, mask=(kept | new) & past)
-        tl.store(state.pool_logprobs + pool[:, None] * longest + t, parts, mask=(kept | new) & past)
+        tl.store(state.pool_logprobs + pool[:, None] * longest + t, logprobs, mask=(kept | new) & past)
         t += CHUNK
         start += CHUNK
     return score
 
 
 @triton.jit
-def follow(state, cache, sizes, slot, parents, tokens, chances, written, SIZE: tl.constexpr):
-    """Every hypothesis takes the place of the one it continues: its words, its past, its next token."""
+def reorder_and_append(state, cache, sizes, slot, parents, tokens, logprobs, written, SIZE: tl.constexpr):
+    """ids, logprobs and the cache's bias of each beam become those of its parent, with the new token at the end; tokens = the
+    new ones, read by the next step."""
     BEAMS: tl.constexpr = SIZE[0]
-    K: tl.constexpr = SIZE[2]
+    BLOCK_K: tl.constexpr = SIZE[2]
     CHUNK: tl.constexpr = SIZE[9]
-    b = tl.arange(0, K)
+    b = tl.arange(0, BLOCK_K)
     in_b, row = (b < BEAMS)[:, None], slot * BEAMS + b
-    source, target = (slot * BEAMS + parents)[:, None] * sizes.longest, row[:, None] * sizes.longest
+    parent_offset, own_offset = (slot * BEAMS + parents)[:, None] * sizes.longest, row[:, None] * sizes.longest
     t = tl.arange(0, CHUNK)[None, :].to(tl.int64)
     start = written * 0
     while start <= written:
-        past, upto = in_b & (t < written), in_b & (t <= written)
-        ids = tl.load(state.ids + source + t, mask=past, other=0)
-        parts = tl.load(state.logprobs + source + t, mask=past, other=0.0)
+        past, past_and_new = in_b & (t < written), in_b & (t <= written)
+        ids = tl.load(state.ids + parent_offset + t, mask=past, other=0)
+        past_logprobs = tl.load(state.logprobs + parent_offset + t, mask=past, other=0.0)
         tl.debug_barrier()
-        tl.store(state.ids + target + t, tl.where(t == written, tokens[:, None], ids), mask=upto)
-        tl.store(state.logprobs + target + t, tl.where(t == written, chances[:, None], parts), mask=upto)
+        tl.store(state.ids + own_offset + t, tl.where(t == written, tokens[:, None], ids), mask=past_and_new)
+        tl.store(
+            state.logprobs + own_offset + t, tl.where(t == written, logprobs[:, None], past_logprobs), mask=past_and_new
+        )
         t += CHUNK
         start += CHUNK
     if BEAMS > 1:
@@ -233,104 +206,109 @@ def follow(state, cache, sizes, slot, parents, tokens, chances, written, SIZE: t
         start = columns * 0
         while start < columns:
             mask = in_b & (t < columns)
-            seen = tl.load(bias + parents[:, None] * sizes.bias_beam + t, mask=mask, other=0.0)
+            parent_bias = tl.load(bias + parents[:, None] * sizes.bias_beam + t, mask=mask, other=0.0)
             tl.debug_barrier()
-            tl.store(bias + b[:, None] * sizes.bias_beam + t, seen, mask=mask)
+            tl.store(bias + b[:, None] * sizes.bias_beam + t, parent_bias, mask=mask)
             t += CHUNK
             start += CHUNK
     tl.store(cache.tokens + row, tokens.to(tl.int64), mask=b < BEAMS)
 
 
 @triton.jit
-def settle(state, sizes, slot, before, totals, score, count, written, SIZE: tl.constexpr, FIRST_K: tl.constexpr):
-    """End what has met its limit, and the slot where nothing better can come."""
+def update_done(
+    state, sizes, slot, totals_before, totals, score, count, written, SIZE: tl.constexpr, FIRST_K: tl.constexpr
+):
+    """The slot is done at its limit, where no beam is alive, and where the stop rule is met (lengths.py)."""
     BEAMS: tl.constexpr = SIZE[0]
-    WANTED: tl.constexpr = SIZE[1]
-    K: tl.constexpr = SIZE[2]
-    BEST: tl.constexpr = SIZE[4]
-    NEVER = float("-inf")
-    b, r = tl.arange(0, K), tl.arange(0, BEST)
+    N_KEEP: tl.constexpr = SIZE[1]
+    BLOCK_K: tl.constexpr = SIZE[2]
+    BLOCK_P: tl.constexpr = SIZE[4]
+    NEG_INF = float("-inf")
+    b, r = tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_P)
     in_b, row = b < BEAMS, slot * BEAMS + b
     best = tl.max(totals, axis=0)
-    alive = best > NEVER
+    alive = best > NEG_INF
     limit, now = tl.load(state.limit + slot), written + 1
     at_limit = now >= limit
     if (alive == 0) & (count == 0):  # no token at all is allowed: the hypotheses end where they are
-        tl.store(state.cut_totals + row, before, mask=in_b)
+        tl.store(state.cut_totals + row, totals_before, mask=in_b)
         tl.store(state.cut_length + slot, written)
     if at_limit & alive:
         tl.store(state.cut_totals + row, totals, mask=in_b)
         tl.store(state.cut_length + slot, now)
     if FIRST_K:
-        settled = count >= BEAMS
+        stop_rule_met = count >= BEAMS
     else:
         shortest, longest = tl.maximum(now, tl.load(state.minimum + slot)), limit - 1
         last = sizes.divisors - 1
         by_eos = state.divisors + sizes.divisors
         low = best / tl.load(by_eos + tl.minimum(shortest, last))
         high = best / tl.load(by_eos + tl.minimum(tl.maximum(longest, 0), last))
-        reachable = tl.where(shortest > longest, NEVER, tl.maximum(low, high))
-        worst = tl.min(tl.where(r < WANTED, score, float("inf")), axis=0)
-        settled = (count >= WANTED) & (reachable <= worst)
-    ends = at_limit | (alive == 0) | settled
+        reachable = tl.where(shortest > longest, NEG_INF, tl.maximum(low, high))
+        worst = tl.min(tl.where(r < N_KEEP, score, float("inf")), axis=0)
+        stop_rule_met = (count >= N_KEEP) & (reachable <= worst)
+    ends = at_limit | (alive == 0) | stop_rule_met
     tl.store(state.over + slot, ends.to(tl.int8))
     tl.store(state.group_over + slot, ends.to(tl.int8))
-    tl.store(state.totals + row, tl.where(ends, NEVER, totals), mask=in_b)
+    tl.store(state.totals + row, tl.where(ends, NEG_INF, totals), mask=in_b)
     tl.store(state.written + slot, now)
 
 
 @triton.jit
-def beam_kernel(state, cache, scores, sizes, step, SIZE: tl.constexpr, FIRST_K: tl.constexpr, EARLY: tl.constexpr):
-    """A step of the search for every slot that is not over (see the module).
+def beam_kernel(state, cache, scores, sizes, step, SIZE: tl.constexpr, FIRST_K: tl.constexpr, PDL: tl.constexpr):
+    """state, cache = SearchState.step(logits), Cache.reorder(parents), for every slot that is not done.
 
-    Grid (n,): a program takes a slot. SIZE is (K, wanted, K rounded up, 2 K rounded up, wanted rounded up, blocks rounded up,
-    parts rounded up, candidates looked at, BLOCK_V, CHUNK)."""
+    Grid (n,); a program takes a slot, all its beams as one tile. Memory: StatePointers and CachePointers, contiguous but for
+    the bias (StepSizes); logits are row_stride apart (ScoreSizes). SIZE: see the module."""
     BEAMS: tl.constexpr = SIZE[0]
-    WANTED: tl.constexpr = SIZE[1]
-    K: tl.constexpr = SIZE[2]
-    BEST: tl.constexpr = SIZE[4]
-    wait_for_previous(EARLY)
+    N_KEEP: tl.constexpr = SIZE[1]
+    BLOCK_K: tl.constexpr = SIZE[2]
+    BLOCK_P: tl.constexpr = SIZE[4]
+    wait_for_previous(PDL)
     slot = tl.program_id(0).to(tl.int64)
-    is_over = tl.load(state.over + slot)
-    if is_over == 0:
+    is_done = tl.load(state.over + slot)
+    if is_done == 0:
         written = tl.load(state.written + slot)
-        b, r = tl.arange(0, K), tl.arange(0, BEST)
+        b, r = tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_P)
         in_b, row = b < BEAMS, slot * BEAMS + b
-        value, token = best_words(scores, sizes, row, in_b, SIZE)
-        before = tl.load(state.totals + row, mask=in_b, other=float("-inf"))
+        value, token = topk_tokens(scores, sizes, row, in_b, SIZE)
+        totals_before = tl.load(state.totals + row, mask=in_b, other=float("-inf"))
         divisor = tl.load(state.divisors + step.divisors + written)
-        parents, tokens, chances, totals, fresh, ended_parent, ended_chance, entered = sift(
-            value, token, before, divisor, sizes.eos, in_b, SIZE
+        parents, tokens, logprobs, totals, new_score, ended_parent, ended_logprob, n_ended = select_alive(
+            value, token, totals_before, divisor, sizes.eos, in_b, SIZE
         )
-        count = tl.load(state.count + slot) + entered
-        score = tl.load(state.score + slot * WANTED + r, mask=r < WANTED, other=float("-inf"))
-        if entered > 0:
+        count = tl.load(state.count + slot) + n_ended
+        score = tl.load(state.score + slot * N_KEEP + r, mask=r < N_KEEP, other=float("-inf"))
+        if n_ended > 0:
             tl.store(state.count + slot, count)
-            score = enter_pool(state, slot, score, fresh, ended_parent, ended_chance, written, step.longest, SIZE)
-        follow(state, cache, step, slot, parents, tokens, chances, written, SIZE)
-        settle(state, step, slot, before, totals, score, count, written, SIZE, FIRST_K)
+            score = add_finished(
+                state, slot, score, new_score, ended_parent, ended_logprob, written, step.longest, SIZE
+            )
+        reorder_and_append(state, cache, step, slot, parents, tokens, logprobs, written, SIZE)
+        update_done(state, step, slot, totals_before, totals, score, count, written, SIZE, FIRST_K)
 
 
-def suits_beam_step(state: Any) -> bool:
-    """Is this a search that `beam_step` can make a step of?"""
-    words, beams = state.vocabulary, state.beams
+def supports_beam_step(state: Any) -> bool:
+    """Can `beam_step` make the steps of this search?"""
+    vocab_size, beams = state.vocabulary, state.beams
     return (
         state.groups == 1
         and not state.draws_tokens
         and state.dtype == torch.float32
-        and beams <= MOST_BEAMS
-        and 8 * beams * BLOCK_V <= words <= 2**17
+        and beams <= MAX_BEAMS
+        and 8 * beams * BLOCK_V <= vocab_size <= 2**17
     )
 
 
 def beam_step(state: Any, never: Tensor, cache: Any, logits: Tensor, n: int) -> None:
-    """The step of a SearchState (search.py) and its cache for the first n slots; `never` (V,) is 1 for words never written."""
-    beams, wanted = state.beams, state.wanted
-    maxima, parts = block_maxima(logits, never, state.minimum, state.written, state.eos, beams=beams)
+    """One step of a SearchState (search.py) and its cache for the first n slots; `never` (V,) is 1 for tokens that are never
+    written."""
+    beams, n_keep = state.beams, state.wanted
+    maxima, partial_lse = block_maxima(logits, never, state.minimum, state.written, state.eos, beams=beams)
     size = (
-        beams, wanted, max(2, triton.next_power_of_2(beams)), triton.next_power_of_2(2 * beams),
-        max(2, triton.next_power_of_2(wanted)), triton.next_power_of_2(maxima.size(1)), triton.next_power_of_2(parts.size(1)),
-        state.looked_at, BLOCK_V, CHUNK,
+        beams, n_keep, max(2, triton.next_power_of_2(beams)), triton.next_power_of_2(2 * beams),
+        max(2, triton.next_power_of_2(n_keep)), triton.next_power_of_2(maxima.size(1)),
+        triton.next_power_of_2(partial_lse.size(1)), state.looked_at, BLOCK_V, CHUNK,
     )  # fmt: skip
     own = StatePointers(
         *(getattr(state, name).view(torch.int8) if name in ("over", "group_over") else getattr(state, name)
@@ -338,8 +316,8 @@ def beam_step(state: Any, never: Tensor, cache: Any, logits: Tensor, n: int) -> 
     )  # fmt: skip
     beam_kernel[(n,)](
         own, CachePointers(cache.bias, cache.columns, cache.tokens),
-        ScorePointers(logits, never, state.minimum, state.written, maxima, parts),
-        ScoreSizes(logits.size(1), logits.stride(0), maxima.size(1), parts.size(1), state.eos),
+        ScorePointers(logits, never, state.minimum, state.written, maxima, partial_lse),
+        ScoreSizes(logits.size(1), logits.stride(0), maxima.size(1), partial_lse.size(1), state.eos),
         StepSizes(state.longest, state.divisors.size(1), cache.bias.stride(0), cache.bias.stride(1)),
         size, state.config.stop_rule == "first-k", num_warps=2 if beams <= 4 else 4, **launch_options(),
     )  # fmt: skip

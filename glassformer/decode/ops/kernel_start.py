@@ -1,6 +1,7 @@
-"""How a kernel of decoding starts: on devices that can (compute capability 9 and up), while the one before it still runs.
+"""How a kernel of decoding starts: by programmatic dependent launch (PDL, compute capability 9 and up), while the kernel
+before it still runs.
 
-It fetches what that one cannot change, its weights or the keys of earlier tokens; then it waits (`wait_for_previous`). A step
+It loads what that one cannot change, its weights or the keys of earlier tokens; then it waits (`wait_for_previous`). A step
 is some sixty kernels of a few microseconds, so the start of each is a good part of its time.
 """
 
@@ -16,10 +17,10 @@ from glassformer import machine
 
 
 def launch_options() -> dict[str, Any]:
-    """How every kernel is launched."""
+    """How every kernel is launched: with PDL where the device has it."""
     device = machine.gpu()
     overlaps = device is not None and device.overlaps_launches
-    return {"EARLY": True, "launch_pdl": True} if overlaps else {"EARLY": False}
+    return {"PDL": True, "launch_pdl": True} if overlaps else {"PDL": False}
 
 
 def multiprocessors() -> int:
@@ -29,9 +30,9 @@ def multiprocessors() -> int:
 
 
 @triton.jit
-def wait_for_previous(EARLY: tl.constexpr):
+def wait_for_previous(PDL: tl.constexpr):
     """Wait for the kernel before this one. Only then may the next one start: so what it fetches ahead of its own wait is
     safe if it was written by a kernel before this one. (The library's kernels keep to this too.)"""
-    if EARLY:
+    if PDL:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()

@@ -1,9 +1,9 @@
 """The operations of decoding on a CPU: the reference, with the weights laid out as a product of a few rows wants them.
 
-A product of some rows with a matrix in rows of the input (in, out) takes between a half and four fifths of the time of one in
-rows of the output, and one product of several weights side by side less than several. A single row gains nothing: it is a look
-at every weight, in whatever order, so it reads the model's own (and a driver of a single row has the reference do it all).
-Packed weights are copies, made when they are first needed and again when the model's have changed.
+A product of some rows with a transposed weight (in, out) takes between a half and four fifths of the time of one with (out,
+in), and one product of several weights side by side less than several. A single row gains nothing: it reads every weight
+once, in whatever order, so it uses the model's own (and a driver of a single row has the reference do it all). Packed weights
+are copies, made when they are first needed and again when the model's have changed.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from glassformer.decode.ops.torch import Parts, TorchOps
+from glassformer.decode.ops.torch import LinearWeights, TorchOps
 
 
-class Packed:
-    """Weights of products of one input, and the same side by side and transposed, once asked for."""
+class TransposedWeights:
+    """Weights of linear layers with one input, and the same side by side and transposed, once asked for."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: LinearWeights) -> None:
         self.parts = list(parts)
         self.weight: Tensor | None = None
         self.bias: Tensor | None = None
@@ -39,14 +39,14 @@ class PackedOps(TorchOps):
 
     holds_copies = True
 
-    def pack(self, parts: Parts) -> Packed:
+    def pack(self, parts: LinearWeights) -> TransposedWeights:
         """Weights that are laid out when they are first used."""
-        return Packed(parts)
+        return TransposedWeights(parts)
 
     def linear(
-        self, x: Float[Tensor, "R in"], weights: Packed, activation: Any = None, *, into_sum: bool = False
+        self, x: Float[Tensor, "R in"], weights: TransposedWeights, activation: Any = None, *, to_residual: bool = False
     ) -> Float[Tensor, "R out"]:
-        """The reference's product, by the weights as they are laid out."""
+        """The reference's product, by the transposed weights."""
         if x.size(0) == 1:
             return super().linear(x, weights.parts, activation)  # type: ignore[no-any-return]
         weight = weights.weight if weights.weight is not None else weights.pack()

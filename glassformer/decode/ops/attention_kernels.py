@@ -81,15 +81,9 @@ def online_softmax(q, ks, vs, bias, m_i, l_i, acc):
 
 @triton.jit
 def decode_attention_kernel(
-    ptr,
-    strides,
-    scale,
-    n_keys,
-    SHAPE: tl.constexpr,
-    BLOCK_S: tl.constexpr,
-    SINGLE_TILE: tl.constexpr,
-    PDL: tl.constexpr,
-):
+    ptr, strides, scale, n_keys,
+    SHAPE: tl.constexpr, BLOCK_S: tl.constexpr, SINGLE_TILE: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
     """out[r, h] = softmax(q[r, h] . keys[r, h / group, :columns[r] + 1] scale + bias[r]) values, the new key and value included,
     which are first stored in column columns[r].
 
@@ -106,23 +100,21 @@ def decode_attention_kernel(
     column = tl.load(ptr.columns + slot)
     d, dv = tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
     in_d, in_dv = d < D, dv < DV
-    key_ptr = ptr.key_cache + slot * strides.key_slot + kv_head * strides.key_head
-    value_ptr = ptr.value_cache + slot * strides.value_slot + kv_head * strides.value_head
+    k_ptr = ptr.key_cache + slot * strides.key_slot + kv_head * strides.key_head
+    v_ptr = ptr.value_cache + slot * strides.value_slot + kv_head * strides.value_head
     bias_ptr = ptr.bias + slot * strides.bias_slot
     s = tl.arange(0, BLOCK_S)
     old = s < column
-    ks = tl.load(key_ptr + s[:, None] * strides.key_column + d[None, :], mask=old[:, None] & in_d[None, :], other=0.0)
-    vs = tl.load(
-        value_ptr + s[:, None] * strides.value_column + dv[None, :], mask=old[:, None] & in_dv[None, :], other=0.0
-    )
+    ks = tl.load(k_ptr + s[:, None] * strides.key_column + d[None, :], mask=old[:, None] & in_d[None, :], other=0.0)
+    vs = tl.load(v_ptr + s[:, None] * strides.value_column + dv[None, :], mask=old[:, None] & in_dv[None, :], other=0.0)
     bias = tl.load(bias_ptr + s, mask=old, other=float("-inf")).to(tl.float32)
     wait_for_previous(PDL)
     qkv_ptr = ptr.qkv + slot * strides.row
     q = tl.load(qkv_ptr + head * D + d, mask=in_d, other=0.0).to(tl.float32) * scale
     k = tl.load(qkv_ptr + HEADS * D + kv_head * D + d, mask=in_d, other=0.0)
     v = tl.load(qkv_ptr + (HEADS + KV_HEADS) * D + kv_head * DV + dv, mask=in_dv, other=0.0)
-    tl.store(key_ptr + column * strides.key_column + d, k, mask=in_d)
-    tl.store(value_ptr + column * strides.value_column + dv, v, mask=in_dv)
+    tl.store(k_ptr + column * strides.key_column + d, k, mask=in_d)
+    tl.store(v_ptr + column * strides.value_column + dv, v, mask=in_dv)
     # The new token is taken from where it came, so nobody waits for the store.
     m_i = tl.sum(q * k.to(tl.float32), axis=0)
     l_i = m_i * 0.0 + 1.0
@@ -133,13 +125,11 @@ def decode_attention_kernel(
         while start < column:
             t = start + tl.arange(0, BLOCK_S)
             in_t = t < column
-            keys_mask, values_mask = in_t[:, None] & in_d[None, :], in_t[:, None] & in_dv[None, :]
-            more_keys = tl.load(key_ptr + t[:, None] * strides.key_column + d[None, :], mask=keys_mask, other=0.0)
-            more_values = tl.load(
-                value_ptr + t[:, None] * strides.value_column + dv[None, :], mask=values_mask, other=0.0
-            )
-            more_bias = tl.load(bias_ptr + t, mask=in_t, other=float("-inf")).to(tl.float32)
-            m_i, l_i, acc = online_softmax(q, more_keys, more_values, more_bias, m_i, l_i, acc)
+            k_mask, v_mask = in_t[:, None] & in_d[None, :], in_t[:, None] & in_dv[None, :]
+            next_ks = tl.load(k_ptr + t[:, None] * strides.key_column + d[None, :], mask=k_mask, other=0.0)
+            next_vs = tl.load(v_ptr + t[:, None] * strides.value_column + dv[None, :], mask=v_mask, other=0.0)
+            next_bias = tl.load(bias_ptr + t, mask=in_t, other=float("-inf")).to(tl.float32)
+            m_i, l_i, acc = online_softmax(q, next_ks, next_vs, next_bias, m_i, l_i, acc)
             start += BLOCK_S
     out_ptr = ptr.out + slot * (HEADS * DV) + head * DV + dv
     tl.store(out_ptr, (acc / l_i).to(ptr.out.dtype.element_ty), mask=in_dv)
@@ -224,8 +214,8 @@ def beam_attention_kernel(
     head, slot = tl.program_id(0), tl.program_id(1).to(tl.int64)
     b, d, dv, s = tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV), tl.arange(0, BLOCK_S)
     in_b, in_d, in_dv = b < N_BEAMS, d < D, dv < DV
-    key_ptr = ptr.key_cache + slot * strides.key_slot + head * strides.key_head
-    value_ptr = ptr.value_cache + slot * strides.value_slot + head * strides.value_head
+    k_ptr = ptr.key_cache + slot * strides.key_slot + head * strides.key_head
+    v_ptr = ptr.value_cache + slot * strides.value_slot + head * strides.value_head
     bias_ptr = ptr.bias + slot * strides.bias_slot + b[:, None] * strides.bias_beam
     filled = n_keys
     if APPEND:
@@ -235,10 +225,10 @@ def beam_attention_kernel(
         bias = tl.load(bias_ptr + s[None, :], mask=in_b[:, None] & in_s[None, :], other=float("-inf")).to(tl.float32)
         used = tl.max(bias, axis=0) > float("-inf")
         ks = tl.load(
-            key_ptr + s[None, :] * strides.key_column + d[:, None], mask=used[None, :] & in_d[:, None], other=0.0
+            k_ptr + s[None, :] * strides.key_column + d[:, None], mask=used[None, :] & in_d[:, None], other=0.0
         )
         vs = tl.load(
-            value_ptr + s[:, None] * strides.value_column + dv[None, :], mask=used[:, None] & in_dv[None, :], other=0.0
+            v_ptr + s[:, None] * strides.value_column + dv[None, :], mask=used[:, None] & in_dv[None, :], other=0.0
         )
     wait_for_previous(PDL)
     qkv_ptr = ptr.qkv + (slot * N_BEAMS + b)[:, None] * strides.row
@@ -248,8 +238,8 @@ def beam_attention_kernel(
         column = filled + b
         k = tl.load(qkv_ptr + HEADS * D + head * D + d[None, :], mask=q_mask, other=0.0)
         v = tl.load(qkv_ptr + 2 * HEADS * D + head * DV + dv[None, :], mask=v_mask, other=0.0)
-        tl.store(key_ptr + column[:, None] * strides.key_column + d[None, :], k, mask=q_mask)
-        tl.store(value_ptr + column[:, None] * strides.value_column + dv[None, :], v, mask=v_mask)
+        tl.store(k_ptr + column[:, None] * strides.key_column + d[None, :], k, mask=q_mask)
+        tl.store(v_ptr + column[:, None] * strides.value_column + dv[None, :], v, mask=v_mask)
         # Of the new columns each beam sees its own, and takes it from where it came.
         m_i = tl.sum(q.to(tl.float32) * k.to(tl.float32), axis=1) * scale
         l_i = tl.full([BLOCK_K], 1.0, dtype=tl.float32)
@@ -264,13 +254,12 @@ def beam_attention_kernel(
         start = filled * 0
         while start < filled:
             t = start + tl.arange(0, BLOCK_S)
-            bias = tl.load(bias_ptr + t[None, :], mask=in_b[:, None] & (t < filled)[None, :], other=float("-inf")).to(
-                tl.float32
-            )
+            bias_mask = in_b[:, None] & (t < filled)[None, :]
+            bias = tl.load(bias_ptr + t[None, :], mask=bias_mask, other=float("-inf")).to(tl.float32)
             used = tl.max(bias, axis=0) > float("-inf")
             ks_mask, vs_mask = used[None, :] & in_d[:, None], used[:, None] & in_dv[None, :]
-            ks = tl.load(key_ptr + t[None, :] * strides.key_column + d[:, None], mask=ks_mask, other=0.0)
-            vs = tl.load(value_ptr + t[:, None] * strides.value_column + dv[None, :], mask=vs_mask, other=0.0)
+            ks = tl.load(k_ptr + t[None, :] * strides.key_column + d[:, None], mask=ks_mask, other=0.0)
+            vs = tl.load(v_ptr + t[:, None] * strides.value_column + dv[None, :], mask=vs_mask, other=0.0)
             m_i, l_i, acc = online_softmax_beams(q, ks, vs, bias, scale, m_i, l_i, acc, PRECISION)
             start += BLOCK_S
     acc = acc / tl.where(l_i == 0.0, 1.0, l_i)[:, None]

@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 
 from glassformer.accel import accelerate, trials, tuning
-from glassformer.accel.short_attention import ShortAttention, ShortRows
+from glassformer.accel.short_attention import ShortAttention, ShortAttentionKernel
 from glassformer.nn import AttentionMask, Rows
 from tests.counts import count
 from tests.laws.test_attention import CASES, check_kernel
@@ -28,21 +28,21 @@ ROOT = Path(__file__).parents[1]
 def test_short_rows_are_the_equation(**case: Any) -> None:
     """Caught: a derivative of softmax without its mean, a scale forgotten in one of the two factors' gradients, an empty
     row that gives NaN, taken where heads share keys or scores have a bias."""
-    check_kernel(ShortRows(9), **case)
+    check_kernel(ShortAttentionKernel(9), **case)
 
 
 def test_short_rows_are_taken_up_to_their_limit_in_training_alone() -> None:
     q = torch.randn(2, 3, 5, 4, requires_grad=True)
     mask = AttentionMask(causal=True)
 
-    def node(kernel: ShortRows) -> str:
+    def node(kernel: ShortAttentionKernel) -> str:
         return type(kernel(q, q, q, mask).grad_fn).__name__
 
-    assert ShortAttention.__name__ in node(ShortRows(5))
-    assert ShortAttention.__name__ not in node(ShortRows(4))
+    assert ShortAttention.__name__ in node(ShortAttentionKernel(5))
+    assert ShortAttention.__name__ not in node(ShortAttentionKernel(4))
     with torch.no_grad():
-        assert not ShortRows(5).applies(q, q, mask, 0.0)
-    assert not ShortRows(5).applies(q, q, mask, 0.1)
+        assert not ShortAttentionKernel(5).applies(q, q, mask, 0.0)
+    assert not ShortAttentionKernel(5).applies(q, q, mask, 0.1)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from glassformer.accel.dropout import CountedDropout, kept
+from glassformer.accel.dropout import HashDropout, keep_mask
 from glassformer.config import read_recipe
 from glassformer.data.batches import SentenceBatches
 from glassformer.data.examples import Pairs
@@ -49,7 +49,7 @@ def test_the_hash_drops_like_chance(p: float) -> None:
     size = 512
     torch.manual_seed(1)
     seeds = torch.randint(2**31 - 1, (3,), dtype=torch.int32)
-    masks = [kept(torch.Size([size, size]), p, seed).double() for seed in seeds]
+    masks = [keep_mask(torch.Size([size, size]), p, seed).double() for seed in seeds]
     spread = (p * (1 - p)) ** 0.5
     for mask in masks:
         assert abs(float(mask.mean()) - (1 - p)) < 5 * spread / size
@@ -72,7 +72,7 @@ def test_the_hash_drops_like_chance(p: float) -> None:
 
 def test_uncompiled_dropout_is_torchs() -> None:
     x = torch.randn(20, 30)
-    drop = CountedDropout(0.3)
+    drop = HashDropout(0.3)
     torch.manual_seed(3)
     ours = drop(x)
     torch.manual_seed(3)

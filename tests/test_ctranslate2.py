@@ -15,7 +15,7 @@ from glassformer.models import build_model
 from glassformer.nn.rows import Rows
 from tests.laws.zoo import SMALL, cases, small
 
-WORDS = conversion.Words(bos=1, eos=2, unknown=3)
+VOCABULARIES = conversion.Vocabularies(bos=1, eos=2, unknown=3)
 EXTRA = [
     pytest.param("transformer", {"norm_eps": 0.01, "scaled_attention": False}, id="transformer: epsilon, no scale"),
     pytest.param("transformer", {"pre_norm": False, "final_norm": True}, id="transformer: post-norm and a last norm"),
@@ -38,8 +38,8 @@ def lively(family: str, changes: dict[str, Any]) -> Any:
 @torch.no_grad()
 def by_the_model(model: Any, source: list[int], target: list[int]) -> list[float]:
     if model.config.family == "transformer":
-        logits = model(Rows.whole(torch.tensor([source])), Rows.whole(torch.tensor([[WORDS.bos, *target]])))
-        wanted = [*target, WORDS.eos]
+        logits = model(Rows.whole(torch.tensor([source])), Rows.whole(torch.tensor([[VOCABULARIES.bos, *target]])))
+        wanted = [*target, VOCABULARIES.eos]
     else:
         logits = model(Rows.whole(torch.tensor([target])))
         wanted = target[1:]
@@ -52,15 +52,15 @@ def test_converted_models_say_what_ours_say(family: str, changes: dict[str, Any]
     """Every kind of model of the zoo. Caught: sines before cosines, a last norm left out behind post-norm, keys and values
     exchanged, an epsilon that is the library's own."""
     model = lively(family, changes)
-    if (lacking := conversion.lacks(model.config)) is not None:
+    if (unsupported := conversion.unsupported_setting(model.config)) is not None:
         with pytest.raises(ConfigError, match="CTranslate2 has nothing for"):
-            conversion.describe(model, WORDS, positions=32)
-        assert lacking
+            conversion.make_spec(model, VOCABULARIES, positions=32)
+        assert unsupported
         return
-    runner = conversion.load(model, WORDS, positions=32, compute="float32", threads=1)
+    runner = conversion.load(model, VOCABULARIES, positions=32, compute="float32", threads=1)
     pairs = [([5, 6, 7, 8, 2], [5, 9, 6, 7]), ([8, 7, 2], [6, 5])]
-    targets = conversion.as_words(target for _, target in pairs)
-    sources = conversion.as_words(source for source, _ in pairs)
+    targets = conversion.as_tokens(target for _, target in pairs)
+    sources = conversion.as_tokens(source for source, _ in pairs)
     found = runner.score_batch(sources, targets) if family == "transformer" else runner.score_batch(targets)
     for (source, target), got in zip(pairs, found, strict=True):
         assert list(got.log_probs) == pytest.approx(by_the_model(model, source, target), abs=2e-4)
@@ -71,7 +71,7 @@ def test_most_of_the_zoo_can_be_converted() -> None:
     every = [
         ModelConfig(**{**SMALL, "family": case.values[0], **case.values[1]}) for case in cases("transformer", "gpt")
     ]
-    assert sum(conversion.lacks(config) is None for config in every) > 0.5 * len(every)
+    assert sum(conversion.unsupported_setting(config) is None for config in every) > 0.5 * len(every)
 
 
 def test_8_bits_are_what_this_processor_has() -> None:
@@ -84,6 +84,6 @@ def test_a_saved_model_can_be_read_by_anyone(tmp_path: Path) -> None:
     import ctranslate2
 
     model = build_model(ModelConfig(vocab_size=20, n_layer=1, n_head=2, n_embd=16, dropout=0.0)).eval()
-    conversion.save(model, tmp_path, WORDS, positions=16, quantization="int8")
+    conversion.save(model, tmp_path, VOCABULARIES, positions=16, quantization="int8")
     translator = ctranslate2.Translator(str(tmp_path), compute_type=conversion.compute_type())
     assert len(translator.translate_batch([["5", "6", "2"]], max_decoding_length=4)[0].hypotheses[0]) <= 4

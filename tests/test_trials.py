@@ -65,7 +65,7 @@ def test_a_race_is_won_by_the_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials.time, "thread_time", lambda: now)
     uneven = chain([5.0], repeat(1.0))  # its first turn sets something up
     threads = torch.get_num_threads()
-    assert trials.race(lambda: spend(next(uneven)), lambda: spend(2.0)) == pytest.approx(2.0)
+    assert trials.speedup(lambda: spend(next(uneven)), lambda: spend(2.0)) == pytest.approx(2.0)
     assert torch.get_num_threads() == threads
 
 
@@ -124,4 +124,4 @@ def test_nothing_need_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     [({"8": 1.5, "24": 1.2}, 24), ({"8": 1.5, "24": 1.0}, 8), ({"8": 0.6, "24": 1.2}, 0), ({"24": 1.2, "8": 1.5}, 24)],
 )
 def test_taken_up_to_the_first_size_that_is_not_worth_it(found: dict[str, float], limit: int) -> None:
-    assert trials.largest_worth(found) == limit
+    assert trials.largest_size_worth(found) == limit

@@ -1,11 +1,11 @@
 """A model of ours as CTranslate2 has it: its own description of a Transformer, filled with our weights.
 
 CTranslate2 (OpenNMT; Klein et al. 2020) runs Transformers on CPUs in C++, in 8 bits where the processor has instructions
-for them. `describe` fills its specification; `load` hands it over and gives a Translator (encoder-decoder) or a Generator
-(GPT); `save` leaves a folder that any program with CTranslate2 can read. Its words are the tokens' names where they are
-given (`Words.source`, `Words.target`), and the ids, written as numbers, where nobody but us asks.
+for them. `make_spec` fills its model specification; `load` hands it over and gives a Translator (encoder-decoder) or a
+Generator (GPT); `save` leaves a folder that any program with CTranslate2 can read. Its tokens are strings: those of our
+vocabulary where they are given (`Vocabularies`), and the ids, written as numbers, where nobody but us asks.
 
-`lacks` says in a sentence what a model has that CTranslate2 cannot express. Tables of positions are written out row by
+`unsupported_setting` names what a model has that CTranslate2 cannot express. Tables of positions are written out row by
 row, since its own sinusoids are in another order than the paper's; it knows as many positions as rows were written.
 """
 
@@ -36,8 +36,8 @@ GATED = ("swiglu", "geglu", "geglu_tanh")
 
 
 @dataclass(frozen=True)
-class Words:
-    """The ids that CTranslate2 has to know by name, and what each word of a side is called."""
+class Vocabularies:
+    """The special tokens that CTranslate2 has to know, by id, and the tokens of the two vocabularies as strings."""
 
     bos: int
     eos: int
@@ -45,8 +45,8 @@ class Words:
     source: Sequence[str] | None = None
     target: Sequence[str] | None = None
 
-    def names(self, given: Sequence[str] | None, size: int) -> list[str]:
-        """What `size` words are called."""
+    def strings(self, given: Sequence[str] | None, size: int) -> list[str]:
+        """A vocabulary of `size` tokens as strings: as given, or the ids."""
         return [str(i) for i in range(size)] if given is None else list(given)
 
 
@@ -57,8 +57,8 @@ def is_installed() -> bool:
     return importlib.util.find_spec("ctranslate2") is not None
 
 
-def lacking(config: ModelConfig) -> tuple[str, str] | None:
-    """The first setting that CTranslate2 has no word for, and the nearest that it has; None where it has them all."""
+def unsupported(config: ModelConfig) -> tuple[str, str] | None:
+    """The first setting that CTranslate2 does not support, and the nearest that it does; None where it supports all."""
     c = config
     cases = (
         (c.family == "bert", "a BERT, which writes nothing", "a BERT can be exported to hf"),
@@ -97,9 +97,9 @@ def lacking(config: ModelConfig) -> tuple[str, str] | None:
     return next(((said, instead) for holds, said, instead in cases if holds), None)
 
 
-def lacks(config: ModelConfig) -> str | None:
-    """What of this model CTranslate2 has no word for; None where it has them all."""
-    found = lacking(config)
+def unsupported_setting(config: ModelConfig) -> str | None:
+    """The first setting of this model that CTranslate2 does not support; None where it supports all."""
+    found = unsupported(config)
     return None if found is None else found[0]
 
 
@@ -122,7 +122,7 @@ def array(weight: Tensor) -> Any:
 
 
 def fill_linear(spec: Any, parts: Sequence[nn.Linear]) -> None:
-    """One matrix from several of the same input, one below the other."""
+    """One matrix from several of the same input, concatenated along the output."""
     spec.weight = array(torch.cat([part.weight for part in parts]))
     if parts[0].bias is not None:
         spec.bias = array(torch.cat([part.bias for part in parts]))
@@ -137,7 +137,7 @@ def fill_norm(spec: Any, norm: Any) -> None:
 
 
 def fill_attention(spec: Any, attention: Any, norm: Any, *, cross: bool) -> None:
-    """Queries, keys and values together, or queries apart from what is read of the source."""
+    """The projections of an attention: of queries, keys and values in one, or (cross-attention) of keys and values in one."""
     fill_norm(spec.layer_norm, norm)
     groups = [[attention.query], [attention.key, attention.value]] if cross else [
         [attention.query, attention.key, attention.value]
@@ -172,25 +172,24 @@ def fill_stack(spec: Any, stack: Any, config: ModelConfig) -> None:
         fill_norm(spec.layer_norm, stack.norm)
 
 
-def fill_embeddings(spec: Any, embeddings: Any, table: Any, positions: Any, norm: Any, rows: int) -> None:
-    """The table of words, the table of positions written out, and the norm on top."""
-    embeddings.weight = array(table.weight)
-    spec.scale_embeddings = float(table.factor)
+def fill_embeddings(spec: Any, embeddings: Any, embedding: Any, encoding: Any, norm: Any, n_positions: int) -> None:
+    """The embedding table, the table of positions written out, and the norm after them."""
+    embeddings.weight = array(embedding.weight)
+    spec.scale_embeddings = float(embedding.factor)
     if hasattr(spec, "position_encodings"):
-        width = table.weight.size(1)
-        if positions is None:
-            written = torch.zeros(rows, width)
+        if encoding is None:
+            table = torch.zeros(n_positions, embedding.weight.size(1))
         else:
-            known = rows if not hasattr(positions, "weight") else positions.weight.size(0)
-            positions.grow(known)
-            written = positions(torch.arange(known, device=table.weight.device)[None])[0]
-        spec.position_encodings.encodings = array(written)
+            rows = n_positions if not hasattr(encoding, "weight") else encoding.weight.size(0)
+            encoding.grow(rows)
+            table = encoding(torch.arange(rows, device=embedding.weight.device)[None])[0]
+        spec.position_encodings.encodings = array(table)
     if norm is not None:
         fill_norm(spec.layernorm_embedding, norm)
 
 
-def options(config: ModelConfig) -> dict[str, Any]:
-    """What encoder and decoder are told alike."""
+def spec_options(config: ModelConfig) -> dict[str, Any]:
+    """The arguments that the specs of encoder and decoder share."""
     from ctranslate2.specs import common_spec
 
     found: dict[str, Any] = {
@@ -216,24 +215,24 @@ def options(config: ModelConfig) -> dict[str, Any]:
     return found
 
 
-def describe(model: Any, words: Words, *, positions: int) -> Any:
+def make_spec(model: Any, vocabularies: Vocabularies, *, positions: int) -> Any:
     """CTranslate2's specification of the model. `positions`: so many rows of positions, where they have no end."""
     from ctranslate2.specs import transformer_spec as specs
 
     c: ModelConfig = model.config
-    if (missing := lacks(c)) is not None:
+    if (missing := unsupported_setting(c)) is not None:
         raise ConfigError(f"CTranslate2 has nothing for {missing}; use engine=auto")
     pairs = c.family == "transformer"
     decoder = specs.TransformerDecoderSpec(
-        c.n_layer, c.n_head, with_encoder_attention=pairs, alibi=c.positions == "alibi", **options(c)
+        c.n_layer, c.n_head, with_encoder_attention=pairs, alibi=c.positions == "alibi", **spec_options(c)
     )
     fill_stack(decoder, model.decoder, c)
     decoder.projection.weight = array(model.output_weight)
     if model.output_bias is not None:
         decoder.projection.bias = array(model.output_bias)
-    vocabulary = words.names(words.target, c.vocab_size)
+    vocabulary = vocabularies.strings(vocabularies.target, c.vocab_size)
     if pairs:
-        encoder = specs.TransformerEncoderSpec(c.encoder_layers, c.n_head, **options(c))
+        encoder = specs.TransformerEncoderSpec(c.encoder_layers, c.n_head, **spec_options(c))
         fill_stack(encoder, model.encoder, c)
         fill_embeddings(
             encoder, encoder.embeddings[0], model.source_table, model.source_positions, model.source_norm, positions
@@ -242,37 +241,39 @@ def describe(model: Any, words: Words, *, positions: int) -> Any:
             decoder, decoder.embeddings, model.target_table, model.target_positions, model.target_norm, positions
         )
         spec: Any = specs.TransformerSpec(encoder, decoder)
-        spec.register_source_vocabulary(words.names(words.source, model.source_table.weight.size(0)))
+        spec.register_source_vocabulary(vocabularies.strings(vocabularies.source, model.source_table.weight.size(0)))
         spec.register_target_vocabulary(vocabulary)
-        spec.config.decoder_start_token = vocabulary[words.bos]
+        spec.config.decoder_start_token = vocabulary[vocabularies.bos]
     else:
         fill_embeddings(decoder, decoder.embeddings, model.embedding, model.positions, model.embedding_norm, positions)
         spec = specs.TransformerDecoderModelSpec(decoder)
         spec.register_vocabulary(vocabulary)
-    spec.config.bos_token, spec.config.eos_token = vocabulary[words.bos], vocabulary[words.eos]
-    spec.config.unk_token = vocabulary[words.unknown]
+    spec.config.bos_token, spec.config.eos_token = vocabulary[vocabularies.bos], vocabulary[vocabularies.eos]
+    spec.config.unk_token = vocabulary[vocabularies.unknown]
     spec.config.layer_norm_epsilon = c.norm_eps
     return spec
 
 
-def save(model: Any, folder: Path, words: Words, *, positions: int, quantization: str | None = None) -> None:
+def save(
+    model: Any, folder: Path, vocabularies: Vocabularies, *, positions: int, quantization: str | None = None
+) -> None:
     """Leave the model in `folder` (which is there and empty) as CTranslate2 reads it."""
-    spec = describe(model, words, positions=positions)
+    spec = make_spec(model, vocabularies, positions=positions)
     spec.validate()
     spec.optimize(quantization)
     spec.save(str(folder))
 
 
-def load(model: Any, words: Words, *, positions: int, compute: str, threads: int) -> Any:
+def load(model: Any, vocabularies: Vocabularies, *, positions: int, compute: str, threads: int) -> Any:
     """The model in CTranslate2's hands, computing in `compute`, by way of a folder that is gone afterwards."""
     import ctranslate2
 
     kind = ctranslate2.Translator if model.config.family == "transformer" else ctranslate2.Generator
     with tempfile.TemporaryDirectory(prefix="glassformer-") as folder:
-        save(model, Path(folder), words, positions=positions)
+        save(model, Path(folder), vocabularies, positions=positions)
         return kind(folder, device="cpu", compute_type=compute, inter_threads=1, intra_threads=threads)
 
 
-def as_words(texts: Iterable[Sequence[int]]) -> list[list[str]]:
-    """Ids as CTranslate2 is given them."""
+def as_tokens(texts: Iterable[Sequence[int]]) -> list[list[str]]:
+    """Ids as the strings that CTranslate2 takes for tokens."""
     return [[str(i) for i in text] for text in texts]

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from glassformer.accel.dropout import CountedDropout
+from glassformer.accel.dropout import HashDropout
 from glassformer.accel.fp8 import use_float8
 from glassformer.accel.output_loss import LossBackend
 from glassformer.accel.projection import JoinedAttention
-from glassformer.accel.short_attention import ShortRows
+from glassformer.accel.short_attention import ShortAttentionKernel
 from glassformer.nn.attention import MultiHeadAttention
 
 
@@ -32,9 +32,9 @@ def accelerate(
             if compiled and type(module) is MultiHeadAttention:
                 module.__class__ = JoinedAttention
             if short_rows:
-                module.kernel = ShortRows(short_rows)
+                module.kernel = ShortAttentionKernel(short_rows)
         elif compiled and type(module) is nn.Dropout:
-            module.__class__ = CountedDropout
+            module.__class__ = HashDropout
     if float8:
         use_float8(model, float8)
     if compiled or float8:

@@ -18,24 +18,24 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.accel.onnx_graph import (
-    Angles,
     Graph,
+    Rotation,
     activate,
-    additive,
-    attend,
-    attend_source,
-    for_each_head,
+    additive_mask,
+    attention,
+    cross_attention,
     head_mask,
     keys_values,
     linear,
     mlp,
     norm,
     queries,
+    repeat_kv,
     self_mask,
 )
 from glassformer.config import ModelConfig
 
-LARGEST = 2**30  # bytes of weights in one file; more go beside it
+MAX_BYTES = 2**30  # of weights in one file; more go beside it, as external data
 
 
 def is_installed() -> bool:
@@ -45,108 +45,110 @@ def is_installed() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in ("onnx", "onnxruntime"))
 
 
-def lacking(config: ModelConfig) -> tuple[str, str] | None:
-    """What these graphs do not say, and the nearest that they do; None where they say everything."""
+def unsupported(config: ModelConfig) -> tuple[str, str] | None:
+    """The first setting that these graphs do not support, and the nearest that they do; None where they support all."""
     if any(not config.kept_heads(name) for name in config.attentions):
         return "an attention that has lost all its heads", "the nearest is one with a head left"
     return None
 
 
-def counted(g: Graph, mask: str) -> str:
-    """The position of every token: how many real ones stand before it."""
+def position_ids(g: Graph, mask: str) -> str:
+    """The position of every token, (B, S): how many real ones stand before it."""
     return g("Max", g("Sub", g("CumSum", mask, g.constant(1)), g.constant(1)), g.constant(0))
 
 
-def read_ids(g: Graph, table: Any, name: str, positions: Any, places: str, rows: int) -> str:
-    """Embedding plus position."""
-    rows_of = g.tables[table.weight.data_ptr()] = g.weight(f"{name}.weight", table.weight)
-    x = g("Gather", rows_of, "input_ids")
-    x = x if table.factor == 1.0 else g("Mul", x, g.number(table.factor))
-    if positions is None:
+def embed(g: Graph, embedding: Any, name: str, encoding: Any, positions: str, n_positions: int) -> str:
+    """Token embedding plus positional encoding, of which `n_positions` rows are written where it has no end."""
+    table = g.tables[embedding.weight.data_ptr()] = g.weight(f"{name}.weight", embedding.weight)
+    x = g("Gather", table, "input_ids")
+    x = x if embedding.factor == 1.0 else g("Mul", x, g.scalar(embedding.factor))
+    if encoding is None:
         return x
-    if hasattr(positions, "weight"):
-        return g("Add", x, g("Gather", g.weight("positions.weight", positions.weight), places))
-    positions.grow(rows)
-    return g("Add", x, g("Gather", g.weight("positions.table", positions.table[:rows], exact=True), places))
+    if hasattr(encoding, "weight"):
+        return g("Add", x, g("Gather", g.weight("positions.weight", encoding.weight), positions))
+    encoding.grow(n_positions)
+    rows = g.weight("positions.table", encoding.table[:n_positions], exact=True)
+    return g("Add", x, g("Gather", rows, positions))
 
 
-def places_of(g: Graph, mask: str) -> tuple[str, str]:
-    """Positions of all tokens and of those that ask (the last T), and the columns of both, for the masks."""
-    places = counted(g, mask)
+def positions_of(g: Graph, mask: str) -> tuple[str, str]:
+    """Positions of all tokens and of the queries (the last T), and the columns of both, for the masks."""
+    positions = position_ids(g, mask)
     new = g("Shape", "input_ids", start=1, end=2)
-    g("Slice", places, g("Neg", new), g.constant([2**31]), g.constant([1]), to="query_places")
+    g("Slice", positions, g("Neg", new), g.constant([2**31]), g.constant([1]), to="query_positions")
     every = g("Shape", mask, start=1, end=2)
     count, zero, one = g("Squeeze", every), g.constant(0), g.constant(1)
     g("Range", zero, count, one, to="key_columns")
     g("Slice", "key_columns", g("Neg", new), g.constant([2**31]), g.constant([0]), to="query_columns")
-    return places, "query_places"
+    return positions, "query_positions"
 
 
-def block(g: Graph, name: str, layer: Any, config: ModelConfig, x: str, parts: list[tuple[str, Any]]) -> str:
-    """The residual lines of one block: `parts` are (norm's name, function of x)."""
-    for i, (which, part) in enumerate(parts):
+def block(g: Graph, name: str, layer: Any, config: ModelConfig, x: str, sublayers: list[tuple[str, Any]]) -> str:
+    """Add & Norm of one block: `sublayers` are (norm's name, function of x)."""
+    for i, (which, sublayer) in enumerate(sublayers):
         own = getattr(layer, which)
-        last = name if i == len(parts) - 1 else None
-        y = part(norm(g, f"{name}.{which}", own, x) if layer.pre_norm else x)
+        last = name if i == len(sublayers) - 1 else None
+        y = sublayer(norm(g, f"{name}.{which}", own, x) if layer.pre_norm else x)
         y = g("Add", x, y) if layer.residual else y
         x = y if layer.pre_norm else norm(g, f"{name}.{which}", own, y)
         x = g("Identity", x, to=last) if last else x
     return x
 
 
-def read_stack(g: Graph, model: Any, stack: Any, x: str, mask: str, angles: Angles | None) -> str:
-    """A stack that sees in both directions."""
+def encoder_stack(g: Graph, model: Any, stack: Any, x: str, mask: str, rotation: Rotation | None) -> str:
+    """The layers of an encoder and its last norm: attention in both directions."""
     c = model.config
     for i, layer in enumerate(stack.layers):
         name = f"encoder.{i}"
 
-        def look(y: str, name: str = name, layer: Any = layer) -> str:
+        def self_attention(y: str, name: str = name, layer: Any = layer) -> str:
             a, own = layer.attention, f"{name}.attention"
-            k, v = keys_values(g, own, a, y, angles)
-            return attend(g, own, a, queries(g, own, a, y, angles), k, v, head_mask(g, c, a, mask))
+            k, v = keys_values(g, own, a, y, rotation)
+            return attention(g, own, a, queries(g, own, a, y, rotation), k, v, head_mask(g, c, a, mask))
 
-        def think(y: str, name: str = name, layer: Any = layer) -> str:
+        def feed_forward(y: str, name: str = name, layer: Any = layer) -> str:
             return mlp(g, f"{name}.mlp", layer.mlp, c.activation, y)
 
-        x = block(g, name, layer, c, x, [("attention_norm", look), ("mlp_norm", think)])
+        x = block(g, name, layer, c, x, [("attention_norm", self_attention), ("mlp_norm", feed_forward)])
     return x if stack.norm is None else norm(g, "encoder.norm", stack.norm, x)
 
 
-def write_stack(g: Graph, model: Any, x: str, mask: str, angles: Angles | None, source_mask: str | None) -> str:
-    """A causal stack whose keys and values join those of the past; with a source, the encoder's are inputs."""
+def decoder_stack(g: Graph, model: Any, x: str, mask: str, rotation: Rotation | None, source_mask: str | None) -> str:
+    """The layers of a decoder and its last norm: causal attention whose keys and values join those of the past; with a source,
+    the keys and values of cross-attention are inputs."""
     c = model.config
     for i, layer in enumerate(model.decoder.layers):
         name, a = f"decoder.{i}", layer.attention
         past = {}
         for part, size in (("key", a.head_size), ("value", a.value_size)):
-            past[part] = g.give("float", f"past_{part}.{i}", ["rows", a.n_kv_head, "past", size])
+            past[part] = g.add_input("float", f"past_{part}.{i}", ["rows", a.n_kv_head, "past", size])
 
-        def look(y: str, name: str = name, layer: Any = layer, i: int = i, past: Any = past) -> str:
+        def self_attention(y: str, name: str = name, layer: Any = layer, i: int = i, past: Any = past) -> str:
             a, own = layer.attention, f"{name}.attention"
-            k, v = keys_values(g, own, a, y, angles)
+            k, v = keys_values(g, own, a, y, rotation)
             k = g("Concat", past["key"], k, axis=2, to=f"present_key.{i}")
             v = g("Concat", past["value"], v, axis=2, to=f"present_value.{i}")
             for part, size in (("key", a.head_size), ("value", a.value_size)):
-                g.take(f"present_{part}.{i}", ["rows", a.n_kv_head, "all", size])
-            return attend(g, own, a, queries(g, own, a, y, angles), k, v, head_mask(g, c, a, mask))
+                g.add_output(f"present_{part}.{i}", ["rows", a.n_kv_head, "all", size])
+            return attention(g, own, a, queries(g, own, a, y, rotation), k, v, head_mask(g, c, a, mask))
 
-        def ask(y: str, name: str = name, layer: Any = layer, i: int = i) -> str:
+        def attend_source(y: str, name: str = name, layer: Any = layer, i: int = i) -> str:
             a, own = layer.cross, f"{name}.cross"
-            k = g.give("float", f"cross_key.{i}", ["sources", a.n_head, "source", a.head_size])
-            v = g.give("float", f"cross_value.{i}", ["sources", a.n_head, "source", a.value_size])
+            k = g.add_input("float", f"cross_key.{i}", ["sources", a.n_head, "source", a.head_size])
+            v = g.add_input("float", f"cross_value.{i}", ["sources", a.n_head, "source", a.value_size])
             assert source_mask is not None
-            return attend_source(g, own, a, queries(g, own, a, y, None), k, v, source_mask)
+            return cross_attention(g, own, a, queries(g, own, a, y, None), k, v, source_mask)
 
-        def think(y: str, name: str = name, layer: Any = layer) -> str:
+        def feed_forward(y: str, name: str = name, layer: Any = layer) -> str:
             return mlp(g, f"{name}.mlp", layer.mlp, c.activation, y)
 
-        parts = [("attention_norm", look), *([("cross_norm", ask)] if layer.has_cross else []), ("mlp_norm", think)]
-        x = block(g, name, layer, c, x, parts)
+        cross = [("cross_norm", attend_source)] if layer.has_cross else []
+        x = block(g, name, layer, c, x, [("attention_norm", self_attention), *cross, ("mlp_norm", feed_forward)])
     return x if model.decoder.norm is None else norm(g, "decoder.norm", model.decoder.norm, x)
 
 
-def score_words(g: Graph, weight: Any, bias: Any, x: str) -> str:
-    """logits: a score a word. A table that also serves as output layer is kept once."""
+def output_layer(g: Graph, weight: Any, bias: Any, x: str) -> str:
+    """The logits: one for each token of the vocabulary, or for each label. A tied embedding table is kept once."""
     table = g.tables.get(weight.data_ptr()) if g.shares else None
     matrix = g.weight("output.weight", weight.T) if table is None else g("Transpose", table, perm=[1, 0])
     y = g("MatMul", x, matrix)
@@ -158,71 +160,71 @@ def score_words(g: Graph, weight: Any, bias: Any, x: str) -> str:
 def encoder_graph(model: Any, positions: int, weights: str = "fp32") -> Any:
     """The encoder, and of each decoder layer the keys and values of the source."""
     c, g = model.config, Graph("encoder", weights)
-    g.give("int64", "input_ids", ["sources", "source"])
-    g.give("int64", "attention_mask", ["sources", "source"])
-    places, asking = places_of(g, "attention_mask")
-    x = read_ids(g, model.source_table, "source_embedding", model.source_positions, asking, positions)
+    g.add_input("int64", "input_ids", ["sources", "source"])
+    g.add_input("int64", "attention_mask", ["sources", "source"])
+    key_positions, query_positions = positions_of(g, "attention_mask")
+    x = embed(g, model.source_table, "source_embedding", model.source_positions, query_positions, positions)
     x = x if model.source_norm is None else norm(g, "source_norm", model.source_norm, x)
-    angles = None if model.rotary is None else Angles(g, model.rotary, asking, positions)
-    mask = self_mask(g, c, model, "attention_mask", places, causal=False)
-    x = read_stack(g, model, model.encoder, x, mask, angles)
+    rotation = None if model.rotary is None else Rotation(g, model.rotary, query_positions, positions)
+    mask = self_mask(g, c, model, "attention_mask", key_positions, causal=False)
+    x = encoder_stack(g, model, model.encoder, x, mask, rotation)
     for i, layer in enumerate(model.decoder.layers):
         found = keys_values(g, f"decoder.{i}.cross", layer.cross, x, None)
         for part, y, size in zip(("key", "value"), found, (layer.cross.head_size, layer.cross.value_size), strict=True):
-            g("Identity", for_each_head(g, layer.cross, y), to=f"cross_{part}.{i}")
-            g.take(f"cross_{part}.{i}", ["sources", layer.cross.n_head, "source", size])
+            g("Identity", repeat_kv(g, layer.cross, y), to=f"cross_{part}.{i}")
+            g.add_output(f"cross_{part}.{i}", ["sources", layer.cross.n_head, "source", size])
     return g.model()
 
 
 def decoder_graph(model: Any, positions: int, weights: str = "fp32") -> Any:
-    """One step, or the reading of a prompt: new tokens after those of the past."""
+    """One step of decoding, or the prefill of a prompt: new tokens after those of the past."""
     c, g = model.config, Graph("decoder", weights)
     pairs = c.family == "transformer"
-    g.give("int64", "input_ids", ["rows", "new"])
-    g.give("int64", "attention_mask", ["rows", "all"])
-    places, asking = places_of(g, "attention_mask")
+    g.add_input("int64", "input_ids", ["rows", "new"])
+    g.add_input("int64", "attention_mask", ["rows", "all"])
+    key_positions, query_positions = positions_of(g, "attention_mask")
     if pairs:
-        g.give("int64", "source_mask", ["sources", "source"])
+        g.add_input("int64", "source_mask", ["sources", "source"])
         real = g("Greater", "source_mask", g.constant(0))
-        source_mask: str | None = additive(g, g("Unsqueeze", real, g.constant([1, 2, 3])))
-        x = read_ids(g, model.target_table, "target_embedding", model.target_positions, asking, positions)
+        source_mask: str | None = additive_mask(g, g("Unsqueeze", real, g.constant([1, 2, 3])))
+        x = embed(g, model.target_table, "target_embedding", model.target_positions, query_positions, positions)
         own = model.target_norm
     else:
         source_mask = None
-        x = read_ids(g, model.embedding, "embedding", model.positions, asking, positions)
+        x = embed(g, model.embedding, "embedding", model.positions, query_positions, positions)
         own = model.embedding_norm
     x = x if own is None else norm(g, "embedding_norm", own, x)
-    angles = None if model.rotary is None else Angles(g, model.rotary, asking, positions)
-    mask = self_mask(g, c, model, "attention_mask", places, causal=True)
-    x = write_stack(g, model, x, mask, angles, source_mask)
+    rotation = None if model.rotary is None else Rotation(g, model.rotary, query_positions, positions)
+    mask = self_mask(g, c, model, "attention_mask", key_positions, causal=True)
+    x = decoder_stack(g, model, x, mask, rotation, source_mask)
     if c.family == "gpt" and model.head is not None:
         x = g("Tanh", linear(g, "head.dense", model.head.dense, x)) if model.head.dense is not None else x
         weight, bias = model.output_layer()
-        score_words(g, weight, bias, x)
+        output_layer(g, weight, bias, x)
     else:
-        score_words(g, model.output_weight, model.output_bias, x)
-    g.take("logits", ["rows", "new", model.output_weight.size(0)])
+        output_layer(g, model.output_weight, model.output_bias, x)
+    g.add_output("logits", ["rows", "new", model.output_weight.size(0)])
     return g.model()
 
 
-def reader_graph(model: Any, positions: int, weights: str = "fp32") -> Any:
+def bert_graph(model: Any, positions: int, weights: str = "fp32") -> Any:
     """A BERT, whatever its head. All is sentence A."""
     c, g = model.config, Graph("bert", weights)
-    g.give("int64", "input_ids", ["rows", "new"])
-    g.give("int64", "attention_mask", ["rows", "new"])
-    places, asking = places_of(g, "attention_mask")
-    x = read_ids(g, model.embedding, "embedding", model.positions, asking, positions)
+    g.add_input("int64", "input_ids", ["rows", "new"])
+    g.add_input("int64", "attention_mask", ["rows", "new"])
+    key_positions, query_positions = positions_of(g, "attention_mask")
+    x = embed(g, model.embedding, "embedding", model.positions, query_positions, positions)
     if model.type_embedding is not None:
         x = g("Add", x, g.weight("type_embedding.weight", model.type_embedding.weight[0] * model.type_embedding.factor))
     x = x if model.embedding_norm is None else norm(g, "embedding_norm", model.embedding_norm, x)
-    angles = None if model.rotary is None else Angles(g, model.rotary, asking, positions)
-    mask = self_mask(g, c, model, "attention_mask", places, causal=False)
-    x = read_stack(g, model, model.encoder, x, mask, angles)
+    rotation = None if model.rotary is None else Rotation(g, model.rotary, query_positions, positions)
+    mask = self_mask(g, c, model, "attention_mask", key_positions, causal=False)
+    x = encoder_stack(g, model, model.encoder, x, mask, rotation)
     if model.mean_pooling:
         real = g.cast(g("Unsqueeze", "attention_mask", g.constant([2])), "real")
         total = g("ReduceSum", g("Mul", x, real), g.constant([1]), keepdims=1)
         mean = g("Div", total, g("ReduceSum", real, g.constant([1]), keepdims=1))
-        x = g("Add", mean, g("Mul", x, g.number(0.0)))
+        x = g("Add", mean, g("Mul", x, g.scalar(0.0)))
     head = model.head
     if c.head == "mlm":
         activation = c.activation if c.activation in ("relu", "gelu", "gelu_tanh", "relu2", "silu") else "gelu"
@@ -230,8 +232,8 @@ def reader_graph(model: Any, positions: int, weights: str = "fp32") -> Any:
     elif head.dense is not None:
         x = g("Tanh", linear(g, "head.dense", head.dense, x))
     weight, bias = model.output_layer()
-    score_words(g, weight, bias, x)
-    g.take("logits", ["rows", "new", weight.size(0)])
+    output_layer(g, weight, bias, x)
+    g.add_output("logits", ["rows", "new", weight.size(0)])
     return g.model()
 
 
@@ -243,7 +245,7 @@ def graphs(model: Any, positions: int, weights: str = "fp32") -> dict[str, Any]:
         case "gpt":
             made = {"model.onnx": decoder_graph}
         case _:
-            made = {"model.onnx": reader_graph}
+            made = {"model.onnx": bert_graph}
     return {name: make(model, positions, weights) for name, make in made.items()}
 
 
@@ -253,15 +255,17 @@ def save(model: Any, folder: Path, *, positions: int, weights: str = "fp32") -> 
     import onnx
 
     for name, graph in graphs(model, positions, weights).items():
-        path = folder / (f"whole-{name}" if weights == "int8" else name)
+        path = folder / (f"full-{name}" if weights == "int8" else name)
         size = sum(len(w.raw_data) for w in graph.graph.initializer)
-        beside: dict[str, Any] = {"save_as_external_data": True, "location": f"{name}.data"} if size > LARGEST else {}
-        onnx.save(graph, str(path), **beside)
+        external: dict[str, Any] = (
+            {"save_as_external_data": True, "location": f"{name}.data"} if size > MAX_BYTES else {}
+        )
+        onnx.save(graph, str(path), **external)
         if weights == "int8":
-            quantize(path, folder / name, large=bool(beside))
+            quantize(path, folder / name, large=bool(external))
 
 
-def quantize(whole: Path, path: Path, *, large: bool) -> None:
+def quantize(full: Path, path: Path, *, large: bool) -> None:
     """The matrices of a graph in 8 bits, a scale for each column."""
     import logging
 
@@ -271,7 +275,7 @@ def quantize(whole: Path, path: Path, *, large: bool) -> None:
     logging.disable(logging.WARNING)  # it advises to run a shape inference that these graphs do not need
     try:
         quantize_dynamic(
-            str(whole),
+            str(full),
             str(path),
             weight_type=QuantType.QInt8,
             per_channel=True,
@@ -281,5 +285,5 @@ def quantize(whole: Path, path: Path, *, large: bool) -> None:
         )
     finally:
         logging.disable(before)
-        whole.unlink(missing_ok=True)
-        whole.with_name(f"{path.name}.data").unlink(missing_ok=True) if large else None
+        full.unlink(missing_ok=True)
+        full.with_name(f"{path.name}.data").unlink(missing_ok=True) if large else None

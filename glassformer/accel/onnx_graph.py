@@ -1,4 +1,4 @@
-"""Our layers as operators of ONNX: a graph is written node by node, so every axis that may vary does.
+"""Our layers as operators of ONNX: a graph is written node by node, so every axis that may vary is dynamic.
 
 `Graph` collects nodes and weights; each function below adds one part of the machine to it and gives the name of what comes
 out. Weights keep the names they have in the model. The parts are those of `nn`, in the same order.
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from glassformer.config import ModelConfig
 
 OPSET = 20
-HIDDEN = -1e9  # added to a score that may not be: its weight is exactly 0 beside one that may
+MASKED = -1e9  # added to the score of a key that is masked: its weight is exactly 0 beside one that is not
 ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_tanh"}
 
 
@@ -28,7 +28,7 @@ class Graph:
         self.name, self.half, self.shares = name, weights == "fp16", weights != "int8"
         self.nodes: list[Any] = []
         self.weights: dict[str, np.ndarray] = {}
-        self.tables: dict[int, str] = {}  # embedding tables by the place they have in memory
+        self.tables: dict[int, str] = {}  # embedding tables by their address in memory
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
 
@@ -57,8 +57,8 @@ class Graph:
         self.weights.setdefault(name, array)
         return name
 
-    def number(self, value: float) -> str:
-        """One floating number."""
+    def scalar(self, value: float) -> str:
+        """One float32."""
         return self.constant(value, np.float32)
 
     def weight(self, name: str, tensor: Tensor, *, exact: bool = False) -> str:
@@ -80,14 +80,14 @@ class Graph:
         self.nodes.append(helper.make_node("Cast", [x], [out], to=TensorProto.FLOAT))
         return out
 
-    def give(self, kind: str, name: str, axes: list[Any]) -> str:
+    def add_input(self, kind: str, name: str, axes: list[Any]) -> str:
         """An input of the graph: float or int64; axes are sizes, or names of what may vary."""
         from onnx import TensorProto, helper
 
         self.inputs.append(helper.make_tensor_value_info(name, getattr(TensorProto, kind.upper()), axes))
         return name
 
-    def take(self, name: str, axes: list[Any]) -> None:
+    def add_output(self, name: str, axes: list[Any]) -> None:
         """An output of the graph, floating."""
         from onnx import TensorProto, helper
 
@@ -113,12 +113,12 @@ def linear(g: Graph, name: str, layer: nn.Linear, x: str) -> str:
 def rms(g: Graph, name: str, norm: Any, x: str) -> str:
     """x / sqrt(mean(x^2) + eps) * weight"""
     square = g("ReduceMean", g("Mul", x, x), g.constant([-1]), keepdims=1)
-    size = g("Sqrt", g("Add", square, g.number(norm.eps)))
+    size = g("Sqrt", g("Add", square, g.scalar(norm.eps)))
     return g("Mul", g("Div", x, size), g.weight(f"{name}.weight", norm.weight))
 
 
 def norm(g: Graph, name: str, layer: Any, x: str) -> str:
-    """Any of the norms, as it is when nothing is trained."""
+    """Any of the norms, as it is in evaluation mode."""
     kind = type(layer).__name__
     if kind == "NoNorm":
         return x
@@ -150,7 +150,7 @@ def activate(g: Graph, name: str, x: str) -> str:
 
 
 def mlp(g: Graph, name: str, layer: Any, activation: str, x: str) -> str:
-    """Widen, bend, narrow; gated or not."""
+    """The feed-forward network: up, activation, down; gated or not."""
     up = linear(g, f"{name}.up", layer.up, x)
     if hasattr(layer, "gate"):
         up = g("Mul", activate(g, activation, linear(g, f"{name}.gate", layer.gate, x)), up)
@@ -162,68 +162,68 @@ def mlp(g: Graph, name: str, layer: Any, activation: str, x: str) -> str:
 # ------------------------------------------------------------------------------------------------------------- attention
 
 
-class Angles:
+class Rotation:
     """The cosine and sine of every token's rotary angles: (B, 1, T, half)."""
 
-    def __init__(self, g: Graph, rotary: Any, places: str, rows: int) -> None:
-        rotary.grow(rows)
-        cos, sin = rotary.table[:rows].chunk(2, dim=-1)
+    def __init__(self, g: Graph, rotary: Any, positions: str, n_positions: int) -> None:
+        rotary.grow(n_positions)
+        cos, sin = rotary.table[:n_positions].chunk(2, dim=-1)
         self.cos, self.sin = (
-            g("Unsqueeze", g("Gather", g.weight(f"rotary.{n}", t, exact=True), places), g.constant([1]))
+            g("Unsqueeze", g("Gather", g.weight(f"rotary.{n}", t, exact=True), positions), g.constant([1]))
             for n, t in (("cos", cos), ("sin", sin))
         )
 
     def rotate(self, g: Graph, x: str) -> str:
-        """Every pair (i, i + D/2) of a head turned by its token's angle."""
+        """Every pair (i, i + D/2) of a head rotated by its token's angle."""
         first, second = g.split(x)
-        turned = (
+        rotated = (
             g("Sub", g("Mul", first, self.cos), g("Mul", second, self.sin)),
             g("Add", g("Mul", first, self.sin), g("Mul", second, self.cos)),
         )
-        return g("Concat", *turned, axis=-1)
+        return g("Concat", *rotated, axis=-1)
 
 
-def heads(g: Graph, x: str, count: int, size: int) -> str:
+def split_heads(g: Graph, x: str, count: int, size: int) -> str:
     """(B, T, H * D) -> (B, H, T, D)"""
     return g("Transpose", g("Reshape", x, g.constant([0, 0, count, size])), perm=[0, 2, 1, 3])
 
 
-def queries(g: Graph, name: str, a: Any, x: str, angles: Angles | None) -> str:
-    """The queries of an attention, normed, turned and scaled where asked for."""
-    q = heads(g, linear(g, f"{name}.query", a.query, x), a.n_head, a.head_size)
+def queries(g: Graph, name: str, a: Any, x: str, rotation: Rotation | None) -> str:
+    """The queries of an attention, normed, rotated and scaled where asked for."""
+    q = split_heads(g, linear(g, f"{name}.query", a.query, x), a.n_head, a.head_size)
     q = q if a.query_norm is None else rms(g, f"{name}.query_norm", a.query_norm, q)
-    q = q if angles is None else angles.rotate(g, q)
-    return g("Mul", q, g.number(a.head_size**-0.5)) if a.scaled else q
+    q = q if rotation is None else rotation.rotate(g, q)
+    return g("Mul", q, g.scalar(a.head_size**-0.5)) if a.scaled else q
 
 
-def keys_values(g: Graph, name: str, a: Any, x: str, angles: Angles | None) -> tuple[str, str]:
+def keys_values(g: Graph, name: str, a: Any, x: str, rotation: Rotation | None) -> tuple[str, str]:
     """Its keys and values."""
-    k = heads(g, linear(g, f"{name}.key", a.key, x), a.n_kv_head, a.head_size)
-    v = heads(g, linear(g, f"{name}.value", a.value, x), a.n_kv_head, a.value_size)
+    k = split_heads(g, linear(g, f"{name}.key", a.key, x), a.n_kv_head, a.head_size)
+    v = split_heads(g, linear(g, f"{name}.value", a.value, x), a.n_kv_head, a.value_size)
     k = k if a.key_norm is None else rms(g, f"{name}.key_norm", a.key_norm, k)
-    return (k if angles is None else angles.rotate(g, k)), v
+    return (k if rotation is None else rotation.rotate(g, k)), v
 
 
-def for_each_head(g: Graph, a: Any, x: str) -> str:
-    """Keys or values of shared heads, once for each head that asks: (B, Hkv, S, D) -> (B, H, S, D)."""
+def repeat_kv(g: Graph, a: Any, x: str) -> str:
+    """Keys or values once for each of the query heads that share them: (B, Hk, S, D) -> (B, H, S, D)."""
     if a.n_kv_head == a.n_head and a.kv_head_of is None:
         return x
-    asked = a.kv_head_of or [i // (a.n_head // a.n_kv_head) for i in range(a.n_head)]
-    return g("Gather", x, g.constant(asked), axis=1)
+    kv_head_of = a.kv_head_of or [i // (a.n_head // a.n_kv_head) for i in range(a.n_head)]
+    return g("Gather", x, g.constant(kv_head_of), axis=1)
 
 
-def attend(g: Graph, name: str, a: Any, q: str, k: str, v: str, mask: str | None) -> str:
+def attention(g: Graph, name: str, a: Any, q: str, k: str, v: str, mask: str | None) -> str:
     """softmax(q k^T + mask) v, the heads joined by the output projection."""
-    scores = g("MatMul", q, g("Transpose", for_each_head(g, a, k), perm=[0, 1, 3, 2]))
+    scores = g("MatMul", q, g("Transpose", repeat_kv(g, a, k), perm=[0, 1, 3, 2]))
     weights = g("Softmax", scores if mask is None else g("Add", scores, mask), axis=-1)
-    out = g("MatMul", weights, for_each_head(g, a, v))
+    out = g("MatMul", weights, repeat_kv(g, a, v))
     joined = g("Reshape", g("Transpose", out, perm=[0, 2, 1, 3]), g.constant([0, 0, a.n_head * a.value_size]))
     return linear(g, f"{name}.out", a.out, joined)
 
 
-def attend_source(g: Graph, name: str, a: Any, q: str, k: str, v: str, mask: str) -> str:
-    """The same to a source. There may be more rows than sources: those of one source stand side by side, so its keys are
-    never copied. q (B * beams, H, T, D); k and v (B, H, S, D); mask (B, 1, 1, 1, S)."""
+def cross_attention(g: Graph, name: str, a: Any, q: str, k: str, v: str, mask: str) -> str:
+    """The same to the keys and values of the source. There may be more rows than sources: the beams of one source stand side by
+    side, so its keys are never copied. q (B * beams, H, T, D); k and v (B, H, S, D); mask (B, 1, 1, 1, S)."""
     size = g("Concat", g("Shape", k, start=0, end=1), g.constant([-1]), g("Shape", q, start=1), axis=0)
     apart, one = g("Reshape", q, size), g.constant([1])
     scores = g("MatMul", apart, g("Unsqueeze", g("Transpose", k, perm=[0, 1, 3, 2]), one))
@@ -234,18 +234,18 @@ def attend_source(g: Graph, name: str, a: Any, q: str, k: str, v: str, mask: str
     return linear(g, f"{name}.out", a.out, g("Reshape", out, shape))
 
 
-def additive(g: Graph, allowed: str) -> str:
-    """0 where attention is allowed, and far below everything where it is not."""
-    return g("Where", allowed, g.number(0.0), g.number(HIDDEN))
+def additive_mask(g: Graph, allowed: str) -> str:
+    """A boolean mask as what is added to the scores: 0 where attention is allowed, and far below everything where it is not."""
+    return g("Where", allowed, g.scalar(0.0), g.scalar(MASKED))
 
 
-def self_mask(g: Graph, config: ModelConfig, model: Any, mask: str, places: str, *, causal: bool) -> str:
-    """Who may see whom, as what is added to the scores: real tokens; none that comes later; none outside the window; ALiBi's
-    distances. `mask` (B, S) is 1 where a token is real, `places` (B, S) its position; the last T of S are asking."""
+def self_mask(g: Graph, config: ModelConfig, model: Any, mask: str, positions: str, *, causal: bool) -> str:
+    """The additive mask of self-attention: real tokens; none that comes later; none outside the window; ALiBi's bias. `mask`
+    (B, S) is 1 where a token is real, `positions` (B, S) has its position; the last T of the S tokens are the queries."""
     real = g("Unsqueeze", g("Greater", mask, g.constant(0)), g.constant([1, 2]))  # (B, 1, 1, S)
-    asking = g("Unsqueeze", "query_places", g.constant([1, 3]))  # (B, 1, T, 1)
-    there = g("Unsqueeze", places, g.constant([1, 2]))  # (B, 1, 1, S)
-    distance = g("Sub", asking, there)
+    query = g("Unsqueeze", "query_positions", g.constant([1, 3]))  # (B, 1, T, 1)
+    key = g("Unsqueeze", positions, g.constant([1, 2]))  # (B, 1, 1, S)
+    distance = g("Sub", query, key)
     allowed = real
     if causal:
         columns = g("Unsqueeze", "key_columns", g.constant([0, 1, 2]))
@@ -253,7 +253,7 @@ def self_mask(g: Graph, config: ModelConfig, model: Any, mask: str, places: str,
         allowed = g("And", allowed, g("LessOrEqual", columns, rows))
     if config.window is not None:
         allowed = g("And", allowed, g("Less", g("Abs", distance), g.constant(config.window)))
-    added = additive(g, allowed)
+    added = additive_mask(g, allowed)
     if config.positions == "alibi":
         slopes = g.weight("slopes", -model.slopes.table.reshape(1, -1, 1, 1), exact=True)
         far = g.cast(g("Abs", distance), f"distance_{len(g.nodes)}")
@@ -262,7 +262,7 @@ def self_mask(g: Graph, config: ModelConfig, model: Any, mask: str, places: str,
 
 
 def head_mask(g: Graph, config: ModelConfig, a: Any, mask: str) -> str:
-    """ALiBi's slopes of the heads that an attention still has."""
+    """The mask of the heads that are left after pruning: with ALiBi each head has its own."""
     if config.positions != "alibi" or not a.pruned:
         return mask
     return g("Gather", mask, g.constant(list(a.head_ids)), axis=1)

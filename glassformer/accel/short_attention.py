@@ -26,53 +26,54 @@ class ShortAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, scaled: bool) -> Tensor:
         """q (B, H, T, D), k (B, H, S, D), v (B, H, S, Dv) -> (B, H, T, Dv)"""
-        given, shape = (q, k, v), (*q.shape[:3], k.size(2))
+        inputs, shape = (q, k, v), (*q.shape[:3], k.size(2))
         ctx.mask, ctx.scaled, ctx.shape = mask, scaled, shape
         ctx.scale = scale = q.size(-1) ** -0.5 if scaled else 1.0
-        q, k, v = (t.reshape(-1, *t.shape[2:]) for t in given)
+        q, k, v = (t.reshape(-1, *t.shape[2:]) for t in inputs)
         scores = torch.baddbmm(q.new_empty(()), q, k.transpose(1, 2), beta=0, alpha=scale)
         allowed = mask.to_tensor(shape[2], shape[3], q.device)
-        hidden = None if allowed is None else ~allowed
-        if hidden is not None:
-            scores.view(shape).masked_fill_(hidden, torch.finfo(scores.dtype).min)
+        masked = None if allowed is None else ~allowed
+        if masked is not None:
+            scores.view(shape).masked_fill_(masked, torch.finfo(scores.dtype).min)
         if shape[3] < machine.vector_lanes():  # torch's softmax would go number by number
             weights = scores.sub_(scores.amax(dim=-1, keepdim=True)).exp_()
             weights.div_(weights.sum(dim=-1, keepdim=True))
         else:
             weights = scores.softmax(dim=-1)
-        if hidden is not None:
-            weights.view(shape).masked_fill_(hidden, 0.0)  # a query that may see nothing gets nothing
-        ctx.save_for_backward(*given, q, k, v, weights)
+        if masked is not None:
+            weights.view(shape).masked_fill_(masked, 0.0)  # a query that may see nothing gets nothing
+        ctx.save_for_backward(*inputs, q, k, v, weights)
         return torch.bmm(weights, v).view(*shape[:3], -1)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         """The gradients of q, k and v, from the kept weights."""
-        *given, q, k, v, weights = ctx.saved_tensors
+        *inputs, q, k, v, weights = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return *attention_gradients(given, ctx.needs_input_grad, ctx.mask, ctx.scaled, grad), None, None
+            return *attention_gradients(inputs, ctx.needs_input_grad, ctx.mask, ctx.scaled, grad), None, None
         rows, heads = ctx.shape[:2]
         grad = grad.reshape(rows * heads, -1, v.size(2))
         grad_v = torch.bmm(weights.transpose(1, 2), grad)
-        change = torch.bmm(grad, v.transpose(1, 2)).mul_(weights)
+        grad_scores = torch.bmm(grad, v.transpose(1, 2)).mul_(weights)
         # The derivative of softmax: w * (g - <w, g>).
-        change.addcmul_(weights, change.sum(dim=-1, keepdim=True), value=-1)
+        grad_scores.addcmul_(weights, grad_scores.sum(dim=-1, keepdim=True), value=-1)
         empty = q.new_empty(())
-        grad_q = torch.baddbmm(empty, change, k, beta=0, alpha=ctx.scale)
-        grad_k = torch.baddbmm(empty, change.transpose(1, 2), q, beta=0, alpha=ctx.scale)
+        grad_q = torch.baddbmm(empty, grad_scores, k, beta=0, alpha=ctx.scale)
+        grad_k = torch.baddbmm(empty, grad_scores.transpose(1, 2), q, beta=0, alpha=ctx.scale)
         return *(t.view(rows, heads, *t.shape[1:]) for t in (grad_q, grad_k, grad_v)), None, None
 
 
 @dataclass(frozen=True)
-class ShortRows:
-    """A kernel for MultiHeadAttention: short rows in training by `ShortAttention`, everything else by torch's."""
+class ShortAttentionKernel:
+    """A kernel for MultiHeadAttention: in training, rows of at most `max_keys` keys by `ShortAttention`; all
+    else by torch's kernel."""
 
-    limit: int  # keys
+    max_keys: int
 
     def applies(self, q: Tensor, k: Tensor, mask: AttentionMask, dropout: float) -> bool:
         """Whether these queries and keys are a case for it."""
         return (
-            k.size(2) <= self.limit
+            k.size(2) <= self.max_keys
             and q.device.type == "cpu"
             and torch.is_grad_enabled()
             and q.requires_grad

@@ -1,8 +1,8 @@
-"""Trials of a second: which of two ways of computing is faster here, asked once and kept.
+"""Trials of a second: which of two ways of computing is faster here, measured once and kept (what compilers call autotuning).
 
 A processor's name does not tell which way is faster; a short trial does. Its result lies in the user's cache folder, one
 small file a trial, under a name made of all that it depends on (`machine.identity`), so that another processor, another torch
-or another version of this package asks again. A damaged file is made anew; where nothing can be written, the trial is
+or another version of this package measures again. A damaged file is made anew; where nothing can be written, the trial is
 made once a process. Of two processes that try at the same time, both take what the first has written: an answer must
 not change while a training is stopped and resumed.
 """
@@ -23,8 +23,8 @@ import torch
 
 from glassformer import machine
 
-LONGEST = 1 << 16  # bytes of a file that could be one of ours
-WORTH = 1.1  # times as fast, or a way of its own is not worth taking
+MAX_BYTES = 1 << 16  # of a file that could be one of ours
+MIN_GAIN = 1.1  # times as fast, or a special way is not worth taking
 
 Gains = dict[str, float]
 """How many times as fast the special way was, by the size it was tried at."""
@@ -54,17 +54,17 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def race(
-    special: Callable[[], object], usual: Callable[[], object], *, seconds: float = 0.1, rounds: int = 20
+def speedup(
+    candidate: Callable[[], object], baseline: Callable[[], object], *, seconds: float = 0.1, rounds: int = 20
 ) -> float:
-    """How many times as fast the special way is, on one thread and by that thread's own clock, so that a busy machine
+    """How many times as fast the candidate is, on one thread and by that thread's own clock, so that a busy machine
     answers as an idle one: the quickest of many turns each, taken alternately."""
     best = [math.inf, math.inf]
     with one_thread():
-        special(), usual()  # the first call sets things up
+        candidate(), baseline()  # the first call sets things up
         end, done = time.thread_time() + seconds, 0
         while done < rounds or time.thread_time() < end:
-            for i, way in enumerate((special, usual)):
+            for i, way in enumerate((candidate, baseline)):
                 start = time.thread_time()
                 way()
                 best[i] = min(best[i], time.thread_time() - start)
@@ -72,12 +72,12 @@ def race(
     return best[1] / max(best[0], 1e-9)
 
 
-def read(path: Path) -> Gains | None:
+def read_gains(path: Path) -> Gains | None:
     """The result in a file; None where there is none, or where it is damaged."""
     try:
         with path.open("rb") as file:
-            content = file.read(LONGEST + 1)
-        found = json.loads(content) if len(content) <= LONGEST else None
+            content = file.read(MAX_BYTES + 1)
+        found = json.loads(content) if len(content) <= MAX_BYTES else None
     except (OSError, ValueError, RecursionError):
         return None
     gains = found.get("gains") if isinstance(found, dict) else None
@@ -88,7 +88,7 @@ def read(path: Path) -> Gains | None:
     return {size: float(gain) for size, gain in gains.items()}
 
 
-def write(path: Path, gains: Mapping[str, float]) -> Gains:
+def write_gains(path: Path, gains: Mapping[str, float]) -> Gains:
     """Leave the result for others; what another process has left meanwhile counts instead."""
     content = json.dumps({"gains": gains, "measured": time.strftime("%Y-%m-%d")}, indent=1).encode()
     with contextlib.suppress(OSError):
@@ -97,7 +97,7 @@ def write(path: Path, gains: Mapping[str, float]) -> Gains:
             file.write(content)
         temporary = Path(file.name)
         try:
-            if path.exists() and read(path) is None:
+            if path.exists() and read_gains(path) is None:
                 path.unlink(missing_ok=True)
             os.link(temporary, path)  # refuses where there is one
         except FileExistsError:
@@ -106,19 +106,19 @@ def write(path: Path, gains: Mapping[str, float]) -> Gains:
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
-    return read(path) or dict(gains)
+    return read_gains(path) or dict(gains)
 
 
-def gains(name: str, ask: Callable[[], Mapping[str, float]]) -> Gains:
-    """The gains of a special way on this machine: as they were found before, or by asking now."""
+def gains(name: str, measure: Callable[[], Mapping[str, float]]) -> Gains:
+    """The gains of a special way on this machine: as they were measured before, or measured now."""
     key = (name, machine.identity())
     if key not in KNOWN:
         path = cache_folder() / "trials" / f"{name.replace(' ', '-')}-{key[1]}.json"
-        KNOWN[key] = read(path) or write(path, {size: round(gain, 4) for size, gain in ask().items()})
+        KNOWN[key] = read_gains(path) or write_gains(path, {size: round(gain, 4) for size, gain in measure().items()})
     return KNOWN[key]
 
 
-def largest_worth(found: Mapping[str, float], least: float = WORTH) -> int:
+def largest_size_worth(found: Mapping[str, float], least: float = MIN_GAIN) -> int:
     """The largest size up to which the special way was worth taking at every size that was tried; 0: nowhere."""
     taken = 0
     for size in sorted(map(int, found)):

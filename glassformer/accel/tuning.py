@@ -21,7 +21,7 @@ from torch import Tensor
 
 from glassformer import machine
 from glassformer.accel import trials
-from glassformer.accel.short_attention import ShortRows
+from glassformer.accel.short_attention import ShortAttentionKernel
 from glassformer.nn.attention import fused_attention
 from glassformer.nn.masks import AttentionMask
 
@@ -57,31 +57,33 @@ class FastPath:
 
 
 def try_short_rows() -> dict[str, float]:
-    """Attention of a small batch forward and backward, by the short way beside torch's, for each length of rows."""
-    draw = torch.Generator().manual_seed(1)
-    short, found = ShortRows(KEYS[-1]), {}
+    """How many times as fast as torch's kernel `ShortAttention` is, forward and backward on a small batch, by length of rows."""
+    generator = torch.Generator().manual_seed(1)
+    short, found = ShortAttentionKernel(KEYS[-1]), {}
     for keys in KEYS:
         shape = (64, 4, keys, 16)
-        q, k, v = (torch.randn(shape, generator=draw).requires_grad_() for _ in range(3))
-        grad = torch.randn(shape, generator=draw)
+        q, k, v = (torch.randn(shape, generator=generator).requires_grad_() for _ in range(3))
+        grad = torch.randn(shape, generator=generator)
         mask = AttentionMask(torch.ones(64, 1, keys, keys, dtype=torch.bool).tril())
 
-        def train(
+        def forward_backward(
             attend: Callable[..., Tensor],
-            asked: tuple[Tensor, ...] = (q, k, v),
+            inputs: tuple[Tensor, ...] = (q, k, v),
             mask: AttentionMask = mask,
             grad: Tensor = grad,
         ) -> None:
-            torch.autograd.grad(attend(*asked, mask), asked, grad)
+            torch.autograd.grad(attend(*inputs, mask), inputs, grad)
 
         with torch.enable_grad():
-            found[str(keys)] = trials.race(partial(train, short), partial(train, fused_attention))
+            found[str(keys)] = trials.speedup(
+                partial(forward_backward, short), partial(forward_backward, fused_attention)
+            )
     return found
 
 
 def short_rows() -> int:
-    """Up to so many keys, attention in training on this CPU goes the short way (short_attention.py); 0: never."""
-    return trials.largest_worth(trials.gains("short rows", try_short_rows))
+    """Up to so many keys, attention in training on this CPU is `ShortAttention` (short_attention.py); 0: never."""
+    return trials.largest_size_worth(trials.gains("short rows", try_short_rows))
 
 
 def choose_short_rows() -> Choice:
@@ -104,7 +106,7 @@ def choose_int8() -> Choice:
     return Choice("int8" in types, f"with engine=int8; CTranslate2 computes here in {', '.join(types)}")
 
 
-def choose_on_gpu(able: Callable[[machine.Gpu], bool], lacking: str) -> Callable[[], Choice]:
+def choose_on_gpu(able: Callable[[machine.Gpu], bool], otherwise: str) -> Callable[[], Choice]:
     """By what the GPU says of itself."""
 
     def choose() -> Choice:
@@ -112,7 +114,7 @@ def choose_on_gpu(able: Callable[[machine.Gpu], bool], lacking: str) -> Callable
         if device is None:
             return Choice(False, "no GPU that torch can use")
         if not able(device):
-            return Choice(False, lacking)
+            return Choice(False, otherwise)
         return Choice(True, "the GPU has what it needs")
 
     return choose

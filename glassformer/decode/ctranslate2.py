@@ -82,11 +82,11 @@ class Scorer:
 
 def refuse(model: ModelConfig, asked: Sequence[Asked], config: DecodeConfig, *, trace: bool = False) -> str | None:
     """What of this CTranslate2 cannot do, as the end of a sentence; None where it can do everything."""
-    lacking, gpt = conversion.lacks(model), model.family == "gpt"
+    unsupported, gpt = conversion.unsupported_setting(model), model.family == "gpt"
     constraints = [request.constraints for request, _ in asked]
     positions = max((positions_needed(model, one) for one in asked), default=0)
     cases = {
-        f"it has nothing for {lacking}": lacking is not None,
+        f"it has nothing for {unsupported}": unsupported is not None,
         "it cannot trace its beam": trace,
         "its draws cannot be repeated (decode.temperature above 0)": config.temperature > 0,
         "it has no diverse groups (decode.groups)": config.groups > 1,
@@ -136,9 +136,9 @@ class CTranslate2Engine:
         unknown = self.special.unknown
         if unknown is None:  # CTranslate2 must have one; which does not matter, since all words are known
             unknown = self.special.never[0] if self.special.never else self.special.bos
-        words = conversion.Words(self.special.bos, self.eos, unknown)
+        vocabularies = conversion.Vocabularies(self.special.bos, self.eos, unknown)
         self.runner = conversion.load(
-            model, words, positions=self.positions, compute=self.compute, threads=torch.get_num_threads()
+            model, vocabularies, positions=self.positions, compute=self.compute, threads=torch.get_num_threads()
         )
 
     def answer(self, model: Any, asked: Sequence[Asked], config: DecodeConfig) -> list[list[Hypothesis]]:
@@ -184,7 +184,7 @@ class CTranslate2Engine:
             "length_penalty": alpha,
             "no_repeat_ngram_size": config.no_repeat_ngram,
             "disable_unk": not config.allow_unknown and self.special.unknown is not None,
-            "suppress_sequences": conversion.as_words(banned) or None,
+            "suppress_sequences": conversion.as_tokens(banned) or None,
             "max_batch_size": config.batch_size or BATCH,
             "return_scores": True,
             "return_end_token": True,
@@ -193,14 +193,14 @@ class CTranslate2Engine:
         prefixes = [list(request.constraints.prefix) for request in requests]
         if self.pairs:
             options |= {"max_decoding_length": most, "min_decoding_length": fewest, "max_input_length": 0}
-            prefix = conversion.as_words(prefixes) if any(prefixes) else None
-            sources = conversion.as_words(request.ids for request in requests)
+            prefix = conversion.as_tokens(prefixes) if any(prefixes) else None
+            sources = conversion.as_tokens(request.ids for request in requests)
             found = self.runner.translate_batch(sources, prefix, **options)
             written = [one.hypotheses for one in found]
         else:
             longest = max(map(len, prefixes))
             options |= {"max_length": most - longest, "min_length": max(0, fewest - longest)}
-            prompts = conversion.as_words([*r.ids, *prefix] for r, prefix in zip(requests, prefixes, strict=True))
+            prompts = conversion.as_tokens([*r.ids, *prefix] for r, prefix in zip(requests, prefixes, strict=True))
             found = self.runner.generate_batch(prompts, include_prompt_in_result=False, **options)
             written = [
                 [[*map(str, prefix), *map(str, ids)] for ids in one.sequences_ids]
@@ -242,14 +242,14 @@ class CTranslate2Engine:
         """What the model gives to each token of each target, and to EOS after it."""
         if self.pairs:
             found = self.runner.score_batch(
-                conversion.as_words(sources),
-                conversion.as_words(targets),
+                conversion.as_tokens(sources),
+                conversion.as_tokens(targets),
                 max_batch_size=batch_size,
                 max_input_length=0,
             )
             return [list(one.log_probs) for one in found]
         whole = [[*source, *target, self.eos] for source, target in zip(sources, targets, strict=True)]
-        found = self.runner.score_batch(conversion.as_words(whole), max_batch_size=batch_size, max_input_length=0)
+        found = self.runner.score_batch(conversion.as_tokens(whole), max_batch_size=batch_size, max_input_length=0)
         return [list(one.log_probs[len(source) - 1 :]) for source, one in zip(sources, found, strict=True)]
 
 

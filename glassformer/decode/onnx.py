@@ -112,8 +112,8 @@ def refuse(config: ModelConfig) -> None:
     """Says in a sentence what keeps this model from onnxruntime."""
     if not conversion.is_installed():
         raise ConfigError("engine=onnx needs onnx and onnxruntime; install them with: pip install 'glassformer[onnx]'")
-    if (lacking := conversion.lacking(config)) is not None:
-        raise ConfigError(f"engine=onnx has nothing for {lacking[0]}; use engine=auto")
+    if (unsupported := conversion.unsupported(config)) is not None:
+        raise ConfigError(f"engine=onnx has nothing for {unsupported[0]}; use engine=auto")
 
 
 nets: weakref.WeakKeyDictionary[nn.Module, tuple[Any, int, OnnxNet]] = weakref.WeakKeyDictionary()

@@ -55,18 +55,18 @@ def refuse_for_ctranslate2(model: TextModel) -> None:
     """Where CTranslate2 has no word for something, that is said with the nearest it has."""
     if not ct2.is_installed():
         raise UserError("exporting to ct2 needs CTranslate2; install it with: pip install 'glassformer[ct2]'")
-    if (lacking := ct2.lacking(model.model.config)) is not None:
-        raise UserError(f"CTranslate2 has nothing for {lacking[0]}; {lacking[1]}, and onnx can say more")
+    if (unsupported := ct2.unsupported(model.model.config)) is not None:
+        raise UserError(f"CTranslate2 has nothing for {unsupported[0]}; {unsupported[1]}, and onnx can say more")
 
 
 def write_ctranslate2(model: TextModel, folder: Path, weights: str) -> list[str]:
     """model.bin, its vocabularies and config.json, and the tokenizers."""
     c = model.model.config
     source = token_names(model.tokenizers.source, c.source_vocab_size or c.vocab_size)
-    words = ct2.Words(BOS, EOS, UNK, source, token_names(model.tokenizers.target, c.vocab_size))
+    vocabularies = ct2.Vocabularies(BOS, EOS, UNK, source, token_names(model.tokenizers.target, c.vocab_size))
     kind = {"fp32": None, "fp16": "float16", "int8": "int8"}[weights]
     positions = c.block_size if c.positions == "learned" else max(512, c.block_size)
-    ct2.save(model.model, folder, words, positions=positions, quantization=kind)
+    ct2.save(model.model, folder, vocabularies, positions=positions, quantization=kind)
     return write_tokenizers(model.tokenizers, model.recipe, folder)
 
 

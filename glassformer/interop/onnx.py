@@ -29,8 +29,8 @@ def refuse_for_onnx(model: TextModel) -> None:
         raise UserError(
             "exporting to onnx needs onnx and onnxruntime; install them with: pip install 'glassformer[onnx]'"
         )
-    if (lacking := conversion.lacking(model.model.config)) is not None:
-        raise UserError(f"these ONNX graphs have nothing for {lacking[0]}; {lacking[1]}")
+    if (unsupported := conversion.unsupported(model.model.config)) is not None:
+        raise UserError(f"these ONNX graphs have nothing for {unsupported[0]}; {unsupported[1]}")
 
 
 def write_onnx(model: TextModel, folder: Path, weights: str) -> list[str]:

@@ -77,14 +77,12 @@ def weight_in_8_bits(weight: Tensor) -> Tensor:
     return rounded((weight.detach() * scale.float()).double(), 4) * float(largest.float() / 448.0)
 
 
-@pytest.mark.parametrize("weights", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
-def test_a_layer_is_its_definition(weights: bool, bias: bool) -> None:
+def test_a_layer_is_its_definition(bias: bool) -> None:
     """Forward: the product of rounded x and rounded W. Backward: the gradient rounded to its own kind, times rounded W; for
-    W the exact gradient and x, or both rounded. Broken: a scale forgotten or taken twice; W turned; the rounded x where
-    the exact one was asked for."""
+    W the exact gradient and x. Broken: a scale forgotten or taken twice; W transposed; the rounded x in W's gradient."""
     x, weight, b, grad = layer(64, bias=bias)
-    y = fp8.float8_linear(x[None], weight, b, weights=weights)
+    y = fp8.float8_linear(x[None], weight, b)
     x8, w8 = rounded(x * 4.0, 4) / 4.0, weight_in_8_bits(weight)
     expected = x8 @ w8.T if b is None else x8 @ w8.T + b.detach().double()
     torch.testing.assert_close(y[0].double(), expected, rtol=1e-5, atol=1e-6)
@@ -92,7 +90,7 @@ def test_a_layer_is_its_definition(weights: bool, bias: bool) -> None:
     scale = 64.0 * 64
     g8 = rounded(grad * scale, 5) / scale
     torch.testing.assert_close(x.grad.double(), g8 @ w8, rtol=1e-4, atol=1e-8)
-    of_w = g8.T @ x8 if weights else grad.double().T @ x.detach().double()
+    of_w = grad.double().T @ x.detach().double()
     torch.testing.assert_close(weight.grad.double(), of_w, rtol=1e-4, atol=1e-6)
     if b is not None:
         torch.testing.assert_close(b.grad, grad.sum(0))
@@ -132,29 +130,28 @@ def test_factors_lie_as_the_device_wants_them(checked: list[tuple[int, ...]]) ->
     """Also where the gradient comes in another order. Broken: a product handed its factor without turning it."""
     x, weight, b, grad = layer(64)
     grad = grad.t().contiguous().t()
-    fp8.float8_linear(x, weight, b, weights=True).backward(grad)
-    assert checked == [(64, 32, 48), (64, 48, 32), (48, 64, 32)]
+    fp8.float8_linear(x, weight, b).backward(grad)
+    assert checked == [(64, 32, 48), (64, 48, 32)]
     checked.clear()
     table = torch.randn(100, 32, requires_grad=True)
-    for weights in (False, True):
-        backend = LossBackend(float8=True, float8_weights=weights)
-        backend(x[None], table, torch.randint(0, 100, (1, 64))).backward()
-    assert checked == [(64, 32, 128), (64, 128, 32), (64, 32, 128), (64, 128, 32), (128, 64, 32)]
+    for rows in (63, 64):
+        LossBackend(float8=True)(x[None, :rows], table, torch.randint(0, 100, (1, rows))).backward()
+    assert checked == 2 * [(64, 32, 128), (64, 128, 32), (128, 64, 32)]
 
 
-@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("length", [7, 8])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_is_its_definition(weights: bool, smoothing: float) -> None:
-    """Of 8-bit scores the exact loss; its gradient rounded to 1/32768 and up before the products. Broken: padded words or
-    IGNORE counted; the factor that comes back through the loss lost, or inside the rounding."""
+def test_the_loss_is_its_definition(length: int, smoothing: float) -> None:
+    """Of 8-bit scores the exact loss; its gradient rounded to 1/32768 and up before the products; also of 14 rows, where an
+    8-bit product wants 16. Broken: padded words, padded rows or IGNORE counted; the factor that comes back through the
+    loss lost, or inside the rounding."""
     torch.manual_seed(3)
-    x = torch.randn(2, 8, 32, requires_grad=True)
+    x = torch.randn(2, length, 32, requires_grad=True)
     table = (0.3 * torch.randn(100, 32)).requires_grad_()
     bias = torch.randn(100, requires_grad=True)
-    labels = torch.randint(0, 100, (2, 8))
+    labels = torch.randint(0, 100, (2, length))
     labels[0, 2:5] = IGNORE
-    backend = LossBackend(float8=True, float8_weights=weights)
-    total = backend(x, table, labels, bias=bias, smoothing=smoothing)
+    total = LossBackend(float8=True)(x, table, labels, bias=bias, smoothing=smoothing)
     (total / 1000).backward()
     x8, w8 = rounded(x.flatten(0, 1) * 4.0, 4) / 4.0, weight_in_8_bits(table)
     logits = (x8 @ w8.T + bias.detach().double()).requires_grad_()
@@ -167,8 +164,7 @@ def test_the_loss_is_its_definition(weights: bool, smoothing: float) -> None:
     # A gradient that lies on the border between two numbers may fall to either side.
     close = {"rtol": 1e-3, "atol": 2e-3 / 1000}
     torch.testing.assert_close(x.grad.flatten(0, 1).double(), g8 @ w8 / 1000, **close)
-    of_w = g8.T @ x8 if weights else g.T @ x.detach().flatten(0, 1).double()
-    torch.testing.assert_close(table.grad.double(), of_w / 1000, **close)
+    torch.testing.assert_close(table.grad.double(), g8.T @ x8 / 1000, **close)
     torch.testing.assert_close(bias.grad.double(), g8.sum(0) / 1000, **close)
 
 
@@ -179,12 +175,12 @@ def small_gpt(seed: int = 0, **changes: Any) -> Any:
 
 
 def test_a_model_rounds_while_it_trains() -> None:
-    """And only the parts it was told to. Broken: evaluation in 8 bits; weights renamed or replaced."""
+    """All but what joins the heads. Broken: evaluation in 8 bits; weights renamed or replaced."""
     plain, model = small_gpt(), small_gpt()
     parameters = list(model.parameters())
-    fp8.use_float8(model, ["mlp"])
+    fp8.use_float8(model)
     kinds = {name: type(one) for name, one in model.named_modules() if isinstance(one, nn.Linear)}
-    assert all((kind is fp8.Float8Linear) == ("mlp" in name) for name, kind in kinds.items()) and kinds
+    assert all((kind is fp8.Float8Linear) != name.endswith(".out") for name, kind in kinds.items()) and kinds
     assert model.state_dict().keys() == plain.state_dict().keys()
     assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
     rows = Rows.whole(torch.randint(0, 48, (2, 16)))
@@ -192,8 +188,6 @@ def test_a_model_rounds_while_it_trains() -> None:
     torch.testing.assert_close(model(rows), plain(rows), rtol=0, atol=0.1)
     model.eval(), plain.eval()
     assert torch.equal(model(rows), plain(rows))
-    with pytest.raises(ValueError, match="choose from"):
-        fp8.use_float8(model, ["mpl"])
 
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
@@ -206,10 +200,10 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     assert "side of 72" in str(fp8.odd_size(small_gpt(n_hidden=72)))
 
 
-def losses(parts: tuple[str, ...], seed: int, steps: int) -> Tensor:
+def losses(float8: bool, seed: int, steps: int) -> Tensor:
     """Of a GPT that learns a cycle of words with a random step of 1 to 3."""
     model = small_gpt(seed)
-    accelerate(model, float8=parts)
+    accelerate(model, float8=float8)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     draw = torch.Generator().manual_seed(5)
     found = []
@@ -228,12 +222,10 @@ def test_a_model_learns_in_8_bits_what_it_learns_without() -> None:
     """The curve stays as near to the one in float32 as that of other first weights does. Broken: gradients that vanish in
     the rounding (a scale of 1), a product with the wrong sign or size."""
     steps = 150
-    exact, other = losses((), 0, steps), losses((), 1, steps)
-    for parts in (fp8.DEFAULT_PARTS, fp8.PARTS):
-        ours = losses(parts, 0, steps)
-        stretches = (ours - exact).view(10, -1).mean(1), (other - exact).view(10, -1).mean(1)
-        assert float(stretches[0].abs().max()) < max(0.03, float(stretches[1].abs().max()))
-        assert float(ours[-15:].mean()) == pytest.approx(float(exact[-15:].mean()), abs=0.02)
+    exact, other, ours = losses(False, 0, steps), losses(False, 1, steps), losses(True, 0, steps)
+    stretches = (ours - exact).view(10, -1).mean(1), (other - exact).view(10, -1).mean(1)
+    assert float(stretches[0].abs().max()) < max(0.03, float(stretches[1].abs().max()))
+    assert float(ours[-15:].mean()) == pytest.approx(float(exact[-15:].mean()), abs=0.02)
     assert float(exact[-15:].mean()) < 0.4 * float(exact[0])
 
 

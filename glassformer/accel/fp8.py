@@ -15,9 +15,10 @@ made. So, of a layer y = x W^T:
          times less: the mean is over all of them)
     d loss / d scores  2^15, always: it lies between -1 and 1 (loss_kernels.py)
 
-What is larger is cut to the largest. Going forward and the gradient of x are in 8 bits; the gradient of W is so in the output
-layer, whose product is large, and by default not elsewhere: it runs over the positions, so it wants both its factors turned,
-and turning costs as much as is won (part "weights" does it). Rounding W, x and dy is no change to the definition of the
+What is larger is cut to the largest. In 8 bits are the feed-forward layers, queries, keys and values, and the output layer
+with its loss; not what joins the heads, a product too small to gain by it. Going forward and the gradient of x are in 8 bits;
+the gradient of W is so in the output layer alone, whose product is large: it runs over the positions, so it wants both its
+factors transposed, and elsewhere that costs as much as is won. Rounding W, x and dy is no change to the definition of the
 gradient: it is taken as if rounding were not there (straight through).
 
 A product wants both factors in the order in which it sums: `a` by rows, `b` by columns, all sizes multiples of 16. Where
@@ -30,7 +31,7 @@ evaluating model computes as ever. Not here: the loss (output_loss.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -42,15 +43,11 @@ from glassformer.accel.projection import JoinedAttention
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.feedforward import MLP, GatedMLP
 
-PARTS = ("output", "output-weights", "mlp", "attention", "attention-out", "weights")
-"""What can be in 8 bits: the output layer, the gradient of its weights too; feed-forward layers; queries, keys and values;
-what joins the heads; the gradients of the weights of those three too."""
-DEFAULT_PARTS = ("output", "output-weights", "mlp", "attention")
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 ACTIVATION_SCALE = 4.0
 GRADIENT_SCALE = 64.0
 LOSS_SCALE = 2.0**15
-SIZES = 16  # every size of a product is a multiple of this
+ALIGNMENT = 16  # every size of a product is a multiple of this
 
 
 def to_float8(x: Tensor, scale: Tensor | float, kind: torch.dtype) -> Tensor:
@@ -65,7 +62,7 @@ def weight_to_float8(weight: Tensor) -> tuple[Tensor, Tensor]:
     return to_float8(weight, torch.finfo(E4M3).max / largest, E4M3), largest / torch.finfo(E4M3).max
 
 
-def by_columns(x: Tensor) -> Tensor:
+def column_major(x: Tensor) -> Tensor:
     """The same matrix, the elements of a column following each other in memory."""
     return x.t().contiguous().t()
 
@@ -78,17 +75,17 @@ def gradient_scale(positions: int) -> float:
 def scaled_product(
     a: Float[Tensor, "M K"],
     b: Float[Tensor, "K N"],
-    back_a: Tensor | float,
-    back_b: Tensor | float,
+    inverse_a: Tensor | float,
+    inverse_b: Tensor | float,
     dtype: torch.dtype,
     *,
     bias: Tensor | None = None,
     fast: bool = True,
 ) -> Float[Tensor, "M N"]:
-    """(a back_a) (b back_b) + bias, of 8-bit factors. Not `fast`: sums of many thousands are kept in more bits."""
+    """(a inverse_a) (b inverse_b) + bias, of 8-bit factors. Not `fast`: sums of many thousands are kept in more bits."""
     scales = [
-        back if isinstance(back, Tensor) else torch.full((), back, dtype=torch.float32, device=a.device)
-        for back in (back_a, back_b)
+        inverse if isinstance(inverse, Tensor) else torch.full((), inverse, dtype=torch.float32, device=a.device)
+        for inverse in (inverse_a, inverse_b)
     ]
     if not a.is_cuda:
         found = (a.to(torch.float32) @ b.to(torch.float32)) * (scales[0] * scales[1])
@@ -106,31 +103,26 @@ def refuse_second_derivative() -> None:
 
 
 class Float8Product(torch.autograd.Function):
-    """x W^T + b by `scaled_product`, and the gradient of x too; that of W where `weights` says so."""
+    """x W^T + b by `scaled_product`, and the gradient of x too; that of W exactly."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, weights: bool) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """x (M, K) and W (N, K) rounded to e4m3 -> (M, N) in x's type."""
-        w8, back_w = weight_to_float8(weight)
+        w8, inverse_w = weight_to_float8(weight)
         x8 = to_float8(x, ACTIVATION_SCALE, E4M3)
-        ctx.save_for_backward(x8 if weights else x, w8, back_w)
-        ctx.weights, ctx.dtype, ctx.has_bias = weights, weight.dtype, bias is not None
-        return scaled_product(x8, w8.t(), 1 / ACTIVATION_SCALE, back_w, x.dtype, bias=bias)
+        ctx.save_for_backward(x, w8, inverse_w)
+        ctx.dtype, ctx.has_bias = weight.dtype, bias is not None
+        return scaled_product(x8, w8.t(), 1 / ACTIVATION_SCALE, inverse_w, x.dtype, bias=bias)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        """dy rounded to e5m2; dx by an 8-bit product, dW by one only where `weights` was set."""
+        """dx by an 8-bit product of dy rounded to e5m2; dW of the unrounded dy and x."""
         refuse_second_derivative()
-        x, w8, back_w = ctx.saved_tensors
+        x, w8, inverse_w = ctx.saved_tensors
         scale = gradient_scale(grad.size(0))
         grad8 = to_float8(grad, scale, E5M2)
-        grad_x = scaled_product(grad8, by_columns(w8), 1 / scale, back_w, grad.dtype)
-        if ctx.weights:
-            turned = grad8.t().contiguous()
-            grad_w = scaled_product(turned, by_columns(x), 1 / scale, 1 / ACTIVATION_SCALE, ctx.dtype, fast=False)
-        else:
-            grad_w = (grad.t() @ x).to(ctx.dtype)
-        return grad_x, grad_w, grad.sum(0) if ctx.has_bias else None, None
+        grad_x = scaled_product(grad8, column_major(w8), 1 / scale, inverse_w, grad.dtype)
+        return grad_x, (grad.t() @ x).to(ctx.dtype), grad.sum(0) if ctx.has_bias else None
 
 
 def working_type(x: Tensor) -> torch.dtype:
@@ -139,50 +131,41 @@ def working_type(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
-def float8_linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, weights: bool = False) -> Tensor:
+def float8_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x W^T + b with its products in 8 bits, for x of any number of dimensions."""
     dtype = working_type(x)
     flat = x.flatten(0, -2).to(dtype)
-    weights = weights and flat.size(0) % SIZES == 0
-    y = Float8Product.apply(flat, weight, None if bias is None else bias.to(dtype), weights)
+    y = Float8Product.apply(flat, weight, None if bias is None else bias.to(dtype))
     return y.unflatten(0, x.shape[:-1])  # type: ignore[no-any-return]
 
 
 class Float8Linear(nn.Linear):
     """nn.Linear in 8 bits while it trains; its weights stay as they are, and evaluation is exact."""
 
-    weights = False
-
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) -> (..., out)"""
         if not self.training:
             return F.linear(x, self.weight, self.bias)
-        return float8_linear(x, self.weight, self.bias, weights=self.weights)
+        return float8_linear(x, self.weight, self.bias)
 
 
 class Float8Attention(JoinedAttention):
     """Its joined projection, too, is in 8 bits; the attention itself is as ever."""
 
-    weights = False
-
     def joined_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """As JoinedAttention's, in 8 bits while it trains."""
         if not self.training:
             return super().joined_product(x, weight, bias)
-        return float8_linear(x, weight, bias, weights=self.weights)
+        return float8_linear(x, weight, bias)
 
 
-def linear_layers(model: nn.Module) -> dict[str, tuple[str, nn.Linear]]:
-    """The linear layers of the blocks by name, each with the part it belongs to."""
-    found: dict[str, tuple[str, nn.Linear]] = {}
+def float8_layers(model: nn.Module) -> Iterator[tuple[str, nn.Linear]]:
+    """The linear layers of the blocks whose products are in 8 bits, by name: feed-forward layers; queries, keys and values."""
     for path, module in model.named_modules():
         for name, layer in module.named_children():
-            if isinstance(layer, nn.Linear):
-                if isinstance(module, MLP | GatedMLP):
-                    found[f"{path}.{name}"] = ("mlp", layer)
-                elif isinstance(module, MultiHeadAttention):
-                    found[f"{path}.{name}"] = ("attention-out" if name == "out" else "attention", layer)
-    return found
+            projects = isinstance(module, MultiHeadAttention) and name != "out"
+            if isinstance(layer, nn.Linear) and (projects or isinstance(module, MLP | GatedMLP)):
+                yield f"{path}.{name}", layer
 
 
 def cannot(model: nn.Module, device: torch.device) -> str | None:
@@ -196,23 +179,17 @@ def cannot(model: nn.Module, device: torch.device) -> str | None:
 
 def odd_size(model: nn.Module) -> str | None:
     """Which layer has a side that 8-bit products cannot have, in words; None where all fit."""
-    for name, (_, layer) in linear_layers(model).items():
+    for name, layer in float8_layers(model):
         for size in (layer.in_features, layer.out_features):
-            if size % SIZES or not size:
-                return f"{name} has a side of {size}, and products in 8 bits want multiples of {SIZES}"
+            if size % ALIGNMENT or not size:
+                return f"{name} has a side of {size}, and products in 8 bits want multiples of {ALIGNMENT}"
     return None
 
 
-def use_float8(model: nn.Module, parts: Sequence[str] = DEFAULT_PARTS) -> None:
-    """From here on the layers of these parts compute in 8 bits while the model trains. Weights and names stay."""
-    if unknown := set(parts) - set(PARTS):
-        raise ValueError(f"{sorted(unknown)} are no parts of a model; choose from: {', '.join(PARTS)}")
-    for part, layer in linear_layers(model).values():
-        if part in parts:
-            layer.__class__ = Float8Linear
-            layer.weights = "weights" in parts  # type: ignore[assignment]
-    if "attention" in parts:
-        for module in model.modules():
-            if isinstance(module, MultiHeadAttention):
-                module.__class__ = Float8Attention
-                module.weights = "weights" in parts  # type: ignore[assignment]
+def use_float8(model: nn.Module) -> None:
+    """From here on the blocks compute in 8 bits while the model trains. Weights and names stay."""
+    for _, layer in float8_layers(model):
+        layer.__class__ = Float8Linear
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            module.__class__ = Float8Attention

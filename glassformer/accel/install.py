@@ -2,15 +2,13 @@
 
     compiled      for a loss that torch.compile is given: one product for queries, keys and values; dropout by counting; on
                   CUDA the loss with its gradient by one kernel
-    float8        the parts of the model whose products are in 8 bits (fp8.PARTS), on devices that have them
+    float8        products in 8 bits, on devices that have them (fp8.py)
     short_rows    uncompiled training on a CPU: attention over at most so many keys by a few products (0: never)
 
 A part that is installed steps aside wherever it does not apply (evaluation, another device, a transform of torch.func).
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from torch import nn
 
@@ -22,9 +20,7 @@ from glassformer.accel.short_attention import ShortAttentionKernel
 from glassformer.nn.attention import MultiHeadAttention
 
 
-def accelerate(
-    model: nn.Module, *, compiled: bool = False, float8: Sequence[str] = (), short_rows: int = 0
-) -> nn.Module:
+def accelerate(model: nn.Module, *, compiled: bool = False, float8: bool = False, short_rows: int = 0) -> nn.Module:
     """Installs what is asked for on the model, in place, and returns it."""
     on_cuda = any(p.is_cuda for p in model.parameters())
     for module in model.modules():
@@ -36,9 +32,7 @@ def accelerate(
         elif compiled and type(module) is nn.Dropout:
             module.__class__ = HashDropout
     if float8:
-        use_float8(model, float8)
+        use_float8(model)
     if compiled or float8:
-        model.cross_entropy = LossBackend(  # type: ignore[assignment]
-            kernel=on_cuda, float8="output" in float8, float8_weights="output-weights" in float8
-        )
+        model.cross_entropy = LossBackend(kernel=on_cuda, float8=float8)  # type: ignore[assignment]
     return model

@@ -20,11 +20,11 @@ from torch import Tensor
 
 from glassformer.accel.fp8 import (
     ACTIVATION_SCALE,
+    ALIGNMENT,
     E4M3,
     E5M2,
     LOSS_SCALE,
-    SIZES,
-    by_columns,
+    column_major,
     refuse_second_derivative,
     scaled_product,
     to_float8,
@@ -41,10 +41,10 @@ def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def row_losses(logits: Tensor, labels: Tensor, words: int, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The loss of each row of scores, and the logarithm of the sum over its words. Columns from `words` on do not exist."""
+def row_losses(logits: Tensor, labels: Tensor, vocab_size: int, smoothing: float) -> tuple[Tensor, Tensor]:
+    """The loss of each row of scores, and the logarithm of the sum over its words. Columns from `vocab_size` on do not exist."""
     scores = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    exists = torch.arange(logits.size(1), device=logits.device) < words
+    exists = torch.arange(logits.size(1), device=logits.device) < vocab_size
     scores_of_words = scores.masked_fill(~exists, -torch.inf)
     # Written out and not as logsumexp: this form the compiler knows to take in one pass over the scores.
     highest = scores_of_words.amax(dim=-1, keepdim=True)
@@ -53,19 +53,19 @@ def row_losses(logits: Tensor, labels: Tensor, words: int, smoothing: float) -> 
     right = logits.gather(1, labels.masked_fill(~counts, 0)[:, None])[:, 0].to(scores.dtype)
     loss = log_total - (1 - smoothing) * right
     if smoothing:
-        loss = loss - smoothing / words * scores.masked_fill(~exists, 0.0).sum(dim=-1)
+        loss = loss - smoothing / vocab_size * scores.masked_fill(~exists, 0.0).sum(dim=-1)
     return loss.masked_fill(~counts, 0.0), log_total
 
 
 def score_gradient(
-    logits: Tensor, labels: Tensor, log_total: Tensor, words: int, smoothing: float, factor: Tensor | float = 1.0
+    logits: Tensor, labels: Tensor, log_total: Tensor, vocab_size: int, smoothing: float, factor: Tensor | float = 1.0
 ) -> Tensor:
     """d (factor x sum of row_losses) / d logits, in the type of log_total."""
     column = torch.arange(logits.size(1), device=logits.device)
     chances = (logits.to(log_total.dtype) - log_total[:, None]).exp()
     right = (column == labels[:, None]).to(chances.dtype)
-    target = right * (1 - smoothing) + smoothing / words
-    counts = (labels != IGNORE)[:, None] & (column < words)
+    target = right * (1 - smoothing) + smoothing / vocab_size
+    counts = (labels != IGNORE)[:, None] & (column < vocab_size)
     return torch.where(counts, (chances - target) * factor, 0.0)
 
 
@@ -74,11 +74,11 @@ class SoftmaxLoss(torch.autograd.Function):
     one number a row."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, labels: Tensor, words: int, smoothing: float) -> Tensor:
-        """Scores (rows, columns), of which the first `words` exist -> the summed loss."""
-        losses, log_total = row_losses(logits, labels, words, smoothing)
+    def forward(ctx: Any, logits: Tensor, labels: Tensor, vocab_size: int, smoothing: float) -> Tensor:
+        """Scores (rows, columns), of which the first `vocab_size` exist -> the summed loss."""
+        losses, log_total = row_losses(logits, labels, vocab_size, smoothing)
         ctx.save_for_backward(logits, labels, log_total)
-        ctx.words, ctx.smoothing = words, smoothing
+        ctx.vocab_size, ctx.smoothing = vocab_size, smoothing
         return losses.sum()
 
     @staticmethod
@@ -86,7 +86,7 @@ class SoftmaxLoss(torch.autograd.Function):
         """softmax - target, from the kept scores and the logarithm of each row's sum."""
         refuse_second_derivative()
         logits, labels, log_total = ctx.saved_tensors
-        grad = score_gradient(logits, labels, log_total, ctx.words, ctx.smoothing, grad_total)
+        grad = score_gradient(logits, labels, log_total, ctx.vocab_size, ctx.smoothing, grad_total)
         return grad.to(logits.dtype), None, None, None
 
 
@@ -101,7 +101,7 @@ class OutputLoss(torch.autograd.Function):
         table: Tensor,
         bias: Tensor | None,
         labels: Tensor,
-        words: int,
+        vocab_size: int,
         smoothing: float,
         kernel: bool,
     ) -> Tensor:
@@ -109,10 +109,10 @@ class OutputLoss(torch.autograd.Function):
         dtype, table = table.dtype, table.to(x.dtype)
         scores = F.linear(x, table, bias)
         if kernel:
-            losses = torch.ops.glassformer.softmax_gradient(scores, labels, words, smoothing)
+            losses = torch.ops.glassformer.softmax_gradient(scores, labels, vocab_size, smoothing)
         else:
-            losses, log_total = row_losses(scores, labels, words, smoothing)
-            scores = score_gradient(scores, labels, log_total, words, smoothing).to(scores.dtype)
+            losses, log_total = row_losses(scores, labels, vocab_size, smoothing)
+            scores = score_gradient(scores, labels, log_total, vocab_size, smoothing).to(scores.dtype)
         ctx.save_for_backward(x, table, scores)
         ctx.has_bias, ctx.dtype = bias is not None, dtype
         return losses.sum()  # type: ignore[no-any-return]
@@ -128,7 +128,7 @@ class OutputLoss(torch.autograd.Function):
 
 
 class Float8OutputLoss(torch.autograd.Function):
-    """The same, its products in 8 bits; that of the weights' gradient only where `weights` says so."""
+    """The same, its three products in 8 bits; the number of rows is a multiple of ALIGNMENT."""
 
     @staticmethod
     def forward(
@@ -137,57 +137,48 @@ class Float8OutputLoss(torch.autograd.Function):
         table: Tensor,
         bias: Tensor | None,
         labels: Tensor,
-        words: int,
+        vocab_size: int,
         smoothing: float,
         kernel: bool,
-        weights: bool,
     ) -> Tensor:
         """As OutputLoss, with x and table rounded to e4m3 and the gradient to e5m2."""
         x8 = to_float8(x, ACTIVATION_SCALE, E4M3)
-        table8, back = weight_to_float8(table)
-        scores = scaled_product(x8, table8.t(), 1 / ACTIVATION_SCALE, back, x.dtype, bias=bias)
-        if kernel and weights:
-            losses, grad8, for_weights = torch.ops.glassformer.softmax_gradients8(scores, labels, words, smoothing)
-        elif kernel:
-            losses, grad8 = torch.ops.glassformer.softmax_gradient8(scores, labels, words, smoothing)
-            for_weights = scores
+        table8, inverse = weight_to_float8(table)
+        scores = scaled_product(x8, table8.t(), 1 / ACTIVATION_SCALE, inverse, x.dtype, bias=bias)
+        if kernel:
+            losses, grad8, transposed8 = torch.ops.glassformer.softmax_gradient8(scores, labels, vocab_size, smoothing)
         else:
-            losses, log_total = row_losses(scores, labels, words, smoothing)
-            grad = score_gradient(scores, labels, log_total, words, smoothing)
+            losses, log_total = row_losses(scores, labels, vocab_size, smoothing)
+            grad = score_gradient(scores, labels, log_total, vocab_size, smoothing)
             grad8 = to_float8(grad, LOSS_SCALE, E5M2)
-            for_weights = grad8.t().contiguous() if weights else grad.to(x.dtype)
-        ctx.save_for_backward(x8 if weights else x, table8, back, grad8, for_weights)
-        ctx.weights, ctx.has_bias, ctx.dtype, ctx.weight_dtype = weights, bias is not None, x.dtype, table.dtype
+            transposed8 = grad8.t().contiguous()
+        ctx.save_for_backward(x8, table8, inverse, grad8, transposed8)
+        ctx.has_bias, ctx.dtype = bias is not None, x.dtype
         return losses.sum()  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, factor: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        """dx by an 8-bit product; dW by one where `weights` was set, else exactly."""
+        """Two 8-bit products of the gradient that was made with the loss."""
         refuse_second_derivative()
-        x, table8, back, grad8, for_weights = ctx.saved_tensors
-        grad_x = scaled_product(grad8, by_columns(table8), 1 / LOSS_SCALE, back, ctx.dtype, fast=False)
-        if ctx.weights:
-            grad_w = scaled_product(
-                for_weights, by_columns(x), 1 / LOSS_SCALE, 1 / ACTIVATION_SCALE, torch.float32, fast=False
-            )
-        else:
-            grad_w = (for_weights.t() @ x).to(ctx.weight_dtype)
+        x8, table8, inverse, grad8, transposed8 = ctx.saved_tensors
+        grad_x = scaled_product(grad8, column_major(table8), 1 / LOSS_SCALE, inverse, ctx.dtype, fast=False)
+        grad_w = scaled_product(
+            transposed8, column_major(x8), 1 / LOSS_SCALE, 1 / ACTIVATION_SCALE, torch.float32, fast=False
+        )
         grad_b = (grad8.to(torch.float32).sum(0) * (factor / LOSS_SCALE)).to(ctx.dtype) if ctx.has_bias else None
-        return grad_x * factor, grad_w * factor, grad_b, None, None, None, None, None
+        return grad_x * factor, grad_w * factor, grad_b, None, None, None, None
 
 
 @dataclass(frozen=True)
 class LossBackend:
     """How the output layer of a training model and its loss are computed; called as `linear_cross_entropy` is.
 
-    kernel          the gradient with the loss, where the device has the kernels (in full precision: compiled only)
-    float8          the products in 8 bits, compiled or not ...
-    float8_weights  ... that of the weights' gradient too
+    kernel    the gradient with the loss, where the device has the kernels (in full precision: compiled only)
+    float8    the products in 8 bits, compiled or not
     """
 
     kernel: bool = False
     float8: bool = False
-    float8_weights: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernel", self.kernel and has_triton())
@@ -216,20 +207,19 @@ class LossBackend:
         Matrix units and memory like round sizes: rows of 50,257 scores, each starting off a memory boundary, cost three times
         what rows of 50,304 cost. So the table is padded, which melts into its conversion to bfloat16, and the scores of words
         that do not exist are passed over."""
-        words = weight.size(0)
-        missing = -words % 128
+        vocab_size = weight.size(0)
+        missing = -vocab_size % 128
         table = F.pad(weight, (0, 0, 0, missing)) if missing else weight
         dtype = working_type(x)
         kernel = self.kernel and x.device.type in KERNEL_DEVICES
         if (self.float8 or (kernel and dtype != torch.float64)) and torch.is_grad_enabled():
-            flat = x.flatten(0, 1).to(dtype)
+            flat, flat_labels = x.flatten(0, 1).to(dtype), labels.flatten()
+            if self.float8 and (more := -flat.size(0) % ALIGNMENT):
+                flat, flat_labels = F.pad(flat, (0, 0, 0, more)), F.pad(flat_labels, (0, more), value=IGNORE)
             padded_bias = None if bias is None else F.pad(bias, (0, missing)).to(dtype)
-            given = (flat, table, padded_bias, labels.flatten(), words, smoothing, kernel)
-            if self.float8:
-                weights = self.float8_weights and flat.size(0) % SIZES == 0
-                return Float8OutputLoss.apply(*given, weights)  # type: ignore[no-any-return]
-            return OutputLoss.apply(*given)  # type: ignore[no-any-return]
+            given = (flat, table, padded_bias, flat_labels, vocab_size, smoothing, kernel)
+            return (Float8OutputLoss if self.float8 else OutputLoss).apply(*given)  # type: ignore[no-any-return]
         logits = F.linear(x, table).flatten(0, 1)
         if bias is not None:
             logits = logits + F.pad(bias, (0, missing)).to(logits.dtype)
-        return SoftmaxLoss.apply(logits, labels.flatten(), words, smoothing)  # type: ignore[no-any-return]
+        return SoftmaxLoss.apply(logits, labels.flatten(), vocab_size, smoothing)  # type: ignore[no-any-return]

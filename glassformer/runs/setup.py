@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from glassformer.accel import accelerate
-from glassformer.accel.fp8 import DEFAULT_PARTS, cannot
+from glassformer.accel.fp8 import cannot
 from glassformer.accel.tuning import short_rows
 from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batch, Batches, make_batches
@@ -53,20 +53,12 @@ def set_up(config: TrainConfig, device: torch.device) -> None:
     torch.manual_seed(config.seed)
 
 
-def make_fast(
-    model: Any,
-    device: torch.device,
-    *,
-    compiled: bool,
-    precision: str = "auto",
-    float8_parts: Sequence[str] = DEFAULT_PARTS,
-) -> None:
+def make_fast(model: Any, device: torch.device, *, compiled: bool, precision: str = "auto") -> None:
     """Installs on the model what makes its training fast on this device (glassformer.accel)."""
     if precision == "fp8" and (why := cannot(model, device)) is not None:
         raise ConfigError(f"train.precision=fp8 cannot be had here: {why}; set train.precision=auto")
-    float8 = float8_parts if precision == "fp8" else ()
     eager_on_cpu = device.type == "cpu" and not compiled
-    accelerate(model, compiled=compiled, float8=float8, short_rows=short_rows() if eager_on_cpu else 0)
+    accelerate(model, compiled=compiled, float8=precision == "fp8", short_rows=short_rows() if eager_on_cpu else 0)
 
 
 def compiled_loss(model: Any, smoothing: float, r_drop: float = 0.0) -> Callable[[Batch], Tensor]:

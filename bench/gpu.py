@@ -2,13 +2,12 @@
 
     python3 bench/gpu.py gpt2                      # GPT-2 124M, batch 64 x 1024
     python3 bench/gpu.py base tiny big --data DIR  # encoder-decoder on Multi30k sentences (DIR has train.en, train.de)
-    python3 bench/gpu.py gpt2 --graph --precision fp8 --fp8-parts output mlp
-    python3 bench/gpu.py gpt2 --graph --variants   # each way of computing alone and together, a line each
-    python3 bench/gpu.py gpt2 --graph --curve 500  # loss curves side by side: bf16, bf16 from other weights, fp8
+    python3 bench/gpu.py gpt2 --precision fp8      # as train.precision=fp8 has it
+    python3 bench/gpu.py gpt2 --curve 500          # loss curves side by side: bf16, bf16 from other weights, fp8
 
-The step is the trainer's own, whole: batch made and moved to the device, forward, backward, clipping, AdamW. `useful`
-counts the labels learned from, never padding. `mfu` is model FLOPs (three forward passes, causal attention counted once)
-over the device's peak.
+The step is the trainer's own, whole, as `glassformer train` takes it on a GPU by default (compiled, captured as one graph):
+batch made and moved to the device, forward, backward, clipping, AdamW. Counted are the labels learned from, never
+padding. `mfu` is model FLOPs (three forward passes, causal attention counted once) over the device's peak.
 """
 
 from __future__ import annotations
@@ -26,13 +25,12 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from glassformer.accel.fp8 import DEFAULT_PARTS, PARTS
 from glassformer.config import TrainConfig
 from glassformer.data.batches import BlockBatches, SentenceBatches
 from glassformer.data.examples import Pairs
 from glassformer.data.tokens import TokenFile
 from glassformer.models import build_model, preset
-from glassformer.runs.setup import compiled_loss, make_fast
+from glassformer.runs.setup import compiled_loss, make_fast, set_up
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.train.optim import make_optimizers
 from glassformer.train.trainer import Trainer
@@ -92,9 +90,7 @@ def trainer_of(model, batches, smoothing: float, args: argparse.Namespace, **set
     device = torch.device("cuda")
     config = TrainConfig(log_every=10**9, **settings)
     model = model.to(device).train()
-    make_fast(model, device, compiled=True, precision=args.precision, float8_parts=args.fp8_parts)
-    if args.loss is not None:
-        model.cross_entropy = dataclasses.replace(model.cross_entropy, kernel=args.loss == "kernel")
+    make_fast(model, device, compiled=True, precision=args.precision)
     return Trainer(
         model,
         compiled_loss(model, smoothing),
@@ -105,7 +101,7 @@ def trainer_of(model, batches, smoothing: float, args: argparse.Namespace, **set
         watchers=[],
         device=device,
         autocast=torch.bfloat16,
-        capture=args.graph,
+        capture=True,
     )
 
 
@@ -132,7 +128,7 @@ def blocks(tokens: np.ndarray, rows: int, length: int) -> BlockBatches:
 def gpt2(args: argparse.Namespace) -> dict[str, float]:
     config = dataclasses.replace(preset("gpt2"), dropout=0.0, attention_dropout=0.0)
     model = build_model(config)
-    rows, length = args.rows or 64, 1024
+    rows, length = args.rows, 1024
     # One token more than whole batches: every batch has all its rows.
     batches = blocks(np.random.default_rng(1).integers(0, 50257, 48 * rows * length + 1), rows, length)
     result = measure(trainer_of(model, batches, 0.0, args, weight_decay=0.1), args)
@@ -141,13 +137,18 @@ def gpt2(args: argparse.Namespace) -> dict[str, float]:
     return result | {"shape": str(batches.shape), "flops_a_token": flops}
 
 
+def free() -> None:
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
 def curve(args: argparse.Namespace, seed: int) -> tuple[np.ndarray, float]:
     """The loss of each step of GPT-2 on a chain of words, and tokens a second once it is compiled; batches are the same
     whatever the seed of the weights."""
     torch.manual_seed(seed)
     torch._dynamo.reset()
     model = build_model(dataclasses.replace(preset("gpt2"), dropout=0.0, attention_dropout=0.0))
-    rows, length = args.rows or 64, 1024
+    rows, length = args.rows, 1024
     batches = blocks(chain((args.curve * rows + 2) * length), rows, length)
     settings = {"weight_decay": 0.1, "learning_rate": 6e-4, "betas": (0.9, 0.95), "eps": 1e-8}
     trainer = trainer_of(model, batches, 0.0, args, **settings)
@@ -177,48 +178,6 @@ def curves(args: argparse.Namespace) -> dict[str, list[float]]:
     return {name: losses.tolist() for name, losses in found.items()}
 
 
-def variants(args: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Speed and loss of each way of computing GPT-2's step. One that fails says why, and the next is tried."""
-    few = ("output", "mlp", "attention")
-    table = {
-        "bf16, as torch writes it": ("bf16", "plain", ()),
-        "bf16, loss by kernel": ("bf16", "kernel", ()),
-        "fp8 output": ("fp8", "kernel", ("output",)),
-        "fp8 output and its weights' gradient": ("fp8", "kernel", ("output", "output-weights")),
-        "fp8 mlp": ("fp8", "kernel", ("mlp",)),
-        "fp8 output, mlp, attention": ("fp8", "kernel", few),
-        "fp8 the same, output's weights too": ("fp8", "kernel", (*few, "output-weights")),
-        "fp8 the same, what joins the heads too": (
-            "fp8", "kernel", (*few, "output-weights", "attention-out")
-        ),
-        "fp8 everything": ("fp8", "kernel", PARTS),
-    }  # fmt: skip
-    results = {}
-    for name, (precision, loss, parts) in table.items():
-        args.precision, args.loss, args.fp8_parts = precision, loss, parts
-        torch.manual_seed(0)
-        torch._dynamo.reset()
-        try:
-            results[name] = gpt2(args)
-        except Exception as error:
-            print(f"{name}: {type(error).__name__}: {str(error)[:1500]}", flush=True)
-            continue
-        finally:
-            free()
-        found = results[name]
-        print(
-            f"{name}: {found['tokens_per_second'] / 1000:.1f}k tokens/s, {found['ms_a_step']:.2f} ms, "
-            f"loss {found['loss']:.4f}, {found['memory_gb']:.1f} GB, compiled in {found['compile_s']:.0f} s",
-            flush=True,
-        )
-    return results
-
-
-def free() -> None:
-    gc.collect()
-    torch.cuda.empty_cache()
-
-
 def seq2seq(name: str, args: argparse.Namespace) -> dict[str, float]:
     folder = Path(args.data)
     lines = [(folder / f"train.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "de")]
@@ -226,11 +185,7 @@ def seq2seq(name: str, args: argparse.Namespace) -> dict[str, float]:
     files = [TokenFile.of(tokenizer.encode_batch(side), tokenizer.vocab_size) for side in lines]
     table = 10000 if name == "tiny" else 32000
     config = dataclasses.replace(preset(f"transformer-{name}"), vocab_size=table)
-    if args.no_dropout:
-        config = dataclasses.replace(config, dropout=0.0)
-    batches = SentenceBatches(
-        Pairs(*files), budget=args.tokens, limit=128, layout="packed", seed=1, row_width=args.width, workers=2
-    )
+    batches = SentenceBatches(Pairs(*files), budget=32768, limit=128, layout="packed", seed=1, row_width=128, workers=2)
     result = measure(trainer_of(build_model(config), batches, 0.1, args), args)
     return result | {"shape": str(batches.shape)}
 
@@ -239,42 +194,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", nargs="+", choices=["gpt2", "base", "tiny", "big"])
     parser.add_argument("--data", help="a folder with train.en and train.de")
-    parser.add_argument("--rows", type=int)
-    parser.add_argument("--tokens", type=int, default=32768)
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--graph", action="store_true", help="capture the whole step as one CUDA graph")
-    parser.add_argument("--cudnn", action="store_true", help="prefer cuDNN's attention kernel")
-    parser.add_argument("--tune", action="store_true", help="let the compiler search for better kernel settings")
+    parser.add_argument("--rows", type=int, default=64, help="of 1,024 tokens a batch, of GPT-2")
     parser.add_argument("--profile", type=int, default=0, help="print so many of the most expensive kernels")
     parser.add_argument("--precision", choices=["bf16", "fp8"], default="bf16")
-    parser.add_argument("--fp8-parts", nargs="+", choices=PARTS, default=DEFAULT_PARTS)
-    parser.add_argument("--loss", choices=["plain", "kernel"], help="else as the trainer has it: by kernel")
-    parser.add_argument("--variants", action="store_true", help="GPT-2 in each of the above")
     parser.add_argument("--curve", type=int, default=0, help="GPT-2's loss curve over so many steps, bf16 and fp8")
-    parser.add_argument("--no-dropout", action="store_true")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    torch.set_float32_matmul_precision("high")
-    if args.tune:
-        import torch._inductor.config as inductor
-
-        inductor.coordinate_descent_tuning = True
-    if args.cudnn:
-        from torch.nn.attention import SDPBackend, sdpa_kernel
-
-        order = [
-            SDPBackend.CUDNN_ATTENTION,
-            SDPBackend.FLASH_ATTENTION,
-            SDPBackend.EFFICIENT_ATTENTION,
-            SDPBackend.MATH,
-        ]
-        preferred = sdpa_kernel(order, set_priority=True)
-        preferred.__enter__()
+    set_up(TrainConfig(), torch.device("cuda"))
     peak = peak_flops()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, measured peak {peak / 1e12:.0f} TFLOP/s")
     results: dict[str, object] = {}
-    if args.variants or args.curve:
-        results = dict(variants(args) if args.variants else curves(args))
+    if args.curve:
+        results = dict(curves(args))
         args.work = []
     for name in args.work:
         torch.manual_seed(0)

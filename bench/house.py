@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "glassformer"
-TESTS = ROOT / "tests"
+BESIDE = ("tests", "bench", "docs")
 LONGEST_FILE, LONG_FILE, FEW = 350, 300, 18
 LONGEST_FUNCTION, LONGEST_KERNEL = 70, 120
 MOST_PARAMETERS, MOST_OF_A_KERNEL = 10, 20
@@ -120,9 +120,10 @@ def all_figures() -> list[Figures]:
     return [figures_of(file) for file in sorted(PACKAGE.rglob("*.py"))]
 
 
-def long_tests() -> list[str]:
-    """Files of tests, and of what they share, that are longer than a file may be; tables count there too."""
-    counted = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in sorted(TESTS.rglob("*.py"))}
+def long_beside() -> list[str]:
+    """Files of tests, benchmarks and documents that are longer than a file may be; tables count there too."""
+    files = [file for folder in BESIDE for file in sorted((ROOT / folder).rglob("*.py"))]
+    counted = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in files}
     return [f"{file.relative_to(ROOT).as_posix()}: {n}" for file, n in counted.items() if n > LONGEST_FILE]
 
 
@@ -149,7 +150,7 @@ def main() -> None:
     for title, found in (
         (f"files over {LONGEST_FILE} lines", over),
         (f"files over {LONG_FILE} lines", long),
-        (f"files of tests over {LONGEST_FILE} lines", long_tests()),
+        (f"files of tests, bench and docs over {LONGEST_FILE} lines", long_beside()),
         ("functions too long", [f"{k}: {v}" for f in files for k, v in f.long_functions.items()]),
         ("signatures too wide", [f"{k}: {v}" for f in files for k, v in f.wide_signatures.items()]),
         ("public without a docstring", [name for f in counted for name in f.undocumented]),

@@ -20,7 +20,7 @@ from bench.house import (
     all_figures,
     documented,
     figures_of,
-    long_tests,
+    long_beside,
 )
 from tests.programs import run_program
 
@@ -201,13 +201,13 @@ def test_no_file_is_too_long_and_few_are_long() -> None:
     assert len([f for f in figures() if f.lines > LONG_FILE and not f.exempt]) <= FEW
 
 
-def test_no_file_of_tests_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert long_tests() == []
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "test_all.py").write_text("x = 1\n" * (LONGEST_FILE + 1))
+@pytest.mark.parametrize("folder", ["tests", "bench"])
+def test_no_file_beside_the_package_is_too_long(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert long_beside() == []
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "all.py").write_text("x = 1\n" * (LONGEST_FILE + 1))
     monkeypatch.setattr("bench.house.ROOT", tmp_path)
-    monkeypatch.setattr("bench.house.TESTS", tmp_path / "tests")
-    assert long_tests() == [f"tests/test_all.py: {LONGEST_FILE + 1}"], "and one that is would be seen"
+    assert long_beside() == [f"{folder}/all.py: {LONGEST_FILE + 1}"], "and one that is would be seen"
 
 
 def test_no_function_is_too_long_and_no_signature_too_wide() -> None:

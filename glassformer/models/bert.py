@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
 from glassformer.errors import ConfigError
-from glassformer.models.parts import Family, initialise, make_encoder, make_norm, make_positions
+from glassformer.models.parts import BaseModel, initialise, make_encoder, make_norm, make_positions
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.feedforward import ACTIVATIONS
 from glassformer.nn.rows import Lengths, Rows, as_rows
@@ -60,7 +60,7 @@ class ClassificationHead(nn.Module):
         return self.drop(x if self.dense is None else self.dense(x).tanh())
 
 
-class BERT(Family):
+class BERT(BaseModel):
     """An encoder alone: every token sees every other.
 
     >>> import torch

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from glassformer.config import ModelConfig
 from glassformer.errors import ConfigError
 from glassformer.models.bert import ClassificationHead
-from glassformer.models.parts import Family, initialise, make_decoder, make_norm, make_positions
+from glassformer.models.parts import BaseModel, initialise, make_decoder, make_norm, make_positions
 from glassformer.models.state import DecoderState
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.loss import IGNORE
 from glassformer.nn.rows import Lengths, Rows, as_rows, next_token_labels
 
 
-class GPT(Family):
+class GPT(BaseModel):
     """A decoder alone: a language model, which predicts the token that follows each.
 
     >>> import torch

@@ -1,7 +1,7 @@
 """From a config to parts: the one place that reads a ModelConfig and builds layers from its numbers.
 
-What the three families share also lives here: embeddings with positions (`Family.embed`), what every block is told of the
-rows (`Family.block_inputs`), the count of parameters and the initialisation.
+What the three families share also lives here: embeddings with positions (`BaseModel.embed`), what every block is told of the
+rows (`BaseModel.block_inputs`), the count of parameters and the initialisation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from glassformer.nn.positions import (
 from glassformer.nn.rows import Rows
 from glassformer.nn.taps import Tapped
 
-F = TypeVar("F", bound="Family")
+M = TypeVar("M", bound="BaseModel")
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
@@ -134,8 +134,8 @@ def materialise_tables(model: nn.Module, _: object) -> None:
             module.materialise(device)
 
 
-class Family(Tapped):
-    """What the encoder-decoder, the GPT and the BERT have in common."""
+class BaseModel(Tapped):
+    """The base class of the three families: config, presets, embeddings with positions, block inputs, cache."""
 
     family: ClassVar[str] = ""
 
@@ -168,7 +168,7 @@ class Family(Tapped):
         return config
 
     @classmethod
-    def from_preset(cls: type[F], name: str, **settings: Any) -> F:
+    def from_preset(cls: type[M], name: str, **settings: Any) -> M:
         """The model of a preset (`glassformer.PRESETS` lists them) with fresh weights and, where given, other settings."""
         return cls(preset(name), **settings)  # type: ignore[call-arg, arg-type]
 
@@ -267,14 +267,14 @@ def is_embedding(name: str) -> bool:
     return name.rpartition(".")[0].endswith(("embedding", "positions"))
 
 
-def initialise(model: Family) -> None:
+def initialise(model: BaseModel) -> None:
     """How weights begin, by name (`model.init`):
 
     normal   every matrix and table from N(0, 0.02); the last projection of each sublayer, which is added to the residual
              stream (attention.out, cross.out, mlp.down), divided by sqrt(number of sublayers in its stack), as GPT-2
              describes. Biases zero.
     xavier   every matrix uniform in +-sqrt(6 / (in + out)), as the paper's reference code; tables from N(0, 1/sqrt(C)),
-             so that a table scaled by sqrt(C) has unit variance and a tied output layer starts with scores near one.
+             so that a table scaled by sqrt(C) has unit variance and a tied output layer starts with logits near one.
     """
     config = model.config
     for name, parameter in model.named_parameters():

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
-from glassformer.models.parts import Family, initialise, make_decoder, make_encoder, make_norm, make_positions
+from glassformer.models.parts import BaseModel, initialise, make_decoder, make_encoder, make_norm, make_positions
 from glassformer.models.state import DecoderState
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.loss import IGNORE
@@ -22,7 +22,7 @@ from glassformer.nn.masks import AttentionMask, cross_mask
 from glassformer.nn.rows import Lengths, Rows, as_rows, next_token_labels
 
 
-class Transformer(Family):
+class Transformer(BaseModel):
     """The encoder-decoder: a source is read, a target is written.
 
     >>> import torch

@@ -1,14 +1,14 @@
-"""The output layer and its cross-entropy in one: the equation, and a form that never holds the scores of all positions.
+"""The output layer and its cross-entropy in one: the equation, and a form that never holds the logits of all positions.
 
 `cross_entropy` is the equation: logits = x W^T + b over (positions x vocabulary), a softmax, minus the logarithm at the label.
-Its scores, their float32 copy, their softmax and their gradient are several of the largest tensors of a whole step.
+Its logits, their float32 copy, their softmax and their gradient are several of the largest tensors of a whole step.
 
 `linear_cross_entropy` takes the positions a chunk at a time, and since the loss is the end of the computation, each chunk's
-gradient is made on the spot: three matrix products a chunk, as many as the plain way, and nothing the size of the
+gradient is made on the spot: three matrix products a chunk, as many as the plain form, and nothing the size of the
 vocabulary is kept but the gradients of W and b. Positions whose label is IGNORE are left out before the first product. Whoever
 differentiates the gradient again (create_graph=True, torch.func) gets the equation.
 
-Label smoothing (Szegedy et al. 2016): the target is (1 - s) on the label and s / V on every word, the label included.
+Label smoothing (Szegedy et al. 2016): the target is (1 - s) on the label and s / V on every token, the label included.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def cross_entropy(
     logits = F.linear(x, weight, bias)
     log_p = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     counts = labels != IGNORE
-    right = log_p.gather(-1, labels.masked_fill(~counts, 0)[..., None])[..., 0]
-    loss = -(1 - smoothing) * right
+    label_log_p = log_p.gather(-1, labels.masked_fill(~counts, 0)[..., None])[..., 0]
+    loss = -(1 - smoothing) * label_log_p
     if smoothing:
         loss = loss - smoothing * log_p.mean(dim=-1)
     return loss.masked_fill(~counts, 0.0).sum()
@@ -60,11 +60,11 @@ class LinearCrossEntropy(torch.autograd.Function):
         grad_b = torch.zeros_like(bias) if wants_gradient and bias is not None else None
         step = max(1, CHUNK_ELEMENTS // vocabulary)
         for start in range(0, x.size(0), step):
-            part = slice(start, start + step)
-            logits = F.linear(x[part], weight, bias)
+            chunk = slice(start, start + step)
+            logits = F.linear(x[chunk], weight, bias)
             log_p = logits.log_softmax(dim=-1, dtype=total.dtype)
-            right = log_p.gather(1, labels[part, None])
-            total -= (1 - smoothing) * right.sum()
+            label_log_p = log_p.gather(1, labels[chunk, None])
+            total -= (1 - smoothing) * label_log_p.sum()
             if smoothing:
                 total -= smoothing * log_p.mean(dim=-1).sum()
             if grad_x is not None and grad_w is not None:
@@ -72,14 +72,14 @@ class LinearCrossEntropy(torch.autograd.Function):
                 grad = log_p.exp_()
                 if smoothing:
                     grad.sub_(smoothing / vocabulary)
-                grad.scatter_add_(1, labels[part, None], torch.full_like(right, smoothing - 1.0))
+                grad.scatter_add_(1, labels[chunk, None], torch.full_like(label_log_p, smoothing - 1.0))
                 grad = grad.to(logits.dtype)
-                grad_x[part] = grad @ weight.to(grad.dtype)
+                grad_x[chunk] = grad @ weight.to(grad.dtype)
                 if grad_w.dtype == grad.dtype == x.dtype:
                     # In place: a second table a chunk would be a fifth of the time spent here.
-                    grad_w.addmm_(grad.T, x[part])
+                    grad_w.addmm_(grad.T, x[chunk])
                 else:
-                    grad_w += grad.T @ x[part].to(grad.dtype)
+                    grad_w += grad.T @ x[chunk].to(grad.dtype)
                 if grad_b is not None:
                     grad_b += grad.sum(0)
         ctx.save_for_backward(x, weight, bias, labels, grad_x, grad_w, grad_b)
@@ -89,16 +89,16 @@ class LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         """The gradients that were made, times what comes upstream; or the equation's, to be differentiated again."""
-        x, weight, bias, labels, *made = ctx.saved_tensors
+        x, weight, bias, labels, *grads = ctx.saved_tensors
         if not torch.is_grad_enabled():
-            return (*(None if g is None else g * grad_total.to(g.dtype) for g in made), None, None, None)
+            return (*(None if g is None else g * grad_total.to(g.dtype) for g in grads), None, None, None)
         # The gradient itself is to be differentiated: by the equation, whose every step torch can follow. Through aliases,
         # since with a tied table x is itself a function of W, and here each is to be varied alone.
         x, weight, bias = x.view_as(x), weight.view_as(weight), None if bias is None else bias.view_as(bias)
         loss = cross_entropy(x, weight, labels, bias=bias, smoothing=ctx.smoothing)
-        asked = [t for t, wanted in zip((x, weight, bias), ctx.needs_input_grad) if wanted]
-        found = iter(torch.autograd.grad(loss, asked, grad_total, create_graph=True))
-        return (*(next(found) if wanted else None for wanted in ctx.needs_input_grad[:3]), None, None, None)
+        inputs = [t for t, needs in zip((x, weight, bias), ctx.needs_input_grad) if needs]
+        found = iter(torch.autograd.grad(loss, inputs, grad_total, create_graph=True))
+        return (*(next(found) if needs else None for needs in ctx.needs_input_grad[:3]), None, None, None)
 
 
 def linear_cross_entropy(
@@ -113,11 +113,11 @@ def linear_cross_entropy(
     if is_symbolic():
         return cross_entropy(x, weight, labels, bias=bias, smoothing=smoothing)
     counts = labels != IGNORE
-    chosen = labels[counts]
-    if chosen.device.type == "cpu" and chosen.numel():
-        low, high = (int(v) for v in chosen.aminmax())
+    labels_that_count = labels[counts]
+    if labels_that_count.device.type == "cpu" and labels_that_count.numel():
+        low, high = (int(v) for v in labels_that_count.aminmax())
         if low < 0 or high >= weight.size(0):
             wrong = low if low < 0 else high
             raise ValueError(f"label {wrong} is outside the {weight.size(0)} classes of the output layer")
     wants_gradient = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias))
-    return LinearCrossEntropy.apply(x[counts], weight, bias, chosen, smoothing, wants_gradient)  # type: ignore[no-any-return]
+    return LinearCrossEntropy.apply(x[counts], weight, bias, labels_that_count, smoothing, wants_gradient)  # type: ignore[no-any-return]

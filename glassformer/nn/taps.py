@@ -43,7 +43,7 @@ SHAPES: dict[str, tuple[str, str]] = {
     "hidden": ("B T F", "the feed-forward layer before its activation (of a gated one: the gate)"),
     "activation": ("B T F", "the same after its activation"),
     "residual": ("B T C", "the residual stream after the block"),
-    "logits": ("B T V", "the score of each word, or label, at each place"),
+    "logits": ("B T V", "the logit of each token of the vocabulary, or of each label, at each position"),
 }
 """The shape of each activation, wherever it is recorded, and what it is. B rows (each beam of a sentence is one, and of the
 source each sentence), T queries (while decoding with a cache: the new tokens), S keys, H heads, D head size, C n_embd, F hidden

@@ -127,7 +127,7 @@ class Session:
     # ---- validation
 
     @contextmanager
-    def with_served_weights(self) -> Any:
+    def with_inference_weights(self) -> Any:
         """Validate with the weights that would be used: the moving average, where there is one."""
         if self.trainer.ema is None:
             yield
@@ -147,7 +147,7 @@ class Session:
         devices = [self.trainer.device] if self.trainer.device.type == "cuda" else []
         self.model.eval()
         try:
-            with torch.random.fork_rng(devices), self.with_served_weights(), self.stop.may_drop():
+            with torch.random.fork_rng(devices), self.with_inference_weights(), self.stop.may_drop():
                 budget = max(256, 2**25 // max(1, self.model.config.vocab_size))
                 examples = self.val_batches.in_order(budget, limit=20_000)
                 scores = teacher_forced(self.model, examples, self.trainer.device)

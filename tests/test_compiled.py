@@ -58,7 +58,7 @@ def test_the_padded_output_layer_adds_no_words(words: int, smoothing: float) -> 
     )
     labels = torch.randint(0, words, (2, 4), generator=generator)
     labels[0, 2:] = IGNORE
-    ours = LossBackend().on_padded_table(x, weight, labels, bias, smoothing)
+    ours = LossBackend().padded_cross_entropy(x, weight, labels, bias, smoothing)
     other = linear_cross_entropy(x, weight, labels, bias=bias, smoothing=smoothing)
     torch.testing.assert_close(ours, other, atol=1e-10, rtol=0)
     for a, b in zip(

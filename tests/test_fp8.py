@@ -111,7 +111,7 @@ def test_gradients_of_a_mean_have_room(positions: int) -> None:
 def checked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """What a device asks of the factors of each product, asked on a CPU."""
     seen: list[tuple[int, ...]] = []
-    real = fp8.scaled_product
+    real = fp8.scaled_mm
 
     def strict(a: Tensor, b: Tensor, *rest: Any, **named: Any) -> Tensor:
         assert a.stride() == (a.size(1), 1), "a is to be by rows"
@@ -121,8 +121,8 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
         seen.append((*a.shape, b.size(1)))
         return real(a, b, *rest, **named)
 
-    monkeypatch.setattr(fp8, "scaled_product", strict)
-    monkeypatch.setattr(output_loss, "scaled_product", strict)
+    monkeypatch.setattr(fp8, "scaled_mm", strict)
+    monkeypatch.setattr(output_loss, "scaled_mm", strict)
     return seen
 
 
@@ -195,9 +195,9 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"train\.precision=fp8 .* CUDA device; set train\.precision=auto$"):
         small_run(tmp_path, "pairs", precision="fp8", device="cpu")
     assert not (tmp_path / "run").exists()
-    assert fp8.odd_size(small_gpt()) is None
-    assert "side of 40" in str(fp8.odd_size(small_gpt(n_embd=40)))
-    assert "side of 72" in str(fp8.odd_size(small_gpt(n_hidden=72)))
+    assert fp8.misaligned_layer(small_gpt()) is None
+    assert "side of 40" in str(fp8.misaligned_layer(small_gpt(n_embd=40)))
+    assert "side of 72" in str(fp8.misaligned_layer(small_gpt(n_hidden=72)))
 
 
 def losses(float8: bool, seed: int, steps: int) -> Tensor:

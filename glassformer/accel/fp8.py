@@ -13,7 +13,7 @@ made. So, of a layer y = x W^T:
     dy   64 x positions, rounded to a power of two. The loss is a mean over about as many positions, so this undoes the
          mean; the gradient of one position may be from 0.000001 to 900 in size (of several micro-batches a step, so many
          times less: the mean is over all of them)
-    d loss / d scores  2^15, always: it lies between -1 and 1 (loss_kernels.py)
+    d loss / d logits  2^15, always: it lies between -1 and 1 (loss_kernels.py)
 
 What is larger is cut to the largest. In 8 bits are the feed-forward layers, queries, keys and values, and the output layer
 with its loss; not what joins the heads, a product too small to gain by it. Going forward and the gradient of x are in 8 bits;
@@ -21,7 +21,7 @@ the gradient of W is so in the output layer alone, whose product is large: it ru
 factors transposed, and elsewhere that costs as much as is won. Rounding W, x and dy is no change to the definition of the
 gradient: it is taken as if rounding were not there (straight through).
 
-A product wants both factors in the order in which it sums: `a` by rows, `b` by columns, all sizes multiples of 16. Where
+A product wants both factors in the order in which it sums: `a` row-major, `b` column-major, all sizes multiples of 16. Where
 there is no CUDA device the same numbers are multiplied in float32, so that the rounding can be tested anywhere.
 
 Weights stay float32 and layers keep their names: a model is told to round (`use_float8`), and rounds while it trains. An
@@ -39,7 +39,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from glassformer.accel.projection import JoinedAttention
+from glassformer.accel.fused_qkv import FusedQKVAttention
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.feedforward import MLP, GatedMLP
 
@@ -50,20 +50,20 @@ LOSS_SCALE = 2.0**15
 ALIGNMENT = 16  # every size of a product is a multiple of this
 
 
-def to_float8(x: Tensor, scale: Tensor | float, kind: torch.dtype) -> Tensor:
-    """Rounded, and by rows: the gradient of a layer may arrive in any order."""
-    most = torch.finfo(kind).max
-    return (x.to(torch.float32) * scale).clamp(-most, most).to(kind).contiguous()
+def to_float8(x: Tensor, scale: Tensor | float, dtype: torch.dtype) -> Tensor:
+    """x times scale, clamped to the range of an 8-bit dtype and rounded to it; row-major, however x lies in memory."""
+    largest = torch.finfo(dtype).max
+    return (x.to(torch.float32) * scale).clamp(-largest, largest).to(dtype).contiguous()
 
 
 def weight_to_float8(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """The rounded weights, and what to multiply them by to have them back."""
+    """The rounded weights, and the inverse of their scale, which gives them back."""
     largest = weight.detach().abs().amax().to(torch.float32).clamp(min=1e-12)
     return to_float8(weight, torch.finfo(E4M3).max / largest, E4M3), largest / torch.finfo(E4M3).max
 
 
 def column_major(x: Tensor) -> Tensor:
-    """The same matrix, the elements of a column following each other in memory."""
+    """The same matrix in column-major order: the elements of a column follow each other in memory."""
     return x.t().contiguous().t()
 
 
@@ -72,7 +72,7 @@ def gradient_scale(positions: int) -> float:
     return GRADIENT_SCALE * 2.0 ** round(math.log2(max(1, positions)))
 
 
-def scaled_product(
+def scaled_mm(
     a: Float[Tensor, "M K"],
     b: Float[Tensor, "K N"],
     inverse_a: Tensor | float,
@@ -102,8 +102,8 @@ def refuse_second_derivative() -> None:
         )
 
 
-class Float8Product(torch.autograd.Function):
-    """x W^T + b by `scaled_product`, and the gradient of x too; that of W exactly."""
+class Float8LinearFunction(torch.autograd.Function):
+    """x W^T + b by `scaled_mm`, and the gradient of x too; that of W exactly."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -112,7 +112,7 @@ class Float8Product(torch.autograd.Function):
         x8 = to_float8(x, ACTIVATION_SCALE, E4M3)
         ctx.save_for_backward(x, w8, inverse_w)
         ctx.dtype, ctx.has_bias = weight.dtype, bias is not None
-        return scaled_product(x8, w8.t(), 1 / ACTIVATION_SCALE, inverse_w, x.dtype, bias=bias)
+        return scaled_mm(x8, w8.t(), 1 / ACTIVATION_SCALE, inverse_w, x.dtype, bias=bias)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
@@ -121,21 +121,21 @@ class Float8Product(torch.autograd.Function):
         x, w8, inverse_w = ctx.saved_tensors
         scale = gradient_scale(grad.size(0))
         grad8 = to_float8(grad, scale, E5M2)
-        grad_x = scaled_product(grad8, column_major(w8), 1 / scale, inverse_w, grad.dtype)
+        grad_x = scaled_mm(grad8, column_major(w8), 1 / scale, inverse_w, grad.dtype)
         return grad_x, (grad.t() @ x).to(ctx.dtype), grad.sum(0) if ctx.has_bias else None
 
 
-def working_type(x: Tensor) -> torch.dtype:
-    """What a product of x would come out as."""
+def autocast_dtype(x: Tensor) -> torch.dtype:
+    """The dtype that a matrix product of x comes out as: autocast's, where it is on."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
 def float8_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x W^T + b with its products in 8 bits, for x of any number of dimensions."""
-    dtype = working_type(x)
+    dtype = autocast_dtype(x)
     flat = x.flatten(0, -2).to(dtype)
-    y = Float8Product.apply(flat, weight, None if bias is None else bias.to(dtype))
+    y = Float8LinearFunction.apply(flat, weight, None if bias is None else bias.to(dtype))
     return y.unflatten(0, x.shape[:-1])  # type: ignore[no-any-return]
 
 
@@ -149,13 +149,13 @@ class Float8Linear(nn.Linear):
         return float8_linear(x, self.weight, self.bias)
 
 
-class Float8Attention(JoinedAttention):
-    """Its joined projection, too, is in 8 bits; the attention itself is as ever."""
+class Float8Attention(FusedQKVAttention):
+    """Its fused QKV projection, too, is in 8 bits; the attention itself is as ever."""
 
-    def joined_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """As JoinedAttention's, in 8 bits while it trains."""
+    def qkv_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """As FusedQKVAttention's, in 8 bits while it trains."""
         if not self.training:
-            return super().joined_product(x, weight, bias)
+            return super().qkv_product(x, weight, bias)
         return float8_linear(x, weight, bias)
 
 
@@ -168,17 +168,17 @@ def float8_layers(model: nn.Module) -> Iterator[tuple[str, nn.Linear]]:
                 yield f"{path}.{name}", layer
 
 
-def cannot(model: nn.Module, device: torch.device) -> str | None:
+def unsupported_reason(model: nn.Module, device: torch.device) -> str | None:
     """Why this model on this device cannot have products in 8 bits, if so."""
     if device.type != "cuda":
         return "it needs a CUDA device"
     if torch.cuda.get_device_capability(device) < (8, 9):
         return f"{torch.cuda.get_device_name(device)} has no products in 8 bits"
-    return odd_size(model)
+    return misaligned_layer(model)
 
 
-def odd_size(model: nn.Module) -> str | None:
-    """Which layer has a side that 8-bit products cannot have, in words; None where all fit."""
+def misaligned_layer(model: nn.Module) -> str | None:
+    """The first layer with a size that 8-bit products cannot have, in a sentence; None where all fit."""
     for name, layer in float8_layers(model):
         for size in (layer.in_features, layer.out_features):
             if size % ALIGNMENT or not size:

@@ -1,6 +1,6 @@
 """Fast parts put in the place of plain ones, from outside: weights, names and results stay.
 
-    compiled      for a loss that torch.compile is given: one product for queries, keys and values; dropout by counting; on
+    compiled      for a loss that torch.compile is given: one product for queries, keys and values; dropout by a hash; on
                   CUDA the loss with its gradient by one kernel
     float8        products in 8 bits, on devices that have them (fp8.py)
     short_rows    uncompiled training on a CPU: attention over at most so many keys by a few products (0: never)
@@ -14,8 +14,8 @@ from torch import nn
 
 from glassformer.accel.dropout import HashDropout
 from glassformer.accel.fp8 import use_float8
+from glassformer.accel.fused_qkv import FusedQKVAttention
 from glassformer.accel.output_loss import LossBackend
-from glassformer.accel.projection import JoinedAttention
 from glassformer.accel.short_attention import ShortAttentionKernel
 from glassformer.nn.attention import MultiHeadAttention
 
@@ -26,7 +26,7 @@ def accelerate(model: nn.Module, *, compiled: bool = False, float8: bool = False
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
             if compiled and type(module) is MultiHeadAttention:
-                module.__class__ = JoinedAttention
+                module.__class__ = FusedQKVAttention
             if short_rows:
                 module.kernel = ShortAttentionKernel(short_rows)
         elif compiled and type(module) is nn.Dropout:

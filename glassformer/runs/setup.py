@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from glassformer.accel import accelerate
-from glassformer.accel.fp8 import cannot
+from glassformer.accel.fp8 import unsupported_reason
 from glassformer.accel.tuning import short_rows
 from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batch, Batches, make_batches
@@ -55,7 +55,7 @@ def set_up(config: TrainConfig, device: torch.device) -> None:
 
 def make_fast(model: Any, device: torch.device, *, compiled: bool, precision: str = "auto") -> None:
     """Installs on the model what makes its training fast on this device (glassformer.accel)."""
-    if precision == "fp8" and (why := cannot(model, device)) is not None:
+    if precision == "fp8" and (why := unsupported_reason(model, device)) is not None:
         raise ConfigError(f"train.precision=fp8 cannot be had here: {why}; set train.precision=auto")
     eager_on_cpu = device.type == "cpu" and not compiled
     accelerate(model, compiled=compiled, float8=precision == "fp8", short_rows=short_rows() if eager_on_cpu else 0)

@@ -16,16 +16,15 @@ OTHERS = {
     "fp64": "totals score cut_totals divisors",
     "i64": "columns written minimum limit count length cut_length tokens ending labels",
     "i32": "pool_ids ids",
-    "i8": "over group_over never given turned",
-    "fp8e5": "grad8",
+    "i8": "over group_over never matrix transposed",
 }
 KIND = {name: kind for kind, names in OTHERS.items() for name in names.split()}
-FLOATS = ("scale", "eps", "factor", "smoothing", "scale8")
+FLOATS = ("scale", "eps", "factor", "smoothing")
 
 
 def kind_of(name, given, dtype):
     if given is None:
-        return f"*{KIND.get(name[:-3], dtype)}" if name.endswith("_at") else "fp32" if name in FLOATS else "i32"
+        return f"*{KIND.get(name[:-4], dtype)}" if name.endswith("_ptr") else "fp32" if name in FLOATS else "i32"
     pointers = given.__name__.endswith("Pointers")
     return given(*(f"*{KIND.get(f, dtype)}" if pointers else "fp32" if f == "eps" else "i32" for f in given._fields))
 
@@ -118,9 +117,10 @@ compiled(V.block_maxima_kernel, "bf16", 4, V.ScorePointers, V.ScoreSizes, BEAMS=
 own = (B.StatePointers, B.CachePointers, V.ScorePointers, V.ScoreSizes, B.StepSizes)
 compiled(B.beam_kernel, "fp32", 4, *own, SIZE=(5, 2, 8, 16, 2, 256, 16, 10, 64, 64), FIRST_K=False)
 compiled(B.beam_kernel, "fp32", 2, *own, SIZE=(1, 1, 2, 2, 2, 1024, 64, 1, 64, 64), FIRST_K=True)
-for smooth, grad, grad8 in ((True, True, False), (False, False, True)):
-    compiled(L.row_kernel, "bf16", 4, COLUMNS=50304, SMOOTH=smooth, GRAD=grad, GRAD8=grad8, WIDE=2048, IGNORED=-100)
-compiled(L.turn_kernel, "i8", 8, TILE=128)
+for smooth, grad in ((True, "bf16"), (False, "fp8e5")):
+    KIND["grad"] = grad
+    compiled(L.row_kernel, "bf16", 4, COLUMNS=50304, SMOOTH=smooth, BLOCK_V=2048, IGNORED=-100)
+compiled(L.transpose_kernel, "i8", 8, TILE=128)
 every = {name for module in (A, B, P, S, V, L) for name in dir(module) if name.endswith("_kernel")}
 assert done == every, every - done
 print("compiled", len(done))

@@ -5,7 +5,7 @@ import torch
 torch.manual_seed(1)
 from glassformer.accel import loss_kernels as kernels
 from glassformer.accel import output_loss
-from glassformer.accel.output_loss import LossBackend, row_losses, score_gradient
+from glassformer.accel.output_loss import LossBackend, logit_gradient, row_losses
 from glassformer.nn.loss import IGNORE
 
 PLAIN, BY_KERNEL = LossBackend(), LossBackend(kernel=True)
@@ -26,7 +26,7 @@ def same_eight_bits(found, grad):
     assert not wrong.any(), (exact[wrong], found.float()[wrong])
 
 
-for words, columns, rows, dtype in (
+for vocab_size, columns, rows, dtype in (
     (100, 128, 6, torch.float32),
     (128, 128, 5, torch.float32),
     (9000, 9088, 3, torch.bfloat16),
@@ -34,27 +34,27 @@ for words, columns, rows, dtype in (
 ):
     for smoothing in (0.0, 0.1):
         logits = (3 * torch.randn(rows, columns)).to(dtype)
-        logits[:, words:] = 50.0  # the scores of words that do not exist
-        labels = torch.randint(0, words, (rows, 2))[:, 0]  # every other one in memory
+        logits[:, vocab_size:] = 50.0  # the logits of the padding
+        labels = torch.randint(0, vocab_size, (rows, 2))[:, 0]  # every other one in memory
         labels[1] = IGNORE
-        labels[2] = words - 1
-        losses, log_total = row_losses(logits, labels, words, smoothing)
-        grad = score_gradient(logits, labels, log_total, words, smoothing)
+        labels[2] = vocab_size - 1
+        losses, log_sum_exp = row_losses(logits, labels, vocab_size, smoothing)
+        grad = logit_gradient(logits, labels, log_sum_exp, vocab_size, smoothing)
         close = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-2, "atol": 1e-3}
         place = logits.clone()
         torch.testing.assert_close(
-            kernels.softmax_gradient(place, labels, words, smoothing), losses, rtol=1e-5, atol=1e-5
+            kernels.softmax_gradient(place, labels, vocab_size, smoothing), losses, rtol=1e-5, atol=1e-5
         )
         torch.testing.assert_close(place, grad.to(dtype), **close)
-        assert (place[1] == 0).all() and (place[:, words:] == 0).all()
+        assert (place[1] == 0).all() and (place[:, vocab_size:] == 0).all()
         place = logits.clone()
-        found, grad8, transposed8 = kernels.softmax_gradient8(place, labels, words, smoothing)
+        found, grad8, transposed8 = kernels.softmax_gradient8(place, labels, vocab_size, smoothing)
         assert torch.equal(place, logits)
         torch.testing.assert_close(found, losses, rtol=1e-5, atol=1e-5)
         same_eight_bits(grad8, grad)
         assert torch.equal(transposed8.float(), grad8.float().T)
 
-# A label that is no word makes the loss no number, and reads nothing that is not the row's.
+# A label outside the vocabulary makes the loss no number, and reads nothing that is not the row's.
 wrong = kernels.softmax_gradient(torch.zeros(3, 128), torch.tensor([5, 10**6, -3]), 100, 0.0)
 assert wrong.isnan().tolist() == [False, True, True]
 
@@ -81,7 +81,7 @@ def run(backend, compiled, bias, half=False):
 for b in (None, bias):
     for backend, compiled, other, tolerance in (
         (BY_KERNEL, True, PLAIN, 1e-4),
-        # Loose for what the interpreter forgets to carry; the two factors exchanged, or one not turned, is off by more than 1.
+        # Loose for what the interpreter forgets to carry; the two factors exchanged, or one not transposed, are off by more.
         (LossBackend(kernel=True, float8=True), True, LossBackend(float8=True), 0.3),
     ):
         for ours, theirs in zip(run(backend, compiled, b), run(other, False, b), strict=True):

@@ -1,5 +1,5 @@
-"""Queries, keys and values by one matrix product in place of three: for the compiled model, where the joining of the three
-weights melts into their conversion to bfloat16. Parameters and their names stay as they are."""
+"""A fused QKV projection: queries, keys and values by one matrix product in place of three. For the compiled model, where
+concatenating the three weights is fused with their conversion to bfloat16. Parameters and their names stay as they are."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.positions import Rotation
 
 
-class JoinedAttention(MultiHeadAttention):
+class FusedQKVAttention(MultiHeadAttention):
     """Multi-head attention whose three projections are one product while it is compiled; otherwise as ever."""
 
-    def joined_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """x W^T + b, for W the three weights below each other."""
+    def qkv_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """x W^T + b, for W the three weights concatenated. (B, T, C) -> (B, T, q + k + v)"""
         return F.linear(x, weight, bias)
 
     def project(self, x: Float[Tensor, "B T C"], rotation: Rotation | None = None) -> tuple[Tensor, Tensor, Tensor]:
@@ -27,7 +27,7 @@ class JoinedAttention(MultiHeadAttention):
         weight = torch.cat([p.weight for p in parts])
         bias = torch.cat([p.bias for p in parts]) if self.query.bias is not None else None
         sizes = [p.out_features for p in parts]
-        q, k, v = self.joined_product(x, weight, bias).split(sizes, dim=-1)
+        q, k, v = self.qkv_product(x, weight, bias).split(sizes, dim=-1)
         q = q.unflatten(-1, (self.n_head, self.head_size)).transpose(1, 2)
         k = k.unflatten(-1, (self.n_kv_head, self.head_size)).transpose(1, 2)
         v = v.unflatten(-1, (self.n_kv_head, self.value_size)).transpose(1, 2)

@@ -174,13 +174,13 @@ def fused_attention(
 ) -> Float[Tensor, "B H T Dv"]:
     """The same by torch's fused kernel. Fewer key heads than query heads are shared by consecutive query heads.
 
-    Inside a transform of torch.func, and where the kernel is traced with shared heads, it is the equation."""
-    if not is_symbolic():
-        learns = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v))
-        if learns and not dropout and not has_saved_tensor_hooks():
-            return DoubleBackwardAttention.apply(q, k, v, mask, scaled)  # type: ignore[no-any-return]
-    elif not torch.compiler.is_compiling() and not dropout:
+    Inside a transform of torch.func, where the kernel is traced, and where the bias itself is learned, it is the equation."""
+    learns_bias = mask.bias is not None and mask.bias.requires_grad
+    if not dropout and (learns_bias or (is_symbolic() and not torch.compiler.is_compiling())):
         return masked_attention(q, k, v, mask, scaled=scaled)
+    learns = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v))
+    if learns and not dropout and not is_symbolic() and not has_saved_tensor_hooks():
+        return DoubleBackwardAttention.apply(q, k, v, mask, scaled)  # type: ignore[no-any-return]
     return sdpa_attention(q, k, v, mask, scaled=scaled, dropout=dropout)
 
 

@@ -105,15 +105,15 @@ class DecoderLayer(Block):
 
 
 def share_parameters(stack: Any, _: object) -> None:
-    """Where a stack shares its layers, every parameter of a later layer is the one of the same name in the first; the modules
-    (and their taps) stay several."""
+    """Where a stack shares its layers, a parameter of one name is one parameter in all layers that have it (a layer whose
+    weight was given a parametrization of its own has others); the modules and their taps stay several."""
     if not stack.share_layers:
         return
-    first, *others = stack.layers
-    for name, parameter in first.named_parameters():
-        path, _, last = name.rpartition(".")
-        for layer in others:
-            setattr(layer.get_submodule(path), last, parameter)
+    shared: dict[str, nn.Parameter] = {}
+    for layer in stack.layers:
+        for name, parameter in list(layer.named_parameters()):
+            path, _, last = name.rpartition(".")
+            setattr(layer.get_submodule(path), last, shared.setdefault(name, parameter))
 
 
 class Stack(nn.Module):

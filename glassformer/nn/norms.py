@@ -14,10 +14,45 @@ All are called as norm(x, real), where `real` marks what is not padding; only Ba
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+
+from glassformer.nn.modes import is_symbolic, is_transformed
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
+    """The equation: (x - mean) / sqrt(var + eps) * weight + bias over the last dimension."""
+    centred = x - x.mean(dim=-1, keepdim=True)
+    y = centred * torch.rsqrt(centred.square().mean(dim=-1, keepdim=True) + eps) * weight
+    return y if bias is None else y + bias
+
+
+def fused_layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
+    """The same by torch's kernel, which is right, and whose first and second derivatives are. In its third, and in the
+    derivative of its forward-mode derivative, mean and variance stand still (pytorch issues 175754 and 196700)."""
+    return F.layer_norm(x, weight.shape, weight, bias, eps)
+
+
+class EquationGradient:
+    """A hook on the kernel's backward: where the gradient will be differentiated again, it is the equation's."""
+
+    def __init__(self, x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> None:
+        self.given, self.eps = (x, weight, bias), eps
+
+    def __call__(self, gradients: tuple[Tensor | None, ...], upstream: tuple[Tensor, ...]) -> Any:
+        """What goes back to x, weight and bias; None: what the kernel made."""
+        if not torch.is_grad_enabled():
+            return None
+        x, weight, bias = self.given
+        x, weight, bias = x.view_as(x), weight.view_as(weight), None if bias is None else bias.view_as(bias)  # each alone
+        y = layer_norm(x, weight, bias, self.eps)
+        wanted = [t for t, g in zip((x, weight, bias), gradients) if t is not None and g is not None]
+        found = iter(torch.autograd.grad(y, wanted, upstream[0], create_graph=True))
+        return tuple(None if g is None else next(found) for g in gradients)
 
 
 class LayerNorm(nn.Module):
@@ -31,7 +66,14 @@ class LayerNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*any C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "*any C"]:
         """(..., C) -> (..., C)"""
-        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps).type_as(x)
+        if is_symbolic():
+            by_equation = not torch.compiler.is_compiling() and is_transformed()
+            norm = layer_norm if by_equation else fused_layer_norm
+            return norm(x, self.weight, self.bias, self.eps).type_as(x)
+        y = fused_layer_norm(x, self.weight, self.bias, self.eps)
+        if y.grad_fn is not None:
+            y.grad_fn.register_hook(EquationGradient(x.to(y.dtype), self.weight, self.bias, self.eps))
+        return y.type_as(x)
 
 
 class RMSNorm(nn.Module):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.utils.parametrizations import weight_norm
 
 from glassformer.models import build_model
 from glassformer.nn import Rows
@@ -62,6 +63,17 @@ def test_the_same_model(how: Any, positions: str) -> None:
         assert [n for n, _ in other.named_parameters()] == [n for n, _ in model.named_parameters()]
         first = next(p for n, p in other.named_parameters() if ".0.mlp.up" in n)
         assert all(layer.mlp.up.weight is first for layer in other.get_submodule(stack_of(family)).layers)
+
+
+def test_a_parametrization_on_one_of_shared_layers() -> None:
+    """It is that layer's own; the others go on sharing, through a cast too. Caught: a later layer asked for a name it has not."""
+    model = small("gpt", share_layers=True, n_layer=3)
+    expected = run(model, ROWS, ROWS)
+    weight_norm(model.decoder.layers[0].attention.query)
+    assert gap([run(model.float().double(), ROWS, ROWS)], [expected]) <= 1e-4
+    first, *others = (layer.attention.query for layer in model.decoder.layers)
+    assert others[0].weight is others[1].weight
+    assert first.bias is others[0].bias
 
 
 def stack_of(family: str) -> str:

@@ -12,8 +12,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from glassformer.nn import IGNORE, AttentionMask, MultiHeadAttention, Rows, linear_cross_entropy
+from glassformer.nn import IGNORE, AttentionMask, LayerNorm, MultiHeadAttention, Rows, linear_cross_entropy
 from glassformer.nn.attention import fused_attention, masked_attention
 from tests.laws.zoo import FAMILIES, VOCABULARY, gap, run, small
 
@@ -123,6 +124,54 @@ def test_the_loss_is_differentiated_alone() -> None:
     assert gap(*results) <= 1e-12
 
 
+def test_a_bias_that_is_learned_gets_its_gradient() -> None:
+    """A bias on the scores may be a parameter (T5's). Caught: a kernel that returns gradients for q, k and v alone."""
+    generator = torch.Generator().manual_seed(0)
+    q, bias = (
+        torch.randn(2, 4, 5, 6, generator=generator),
+        torch.randn(1, 4, 5, 5, generator=generator).requires_grad_(),
+    )
+    mask = AttentionMask(causal=True, bias=bias)
+    found = [
+        torch.autograd.grad(kernel(q, q, q, mask).sin().sum(), bias)[0] for kernel in (fused_attention, by_equation)
+    ]
+    assert float(found[1].abs().max()) > 0.1
+    assert gap(found[:1], found[1:]) <= 1e-6
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_layer_norm_has_all_its_derivatives(bias: bool) -> None:
+    """The third derivative along a line and the second by two forward modes, against the equation. Caught: torch's kernel, in
+    which mean and variance stand still there."""
+    generator = torch.Generator().manual_seed(0)
+    norm = LayerNorm(4, bias=bias).double()
+    x, v, w = torch.randn(3, 5, 4, dtype=torch.float64, generator=generator)
+
+    def plain(x: Tensor) -> Tensor:
+        y = (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True, correction=0) + norm.eps).sqrt()
+        return (y * w).sin().sum()
+
+    def ours(x: Tensor) -> Tensor:
+        return (norm(x) * w).sin().sum()
+
+    def backwards(f: Callable[[Tensor], Tensor], times: int) -> Tensor:
+        at = x.clone().requires_grad_()
+        y = f(at)
+        for _ in range(times):
+            y = (torch.autograd.grad(y, at, create_graph=True)[0] * v).sum()
+        return y
+
+    def forwards(f: Callable[[Tensor], Tensor]) -> Tensor:
+        def once(at: Tensor) -> Tensor:
+            return torch.func.jvp(f, (at,), (v,))[1]  # type: ignore[no-any-return]
+
+        return torch.func.jvp(once, (x,), (v,))[1]  # type: ignore[no-any-return]
+
+    for times in (1, 2, 3):
+        assert gap([backwards(ours, times)], [backwards(plain, times)]) <= 1e-10
+    assert gap([forwards(ours)], [backwards(plain, 2)]) <= 1e-10
+
+
 def loss_of(model: Any, family: str) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
     """The loss of one sentence as a function of parameters and tokens, as torch.func wants it."""
 
@@ -146,8 +195,8 @@ def loss_of(model: Any, family: str) -> Callable[[dict[str, Tensor], Tensor], Te
 @pytest.mark.parametrize("length", [SHORT, LONG])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_transforms(family: str, length: int) -> None:
-    """grad, vjp, jvp of grad, and a gradient a sentence by vmap: the numbers of autograd. Caught: a look at a tensor's values
-    under vmap; an autograd function that transforms cannot enter."""
+    """grad, vjp, forward mode, jvp of grad, and a gradient a sentence by vmap: the numbers of autograd. Caught: a look at a
+    tensor's values under vmap; an autograd function that transforms cannot enter."""
     model = small(family, **SMOOTH)
     parameters = {name: p.detach() for name, p in model.named_parameters()}
     tokens = rows_of(length).tokens
@@ -163,8 +212,12 @@ def test_transforms(family: str, length: int) -> None:
     each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, tokens)
     for i, wanted in enumerate(expected):
         assert gap([g[i] for g in each.values()], wanted) <= 1e-10
+    v = {name: torch.ones_like(p) for name, p in parameters.items()}
+    with forward_ad.dual_level():  # forward mode without torch.func
+        duals = {name: forward_ad.make_dual(p, v[name]) for name, p in parameters.items()}
+        along = forward_ad.unpack_dual(loss(duals, tokens[0])).tangent
+    assert along is not None and gap([along], [sum(g.sum() for g in expected[0])]) <= 1e-8  # type: ignore[list-item]
     if length == SHORT and family == "gpt":  # the others: test_hessian_vector_products
-        v = {name: torch.ones_like(p) for name, p in parameters.items()}
         _, product = torch.func.jvp(lambda p: torch.func.grad(loss)(p, tokens[0]), (parameters,), (v,))
         one = Rows.whole(tokens[:1])
         hessian = hessian_vector(

@@ -105,10 +105,11 @@ class Progress:
     def __init__(
         self, what: str, total: int | float, *, first: int | float = 0, after: int | float = 1.0, keep: bool = False
     ) -> None:
-        self.what, self.total, self.first = what, max(1.0, float(total)), first
+        self.what, self.total = what, max(1.0, float(total))
         self.after, self.keep = after, keep
         self.began = self.last_line = time.monotonic()
         self.done, self.facts = float(first), ""
+        self.origin: tuple[float, float] | None = None  # when the first update came, and how far it was then
         self.live: Any = None
         self.bar: Any = None
         self.silent = QUIET.get()
@@ -169,6 +170,7 @@ class Progress:
         """So far it is. `line`: say so even if the last line was a moment ago."""
         self.done, self.facts, self.what = done, facts, what or self.what
         now = time.monotonic()
+        self.origin = self.origin or (now, done)
         if self.silent:
             return
         if self.on_terminal:
@@ -182,11 +184,12 @@ class Progress:
             warn("  ".join(part for part in (self.what, facts, self.time_left(now)) if part))
 
     def time_left(self, now: float) -> str:
-        """The time to the end at the speed so far."""
-        share = (self.done - self.first) / max(1e-9, self.total - self.first)
-        if not 0 < share < 1:
+        """The time to the end at the speed since the first update, as the bar on a terminal has it: what came before that
+        (a model being compiled) was no work on these steps. Empty where nobody can know."""
+        then, before = self.origin or (now, self.done)
+        if not before < self.done < self.total:
             return ""
-        return f"ETA {duration((now - self.began) * (1 - share) / share)}"
+        return f"ETA {duration((now - then) * (self.total - self.done) / (self.done - before))}"
 
     def message(self, text: str) -> None:
         """A line that stays, above the bar."""

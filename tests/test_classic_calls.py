@@ -101,6 +101,33 @@ def test_the_additive_mask() -> None:
     torch.testing.assert_close(course(x, mask)[0], course(x)[0])
 
 
+def test_a_mask_of_one_kind_is_that_of_another() -> None:
+    """Added, boolean or of ones and zeros, (T, T) or a sentence each. Broken variants: True added as a 1, which hides nothing;
+    a mask of two sentences taken for one of two heads."""
+    x, attn = torch.randn(2, 5, 16), file.MultiHeadAttention(SimpleNamespace(**{**THEIRS, "n_head": 2}), is_causal=True)
+    course = gpt_file.SelfAttention(16, 2)
+    allowed = torch.rand(2, 5, 5) < 0.5
+    allowed |= torch.eye(5, dtype=torch.bool)
+    added = torch.zeros(2, 5, 5).masked_fill(~allowed, float("-inf"))
+    alone = torch.cat([attn(x[i : i + 1], x[i : i + 1], x[i : i + 1], allowed[i]) for i in range(2)])
+    torch.testing.assert_close(file.attention(x, x, x, allowed.int()), file.attention(x, x, x, added))
+    for flash in (True, False):
+        attn.flash = flash
+        for mask in (allowed, added):
+            torch.testing.assert_close(attn(x, x, x, mask), alone)
+    expected = course(x[:1], added[0])[0]
+    for mask in (allowed[0], allowed[0].int()):
+        torch.testing.assert_close(course(x[:1], mask)[0], expected)
+    assert not torch.allclose(expected, course(x[:1])[0])
+
+
+def test_a_config_without_a_vocabulary_is_refused() -> None:
+    """Broken variant: a model of no words, from a dictionary that was taken for an object without fields."""
+    for wrong in (None, THEIRS, SimpleNamespace(n_embd=16)):
+        with pytest.raises(TypeError, match="an object with vocab_size"):
+            Transformer(wrong)
+
+
 def test_generation_at_temperature_zero_and_in_numpy() -> None:
     model = Transformer(SimpleNamespace(**THEIRS)).eval()
     src = torch.randint(2, 10, (2, 5))

@@ -282,5 +282,5 @@ def test_what_cannot_be_compared(runs_of: dict[str, tuple[RunFolder, RunFolder]]
     assert done.returncode == 2 and "is not a run" in done.stderr and done.stderr.count("\n") == 1
     done = call("compare", pairs, text)
     assert done.returncode == 2 and "different tasks" in done.stderr
-    assert "--examples must be at least 1" in call("compare", pairs, pairs, "--examples", 0).stderr
-    assert "--split is train, val or test" in call("compare", pairs, pairs, "--split", "dev").stderr
+    assert "examples must be at least 1" in call("compare", pairs, pairs, "--examples", 0).stderr
+    assert "split is train, val or test" in call("compare", pairs, pairs, "--split", "dev").stderr

@@ -255,8 +255,8 @@ def test_the_processor_time_of_two_works_is_taken_in_turns() -> None:
     [
         (["--prune", "6"], "--prune takes out between 1 and 5 of this model's 6 heads, not 6"),
         (["--prune", "0"], "between 1 and 5"),
-        (["--examples", "0"], "--examples must be at least 1"),
-        (["--split", "dev"], "--split is train, val or test"),
+        (["--examples", "0"], "examples must be at least 1"),
+        (["--split", "dev"], "split is train, val or test"),
         (["--to", "x"], "say with --prune how many"),
     ],
 )

@@ -14,7 +14,7 @@ from torch import Tensor
 from glassformer.config import DataConfig
 from glassformer.data.batches import make_batches
 from glassformer.data.tokens import TokenFile
-from glassformer.screen import duration
+from glassformer.screen import Progress, duration
 from glassformer.text.tokenizer import CONTROL
 from glassformer.train.schedules import schedule
 from glassformer.train.screen import Screen
@@ -162,7 +162,7 @@ def test_text_trains_in_both_families() -> None:
 
 
 def test_plain_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """Everything the display has: step, loss, rate, gradient norm, speed, memory, score, ETA. Broken variant: a validation
+    """Everything the display has: step, loss, rate, gradient norm, speed, memory, score. Broken variant: a validation
     that counts as slow training."""
     screen = Screen(steps=20)
     with screen:
@@ -176,7 +176,19 @@ def test_plain_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[st
     assert out[-1] == "hello"
     for part in ("step 20/20", "loss 1.1250", "lr 3.00e-04", "|g| 0.50", "tok/s", "GB", "val bleu 12.3"):
         assert part in out[-2], part
-    assert "ETA 0:" in out[0] and "tok/s" not in out[0], "no speed is shown before there is one"
+    assert "ETA" not in out[0] and "tok/s" not in out[0], "no speed is shown before there is one"
+
+
+def test_what_comes_before_the_first_report_is_no_speed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten minutes of compilation, then a step a second. Broken variant: days to go, at the speed of the first line."""
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    with Progress("training", 1000) as display:
+        for step, clock[0] in ((1, 600.0), (61, 660.0)):
+            display.update(step, line=True)
+    assert capsys.readouterr().err.splitlines() == ["training", "training  ETA 15:39"]
 
 
 def test_durations() -> None:

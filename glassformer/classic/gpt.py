@@ -64,7 +64,8 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(B, T, C) -> (B, T, C) and the weights (B, H, T, T), before dropout, so that their rows sum to one.
 
-        A mask of the reader's own is added to the scores: 0, or -inf where attention is forbidden; the future always is."""
+        A mask of the reader's own is added to the scores: 0, or -inf where attention is forbidden; or it is True (1) where
+        attention is allowed. The future never is."""
         q, k, v = (
             layer(x).unflatten(-1, (self.num_head, -1)).transpose(1, 2)  # (B, H, T, D)
             for layer in (self.q_layer, self.k_layer, self.v_layer)
@@ -72,7 +73,7 @@ class SelfAttention(nn.Module):
         # RIGHT: torch.sqrt takes a tensor, and raises a TypeError for the number that the width is.
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
         if mask is not None:
-            scores = scores + mask
+            scores = scores + mask if mask.is_floating_point() else scores.masked_fill(mask == 0, -math.inf)
         weights = scores.masked_fill(~causal_mask(x.size(1), x.device), -math.inf).softmax(dim=-1)
         y = (self.attn_drop(weights) @ v).transpose(1, 2).flatten(2)  # the heads side by side again
         return self.proj_drop(self.proj_layer(y)), weights

@@ -51,12 +51,12 @@ def as_ids(ids: Any) -> Tensor:
 
 def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None) -> Tensor:
     """softmax(QKᵀ/√D), (..., T, D), (..., S, D) -> (..., T, S): how much of every key position goes into position t.
-    The mask is True where attention is allowed, or a number added to each score (0, or -inf where it is not)."""
+    The mask is True (1) where attention is allowed, or a number added to each score (0, or -inf where it is not)."""
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
     if mask is None:
         return F.softmax(scores, dim=-1)
-    hidden = ~mask if mask.dtype == torch.bool else mask == -math.inf
-    scores = (scores if mask.dtype == torch.bool else scores + mask).masked_fill(hidden, torch.finfo(scores.dtype).min)
+    hidden = mask == (-math.inf if mask.is_floating_point() else 0)
+    scores = (scores + mask if mask.is_floating_point() else scores).masked_fill(hidden, torch.finfo(scores.dtype).min)
     return F.softmax(scores, dim=-1).masked_fill(hidden, 0.0)  # a row that may see nothing gets 0, not NaN
 
 
@@ -92,13 +92,14 @@ class MultiHeadAttention(nn.Module):
         self.flash = True  # torch's kernel; False: the equation, which leaves its `weights` to look at
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-        """(B, T, C), (B, S, C), (B, S, C) -> (B, T, C). `mask` (..., T, S): True where allowed, or added to the scores."""
+        """(B, T, C), (B, S, C), (B, S, C) -> (B, T, C). `mask` (T, S) or (B, T, S): True where allowed, or added to scores."""
         # RIGHT: keys and values are cut into heads by their own length (the -1); by the query's, S must equal T.
         given = zip(self.c_attns, (query, key, value), strict=True)
         q, k, v = (f(x).unflatten(-1, (self.n_head, -1)).transpose(1, 2) for f, x in given)  # (B, H, T or S, D)
         if self.is_causal:
             allowed = causal_mask(query.size(1), query.device)
-            mask = allowed if mask is None else mask.masked_fill(~allowed, 0 if mask.dtype == torch.bool else -math.inf)
+            mask = allowed if mask is None else mask.masked_fill(~allowed, -math.inf if mask.is_floating_point() else 0)
+        mask = mask[:, None] if mask is not None and mask.dim() == 3 else mask  # (B, T, S): the same for every head
         if self.flash:
             y = F.scaled_dot_product_attention(q, k, v, mask, self.attn_dropout.p if self.training else 0.0)
         else:
@@ -225,6 +226,8 @@ class Transformer(nn.Module):
     def __init__(self, config: Any = None, *, args: Any = None) -> None:
         super().__init__()
         self.config = self.args = config = as_config(args if config is None else config)
+        if config.vocab_size < 1:
+            raise TypeError("use Transformer(config): an object with vocab_size and the other fields of Config")
         parts = {"wte": nn.Embedding(config.vocab_size, config.n_embd), "wpe": PositionalEncoding(config)}
         parts["drop"] = nn.Identity()  # RIGHT: wpe drops already; a second time, 0.1 becomes 0.19
         self.transformer = nn.ModuleDict({**parts, "encoder": Encoder(config), "decoder": Decoder(config)})
@@ -260,9 +263,7 @@ class Transformer(nn.Module):
         # RIGHT: two texts. With one in both, the encoder shows the decoder its answer: even random ids are "learned".
         src, tgt = as_ids(src), None if tgt is None else as_ids(tgt)
         if tgt is None or (targets is None and bool((tgt[:, 0] != self.config.bos).any())):
-            raise TypeError(
-                "use model(src, tgt, targets): two texts, the target begins with BOS; for one text there is GPT"
-            )
+            raise TypeError("use model(src, tgt, targets): two texts, the target from BOS on; for one text, GPT")
         # RIGHT: padding is hidden from everyone and left out of the loss.
         src_mask = None if src_lengths is None else real_tokens(src_lengths, src)[:, None, None, :]
         x = self.decoder(self.embed(tgt), self.encoder(self.embed(src), src_mask), src_mask)
@@ -296,9 +297,8 @@ class Transformer(nn.Module):
         ended = torch.zeros_like(tgt, dtype=torch.bool)
         while tgt.size(1) <= max_new_tokens and not ended.all():
             logits = self.lm_head(self.decoder(self.embed(tgt), enc_out, src_mask)[:, -1])
-            best, which = (logits / (temperature or 1)).topk(
-                1 if temperature == 0 else min(top_k or 10**9, logits.size(-1))
-            )
+            k = 1 if temperature == 0 else min(top_k or 10**9, logits.size(-1))
+            best, which = (logits / (temperature or 1)).topk(k)
             new = which.gather(1, torch.multinomial(F.softmax(best, dim=-1), 1)).masked_fill(ended, self.config.eos)
             tgt = torch.cat((tgt, new), dim=1)
             ended = ended | (new == self.config.eos)

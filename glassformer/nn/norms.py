@@ -48,7 +48,11 @@ class EquationGradient:
         if not torch.is_grad_enabled():
             return None
         x, weight, bias = self.given
-        x, weight, bias = x.view_as(x), weight.view_as(weight), None if bias is None else bias.view_as(bias)  # each alone
+        x, weight, bias = (
+            x.view_as(x),
+            weight.view_as(weight),
+            None if bias is None else bias.view_as(bias),
+        )  # each alone
         y = layer_norm(x, weight, bias, self.eps)
         wanted = [t for t, g in zip((x, weight, bias), gradients) if t is not None and g is not None]
         found = iter(torch.autograd.grad(y, wanted, upstream[0], create_graph=True))

@@ -51,9 +51,9 @@ def held_out(
     """The first `limit` examples of a split. `folder`: the data folder of the run, where they and their token files lie.
     `block_size`: no longer than this, where the model could read more. `examples`: these instead of the run's own."""
     if split not in SPLITS:
-        raise UserError(f"--split is train, val or test, not {split!r}")
+        raise UserError(f"split is train, val or test, not {split!r}")
     if limit < 1:
-        raise UserError(f"--examples must be at least 1, not {limit}")
+        raise UserError(f"examples must be at least 1, not {limit}")
     limit = min(limit, sys.maxsize)
     recipe = model.recipe
     data = recipe.data
@@ -82,7 +82,7 @@ def held_out(
         )
         batches = [batch.to(model.device) for batch in made.in_order(budget, limit=limit)]
     if not batches:
-        raise UserError(f"the {split} split of this run has nothing to measure on; choose another with --split")
+        raise UserError(f"the {split} split of this run has nothing to measure on; choose another split")
     texts = [] if data.task == "text" else list(itertools.islice(stored, limit))
     return HeldOut(batches, texts, len(texts) or sum(len(b.examples) for b in batches))
 

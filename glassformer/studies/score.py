@@ -73,7 +73,7 @@ def file_settings(data: DataConfig, files: Sequence[Path], overridden: bool) -> 
 def kept_split(run: RunFolder, split: str | None) -> tuple[str, tuple[str, ...]]:
     """The split to score on: the one asked for, or test, or where there is none the one there is, which is said."""
     if split is not None and split not in SPLITS:
-        raise UserError(f"--split is train, val or test, not {split!r}")
+        raise UserError(f"split is train, val or test, not {split!r}")
     kept = stored_splits(run.path / "data")
     if split is not None:
         return split, ()

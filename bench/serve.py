@@ -84,7 +84,7 @@ def peer(run: Path, compute: str) -> None:
 
     model = glassformer.load(run, device="cpu")
     folder = Path(tempfile.mkdtemp())
-    conversion.save(model.model, folder, conversion.Vocabularies(bos=1, eos=2, unknown=3), positions=256)
+    conversion.save(model.model, folder, conversion.Vocabularies(bos=1, eos=2, unknown=3), n_positions=256)
     translator = ctranslate2.Translator(
         str(folder), device="cpu", compute_type=compute, intra_threads=os.cpu_count() or 1
     )

@@ -54,10 +54,10 @@ def test_converted_models_say_what_ours_say(family: str, changes: dict[str, Any]
     model = lively(family, changes)
     if (unsupported := conversion.unsupported_setting(model.config)) is not None:
         with pytest.raises(ConfigError, match="CTranslate2 has nothing for"):
-            conversion.make_spec(model, VOCABULARIES, positions=32)
+            conversion.make_spec(model, VOCABULARIES, n_positions=32)
         assert unsupported
         return
-    runner = conversion.load(model, VOCABULARIES, positions=32, compute="float32", threads=1)
+    runner = conversion.load(model, VOCABULARIES, n_positions=32, compute="float32", threads=1)
     pairs = [([5, 6, 7, 8, 2], [5, 9, 6, 7]), ([8, 7, 2], [6, 5])]
     targets = conversion.as_tokens(target for _, target in pairs)
     sources = conversion.as_tokens(source for source, _ in pairs)
@@ -84,6 +84,6 @@ def test_a_saved_model_can_be_read_by_anyone(tmp_path: Path) -> None:
     import ctranslate2
 
     model = build_model(ModelConfig(vocab_size=20, n_layer=1, n_head=2, n_embd=16, dropout=0.0)).eval()
-    conversion.save(model, tmp_path, VOCABULARIES, positions=16, quantization="int8")
+    conversion.save(model, tmp_path, VOCABULARIES, n_positions=16, quantization="int8")
     translator = ctranslate2.Translator(str(tmp_path), compute_type=conversion.compute_type())
     assert len(translator.translate_batch([["5", "6", "2"]], max_decoding_length=4)[0].hypotheses[0]) <= 4

@@ -94,7 +94,7 @@ def close(found: torch.Tensor, wanted: torch.Tensor) -> None:
 def test_the_same_scores_step_by_step(case: str, tmp_path: Path) -> None:
     """A prompt at once, then tokens one by one, rows changing places on the way: as the model says all at once."""
     model = made(WRITERS[case])
-    conversion.save(model, tmp_path, positions=32)
+    conversion.save(model, tmp_path, n_positions=32)
     net, tokens = OnnxNet(tmp_path, model.config), torch.randint(5, 29, (4, 7))
     if model.config.family == "transformer":
         source = Rows.from_lists([[5, 6, 7, 2], [8, 2]])
@@ -117,7 +117,7 @@ def test_the_same_scores_step_by_step(case: str, tmp_path: Path) -> None:
 def test_prompts_of_different_lengths(case: str, tmp_path: Path) -> None:
     """Padding on the right, as we pad, and on the left, as others do, changes nothing."""
     model, prompts = made(WRITERS[case]), [[5, 6, 7, 8, 9], [7, 8]]
-    conversion.save(model, tmp_path, positions=32)
+    conversion.save(model, tmp_path, n_positions=32)
     net = OnnxNet(tmp_path, model.config)
     wanted = torch.stack([model(Rows.whole(torch.tensor([[*p, 11]])))[0, -1] for p in prompts])
     state, last = net.start(2), torch.tensor([[11], [11]])
@@ -132,7 +132,7 @@ def test_prompts_of_different_lengths(case: str, tmp_path: Path) -> None:
 @torch.no_grad()
 def test_a_bert(case: str, tmp_path: Path) -> None:
     model, rows = made({"family": "bert"} | READERS[case]), Rows.from_lists([[5, 6, 7, 8], [9, 10]])
-    conversion.save(model, tmp_path, positions=32)
+    conversion.save(model, tmp_path, n_positions=32)
     given = {"input_ids": rows.tokens.numpy(), "attention_mask": rows.real.long().numpy()}
     found = torch.from_numpy(session(tmp_path / "model.onnx", 1).run(["logits"], given)[0])
     wanted = model(rows)

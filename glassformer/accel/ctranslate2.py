@@ -215,8 +215,8 @@ def spec_options(config: ModelConfig) -> dict[str, Any]:
     return found
 
 
-def make_spec(model: Any, vocabularies: Vocabularies, *, positions: int) -> Any:
-    """CTranslate2's specification of the model. `positions`: so many rows of positions, where they have no end."""
+def make_spec(model: Any, vocabularies: Vocabularies, *, n_positions: int) -> Any:
+    """CTranslate2's specification of the model. `n_positions`: the rows of a table of positions that has no end of its own."""
     from ctranslate2.specs import transformer_spec as specs
 
     c: ModelConfig = model.config
@@ -235,17 +235,19 @@ def make_spec(model: Any, vocabularies: Vocabularies, *, positions: int) -> Any:
         encoder = specs.TransformerEncoderSpec(c.encoder_layers, c.n_head, **spec_options(c))
         fill_stack(encoder, model.encoder, c)
         fill_embeddings(
-            encoder, encoder.embeddings[0], model.source_table, model.source_positions, model.source_norm, positions
+            encoder, encoder.embeddings[0], model.source_table, model.source_positions, model.source_norm, n_positions
         )
         fill_embeddings(
-            decoder, decoder.embeddings, model.target_table, model.target_positions, model.target_norm, positions
+            decoder, decoder.embeddings, model.target_table, model.target_positions, model.target_norm, n_positions
         )
         spec: Any = specs.TransformerSpec(encoder, decoder)
         spec.register_source_vocabulary(vocabularies.strings(vocabularies.source, model.source_table.weight.size(0)))
         spec.register_target_vocabulary(vocabulary)
         spec.config.decoder_start_token = vocabulary[vocabularies.bos]
     else:
-        fill_embeddings(decoder, decoder.embeddings, model.embedding, model.positions, model.embedding_norm, positions)
+        fill_embeddings(
+            decoder, decoder.embeddings, model.embedding, model.positions, model.embedding_norm, n_positions
+        )
         spec = specs.TransformerDecoderModelSpec(decoder)
         spec.register_vocabulary(vocabulary)
     spec.config.bos_token, spec.config.eos_token = vocabulary[vocabularies.bos], vocabulary[vocabularies.eos]
@@ -255,22 +257,22 @@ def make_spec(model: Any, vocabularies: Vocabularies, *, positions: int) -> Any:
 
 
 def save(
-    model: Any, folder: Path, vocabularies: Vocabularies, *, positions: int, quantization: str | None = None
+    model: Any, folder: Path, vocabularies: Vocabularies, *, n_positions: int, quantization: str | None = None
 ) -> None:
     """Leave the model in `folder` (which is there and empty) as CTranslate2 reads it."""
-    spec = make_spec(model, vocabularies, positions=positions)
+    spec = make_spec(model, vocabularies, n_positions=n_positions)
     spec.validate()
     spec.optimize(quantization)
     spec.save(str(folder))
 
 
-def load(model: Any, vocabularies: Vocabularies, *, positions: int, compute: str, threads: int) -> Any:
+def load(model: Any, vocabularies: Vocabularies, *, n_positions: int, compute: str, threads: int) -> Any:
     """The model in CTranslate2's hands, computing in `compute`, by way of a folder that is gone afterwards."""
     import ctranslate2
 
     kind = ctranslate2.Translator if model.config.family == "transformer" else ctranslate2.Generator
     with tempfile.TemporaryDirectory(prefix="glassformer-") as folder:
-        save(model, Path(folder), vocabularies, positions=positions)
+        save(model, Path(folder), vocabularies, n_positions=n_positions)
         return kind(folder, device="cpu", compute_type=compute, inter_threads=1, intra_threads=threads)
 
 

@@ -9,7 +9,7 @@
 
 Every axis with a letter may have any size: P is 0 for the first call, R is a multiple of B (the beams of a source stand side
 by side). A mask is 1 where a token is real; positions are counted over real tokens, so prompts of different lengths are padded
-on the left, and what is padding does not matter. Positions are tables of `positions` rows.
+on the left, and what is padding does not matter. Positions are tables of `n_positions` rows.
 """
 
 from __future__ import annotations
@@ -157,15 +157,15 @@ def output_layer(g: Graph, weight: Any, bias: Any, x: str) -> str:
     return g("Identity", y, to="logits")
 
 
-def encoder_graph(model: Any, positions: int, weights: str = "fp32") -> Any:
+def encoder_graph(model: Any, n_positions: int, weights: str = "fp32") -> Any:
     """The encoder, and of each decoder layer the keys and values of the source."""
     c, g = model.config, Graph("encoder", weights)
     g.add_input("int64", "input_ids", ["sources", "source"])
     g.add_input("int64", "attention_mask", ["sources", "source"])
     key_positions, query_positions = positions_of(g, "attention_mask")
-    x = embed(g, model.source_table, "source_embedding", model.source_positions, query_positions, positions)
+    x = embed(g, model.source_table, "source_embedding", model.source_positions, query_positions, n_positions)
     x = x if model.source_norm is None else norm(g, "source_norm", model.source_norm, x)
-    rotation = None if model.rotary is None else Rotation(g, model.rotary, query_positions, positions)
+    rotation = None if model.rotary is None else Rotation(g, model.rotary, query_positions, n_positions)
     mask = self_mask(g, c, model, "attention_mask", key_positions, causal=False)
     x = encoder_stack(g, model, model.encoder, x, mask, rotation)
     for i, layer in enumerate(model.decoder.layers):
@@ -176,7 +176,7 @@ def encoder_graph(model: Any, positions: int, weights: str = "fp32") -> Any:
     return g.model()
 
 
-def decoder_graph(model: Any, positions: int, weights: str = "fp32") -> Any:
+def decoder_graph(model: Any, n_positions: int, weights: str = "fp32") -> Any:
     """One step of decoding, or the prefill of a prompt: new tokens after those of the past."""
     c, g = model.config, Graph("decoder", weights)
     pairs = c.family == "transformer"
@@ -187,14 +187,14 @@ def decoder_graph(model: Any, positions: int, weights: str = "fp32") -> Any:
         g.add_input("int64", "source_mask", ["sources", "source"])
         real = g("Greater", "source_mask", g.constant(0))
         source_mask: str | None = additive_mask(g, g("Unsqueeze", real, g.constant([1, 2, 3])))
-        x = embed(g, model.target_table, "target_embedding", model.target_positions, query_positions, positions)
+        x = embed(g, model.target_table, "target_embedding", model.target_positions, query_positions, n_positions)
         own = model.target_norm
     else:
         source_mask = None
-        x = embed(g, model.embedding, "embedding", model.positions, query_positions, positions)
+        x = embed(g, model.embedding, "embedding", model.positions, query_positions, n_positions)
         own = model.embedding_norm
     x = x if own is None else norm(g, "embedding_norm", own, x)
-    rotation = None if model.rotary is None else Rotation(g, model.rotary, query_positions, positions)
+    rotation = None if model.rotary is None else Rotation(g, model.rotary, query_positions, n_positions)
     mask = self_mask(g, c, model, "attention_mask", key_positions, causal=True)
     x = decoder_stack(g, model, x, mask, rotation, source_mask)
     if c.family == "gpt" and model.head is not None:
@@ -207,17 +207,17 @@ def decoder_graph(model: Any, positions: int, weights: str = "fp32") -> Any:
     return g.model()
 
 
-def bert_graph(model: Any, positions: int, weights: str = "fp32") -> Any:
+def bert_graph(model: Any, n_positions: int, weights: str = "fp32") -> Any:
     """A BERT, whatever its head. All is sentence A."""
     c, g = model.config, Graph("bert", weights)
     g.add_input("int64", "input_ids", ["rows", "new"])
     g.add_input("int64", "attention_mask", ["rows", "new"])
     key_positions, query_positions = positions_of(g, "attention_mask")
-    x = embed(g, model.embedding, "embedding", model.positions, query_positions, positions)
+    x = embed(g, model.embedding, "embedding", model.positions, query_positions, n_positions)
     if model.type_embedding is not None:
         x = g("Add", x, g.weight("type_embedding.weight", model.type_embedding.weight[0] * model.type_embedding.factor))
     x = x if model.embedding_norm is None else norm(g, "embedding_norm", model.embedding_norm, x)
-    rotation = None if model.rotary is None else Rotation(g, model.rotary, query_positions, positions)
+    rotation = None if model.rotary is None else Rotation(g, model.rotary, query_positions, n_positions)
     mask = self_mask(g, c, model, "attention_mask", key_positions, causal=False)
     x = encoder_stack(g, model, model.encoder, x, mask, rotation)
     if model.mean_pooling:
@@ -237,7 +237,7 @@ def bert_graph(model: Any, positions: int, weights: str = "fp32") -> Any:
     return g.model()
 
 
-def graphs(model: Any, positions: int, weights: str = "fp32") -> dict[str, Any]:
+def graphs(model: Any, n_positions: int, weights: str = "fp32") -> dict[str, Any]:
     """Every graph of a model by the name of its file."""
     match model.config.family:
         case "transformer":
@@ -246,15 +246,15 @@ def graphs(model: Any, positions: int, weights: str = "fp32") -> dict[str, Any]:
             made = {"model.onnx": decoder_graph}
         case _:
             made = {"model.onnx": bert_graph}
-    return {name: make(model, positions, weights) for name, make in made.items()}
+    return {name: make(model, n_positions, weights) for name, make in made.items()}
 
 
-def save(model: Any, folder: Path, *, positions: int, weights: str = "fp32") -> None:
+def save(model: Any, folder: Path, *, n_positions: int, weights: str = "fp32") -> None:
     """Leave the graphs in `folder`. fp16: weights of 16 bits, arithmetic in 32. int8: weights of 8 bits (7 are used, which is
     right on every processor), inputs rounded as they come, by onnxruntime's own dynamic quantization."""
     import onnx
 
-    for name, graph in graphs(model, positions, weights).items():
+    for name, graph in graphs(model, n_positions, weights).items():
         path = folder / (f"full-{name}" if weights == "int8" else name)
         size = sum(len(w.raw_data) for w in graph.graph.initializer)
         external: dict[str, Any] = (

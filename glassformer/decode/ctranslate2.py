@@ -138,7 +138,7 @@ class CTranslate2Engine:
             unknown = self.special.never[0] if self.special.never else self.special.bos
         vocabularies = conversion.Vocabularies(self.special.bos, self.eos, unknown)
         self.runner = conversion.load(
-            model, vocabularies, positions=self.positions, compute=self.compute, threads=torch.get_num_threads()
+            model, vocabularies, n_positions=self.positions, compute=self.compute, threads=torch.get_num_threads()
         )
 
     def answer(self, model: Any, asked: Sequence[Asked], config: DecodeConfig) -> list[list[Hypothesis]]:

@@ -134,7 +134,7 @@ def kept_net(model: Any, asked: Sequence[tuple[Request, Job]]) -> OnnxNet:
             if model.config.positions != "learned":
                 rows = max(POSITIONS, rows, 1 << (positions - 1).bit_length())
             with tempfile.TemporaryDirectory(prefix="glassformer-") as folder:
-                conversion.save(model, Path(folder), positions=rows)
+                conversion.save(model, Path(folder), n_positions=rows)
                 net = OnnxNet(Path(folder), model.config, torch.get_num_threads())
             known = nets[model] = (now, max(rows, positions), net)
     return known[2]

@@ -66,7 +66,7 @@ def write_ctranslate2(model: TextModel, folder: Path, weights: str) -> list[str]
     vocabularies = ct2.Vocabularies(BOS, EOS, UNK, source, token_names(model.tokenizers.target, c.vocab_size))
     kind = {"fp32": None, "fp16": "float16", "int8": "int8"}[weights]
     positions = c.block_size if c.positions == "learned" else max(512, c.block_size)
-    ct2.save(model.model, folder, vocabularies, positions=positions, quantization=kind)
+    ct2.save(model.model, folder, vocabularies, n_positions=positions, quantization=kind)
     return write_tokenizers(model.tokenizers, model.recipe, folder)
 
 

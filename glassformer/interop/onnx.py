@@ -37,7 +37,7 @@ def write_onnx(model: TextModel, folder: Path, weights: str) -> list[str]:
     """encoder.onnx and decoder.onnx, or model.onnx; gives what a reader should know."""
     c = model.model.config
     rows = c.block_size if c.positions == "learned" else max(POSITIONS, c.block_size)
-    conversion.save(model.model, folder, positions=rows, weights=weights)
+    conversion.save(model.model, folder, n_positions=rows, weights=weights)
     return []
 
 

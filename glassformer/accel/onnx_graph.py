@@ -124,6 +124,8 @@ def norm(g: Graph, name: str, layer: Any, x: str) -> str:
         return x
     if kind == "RMSNorm":
         return rms(g, name, layer, x)
+    if kind not in ("LayerNorm", "BatchNorm"):
+        raise TypeError(f"there are no operators yet for {kind}: onnx_graph.norm has to name them")
     weight = g.weight(f"{name}.weight", layer.weight)
     bias = [] if layer.bias is None else [g.weight(f"{name}.bias", layer.bias)]
     if kind == "LayerNorm":

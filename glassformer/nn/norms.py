@@ -43,9 +43,9 @@ class EquationGradient:
     def __init__(self, x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> None:
         self.given, self.eps = (x, weight, bias), eps
 
-    def __call__(self, gradients: tuple[Tensor | None, ...], upstream: tuple[Tensor, ...]) -> Any:
+    def __call__(self, gradients: tuple[Tensor | None, ...], upstream: tuple[Tensor | None, ...]) -> Any:
         """What goes back to x, weight and bias; None: what the kernel made."""
-        if not torch.is_grad_enabled():
+        if upstream[0] is None or not torch.is_grad_enabled():
             return None
         x, weight, bias = self.given
         x, weight, bias = (

@@ -68,7 +68,7 @@ BAD: list[tuple[str, list[str], str]] = [
     ("transformer", [LONG], "reads 47 at once"),
     ("transformer", [TEXT, "--target", ""], "the target is empty"),
     ("transformer", [TEXT, "--target", LONG], "the target has"),
-    ("transformer", [TEXT, "--beam", "0"], "--beam must be at least 1"),
+    ("transformer", [TEXT, "--beam", "0"], "beam must be at least 1"),
     ("transformer", [TEXT, "--across"], "keeps 1 checkpoint"),
     ("transformer", ["a\0b"], "NUL"),
     ("gpt", [TEXT, "--target", "x"], "goes on with a text"),

@@ -23,7 +23,7 @@ from torch import Tensor
 from glassformer.models import BERT
 from glassformer.models.bert import ClassificationHead
 from glassformer.nn.block import Stack
-from glassformer.nn.norms import BatchNorm, LayerNorm, RMSNorm
+from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
 from glassformer.nn.rows import Rows
 from glassformer.nn.taps import record
 from glassformer.studies.look.activations import Activations
@@ -80,7 +80,9 @@ def pull_back(
         v = u * (norm.weight * torch.rsqrt(norm.running_variance + norm.eps)).to(u)
         constant = -(v @ norm.running_mean.to(u))
         return v, constant if norm.bias is None else constant + u @ norm.bias.to(u)
-    return u, nothing
+    if norm is None or isinstance(norm, NoNorm):
+        return u, nothing
+    raise TypeError(f"attribution does not know {type(norm).__name__}: pull_back has to say what stands still in it")
 
 
 def output_directions(

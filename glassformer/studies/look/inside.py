@@ -122,13 +122,13 @@ def look_inside(
 ) -> Inside:
     """Let the model read the sentence and answer (or force `target` on it), and record everything."""
     if target is not None and model.kind not in ("transformer", "gpt on pairs"):
-        raise UserError(f"--target is an answer to a text, and this run {DOES[model.kind]}; leave it out")
+        raise UserError(f"target is an answer to a text, and this run {DOES[model.kind]}; leave it out")
     if beam is not None and beam < 1:
-        raise UserError(f"--beam must be at least 1, not {beam}")
+        raise UserError(f"beam must be at least 1, not {beam}")
     if beam is not None and isinstance(model.model, BERT):
-        raise UserError("this run is a BERT, which searches nothing; leave out --beam")
+        raise UserError("this run is a BERT, which searches nothing; leave out beam")
     if new < 0:
-        raise UserError(f"--new must be at least 0, not {new}")
+        raise UserError(f"new must be at least 0, not {new}")
     answer, found = None, None
     if model.kind in ("transformer", "gpt on pairs"):
         source, wanted, notes = with_special_tokens(model, text, target)

@@ -26,14 +26,14 @@ def by_capture(monkeypatch: pytest.MonkeyPatch) -> dict[int, Decoder]:
     """`engine=auto` goes through the captured driver, on torch's own operations."""
     decoders: dict[int, Decoder] = {}
 
-    def kept(model: Any, config: DecodeConfig, rows: int) -> Decoder:
+    def cached(model: Any, config: DecodeConfig, rows: int) -> Decoder:
         return decoders.setdefault(id(model), Decoder(model, TorchOps()))
 
     def make(model: Any, config: DecodeConfig, *given: Any, **named: Any) -> Any:
         kind = captured.Driver if config.engine == "plain" else captured.CapturedDriver
         return kind(model, config, *given, **named)
 
-    monkeypatch.setattr(captured, "kept_decoder", kept)
+    monkeypatch.setattr(captured, "cached_decoder", cached)
     monkeypatch.setattr(generate, "make_driver", make)
     return decoders
 
@@ -88,7 +88,7 @@ def test_captured_steps_write_what_the_plain_model_writes(trial: int, by_capture
     plain = translate_batch(model, texts, DecodeConfig(engine="plain", **how), special=SPECIAL)
     for _ in range(2):
         assert_same(plain, translate_batch(model, texts, DecodeConfig(**how), special=SPECIAL))
-    assert captured.sessions_of(by_capture[id(model)]).kept
+    assert captured.session_pool(by_capture[id(model)]).free
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_memory_of_a_larger_call_serves_a_smaller_one(trial: int, by_capture: di
             for engine in ("plain", "auto")
         )
         assert_same(plain, ours)
-    assert len(captured.sessions_of(by_capture[id(model)]).kept) == 1
+    assert len(captured.session_pool(by_capture[id(model)]).free) == 1
 
 
 def test_what_a_graph_cannot_do_is_done_among_others(by_capture: dict[int, Decoder]) -> None:
@@ -137,9 +137,9 @@ def test_wide_buckets_change_no_answer(by_capture: dict[int, Decoder], monkeypat
 
 
 def test_buckets_are_few_and_wide_enough() -> None:
-    assert len({captured.at_least(number) for number in range(1, 2049)}) < 20
+    assert len({captured.slot_bucket(number) for number in range(1, 2049)}) < 20
     for number in range(1, 3000):
-        assert captured.at_least(number) >= number
-        assert number <= captured.doubled(number) < 2 * max(16, number)
-        assert number <= captured.rounded(number) <= max(8, 1.25 * number + 8)
-    assert len({captured.rounded(number) for number in range(1, 2000)}) < 70
+        assert captured.slot_bucket(number) >= number
+        assert number <= captured.next_power_of_2(number) < 2 * max(16, number)
+        assert number <= captured.width_bucket(number) <= max(8, 1.25 * number + 8)
+    assert len({captured.width_bucket(number) for number in range(1, 2000)}) < 70

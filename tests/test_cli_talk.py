@@ -246,9 +246,9 @@ def test_every_engine_answers_and_the_same_but_for_rounding(
     engine that was asked for is the one that was made. Caught: an option that is read and dropped."""
     gpt = make_run(tmp_path / "gpt", model={"family": "gpt"}, data={"task": "text"})
     made: list[str] = []
-    keep = driver.kept_decoder
+    keep = driver.cached_decoder
     monkeypatch.setattr(
-        driver, "kept_decoder", lambda model, config, rows: made.append(config.engine) or keep(model, config, rows)
+        driver, "cached_decoder", lambda model, config, rows: made.append(config.engine) or keep(model, config, rows)
     )
     for verb, given in (
         (translate.translate, (quick_run, ["the cat", "a dog ran"])),

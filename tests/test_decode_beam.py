@@ -123,7 +123,7 @@ def test_the_exact_stop_returns_what_running_on_returns(rule: str, monkeypatch: 
             )
             stopped = translate_batch(model, [[n] for n in range(6)], config, special=CONTROLS)
             cases.append((model, config, stopped))
-    monkeypatch.setattr(search_module.SearchState, "settled", lambda self, n, best: best == -float("inf"))
+    monkeypatch.setattr(search_module.SearchState, "stop_rule_met", lambda self, n, best: best == -float("inf"))
     for model, config, stopped in cases:
         assert translate_batch(model, [[n] for n in range(6)], config, special=CONTROLS) == stopped
 

@@ -46,7 +46,7 @@ def test_who_gives_up_is_gone_and_nobody_else_notices(
     last one was given up; in strict mode, rows that leave and change their neighbours' shapes."""
     model = small(family, seed=2, tie_output=False, positions="rotary", block_size=24)
     kept = Decoder(model, TorchOps())
-    monkeypatch.setattr(captured, "kept_decoder", lambda *_: kept)
+    monkeypatch.setattr(captured, "cached_decoder", lambda *_: kept)
     draw = random.Random(7)
     texts = some_texts([draw.randrange(1, 14) for _ in range(12)], seed=3)
     requests = [Request(text, limits=(0, draw.randrange(3, 12))) for text in texts]
@@ -70,9 +70,9 @@ def test_rows_are_free_at_once() -> None:
     for number, text in enumerate(some_texts([5] * 8, seed=1)):
         driver.add(number, Request(text))
     driver.step()
-    assert (driver.n, driver.room) == (8, 0)
+    assert (driver.n, driver.free_capacity) == (8, 0)
     driver.cancel({1, 2, 5})
-    assert (driver.n, driver.room) == (5, 3)
+    assert (driver.n, driver.free_capacity) == (5, 3)
 
 
 @pytest.mark.parametrize("strict", [False, True])

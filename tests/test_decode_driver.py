@@ -15,7 +15,7 @@ import torch
 from glassformer.config import DecodeConfig
 from glassformer.decode import Request, TokenConstraints, answer, driver, engines, generate_batch, translate_batch
 from glassformer.decode import search as search_module
-from glassformer.decode.decoder import fingerprint
+from glassformer.decode.checksum import weight_checksum
 from glassformer.errors import ConfigError
 from glassformer.text.tokenizer import Tokenizer
 from tests.counts import count
@@ -90,7 +90,7 @@ def test_what_packed_weights_are_compared_by_sees_every_change(shape: tuple[int,
     """A bit, two rows or two columns that change places. Caught: sums of whole rows, of whole columns, of whole tensors."""
     model = torch.nn.Linear(1, 1).to(dtype)
     model.weight.data = weight = torch.randn(*shape, generator=torch.Generator().manual_seed(1)).to(dtype)
-    before, kept = fingerprint(model), weight.clone()
+    before, kept = weight_checksum(model), weight.clone()
     changes = [lambda: weight.view(-1)[3].mul_(1.01), lambda: weight.view(-1)[-1].neg_()]
     for dim, size in enumerate(shape):
         for a, b in ((0, 1), (1, size - 1)):
@@ -99,21 +99,21 @@ def test_what_packed_weights_are_compared_by_sees_every_change(shape: tuple[int,
             changes.append(lambda dim=dim, order=order: weight.copy_(kept.index_select(dim, order)))
     for change in changes:
         change()
-        assert not torch.equal(weight, kept) and not torch.equal(fingerprint(model), before)
+        assert not torch.equal(weight, kept) and not torch.equal(weight_checksum(model), before)
         weight.copy_(kept)
-        assert torch.equal(fingerprint(model), before)
+        assert torch.equal(weight_checksum(model), before)
 
 
 def test_weights_may_be_views_of_one_vector() -> None:
     """As torch.nn.utils.vector_to_parameters leaves them: some begin in the middle of a word of 64 bits."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 1, bias=False), torch.nn.Linear(2, 2))
-    before = fingerprint(model)
+    before = weight_checksum(model)
     vector = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
     torch.nn.utils.vector_to_parameters(vector, model.parameters())
     assert [p.storage_offset() % 2 for p in model.parameters()] == [0, 1, 1]
-    views = fingerprint(model)
+    views = weight_checksum(model)
     vector[4] += 1
-    assert before.numel() and not torch.equal(fingerprint(model), views)
+    assert before.numel() and not torch.equal(weight_checksum(model), views)
 
 
 def test_four_threads_with_one_model_get_what_they_would_get_alone() -> None:
@@ -156,7 +156,7 @@ def test_the_exact_stop_is_exact_with_stop_strings(rule: str, monkeypatch: pytes
             stops = TokenConstraints(stops=(draw.choice(("a", "ca", "dd", "ac")),))
             how = {"special": CONTROLS, "constraints": stops, "text": spelled}
             cases.append((model, config, how, translate_batch(model, [[n] for n in range(5)], config, **how)))
-    monkeypatch.setattr(search_module.SearchState, "settled", lambda self, n, best: best == -float("inf"))
+    monkeypatch.setattr(search_module.SearchState, "stop_rule_met", lambda self, n, best: best == -float("inf"))
     for model, config, how, stopped in cases:
         assert translate_batch(model, [[n] for n in range(5)], config, **how) == stopped
     assert any(h.ended == "stop" for *_, stopped in cases for hs in stopped for h in hs)
@@ -246,7 +246,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_allocated(
     monkeypatch.setattr(engines.machine, "available_memory", lambda device: 100 << 20)
     made: list[Any] = []
     monkeypatch.setattr(driver, "SearchState", lambda *given, **more: made.append(given))
-    monkeypatch.setattr(driver, "CachedSteps", lambda *given, **more: made.append(given))
+    monkeypatch.setattr(driver, "CachedStepper", lambda *given, **more: made.append(given))
     with pytest.raises(ConfigError, match=r"may need [\d,]+\.\d GB, and 0\.1 GB can be had"):
         next(iter(answer(model, [Request([5, 6], limits=limits)], DecodeConfig(**settings))))
     assert not made

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import SpecialTokens, TokenConstraints, choose, filters, generate_batch
-from glassformer.decode.choose import shape
+from glassformer.decode.choose import warp
 from tests.counts import count
 from tests.laws.zoo import small
 from tests.tables import Unigram
@@ -74,11 +74,9 @@ def test_filters_leave_the_values_of_what_stays_and_their_input_alone() -> None:
         filters.top_k(scores, 3),
         filters.top_p(scores, 0.5),
         filters.min_p(scores, 0.3),
-        filters.ban(scores, [1, 2]),
         filters.ban_sequences(scores, history, [(1, 2), (3,)]),
         filters.no_repeat_ngram(scores, history, 2),
         filters.force(scores, torch.tensor([-1, 2, 3, 4])),
-        filters.ban_in_rows(scores, 2, torch.tensor([True, False, True, False])),
     ):
         assert torch.equal(scores, before)
         stays = out > -math.inf
@@ -220,6 +218,6 @@ def test_a_low_temperature_is_greedy() -> None:
 def test_shape_is_in_the_documented_order() -> None:
     """Temperature first: at 100 all words are nearly equal, so top-p 0.5 keeps about half of them."""
     scores = torch.tensor([[8.0, 4, 2, 1, 0, -1, -2, -3]], dtype=torch.float64)
-    flat = shape(scores, DecodeConfig(temperature=100.0, top_p=0.5))
+    flat = warp(scores, DecodeConfig(temperature=100.0, top_p=0.5))
     assert len(kept(flat)[0]) == 4
-    assert len(kept(shape(scores, DecodeConfig(temperature=1.0, top_p=0.5)))[0]) == 1
+    assert len(kept(warp(scores, DecodeConfig(temperature=1.0, top_p=0.5)))[0]) == 1

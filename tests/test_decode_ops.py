@@ -88,13 +88,13 @@ def on_the_cache(ops: TorchOps, rows: int) -> list[tuple[Any, Tensor]]:
         cache = Cache([2], [2], (2, 2), rows, 2, 9, 3, like=some(1), static=static)
         cache.begin(0, rows, torch.zeros(rows, 1, dtype=torch.long))
         cache.columns[:] = torch.arange(rows) % 2
-        cache.ends[:] = cache.columns.numpy()
+        cache.columns_host[:] = cache.columns.numpy()
         past: list[tuple[Tensor, Tensor]] = []
         for step in range(2):
             x = some(2 * rows, 8, seed=step)
             qkv = torch.cat([part(x) for part in (module.query, module.key, module.value)], dim=1).detach()
             n_keys = cache.filled(rows) + 2
-            columns = cache.mark(rows)
+            columns = cache.reserve_columns(rows)
             inputs = StepInputs(rows, n_keys, 3, columns, cache.bias[:rows, None, :, :n_keys])
             out = ops.self_attend(qkv, heads, cache, 0, inputs)
             cache.advance(rows)
@@ -142,14 +142,14 @@ def test_a_static_step_is_the_step(family: str, changes: dict[str, Any]) -> None
         decoder = Decoder(model, TorchOps())
         n, source = (4 if static else 2), (3 if decoder.has_source else 0)
         cache = decoder.make_cache(n, 3, 40, source, static=static)
-        how: dict[str, Any] = {"device": torch.device("cpu"), "dtype": torch.float64, "vocabulary": VOCABULARY}
+        how: dict[str, Any] = {"device": torch.device("cpu"), "dtype": torch.float64, "vocab_size": VOCABULARY}
         state = SearchState(n, 8, config, special, static=static, **how)
         cache.begin(0, n, torch.full((n, 1), 5))
         state.begin(0, [Job(7, 2, 0), Job(5, 1, 1), Job(1), Job(1)][:n])
         if decoder.has_source:
             from glassformer.nn import Rows
 
-            decoder.read_sources(cache, 0, Rows.from_lists([[5, 6, 7], [8, 9], [1], [1]][:n]))
+            decoder.encode_sources(cache, 0, Rows.from_lists([[5, 6, 7], [8, 9], [1], [1]][:n]))
         for step in range(7):
             logits = decoder.step(cache, n, 40 if static else cache.filled(n) + 3, source)
             parents, tokens = state.step(logits, n)

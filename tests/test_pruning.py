@@ -86,7 +86,7 @@ def test_a_pruned_model_writes_token_by_token_what_it_writes_at_once(
             cache, steps = decoder.make_cache(2, 1, 8, 3 if family == "transformer" else 0), []
             cache.begin(0, 2, sentences[:, :1])
             if family == "transformer":
-                decoder.read_sources(cache, 0, source)
+                decoder.encode_sources(cache, 0, source)
             for i in range(5):
                 cache.tokens[:] = sentences[:, i : i + 1]
                 steps.append(decoder.step(cache, 2, i + 1, cache.source_capacity)[:, None])

@@ -1,4 +1,4 @@
-"""What is settled before a request is decoded: what cannot go together, how wide strict rows are, and what needs no decoding."""
+"""What is checked before a request is decoded: what cannot go together, ids, limits; and what needs no decoding."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from glassformer.decode.request import BeamTrace, Hypothesis, Request
 from glassformer.decode.streaming import Decode
 from glassformer.errors import ConfigError, UserError
 
-BUCKET = 8  # strict mode: widths are multiples of this
 
-
-def nothing(trace: bool) -> list[Hypothesis]:
+def empty_answer(trace: bool) -> list[Hypothesis]:
     """The answer to an empty source."""
     return [Hypothesis([], 0.0, 0.0, [], "eos", trace=BeamTrace() if trace else None)]
 
@@ -36,11 +34,11 @@ def check_settings(config: DecodeConfig, request: Request, text: Decode | None) 
 def check_ids(model: Any, number: int, ids: Sequence[int]) -> None:
     """Refuse in a sentence ids that the model does not know, and more of them than it has positions for."""
     c, has_source = model.config, model.config.family == "transformer"
-    words = (c.source_vocab_size or c.vocab_size) if has_source else c.vocab_size
-    if (min(ids) < 0 or max(ids) >= words) and isinstance(getattr(model, "decoder", None), nn.Module):
-        wrong = next(i for i in ids if not 0 <= i < words)
+    vocab_size = (c.source_vocab_size or c.vocab_size) if has_source else c.vocab_size
+    if (min(ids) < 0 or max(ids) >= vocab_size) and isinstance(getattr(model, "decoder", None), nn.Module):
+        wrong = next(i for i in ids if not 0 <= i < vocab_size)
         raise ValueError(
-            f"token id {wrong} is not in the vocabulary, whose ids run from 0 to {words - 1}; "
+            f"token id {wrong} is not in the vocabulary, whose ids run from 0 to {vocab_size - 1}; "
             "was the text encoded with another tokenizer?"
         )
     if has_source and c.positions == "learned" and len(ids) > c.block_size:
@@ -68,11 +66,3 @@ def limits_for(model: ModelConfig, config: DecodeConfig, request: Request) -> tu
             )
         most = model.block_size
     return min(fewest, most), most
-
-
-def bucket(length: int, longest: int | None) -> int:
-    """The width of the rows in which strict mode decodes a text of so many tokens. `longest` is as wide as rows may be."""
-    width = (length // BUCKET + 1) * BUCKET
-    if longest is None or width <= longest:
-        return width
-    return longest if length < longest else length

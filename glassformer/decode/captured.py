@@ -3,12 +3,12 @@
 A small model's step is a few hundred kernels of a few microseconds; to launch them one by one, look at the result and
 decide in Python what to do takes longer than the kernels. So the step is everything: embedding, layers, scores, the
 search's choice, what has ended (decoder.py and search.py, by kernels where ops/triton.py has them). The host launches
-the next few steps, then reads who was over before them (`poll`), sends for their answers, which come by a second
-stream, and makes hypotheses of those that have arrived, all while the device works. Slots that are over are skipped by
+the next few steps, then reads who was done before them (`poll`), starts to copy their answers to the host on a second
+stream, and makes hypotheses of those that have arrived, all while the device works. Slots that are done are skipped by
 the kernels until others take their places.
 
-Cache, search state and graphs of a bucket are a `Session`, kept beside the decoder for the next call. What a graph
-cannot do (glossaries, stop strings, traces, filters that look at what was written, a context that has to be read again)
+Cache, search state and graphs of a bucket are a `GraphSession`, kept beside the decoder for the next call. What a graph
+cannot do (glossaries, stop strings, traces, filters that look at what was written, a context that has to be recomputed)
 is done step by step, as on a CPU, by the same decoder and the same search.
 """
 
@@ -24,64 +24,50 @@ import numpy as np
 import torch
 
 from glassformer.config import DecodeConfig
+from glassformer.decode.buckets import next_power_of_2, slot_bucket, width_bucket
 from glassformer.decode.cache import Cache, on_device
 from glassformer.decode.decoder import Decoder
 from glassformer.decode.driver import Driver, Result
-from glassformer.decode.engines import ELSEWHERE, kept_decoder, uses_plain_model
-from glassformer.decode.graphs import GraphRunner, Session, sessions_of
+from glassformer.decode.engines import EXTERNAL_ENGINES, cached_decoder, uses_plain_model
+from glassformer.decode.graphs import GraphRunner, GraphSession, session_pool
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
-from glassformer.decode.stepper import CachedSteps, Steps, Texts, has_window
+from glassformer.decode.stepper import CachedStepper, Stepper, Texts, has_bounded_context
 from glassformer.models.eval_mode import eval_mode
 
-POLL = 2  # steps between two looks at who is done
-STEP = 256  # slots from bucket to bucket, where there are many
+POLL_EVERY = 2  # steps
 
 
-def at_least(number: int) -> int:
-    """The bucket of so many slots: few, since each is captured anew, and the fewer slots there are, the less one more costs."""
-    return doubled(number, least=1) if number <= 2 * STEP else -(-number // STEP) * STEP
-
-
-def doubled(number: int, *, least: int = 16) -> int:
-    """The power of two that is at least so large."""
-    return max(least, 1 << (number - 1).bit_length())
-
-
-def rounded(number: int, *, least: int = 8) -> int:
-    """The bucket of a width: steps of an eighth to a quarter of it, so that there are few and little is wasted."""
-    step = least
-    while number > 8 * step:
-        step *= 2
-    return -(-number // step) * step
-
-
-class CapturedSteps(CachedSteps):
+class CapturedStepper(CachedStepper):
     """The decoder on a session's cache."""
 
-    def __init__(self, decoder: Decoder, session: Session, bos: int, *, strict: bool) -> None:
-        super().__init__(decoder, session.cache.slots, session.cache.beams, bos, strict=strict)
+    def __init__(self, decoder: Decoder, session: GraphSession, bos: int, *, strict: bool) -> None:
+        super().__init__(decoder, session.cache.n_slots, session.cache.beams, bos, strict=strict)
         self.cache: Cache = session.cache
         self.session = session
-        self.whole_rows = True
-        self.wide = decoder.skips_empty_columns(session.cache)  # if so, a bucket may be wide, and few are captured
-        self.widths = np.zeros(session.cache.slots, dtype=np.int64)  # of the sources
+        self.compute_padding = True
+        self.wide_buckets = decoder.skips_empty_columns(
+            session.cache
+        )  # if so, a bucket may be wide, and few are captured
 
-    def enter(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
+    def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
         """Sources in rows of a bucket's width."""
         if self.decoder.has_source:
             longest = max(map(len, texts))
-            width = rounded(longest) if width is None else width
+            width = width_bucket(longest) if width is None else width
             if self.decoder.config.positions == "learned":
                 width = min(width, max(longest, self.decoder.config.block_size))
-            self.widths[start : start + len(jobs)] = width
-        super().enter(start, jobs, texts, copies, width)
+        super().prefill(start, jobs, texts, copies, width)
         c = self.decoder.config
-        ends_at = c.block_size if (has_window(c) and not self.decoder.has_source) or c.positions == "learned" else 2**30
-        self.cache.last_position = min(ends_at, self.tables()) - 1
+        ends_at = (
+            c.block_size
+            if (has_bounded_context(c) and not self.decoder.has_source) or c.positions == "learned"
+            else 2**30
+        )
+        self.cache.last_position = min(ends_at, self.n_positions()) - 1
 
-    def tables(self) -> int:
-        """So many positions are known."""
+    def n_positions(self) -> int:
+        """So many positions the tables have."""
         found = [2**30]
         if self.decoder.positions is not None:
             positions = self.decoder.positions
@@ -93,77 +79,80 @@ class CapturedSteps(CachedSteps):
     def advance(self, n: int) -> None:
         """One token more for everybody, and the search's choice."""
         cache = self.cache
-        reach = cache.filled(n) + self.beams
-        source = int(self.widths[:n].max(initial=0)) if self.decoder.has_source else 0
-        reach = doubled(reach, least=32) if self.wide else rounded(reach, least=max(16, 8 * min(self.beams, 4)))
-        source = doubled(source) if self.wide and 0 < source <= 64 else source
-        bucket = (at_least(n) if not self.strict else n, min(reach, cache.capacity), min(source, cache.source_capacity))
+        n_keys = cache.filled(n) + self.beams
+        source = cache.source_width(n)
+        n_keys = (
+            next_power_of_2(n_keys, least=32)
+            if self.wide_buckets
+            else width_bucket(n_keys, least=max(16, 8 * min(self.beams, 4)))
+        )
+        source = next_power_of_2(source) if self.wide_buckets and 0 < source <= 64 else source
+        bucket = (
+            slot_bucket(n) if not self.strict else n,
+            min(n_keys, cache.capacity),
+            min(source, cache.source_capacity),
+        )
         self.session.runner.step(bucket)
-
-    def move(self, rows: Sequence[int], places: Sequence[int], n: int) -> None:
-        """As every stepper; the widths of the sources move along."""
-        super().move(rows, places, n)
-        self.widths[list(places)] = self.widths[list(rows)]
 
 
 class CapturedDriver(Driver):
     """A driver that runs ahead of what it knows."""
 
-    steps: Any
+    stepper: Any
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         weight = next(self.model.parameters())
         self.device = weight.device
-        self.polled: tuple[int, Any, torch.Tensor] | None = None  # slots, event, flags
-        self.arriving: deque[tuple[list[Job], Any, list[torch.Tensor]]] = deque()
-        self.gone = np.zeros(0, dtype=bool)  # slots whose answers have been sent for
-        self.outgrows = False  # does a context have to be read again?
+        self.pending_poll: tuple[int, Any, torch.Tensor] | None = None  # slots, event, flags
+        self.copies_in_flight: deque[tuple[list[Job], Any, list[torch.Tensor]]] = deque()
+        self.copied = np.zeros(0, dtype=bool)  # slots whose answers are being copied to the host
+        self.outgrows = False  # does a context have to be recomputed?
 
     @property
     def busy(self) -> bool:
         """Is anything waiting, being answered, or on its way to the host?"""
-        return bool(self.pending or self.n or self.arriving)
+        return bool(self.pending or self.n or self.copies_in_flight)
 
-    def start(self) -> tuple[Steps, SearchState]:
+    def start(self) -> tuple[Stepper, SearchState]:
         """A session of the right kind: one that is free, or a new one."""
         config, beams = self.config, self.config.beams
-        self.size = self.batch_size()
-        self.decoder = decoder = kept_decoder(self.model, config, self.size * beams)
+        self.max_requests = self.batch_size()
+        self.decoder = decoder = cached_decoder(self.model, config, self.max_requests * beams)
         if not self.more_may_come and not config.strict:
-            self.size = min(self.size, len(self.pending))
-        slots = at_least(self.size * self.samples) if not config.strict else self.size * self.samples
+            self.max_requests = min(self.max_requests, len(self.pending))
+        slots = slot_bucket(self.max_requests * self.samples) if not config.strict else self.max_requests * self.samples
         # Twice as much as the next smaller: memory that grows later has to be captured on anew.
-        longest = doubled(max(job.limit for *_, job in self.pending), least=64) + 1
-        texts = doubled(max(length for length, *_ in self.pending), least=64)
+        longest = next_power_of_2(max(job.limit for *_, job in self.pending), least=64) + 1
+        texts = next_power_of_2(max(length for length, *_ in self.pending), least=64)
         prompt, source = (0, texts) if self.has_source else (texts, 0)
-        columns = rounded(prompt + longest * beams)
+        columns = width_bucket(prompt + longest * beams)
         sizes = (slots, columns, source, longest)
         # In strict mode every shape depends on the sentence alone, the memory's too.
         self.kind = (replace(config, seed=0, batch_size=None, engine="auto"), self.special, config.strict and sizes)
-        session = sessions_of(decoder).take(self.kind, sizes)
+        session = session_pool(decoder).acquire(self.kind, sizes)
         if session is None:
             cache = decoder.make_cache(slots, beams, columns, source, static=True)
             state = SearchState(
                 slots, longest, config, self.special, device=self.device, dtype=cache.bias.dtype,
-                vocabulary=self.shape.vocab_size, static=True,
+                vocab_size=self.model_config.vocab_size, static=True,
             )  # fmt: skip
             state.topk = decoder.ops.topk
-            session = Session(cache, state, GraphRunner(decoder, cache, state))
+            session = GraphSession(cache, state, GraphRunner(decoder, cache, state))
         session.state.config = config
         session.state.jobs = []
-        self.gone = np.zeros(session.cache.slots, dtype=bool)
-        return CapturedSteps(decoder, session, self.special.bos, strict=config.strict), session.state
+        self.copied = np.zeros(session.cache.n_slots, dtype=bool)
+        return CapturedStepper(decoder, session, self.special.bos, strict=config.strict), session.state
 
     def admit(self) -> None:
-        """As every driver; what joins has no answer on its way yet."""
+        """As every driver; what joins is not copied yet."""
         before = self.n
         super().admit()
         if self.n > before and self.state is not None:
-            self.gone[before : self.n] = False
-            if not self.has_source and has_window(self.shape):
-                whole = (len(text) + job.limit for text, job in zip(self.steps.texts, self.state.jobs, strict=True))
-                self.outgrows = any(length > self.shape.block_size for length in whole)
+            self.copied[before : self.n] = False
+            if not self.has_source and has_bounded_context(self.model_config):
+                whole = (len(text) + job.limit for text, job in zip(self.stepper.texts, self.state.jobs, strict=True))
+                self.outgrows = any(length > self.model_config.block_size for length in whole)
 
     @torch.no_grad()
     def step(self) -> list[Result]:
@@ -171,80 +160,83 @@ class CapturedDriver(Driver):
         with eval_mode(self.model), torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext():
             self.admit()
             if not self.n or self.state is None:
-                return self.receive(wait=True)
+                return self.collect_copied(wait=True)
             if self.state.needs_host or self.outgrows:
-                self.catch_up()
-                return [*self.receive(wait=True), *super().step()]
-            for _ in range(POLL):
-                self.steps.advance(self.n)
-            if self.polled is not None:
-                self.handle_poll()
+                self.remove_copied()
+                return [*self.collect_copied(wait=True), *super().step()]
+            for _ in range(POLL_EVERY):
+                self.stepper.advance(self.n)
+            if self.pending_poll is not None:
+                self.wait_for_poll()
             if self.n:
                 self.poll()
-            return self.receive(wait=False)
+            return self.collect_copied(wait=False)
 
-    def drop(self, slots: Sequence[int]) -> None:
-        """Over on the device, and nothing is sent for; the next poll makes room."""
+    def cancel_slots(self, slots: Sequence[int]) -> None:
+        """Done on the device, and nothing is copied; the next poll frees them."""
         assert self.state is not None
         if slots:
-            self.state.drop(slots)
-            self.gone[list(slots)] = True
+            self.state.cancel(slots)
+            self.copied[list(slots)] = True
 
-    def catch_up(self) -> None:
-        """Before steps that are made one by one: whoever's answer was sent for leaves."""
-        self.polled = None
-        if self.gone[: self.n].any():
-            self.leave(self.gone[: self.n].tolist())
-        self.gone[:] = False
+    def remove_copied(self) -> None:
+        """Before steps that are made one by one: slots whose answers were copied leave."""
+        self.pending_poll = None
+        if self.copied[: self.n].any():
+            self.condense(self.copied[: self.n].tolist())
+        self.copied[:] = False
 
     def poll(self) -> None:
-        """Have the host told who is over now."""
+        """Start to copy to the host which slots are done now."""
         assert self.state is not None
         flags = torch.empty(self.n, dtype=torch.bool, pin_memory=self.device.type == "cuda")
-        flags.copy_(self.state.over[: self.n], non_blocking=True)
-        self.polled = (self.n, self.event(), flags)
+        flags.copy_(self.state.done[: self.n], non_blocking=True)
+        self.pending_poll = (self.n, self.event(), flags)
 
     def event(self) -> Any:
-        """What has been launched so far; None where nothing runs by itself."""
+        """Recorded after what has been launched so far; None where nothing runs by itself."""
         return torch.cuda.current_stream().record_event() if self.device.type == "cuda" else None
 
-    def handle_poll(self) -> None:
-        """Send for the answers of those that were over, and let others take their places where that brings something."""
-        assert self.polled is not None and self.state is not None
-        count, event, flags = self.polled
-        self.polled = None
+    def wait_for_poll(self) -> None:
+        """Wait for the flags of the last poll; copy the answers of slots that were done, and let others take their places
+        where that brings something."""
+        assert self.pending_poll is not None and self.state is not None
+        count, event, flags = self.pending_poll
+        self.pending_poll = None
         if event is not None:
             event.synchronize()
-        over = np.zeros(self.n, dtype=bool)
-        over[:count] = flags.numpy()
-        if self.config.strict and not over.all():
+        done = np.zeros(self.n, dtype=bool)
+        done[:count] = flags.numpy()
+        if self.config.strict and not done.all():
             return
         jobs = self.state.jobs
-        fresh = [slot for slot in np.flatnonzero(over & ~self.gone[: self.n]).tolist() if jobs[slot].number >= 0]
+        fresh = [slot for slot in np.flatnonzero(done & ~self.copied[: self.n]).tolist() if jobs[slot].request_id >= 0]
         if fresh:
-            self.send_for(fresh)
-            self.gone[fresh] = True
-        staying = np.flatnonzero(~over)
-        fewer, free = len(staying), self.size * self.samples - len(staying)
+            self.copy_to_host(fresh)
+            self.copied[fresh] = True
+        staying = np.flatnonzero(~done)
+        fewer, free = len(staying), self.max_requests * self.samples - len(staying)
         if fewer == 0:
             self.n = 0
-            self.gone[:] = False
-        elif at_least(fewer) < at_least(self.n) or (self.pending and 4 * free >= self.size * self.samples):
-            rows = staying[staying >= fewer].tolist()
-            places = np.flatnonzero(over[:fewer]).tolist()
-            self.steps.move(rows, places, fewer)
-            self.state.move(rows, places, fewer)
-            self.state.over[fewer : self.n] = True
-            self.gone[:fewer], self.gone[fewer:] = False, False
+            self.copied[:] = False
+        elif slot_bucket(fewer) < slot_bucket(self.n) or (
+            self.pending and 4 * free >= self.max_requests * self.samples
+        ):
+            from_slots = staying[staying >= fewer].tolist()
+            to_slots = np.flatnonzero(done[:fewer]).tolist()
+            self.stepper.move(from_slots, to_slots, fewer)
+            self.state.move(from_slots, to_slots, fewer)
+            self.state.done[fewer : self.n] = True
+            self.copied[:fewer], self.copied[fewer:] = False, False
             self.n = fewer
 
-    def send_for(self, slots: list[int]) -> None:
-        """Copies of what these slots have written, on their way to the host."""
+    def copy_to_host(self, slots: list[int]) -> None:
+        """Start to copy what these slots have written to the host."""
         assert self.state is not None
         jobs = [self.state.jobs[slot] for slot in slots]
-        parts = self.state.results(on_device(slots, self.device))
+        parts = self.state.result_tensors(on_device(slots, self.device))
         if self.device.type != "cuda":
-            self.arriving.append((jobs, None, parts))
+            self.copies_in_flight.append((jobs, None, parts))
             return
         main, side = torch.cuda.current_stream(), side_stream(self.device)
         side.wait_stream(main)
@@ -253,36 +245,38 @@ class CapturedDriver(Driver):
             for part, copy in zip(parts, copies, strict=True):
                 copy.copy_(part, non_blocking=True)
                 part.record_stream(side)
-            self.arriving.append((jobs, side.record_event(), copies))
+            self.copies_in_flight.append((jobs, side.record_event(), copies))
 
-    def receive(self, *, wait: bool) -> list[Result]:
-        """The answers that have arrived."""
+    def collect_copied(self, *, wait: bool) -> list[Result]:
+        """The answers whose copies have arrived; `wait`: all of them."""
         results: list[Result] = []
-        while self.arriving and (wait or self.arriving[0][1] is None or self.arriving[0][1].query()):
-            jobs, event, copies = self.arriving.popleft()
+        while self.copies_in_flight and (
+            wait or self.copies_in_flight[0][1] is None or self.copies_in_flight[0][1].query()
+        ):
+            jobs, event, copies = self.copies_in_flight.popleft()
             if event is not None:
                 event.synchronize()
             assert self.state is not None
-            answers = self.state.answers(jobs, [copy.numpy() for copy in copies])
+            answers = self.state.to_hypotheses(jobs, [copy.numpy() for copy in copies])
             for job, hypotheses in zip(jobs, answers, strict=True):
-                results += self.file(job, hypotheses)
-        if not self.busy and self.steps is not None:
+                results += self.complete_job(job, hypotheses)
+        if not self.busy and self.stepper is not None:
             self.close()
         return results
 
     def close(self) -> None:
         """The session is free for others."""
-        if self.steps is not None and not self.n:
-            sessions_of(self.decoder).give(self.kind, self.steps.session)
-            self.steps = self.state = None
-            self.polled = None
+        if self.stepper is not None and not self.n:
+            session_pool(self.decoder).release(self.kind, self.stepper.session)
+            self.stepper = self.state = None
+            self.pending_poll = None
 
 
 side_streams: dict[torch.device, Any] = {}
 
 
 def side_stream(device: torch.device) -> Any:
-    """The stream on which answers travel."""
+    """The stream on which answers are copied."""
     if device not in side_streams:
         side_streams[device] = torch.cuda.Stream(device)
     return side_streams[device]
@@ -291,7 +285,7 @@ def side_stream(device: torch.device) -> Any:
 def make_driver(model: Any, config: DecodeConfig | None = None, *given: Any, **named: Any) -> Driver:
     """The driver for this model: on a CUDA device the one that captures its steps."""
     settings = config or DecodeConfig()
-    plain = not named.get("cached", True) or named.get("trace") or settings.engine in ELSEWHERE
+    plain = not named.get("cached", True) or named.get("trace") or settings.engine in EXTERNAL_ENGINES
     if plain or not next(model.parameters()).is_cuda or uses_plain_model(model, settings):
         return Driver(model, config, *given, **named)
     return CapturedDriver(model, config, *given, **named)

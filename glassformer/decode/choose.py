@@ -20,10 +20,10 @@ from torch import Tensor
 from glassformer.config import DecodeConfig
 from glassformer.decode import filters
 
-WORD = np.uint64(0xFFFFFFFF)
-HALF = np.uint64(32)
+LOW_32 = np.uint64(0xFFFFFFFF)
+SHIFT_32 = np.uint64(32)
 BLOCK_V = 64
-FEW_ROWS = 8  # of which the largest is found sooner by looking at each score once
+ARGMAX_ROWS = 8  # of which the largest is found sooner by looking at each score once
 
 
 def philox(counter: np.ndarray, key: tuple[int, int]) -> np.ndarray:
@@ -34,17 +34,17 @@ def philox(counter: np.ndarray, key: tuple[int, int]) -> np.ndarray:
         left = np.uint64(0xD2511F53) * a
         right = np.uint64(0xCD9E8D57) * c
         a, b, c, d = (
-            (right >> HALF) ^ b ^ np.uint64(k0),
-            right & WORD,
-            (left >> HALF) ^ d ^ np.uint64(k1),
-            left & WORD,
+            (right >> SHIFT_32) ^ b ^ np.uint64(k0),
+            right & LOW_32,
+            (left >> SHIFT_32) ^ d ^ np.uint64(k1),
+            left & LOW_32,
         )
         k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
     return np.stack([a, b, c, d], axis=-1)
 
 
-def fingerprint(ids: Sequence[int]) -> int:
-    """32 bits that stand for a text, so that two texts of a batch do not get the same draws."""
+def hash_ids(ids: Sequence[int]) -> int:
+    """32 bits that stand for a text, so that two texts of a batch do not get the same random numbers."""
     return zlib.crc32(np.asarray(ids, dtype=np.int64).tobytes())
 
 
@@ -63,7 +63,7 @@ def topk(scores: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R k"], In
     """scores.topk(k), for vocabularies: the k best tokens are in the k blocks with the highest maxima, and finding those
     is much faster than sorting; of a few rows the largest alone is found sooner by looking at each score once.
     Which of several equal tokens comes first is left open, as it is in topk."""
-    if k == 1 and scores.size(0) <= FEW_ROWS:
+    if k == 1 and scores.size(0) <= ARGMAX_ROWS:
         value, token = scores.max(-1, keepdim=True)
         return value, token
     vocabulary = scores.size(1)
@@ -80,8 +80,8 @@ def topk(scores: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R k"], In
     return value, torch.where(place < k * BLOCK_V, inside, place + (whole - k * BLOCK_V))
 
 
-def shape(scores: Float[Tensor, "R V"], config: DecodeConfig) -> Float[Tensor, "R V"]:
-    """The distribution that is drawn from."""
+def warp(scores: Float[Tensor, "R V"], config: DecodeConfig) -> Float[Tensor, "R V"]:
+    """The distribution that is sampled from: temperature, top-k, top-p, min-p (the logits warpers of Hugging Face)."""
     scores = filters.temperature(scores, config.temperature)
     if config.top_k is not None:
         scores = filters.top_k(scores, config.top_k)

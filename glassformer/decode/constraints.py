@@ -50,7 +50,7 @@ class Terms:
 
         steps = [[following(node, token) for token in self.alphabet] for node in self.nodes]
         self.next = np.array(steps, dtype=np.int64).reshape(len(self.nodes), len(self.alphabet))
-        self.place = {token: i for i, token in enumerate(self.alphabet)}
+        self.column = {token: i for i, token in enumerate(self.alphabet)}
         # The terms that are met on coming to a node, as bits.
         self.met = [
             sum(1 << t for t, term in enumerate(terms) if any(node[len(node) - len(s) :] == s for s in term))
@@ -77,7 +77,7 @@ class Terms:
         """(terms met, as bits; node)"""
         mask, node = 0, 0
         for token in written:
-            node = int(self.next[node, self.place[token]]) if token in self.place else 0
+            node = int(self.next[node, self.column[token]]) if token in self.column else 0
             mask |= self.met[node]
         return mask, node
 
@@ -113,11 +113,6 @@ def tokens_needed(constraints: TokenConstraints) -> int:
     return max(last_forced, len(constraints.prefix)) + Terms.of(constraints.terms).missing(constraints.prefix) + 1
 
 
-def contains(written: tuple[int, ...], spelling: tuple[int, ...]) -> bool:
-    """Do these ids stand in the text, one after the other?"""
-    return any(written[i : i + len(spelling)] == spelling for i in range(len(written) - len(spelling) + 1))
-
-
 def begun(written: tuple[int, ...], spelling: tuple[int, ...]) -> int:
     """How many of the spelling's first tokens the text ends with (fewer than all)."""
     for length in range(min(len(spelling) - 1, len(written)), 0, -1):
@@ -133,11 +128,11 @@ def choose_with_terms(
     allowed: Float[Tensor, "K V"],
     logprobs: Float[Tensor, "K V"],
     *,
-    slots: int,
+    tokens_left: int,
     width: int,
     eos: int | None,
 ) -> list[tuple[float, int, int]]:
-    """The `width` candidates of one sentence as (sum, hypothesis, token), shared out among the banks. `slots` tokens may
+    """The `width` candidates of one sentence as (sum, hypothesis, token), shared out among the banks. `tokens_left` tokens may
     still be written, EOS included. A token of a term is considered even where another filter is against it."""
     candidates: dict[tuple[int, int], float] = {}
     likely, tokens = (part.tolist() for part in allowed.topk(min(width, allowed.size(1))))
@@ -155,7 +150,7 @@ def choose_with_terms(
         missing = terms.missing(written[k] if token == eos else after)
         if token == eos and missing:
             continue
-        if missing and missing + 1 > slots - 1 and missing >= terms.missing(written[k]):
+        if missing and missing + 1 > tokens_left - 1 and missing >= terms.missing(written[k]):
             continue  # no room would be left (or less than there was)
         banks.setdefault(missing, []).append((total, k, token))
     ordered = [sorted(banks[missing], reverse=True) for missing in sorted(banks)]

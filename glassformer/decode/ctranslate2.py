@@ -7,7 +7,7 @@ taken out before the softmax, so `score` adds up what is left (`logprob` and `to
 for when somebody looks); of a sentence whose beam reaches the limit, hypotheses that were cut may push out some that ended; and
 prompts of different lengths are not decoded together.
 
-What it cannot do (`refuse`): draws that can be repeated, traces, glossary terms, forced places, diverse groups, strict mode,
+What it cannot do (`unsupported`): draws that can be repeated, traces, glossary terms, forced places, diverse groups, strict mode,
 repetition penalties, a stop that is exact, stop strings with a beam, texts that outgrow learned positions.
 """
 
@@ -24,39 +24,39 @@ from torch import nn
 
 from glassformer.accel import ctranslate2 as conversion
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.decode.decoder import fingerprint
+from glassformer.decode.checksum import weight_checksum
 from glassformer.decode.lengths import length_rule
 from glassformer.decode.request import Hypothesis, Request, SpecialTokens, ranked
 from glassformer.decode.slots import Job
 from glassformer.errors import ConfigError
 
 NO_PENALTY = 1e-30  # not 0, with which CTranslate2 may stop at its first answer
-POSITIONS = 512  # rows of a table of positions that has no end, at first
-BATCH = 32  # texts at a time, where the settings leave it open
+MIN_POSITIONS = 512  # rows of a table of positions that has no end, at first
+BATCH_SIZE = 32  # texts at a time, where the settings leave it open
 
 
-Asked = tuple[Request, Job]
+RequestJob = tuple[Request, Job]
 """A request, and what was settled of it: limits, stop strings."""
 
 
-class ScoredLater(Hypothesis):
-    """An answer whose log-probabilities are asked for when somebody looks at them."""
+class LazyHypothesis(Hypothesis):
+    """An answer whose log-probabilities are computed when somebody reads them."""
 
-    __slots__ = ("known", "scorer")
+    __slots__ = ("cached_logprobs", "scorer")
 
-    def __init__(self, ids: list[int], score: float, ended: Any, scorer: Scorer) -> None:
+    def __init__(self, ids: list[int], score: float, ended: Any, scorer: LazyScorer) -> None:
         self.ids, self.score, self.ended = ids, score, ended
         self.text = self.alignment = self.trace = None
-        self.known: list[float] | None = None
+        self.cached_logprobs: list[float] | None = None
         self.scorer = scorer
 
     @property
     def token_logprobs(self) -> list[float]:  # type: ignore[override]
         """One for each id, then EOS's, as the model has them."""
-        if self.known is None:
+        if self.cached_logprobs is None:
             self.scorer.score()
-        assert self.known is not None
-        return self.known
+        assert self.cached_logprobs is not None
+        return self.cached_logprobs
 
     @property
     def logprob(self) -> float:  # type: ignore[override]
@@ -64,29 +64,31 @@ class ScoredLater(Hypothesis):
         return math.fsum(self.token_logprobs)
 
 
-class Scorer:
+class LazyScorer:
     """The log-probabilities of all answers of one call, at once."""
 
     def __init__(self, engine: CTranslate2Engine, batch_size: int) -> None:
         self.engine, self.batch_size = engine, batch_size
-        self.asked: list[tuple[Sequence[int], ScoredLater]] = []
+        self.unscored: list[tuple[Sequence[int], LazyHypothesis]] = []
 
     def score(self) -> None:
-        """Have all that were asked for scored, in one call."""
-        sources = [source for source, _ in self.asked]
-        found = self.engine.token_logprobs(sources, [h.ids for _, h in self.asked], self.batch_size)
-        for (_, hypothesis), values in zip(self.asked, found, strict=True):
-            hypothesis.known = values if hypothesis.ended == "eos" else values[: len(hypothesis.ids)]
-        self.asked.clear()
+        """Score all answers of the call at once."""
+        sources = [source for source, _ in self.unscored]
+        found = self.engine.token_logprobs(sources, [h.ids for _, h in self.unscored], self.batch_size)
+        for (_, hypothesis), values in zip(self.unscored, found, strict=True):
+            hypothesis.cached_logprobs = values if hypothesis.ended == "eos" else values[: len(hypothesis.ids)]
+        self.unscored.clear()
 
 
-def refuse(model: ModelConfig, asked: Sequence[Asked], config: DecodeConfig, *, trace: bool = False) -> str | None:
+def unsupported(
+    model: ModelConfig, batch: Sequence[RequestJob], config: DecodeConfig, *, trace: bool = False
+) -> str | None:
     """What of this CTranslate2 cannot do, as the end of a sentence; None where it can do everything."""
-    unsupported, gpt = conversion.unsupported_setting(model), model.family == "gpt"
-    constraints = [request.constraints for request, _ in asked]
-    positions = max((positions_needed(model, one) for one in asked), default=0)
+    setting, gpt = conversion.unsupported_setting(model), model.family == "gpt"
+    constraints = [request.constraints for request, _ in batch]
+    positions = max((positions_needed(model, one) for one in batch), default=0)
     cases = {
-        f"it has nothing for {unsupported}": unsupported is not None,
+        f"it has nothing for {setting}": setting is not None,
         "it cannot trace its beam": trace,
         "its draws cannot be repeated (decode.temperature above 0)": config.temperature > 0,
         "it has no diverse groups (decode.groups)": config.groups > 1,
@@ -104,12 +106,12 @@ def refuse(model: ModelConfig, asked: Sequence[Asked], config: DecodeConfig, *, 
         and model.positions == "sinusoidal"
         and positions > model.block_size,
     }
-    return next((said for said, holds in cases.items() if holds), None)
+    return next((reason for reason, holds in cases.items() if holds), None)
 
 
-def positions_needed(model: ModelConfig, asked: Asked) -> int:
+def positions_needed(model: ModelConfig, one: RequestJob) -> int:
     """How many positions source and answer take at most."""
-    request, job = asked
+    request, job = one
     return len(request.ids) + job.limit if model.family == "gpt" else max(len(request.ids), job.limit)
 
 
@@ -122,7 +124,7 @@ class CTranslate2Engine:
         self.config: ModelConfig = model.config
         self.special, self.eos = special, special.eos
         self.compute = compute or conversion.compute_type()
-        self.pairs = self.config.family == "transformer"
+        self.has_source = self.config.family == "transformer"
         self.positions = 0
         self.runner: Any = None
 
@@ -130,7 +132,7 @@ class CTranslate2Engine:
         """Convert the model, where that has not been done for as many positions."""
         if self.runner is not None and positions <= self.positions:
             return
-        self.positions = max(POSITIONS, 1 << (positions - 1).bit_length())
+        self.positions = max(MIN_POSITIONS, 1 << (positions - 1).bit_length())
         if self.config.positions == "learned":
             self.positions = self.config.block_size
         unknown = self.special.unknown
@@ -141,41 +143,41 @@ class CTranslate2Engine:
             model, vocabularies, n_positions=self.positions, compute=self.compute, threads=torch.get_num_threads()
         )
 
-    def answer(self, model: Any, asked: Sequence[Asked], config: DecodeConfig) -> list[list[Hypothesis]]:
+    def answer(self, model: Any, batch: Sequence[RequestJob], config: DecodeConfig) -> list[list[Hypothesis]]:
         """The hypotheses for every request, best first, in their order."""
-        nothing = {self.special.bos, self.eos}  # what CTranslate2 takes for an empty text
-        real = [i for i, (request, _) in enumerate(asked) if not self.pairs or not nothing.issuperset(request.ids)]
-        results: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0, [], "eos")] for _ in asked]
+        empty = {self.special.bos, self.eos}  # what CTranslate2 takes for an empty text
+        real = [i for i, (request, _) in enumerate(batch) if not self.has_source or not empty.issuperset(request.ids)]
+        results: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0, [], "eos")] for _ in batch]
         if not real:
             return results
-        self.prepare(model, max(positions_needed(self.config, asked[i]) for i in real))
-        scorer = Scorer(self, config.batch_size or BATCH)
-        for numbers in self.alike(asked, real):
-            found = self.search([asked[i] for i in numbers], config)
+        self.prepare(model, max(positions_needed(self.config, batch[i]) for i in real))
+        scorer = LazyScorer(self, config.batch_size or BATCH_SIZE)
+        for numbers in self.group_compatible(batch, real):
+            found = self.search([batch[i] for i in numbers], config)
             # Whoever was let run past its own limit is asked again, with those of the same limit.
             again: dict[int, list[int]] = {}
             for i, own in zip(numbers, found, strict=True):
-                if all(len(ids) <= asked[i][1].limit for ids, _ in own):
-                    results[i] = self.hypotheses(asked[i], own, config, scorer)
+                if all(len(ids) <= batch[i][1].limit for ids, _ in own):
+                    results[i] = self.hypotheses(batch[i], own, config, scorer)
                 else:
-                    again.setdefault(asked[i][1].limit, []).append(i)
+                    again.setdefault(batch[i][1].limit, []).append(i)
             for same in again.values():
-                for i, own in zip(same, self.search([asked[i] for i in same], config), strict=True):
-                    results[i] = self.hypotheses(asked[i], own, config, scorer)
+                for i, own in zip(same, self.search([batch[i] for i in same], config), strict=True):
+                    results[i] = self.hypotheses(batch[i], own, config, scorer)
         return results
 
-    def alike(self, asked: Sequence[Asked], real: Sequence[int]) -> Iterator[list[int]]:
+    def group_compatible(self, batch: Sequence[RequestJob], real: Sequence[int]) -> Iterator[list[int]]:
         """Requests that one call can answer: the same minimum and bans; prompts of the same length."""
         groups: dict[Any, list[int]] = {}
         for i in real:
-            request, job = asked[i]
-            length = 0 if self.pairs else len(request.ids) + len(request.constraints.prefix)
+            request, job = batch[i]
+            length = 0 if self.has_source else len(request.ids) + len(request.constraints.prefix)
             groups.setdefault((job.minimum, request.constraints.banned, length), []).append(i)
         yield from groups.values()
 
-    def search(self, asked: Sequence[Asked], config: DecodeConfig) -> list[list[tuple[list[int], float]]]:
+    def search(self, batch: Sequence[RequestJob], config: DecodeConfig) -> list[list[tuple[list[int], float]]]:
         """For each request what CTranslate2 finds: ids, with EOS where there is one, and the sum of their log-probabilities."""
-        requests = [request for request, _ in asked]
+        requests = [request for request, _ in batch]
         banned = [*((token,) for token in self.special.never), *requests[0].constraints.banned]
         alpha = config.alpha if config.alpha else NO_PENALTY
         options: dict[str, Any] = {
@@ -185,13 +187,13 @@ class CTranslate2Engine:
             "no_repeat_ngram_size": config.no_repeat_ngram,
             "disable_unk": not config.allow_unknown and self.special.unknown is not None,
             "suppress_sequences": conversion.as_tokens(banned) or None,
-            "max_batch_size": config.batch_size or BATCH,
+            "max_batch_size": config.batch_size or BATCH_SIZE,
             "return_scores": True,
             "return_end_token": True,
         }
-        most, fewest = max(job.limit for _, job in asked), asked[0][1].minimum
+        most, fewest = max(job.limit for _, job in batch), batch[0][1].minimum
         prefixes = [list(request.constraints.prefix) for request in requests]
-        if self.pairs:
+        if self.has_source:
             options |= {"max_decoding_length": most, "min_decoding_length": fewest, "max_input_length": 0}
             prefix = conversion.as_tokens(prefixes) if any(prefixes) else None
             sources = conversion.as_tokens(request.ids for request in requests)
@@ -215,32 +217,32 @@ class CTranslate2Engine:
         ]
 
     def hypotheses(
-        self, asked: Asked, found: Sequence[tuple[list[int], float]], config: DecodeConfig, scorer: Scorer
+        self, one: RequestJob, found: Sequence[tuple[list[int], float]], config: DecodeConfig, scorer: LazyScorer
     ) -> list[Hypothesis]:
         """As our own search would give them."""
-        (request, job), rule = asked, length_rule(config)
-        made: list[Hypothesis] = []
+        (request, job), rule = one, length_rule(config)
+        answers: list[Hypothesis] = []
         for ids, total in found:
             ended: Any = "eos" if ids and ids[-1] == self.eos else "length"
             ids = ids[:-1] if ended == "eos" else ids
-            if job.stopped is not None:
-                end = next((n for n in range(1, len(ids) + 1) if job.stopped(ids[:n])), None)
+            if job.stopping_criterion is not None:
+                end = next((n for n in range(1, len(ids) + 1) if job.stopping_criterion(ids[:n])), None)
                 ids, ended = (ids, ended) if end is None else (ids[:end], "stop")
-            one = ScoredLater(ids, rule.score(total, len(ids), ended == "eos"), ended, scorer)
+            answer = LazyHypothesis(ids, rule.score(total, len(ids), ended == "eos"), ended, scorer)
             if request.constraints.prefix:  # CTranslate2 does not count what was given
                 values = self.token_logprobs([request.ids], [ids], 1)[0]
-                one.known = values if ended == "eos" else values[: len(ids)]
-                one.score = rule.score(one.logprob, len(ids), ended == "eos")
+                answer.cached_logprobs = values if ended == "eos" else values[: len(ids)]
+                answer.score = rule.score(answer.logprob, len(ids), ended == "eos")
             else:
-                scorer.asked.append((request.ids, one))
-            made.append(one)
-        return ranked(made)[: config.n_best]
+                scorer.unscored.append((request.ids, answer))
+            answers.append(answer)
+        return ranked(answers)[: config.n_best]
 
     def token_logprobs(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_size: int
     ) -> list[list[float]]:
         """What the model gives to each token of each target, and to EOS after it."""
-        if self.pairs:
+        if self.has_source:
             found = self.runner.score_batch(
                 conversion.as_tokens(sources),
                 conversion.as_tokens(targets),
@@ -257,13 +259,13 @@ engines: weakref.WeakKeyDictionary[nn.Module, dict[str, tuple[Any, CTranslate2En
 lock = threading.Lock()
 
 
-def kept_engine(model: Any, special: SpecialTokens, name: str) -> CTranslate2Engine:
+def cached_engine(model: Any, special: SpecialTokens, name: str) -> CTranslate2Engine:
     """The model's engine of this name: made once, and again when a weight has changed."""
     if next(model.parameters()).device.type != "cpu":
         raise ConfigError(f"engine={name} is for a CPU, and the model is on a GPU; use engine=auto")
     if not conversion.is_installed():
         raise ConfigError(f"engine={name} is CTranslate2's; install it with: pip install 'glassformer[ct2]'")
-    now = fingerprint(model)
+    now = weight_checksum(model)
     with lock:
         made = engines.setdefault(model, {})
         known = made.get(name)
@@ -274,10 +276,10 @@ def kept_engine(model: Any, special: SpecialTokens, name: str) -> CTranslate2Eng
 
 
 def answer_by_ctranslate2(
-    model: Any, asked: Sequence[Asked], config: DecodeConfig, special: SpecialTokens, *, trace: bool = False
+    model: Any, batch: Sequence[RequestJob], config: DecodeConfig, special: SpecialTokens, *, trace: bool = False
 ) -> list[list[Hypothesis]]:
     """What engine=int8 or ctranslate2 answers; a sentence where it cannot."""
-    said = refuse(model.config, asked, config, trace=trace)
-    if said is not None:
-        raise ConfigError(f"engine={config.engine} is CTranslate2, and {said}; use engine=auto")
-    return kept_engine(model, special, config.engine).answer(model, asked, config)
+    reason = unsupported(model.config, batch, config, trace=trace)
+    if reason is not None:
+        raise ConfigError(f"engine={config.engine} is CTranslate2, and {reason}; use engine=auto")
+    return cached_engine(model, special, config.engine).answer(model, batch, config)

@@ -1,18 +1,16 @@
 """The one decoder: a model's layers on the cache, written against the table of operations in ops/.
 
     decoder = Decoder(model, TorchOps())
-    cache = decoder.make_cache(slots=8, beams=4, columns=256, source=32)
-    decoder.read_sources(cache, 0, rows)          # an encoder-decoder: the source's keys and values, once a sentence
-    decoder.read_prompts(cache, [0, 1], contexts) # a GPT: all of a prompt but its last token
+    cache = decoder.make_cache(n_slots=8, beams=4, columns=256, source=32)
+    decoder.encode_sources(cache, 0, rows)   # an encoder-decoder: the source's keys and values, once a sentence
+    decoder.prefill(cache, [0, 1], contexts) # a GPT: all of a prompt but its last token
     logits = decoder.step(cache, n, n_keys, n_source)
 
 A step reads `cache.tokens[:n]` (the last token of a prompt, or BOS, at first), appends one column a beam, and gives the scores
 of what may follow each row, (n * K, V). It is tensor code without a look at a value: with a static cache the same work for the
-same (n, n_keys, n_source), so it can be captured. Reading sources and prompts is not part of what is captured.
+same (n, n_keys, n_source), so it can be captured. Encoding sources and prefilling prompts is not part of what is captured.
 
-The decoder sees weights as they are when a driver begins (`refresh`). An optimizer may write to parameters without anything
-in torch telling so (a fused step raises no version), so where an op holds copies, sums over every row of every parameter are
-compared: a look at each weight, where decoding a text looks at each for every token.
+The decoder sees weights as they are when a driver begins (`refresh`, checksum.py).
 
 It has no taps: while someone listens to the model, the model itself is run (driver.py).
 """
@@ -32,6 +30,7 @@ from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
 from glassformer.decode.cache import Cache
+from glassformer.decode.checksum import weight_checksum
 from glassformer.decode.ops.torch import Heads, StepInputs, TorchOps
 from glassformer.nn.block import Block
 from glassformer.nn.feedforward import GatedMLP
@@ -43,28 +42,9 @@ def linear_weights(*linears: nn.Linear) -> list[tuple[Tensor, Tensor | None]]:
     return [(linear.weight, linear.bias) for linear in linears]
 
 
-LINES = (8191, 8179)  # primes: in lines of one of them no two neighbouring rows of a matrix lie under one another
-
-
-def fingerprint(model: Any) -> Tensor:
-    """Changes whenever a weight does, at the price of one look at each: the bits of every parameter in words of 64, written in
-    lines of 8,191 words, and the sums of the columns. Words that change places are seen too, unless they are a multiple of a
-    line apart."""
-    whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    sums = []
-    for p in model.parameters():
-        bits = p.detach().contiguous().view(-1)
-        fits = bits.numel() * bits.element_size() % 8 == 0 == bits.storage_offset() * bits.element_size() % 8
-        bits = bits.view(torch.int64) if fits else bits.view(whole[bits.element_size()]).long()
-        line = LINES[p.dim() > 0 and p.size(-1) % LINES[0] == 0]
-        full = bits.numel() // line * line
-        sums += [bits[:full].view(-1, line).sum(0), bits[full:]] if full else [bits]
-    return torch.cat(sums)
-
-
 @dataclass
-class Layer:
-    """The packed weights of one block."""
+class LayerWeights:
+    """The weights of one block as the ops want them."""
 
     norms: list[nn.Module]  # of self-attention, of cross-attention where there is one, of the feed-forward layer
     activate: Callable[[Tensor], Tensor]
@@ -80,8 +60,8 @@ class Layer:
     cross_out: Any = None
 
 
-Attend = Callable[[int, Layer, Tensor], Tensor]
-"""From the number of a layer, the layer and what it projects to what its heads find, side by side."""
+Attend = Callable[[int, LayerWeights, Tensor], Tensor]
+"""(number of a layer, its weights, its projected queries (keys, values)) -> the heads' outputs, side by side."""
 
 
 class Decoder:
@@ -96,21 +76,21 @@ class Decoder:
         self.positions = model.target_positions if self.has_source else model.positions
         self.embedding_norm = model.target_norm if self.has_source else model.embedding_norm
         self.lock = threading.Lock()
-        self.seen: Tensor | None = None
+        self.packed_checksum: Tensor | None = None
         self.pack()
 
     def pack(self) -> None:
-        """Lay the weights out as the ops want them."""
+        """Pack the weights of all blocks as the ops want them."""
         model, ops = self.model, self.ops
-        self.layers = [self.packed(block) for block in model.decoder.layers]
-        self.encoder = [self.packed(block) for block in model.encoder.layers] if self.has_source else []
+        self.layers = [self.pack_block(block) for block in model.decoder.layers]
+        self.encoder = [self.pack_block(block) for block in model.encoder.layers] if self.has_source else []
         self.output = ops.pack_output(model.output_weight, model.output_bias)
 
-    def packed(self, block: Block) -> Layer:
-        """One block, laid out as the ops want it."""
+    def pack_block(self, block: Block) -> LayerWeights:
+        """The weights of one block, packed."""
         pack, attention, mlp = self.ops.pack, block.attention, block.mlp
         norms = [block.attention_norm, *([block.cross_norm] if block.has_cross else []), block.mlp_norm]
-        layer = Layer(
+        layer = LayerWeights(
             norms,
             mlp.activate,  # type: ignore[arg-type]
             isinstance(mlp, GatedMLP),
@@ -129,32 +109,32 @@ class Decoder:
         return layer
 
     def refresh(self) -> None:
-        """See to it that the weights are the model's own of now."""
+        """Pack the weights anew where the model's have changed."""
         if not self.ops.holds_copies:
             return
         with self.lock:
-            now = fingerprint(self.model)
-            if self.seen is not None and not torch.equal(now, self.seen):
+            now = weight_checksum(self.model)
+            if self.packed_checksum is not None and not torch.equal(now, self.packed_checksum):
                 self.pack()
-            self.seen = now
+            self.packed_checksum = now
 
-    def make_cache(self, slots: int, beams: int, columns: int, source: int = 0, *, static: bool = False) -> Cache:
+    def make_cache(self, n_slots: int, beams: int, columns: int, source: int = 0, *, static: bool = False) -> Cache:
         """An empty cache that suits the model, on its device."""
         c, like = self.config, self.model.output_weight.detach()
         heads = [layer.heads.n_kv_head for layer in self.layers]
         source_heads = [layer.cross.n_kv_head for layer in self.layers if layer.cross is not None]
         sizes = c.key_size, c.val_size
-        return Cache(heads, source_heads, sizes, slots, beams, columns, source, like=like, static=static)
+        return Cache(heads, source_heads, sizes, n_slots, beams, columns, source, like=like, static=static)
 
     def skips_empty_columns(self, cache: Cache) -> bool:
-        """Does a step cost the same, however many columns that are not filled its shapes include?"""
-        known = [(layer.heads, False) for layer in self.layers]
-        known += [(layer.cross, True) for layer in self.layers if layer.cross is not None]
-        return all(self.ops.skips_empty_columns(heads, cache, source=source) for heads, source in known)
+        """Does a step cost the same, however many empty columns its shapes include?"""
+        heads = [(layer.heads, False) for layer in self.layers]
+        heads += [(layer.cross, True) for layer in self.layers if layer.cross is not None]
+        return all(self.ops.skips_empty_columns(own, cache, source=source) for own, source in heads)
 
     # ---- the layers
 
-    def mlp(self, layer: Layer, y: Float[Tensor, "R C"]) -> Any:
+    def mlp(self, layer: LayerWeights, y: Float[Tensor, "R C"]) -> Any:
         """The feed-forward layer, without its residual line."""
         if layer.gated:
             gate, up = self.ops.linear(y, layer.up).chunk(2, dim=-1)
@@ -163,16 +143,16 @@ class Decoder:
             hidden = self.ops.linear(y, layer.up, layer.activate)
         return self.ops.linear(hidden, layer.down, to_residual=True)
 
-    def run(
+    def run_stack(
         self,
         x: Float[Tensor, "R C"],
-        layers: Sequence[Layer],
+        layers: Sequence[LayerWeights],
         last_norm: nn.Module | None,
-        attend: Attend,
-        recall: Attend | None = None,
+        self_attend: Attend,
+        cross_attend: Attend | None = None,
     ) -> Float[Tensor, "R C"]:
-        """Through a stack. `attend` and `recall` are its self- and cross-attention. A pre-norm block hands on the sum and the
-        norm of what follows, a post-norm block the norm of the sum."""
+        """Through a stack of blocks. A pre-norm block hands on the sum and the norm of what follows, a post-norm block the
+        norm of the sum."""
         ops, linear, c = self.ops, self.ops.linear, self.config
         before = [norm for layer in layers for norm in layer.norms]
         norms = iter([*before[1:], last_norm] if c.pre_norm else before)
@@ -180,9 +160,13 @@ class Decoder:
         for i, layer in enumerate(layers):
             for part in range(len(layer.norms)):
                 if part == 0:
-                    change = linear(attend(i, layer, linear(y, layer.query_key_value)), layer.out, to_residual=True)
-                elif part == 1 and recall is not None:
-                    change = linear(recall(i, layer, linear(y, layer.cross_query)), layer.cross_out, to_residual=True)
+                    change = linear(
+                        self_attend(i, layer, linear(y, layer.query_key_value)), layer.out, to_residual=True
+                    )
+                elif part == 1 and cross_attend is not None:
+                    change = linear(
+                        cross_attend(i, layer, linear(y, layer.cross_query)), layer.cross_out, to_residual=True
+                    )
                 else:
                     change = self.mlp(layer, y)
                 x, y = ops.add_and_norm(x if c.residual else None, change, next(norms))
@@ -192,9 +176,9 @@ class Decoder:
     # ---- one token more in every row
 
     def step(self, cache: Cache, n: int, n_keys: int, n_source: int = 0) -> Float[Tensor, "R V"]:
-        """What may follow each row of the first n slots. The tokens that are read now are `cache.tokens`; attention sees the
-        first n_keys columns, which must be enough for every slot's own."""
-        ops, step = self.ops, self.inputs(cache, n, n_keys, n_source)
+        """The logits of what may follow each row of the first n slots, (n K, V). The tokens that are read now are
+        `cache.tokens`; attention covers the first n_keys columns, which must be enough for every slot's own."""
+        ops, step = self.ops, self.step_inputs(cache, n, n_keys, n_source)
         positions = None
         if self.positions is not None:
             table = self.positions.weight if hasattr(self.positions, "weight") else self.positions.table
@@ -202,32 +186,34 @@ class Decoder:
         x = ops.embed(cache.tokens[:n].reshape(-1), self.embedding, positions)
         x = ops.norm(x, self.embedding_norm)
 
-        def attend(i: int, layer: Layer, qkv: Tensor) -> Tensor:
+        def self_attend(i: int, layer: LayerWeights, qkv: Tensor) -> Tensor:
             return ops.self_attend(qkv, layer.heads, cache, i, step)
 
-        def recall(i: int, layer: Layer, q: Tensor) -> Tensor:
+        def cross_attend(i: int, layer: LayerWeights, q: Tensor) -> Tensor:
             assert layer.cross is not None
             return ops.cross_attend(q, layer.cross, cache, i, step)
 
-        x = self.run(x, self.layers, self.model.decoder.norm, attend, recall if self.has_source else None)
+        x = self.run_stack(
+            x, self.layers, self.model.decoder.norm, self_attend, cross_attend if self.has_source else None
+        )
         cache.advance(n)
         return ops.linear(x, self.output)  # type: ignore[no-any-return]
 
-    def inputs(self, cache: Cache, n: int, n_keys: int, n_source: int) -> StepInputs:
-        """What the new tokens may see, themselves included; their columns are marked as theirs."""
-        c, columns, position = self.config, cache.mark(n), cache.lengths[:n]
+    def step_inputs(self, cache: Cache, n: int, n_keys: int, n_source: int) -> StepInputs:
+        """What the new tokens may attend to, themselves included; their columns are reserved."""
+        c, columns, position = self.config, cache.reserve_columns(n), cache.lengths[:n]
         rotation = None
         if c.positions == "rotary":
             rotation = self.model.rotary.rotation(position[:, None])
-        seen = cache.bias[:n, None, :, :n_keys]
-        bias: Tensor | None = seen
+        allowed = cache.bias[:n, None, :, :n_keys]
+        bias: Tensor | None = allowed
         if c.window is not None or c.positions == "alibi":
             cache.positions[:n].scatter_(1, columns, position[:, None].expand_as(columns))
             distance = (position[:, None] - cache.positions[:n, :n_keys])[:, None, None]
             if c.window is not None:
-                bias = seen = seen.masked_fill(distance >= c.window, -math.inf)
+                bias = allowed = allowed.masked_fill(distance >= c.window, -math.inf)
             if c.positions == "alibi":
-                bias = seen - self.model.slopes.table[:, None, None] * distance
+                bias = allowed - self.model.slopes.table[:, None, None] * distance
         elif not (cache.masked or cache.static):
             bias = None
         source_bias = None
@@ -236,25 +222,25 @@ class Decoder:
         return StepInputs(n, n_keys, n_source, columns, bias, source_bias, rotation)
 
     def grow_tables(self, length: int) -> None:
-        """Positions up to `length`; before a step, since a table may have to be made anew."""
+        """Tables of positions up to `length`; before a step, since a table may have to be made anew."""
         if self.positions is not None:
             self.positions.grow(length)
         if self.model.rotary is not None:
             self.model.rotary.grow(length)
 
-    # ---- reading sources and prompts
+    # ---- sources and prompts
 
-    def read(
+    def run_rows(
         self,
         x: Float[Tensor, "R C"],
         rows: Rows,
         real: Int[Tensor, "R"] | None,
-        layers: Sequence[Layer],
-        keep: Callable[[int, Tensor, Tensor], None] | None = None,
+        layers: Sequence[LayerWeights],
+        store_kv: Callable[[int, Tensor, Tensor], None] | None = None,
     ) -> Float[Tensor, "R C"]:
-        """Rows of tokens through a stack, all at once; `real` names those that are no padding, where only they are computed.
-        A decoder (`keep` takes the keys and values of each layer) does not look ahead, an encoder does."""
-        ops, n, causal = self.ops, rows.shape[0], keep is not None
+        """Rows of tokens through a stack, all positions at once; `real` names those that are no padding, where only they are
+        computed. A decoder (`store_kv` takes the keys and values of each layer) is causal, an encoder is not."""
+        ops, n, causal = self.ops, rows.shape[0], store_kv is not None
         inputs = self.model.block_inputs(rows, causal=causal)
         mask, bias = inputs.mask, inputs.mask.bias
         allowed = mask.allowed
@@ -265,41 +251,43 @@ class Decoder:
             hidden = hidden if hidden.dim() == 4 else hidden[None, None]
             bias = hidden if bias is None else bias + hidden
 
-        def attend(i: int, layer: Layer, qkv: Tensor) -> Tensor:
+        def self_attend(i: int, layer: LayerWeights, qkv: Tensor) -> Tensor:
             heads = layer.heads
-            q, k, v = spread_out(qkv, rows, real).split(heads.qkv_sizes, dim=-1)
+            q, k, v = pad_input(qkv, rows, real).split(heads.qkv_sizes, dim=-1)
             keys, values = heads.keys(k, n, inputs.rotation), heads.values(v, n)
-            if keep is not None:
-                keep(i, keys, values)
+            if store_kv is not None:
+                store_kv(i, keys, values)
             found = ops.attend(heads.queries(q, n, inputs.rotation), keys, values, bias, heads=heads, causal=causal)
             return found if real is None else found.index_select(0, real)
 
-        norm = self.model.decoder.norm if keep is not None else self.model.encoder.norm
-        return self.run(x, layers, norm, attend)
+        norm = self.model.decoder.norm if store_kv is not None else self.model.encoder.norm
+        return self.run_stack(x, layers, norm, self_attend)
 
-    def read_sources(self, cache: Cache, start: int, rows: Rows, *, copies: int = 1, whole_rows: bool = False) -> None:
+    def encode_sources(
+        self, cache: Cache, start: int, rows: Rows, *, copies: int = 1, compute_padding: bool = False
+    ) -> None:
         """Encode sources (one a row) and keep every layer's keys and values of them, each for `copies` slots from `start` on.
-        `whole_rows`: padding is computed like everything else, so that shapes do not depend on the neighbours."""
+        `compute_padding`: padding is computed like everything else, so that shapes do not depend on the neighbours."""
         model, (n, width) = self.model, rows.shape
-        real = None if rows.layout == "whole" or whole_rows else rows.real.flatten().nonzero().flatten()
+        real = None if rows.layout == "whole" or compute_padding else rows.real.flatten().nonzero().flatten()
         positions = rows.broadcast_positions
         x = model.embed(model.source_table, model.source_positions, rows.tokens, positions, width).flatten(0, 1)
         x = self.ops.norm(x if real is None else x.index_select(0, real), model.source_norm)
-        x = self.read(x, rows, real, self.encoder)
+        x = self.run_rows(x, rows, real, self.encoder)
         here = slice(start, start + n * copies)
         for i, layer in enumerate(self.layers):
             heads = layer.cross
             assert heads is not None
-            k, v = spread_out(self.ops.linear(x, layer.cross_key_value), rows, real).split(heads.qkv_sizes[1:], dim=-1)
+            k, v = pad_input(self.ops.linear(x, layer.cross_key_value), rows, real).split(heads.qkv_sizes[1:], dim=-1)
             for block, new in zip(cache.source[i], (heads.keys(k, n), heads.values(v, n)), strict=True):
                 block[here, :, :width] = new if copies == 1 else new.repeat_interleave(copies, 0)
         hidden = torch.where(rows.real, 0.0, -math.inf).repeat_interleave(copies, 0)
         cache.source_bias[here, :width] = hidden.to(cache.source_bias.dtype)
         cache.source_bias[here, width:] = -math.inf
-        cache.widths[here] = width
-        cache.source_masked |= rows.layout != "whole" or bool((cache.widths[:start] != width).any())
+        cache.source_widths[here] = width
+        cache.source_masked |= rows.layout != "whole" or bool((cache.source_widths[:start] != width).any())
 
-    def read_prompts(
+    def prefill(
         self,
         cache: Cache,
         slots: Sequence[int],
@@ -308,43 +296,43 @@ class Decoder:
         copies: int = 1,
         width: int | None = None,
     ) -> None:
-        """Read contexts into the first columns of slots: one context for all beams of each slot (and of `copies` slots), or
-        one for each beam. Rows are `width` wide, or as wide as the longest."""
-        each = copies * len(contexts) // len(slots)  # contexts of a slot
+        """Prefill the first columns of slots with contexts: one context for all beams of each slot (and of `copies` slots),
+        or one for each beam. Rows are `width` wide, or as wide as the longest."""
+        per_slot = copies * len(contexts) // len(slots)  # contexts
         lengths = [len(context) for context in contexts]
         width = max(lengths) if width is None else width
         where = torch.tensor(list(slots), device=cache.lengths.device)
-        cache.ends[list(slots)] = each * width
-        cache.lengths[where] = torch.tensor(lengths[::each]).repeat_interleave(copies).to(where.device)
-        cache.columns[where] = each * width
+        cache.columns_host[list(slots)] = per_slot * width
+        cache.lengths[where] = torch.tensor(lengths[::per_slot]).repeat_interleave(copies).to(where.device)
+        cache.columns[where] = per_slot * width
         cache.bias[where] = -math.inf
-        if each > 1 or min(lengths) < width or min(slots) > 0:
+        if per_slot > 1 or min(lengths) < width or min(slots) > 0:
             cache.masked = True
         if width == 0:
             return
-        cache.grow(each * width)
+        cache.grow(per_slot * width)
         tokens = torch.tensor([[*context, *[0] * (width - len(context))] for context in contexts]).to(where.device)
         rows = Rows.padded(tokens, lengths)
         self.grow_tables(width)
 
-        def keep(i: int, keys: Tensor, values: Tensor) -> None:
+        def store_kv(i: int, keys: Tensor, values: Tensor) -> None:
             for block, new in zip(cache.past[i], (keys, values), strict=True):
-                new = new.unflatten(0, (-1, each)).transpose(1, 2).flatten(2, 3)
-                block[where, :, : each * width] = new.repeat_interleave(copies, 0).to(block.dtype)
+                new = new.unflatten(0, (-1, per_slot)).transpose(1, 2).flatten(2, 3)
+                block[where, :, : per_slot * width] = new.repeat_interleave(copies, 0).to(block.dtype)
 
         model = self.model
         x = model.embed(model.embedding, model.positions, tokens, rows.broadcast_positions, width).flatten(0, 1)
-        self.read(self.ops.norm(x, self.embedding_norm), rows, None, self.layers, keep)
+        self.run_rows(self.ops.norm(x, self.embedding_norm), rows, None, self.layers, store_kv)
         hidden = torch.where(rows.real, 0.0, -math.inf).to(cache.bias.dtype)
-        hidden = hidden.unflatten(0, (-1, each)).repeat_interleave(copies, 0)
+        hidden = hidden.unflatten(0, (-1, per_slot)).repeat_interleave(copies, 0)
         for k in range(cache.beams):
-            own = k if each > 1 else 0
+            own = k if per_slot > 1 else 0
             cache.bias[where, k, own * width : (own + 1) * width] = hidden[:, own]
-        cache.positions[where, : each * width] = torch.arange(width, device=where.device).repeat(each)
+        cache.positions[where, : per_slot * width] = torch.arange(width, device=where.device).repeat(per_slot)
 
 
-def spread_out(x: Float[Tensor, "n D"], rows: Rows, real: Int[Tensor, "n"] | None) -> Float[Tensor, "all D"]:
-    """What was computed for the real tokens, back in rows; zeros in the padding."""
+def pad_input(x: Float[Tensor, "n D"], rows: Rows, real: Int[Tensor, "n"] | None) -> Float[Tensor, "all D"]:
+    """What was computed for the real tokens, back in padded rows; zeros in the padding."""
     if real is None:
         return x
     return x.new_zeros(rows.tokens.numel(), x.size(1)).index_copy_(0, real, x)

@@ -20,17 +20,18 @@ from torch import Tensor, nn
 
 from glassformer import machine
 from glassformer.config import DecodeConfig
-from glassformer.decode.decoder import Decoder, fingerprint
+from glassformer.decode.checksum import weight_checksum
+from glassformer.decode.decoder import Decoder
 from glassformer.decode.ops.packed import PackedOps
 from glassformer.decode.ops.torch import TorchOps
 from glassformer.errors import ConfigError
 from glassformer.nn.block import Stack
 from glassformer.nn.taps import Tapped
 
-ELSEWHERE = ("int8", "ctranslate2", "onnx")
+EXTERNAL_ENGINES = ("int8", "ctranslate2", "onnx")
 """Engines that are other people's programs."""
-SHARE = 0.25  # of the free memory that one cache may take
-UNKNOWN = 2**32  # bytes, where the system does not say what is free
+MEMORY_SHARE = 0.25  # of the free memory that one cache may take
+UNKNOWN_MEMORY = 2**32  # bytes, where the system does not say what is free
 
 decoders: weakref.WeakKeyDictionary[nn.Module, dict[type, tuple[Any, Decoder]]] = weakref.WeakKeyDictionary()
 gpu_decoders: weakref.WeakKeyDictionary[nn.Module, dict[str, tuple[Tensor, Any, Decoder]]] = weakref.WeakKeyDictionary()
@@ -56,7 +57,7 @@ def best_ops(model: Any, rows: int) -> type[TorchOps]:
     return PackedOps if on_cpu and rows > 1 else TorchOps
 
 
-def kept_decoder(model: Any, config: DecodeConfig, rows: int) -> Decoder:
+def cached_decoder(model: Any, config: DecodeConfig, rows: int) -> Decoder:
     """The model's decoder: made once, and again when a parameter has been replaced by another."""
     weight = next(model.parameters())
     if weight.is_cuda:
@@ -93,7 +94,7 @@ def gpu_ops(model: Any) -> TorchOps:
 def gpu_decoder(model: Any, precision: str) -> Decoder:
     """The model's decoder on a GPU, with the weights of now. It has copies of them, and captured steps go on using their memory:
     where a weight has changed, decoder and steps are made anew."""
-    now = fingerprint(model)
+    now = weight_checksum(model)
     with lock:
         made = gpu_decoders.setdefault(model, {})
         known = made.get(precision)
@@ -121,7 +122,7 @@ def slots_that_fit(model: Any, config: DecodeConfig, limit: int, longest: int) -
     cut = not source and c.positions in ("learned", "sinusoidal")  # such a GPT never looks back further than block_size
     most, samples = min(limit, c.block_size) if cut else limit, config.num_samples if config.temperature > 0 else 1
     alone = samples * slot_memory(model, beams, most, min(prompt, c.block_size) if cut else prompt, source)
-    free = machine.available_memory(weight.device) or UNKNOWN
+    free = machine.available_memory(weight.device) or UNKNOWN_MEMORY
     if alone > free:
         raise ConfigError(
             f"{samples * beams:,} hypotheses side by side (decode.beam or decode.num_samples) of up to {limit:,} tokens "
@@ -129,4 +130,6 @@ def slots_that_fit(model: Any, config: DecodeConfig, limit: int, longest: int) -
             "shorter ones"
         )
     rows = machine.rows_at_once(weight.device)
-    return max(1, min(rows // beams, int(SHARE * free) // max(1, slot_memory(model, beams, limit, prompt, source))))
+    return max(
+        1, min(rows // beams, int(MEMORY_SHARE * free) // max(1, slot_memory(model, beams, limit, prompt, source)))
+    )

@@ -18,24 +18,10 @@ import math
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 ROUNDING = 1e-6  # a float32 log-softmax is not sure of its last digits; nothing is excluded for less than this
-
-
-def ban(scores: Float[Tensor, "R V"], tokens: Sequence[int]) -> Float[Tensor, "R V"]:
-    """These tokens are never chosen."""
-    if not tokens:
-        return scores
-    return scores.index_fill(1, torch.tensor(list(tokens), device=scores.device), -math.inf)
-
-
-def ban_in_rows(scores: Float[Tensor, "R V"], token: int, rows: Bool[Tensor, "R"]) -> Float[Tensor, "R V"]:
-    """As `ban`, of one token, in some of the rows: EOS, in those that are too short to end."""
-    out = scores.clone()
-    out[:, token] = out[:, token].masked_fill(rows, -math.inf)
-    return out
 
 
 def ban_sequences(

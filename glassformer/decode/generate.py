@@ -9,13 +9,13 @@ from typing import Any
 from glassformer.config import DecodeConfig
 from glassformer.decode.admission import check_settings
 from glassformer.decode.captured import make_driver
-from glassformer.decode.driver import AHEAD, FIRST, Driver, Result
+from glassformer.decode.driver import FIRST_BATCH, LOOKAHEAD_BATCHES, Driver, Result
 from glassformer.decode.garbage import full_collections_wait
 from glassformer.decode.request import NO_CONSTRAINTS, Hypothesis, Request, SpecialTokens, TokenConstraints
 from glassformer.decode.streaming import Decode, Streamer
 from glassformer.errors import ConfigError
 
-FEW = 64  # requests that are taken in between two steps, at least
+MIN_TAKEN = 64  # requests that are taken in between two steps, at least
 
 
 def check_request(
@@ -56,9 +56,11 @@ def answers_of(driver: Driver, requests: Iterable[Request], in_order: bool) -> I
     held: dict[int, list[Hypothesis]] = {}
     exhausted = False
     while True:
-        most = AHEAD * (driver.size if driver.steps is not None else driver.config.batch_size or FIRST)
+        most = LOOKAHEAD_BATCHES * (
+            driver.max_requests if driver.stepper is not None else driver.config.batch_size or FIRST_BATCH
+        )
         # While a device is at work it must not be left to wait: some are taken in, then it gets its next step.
-        until = taken + (max(FEW, most // 16) if driver.n else most)
+        until = taken + (max(MIN_TAKEN, most // 16) if driver.n else most)
         while not exhausted and len(driver.pending) < most and taken - given < 4 * most and taken < until:
             number, request = next(source, (-1, None))
             if request is None:
@@ -140,7 +142,7 @@ def stream(
     while driver.busy:
         results = driver.step()
         best = results[0][1][0] if results else None
-        tokens = list(zip(best.ids, best.token_logprobs)) if best is not None else driver.so_far([0])[0, 0]
+        tokens = list(zip(best.ids, best.token_logprobs)) if best is not None else driver.partial_outputs([0])[0, 0]
         for token, logprob in tokens[seen:]:
             seen += 1
             yield Streamed(shown.push(token), token, logprob)

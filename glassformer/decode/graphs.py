@@ -1,7 +1,7 @@
 """What a captured step leaves behind: the graphs of a bucket of shapes, and the memory they were made for.
 
 A graph is a step launched as one: it goes on reading and writing the memory it was captured on, so cache, search state and
-graphs belong together (`Session`), and are kept beside their decoder for the next call.
+graphs belong together (`GraphSession`), and are kept beside their decoder for the next call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from glassformer.decode.cache import Cache
 from glassformer.decode.decoder import Decoder
 from glassformer.decode.search import SearchState
 
-SESSIONS_KEPT = 4
+MAX_FREE_SESSIONS = 4
 
 
 class GraphRunner:
@@ -31,11 +31,11 @@ class GraphRunner:
         self.decoder, self.cache, self.state = decoder, cache, state
         self.on_device = cache.lengths.is_cuda
         self.graphs: dict[tuple[int, int, int], Any] = {}
-        self.refused: set[tuple[int, int, int]] = set()  # buckets that could not be captured
+        self.uncapturable: set[tuple[int, int, int]] = set()  # buckets that could not be captured
         self.pool: Any = torch.cuda.graph_pool_handle() if self.on_device else None
         self.stream: Any = torch.cuda.Stream(cache.lengths.device) if self.on_device else None
         self.fused: Callable[[Cache, torch.Tensor, int], None] | None = decoder.ops.fused_search(state)
-        self.memory = (cache.generation, state.longest)
+        self.memory = (cache.generation, state.max_length)
 
     def run_eager(self, n: int, n_keys: int, n_source: int) -> None:
         """One step, launched kernel by kernel."""
@@ -50,23 +50,23 @@ class GraphRunner:
 
     def step(self, bucket: tuple[int, int, int]) -> None:
         """One step of the first slots; what the host knows of them is counted once, however it runs."""
-        if self.memory != (self.cache.generation, self.state.longest):
+        if self.memory != (self.cache.generation, self.state.max_length):
             self.graphs.clear()  # they were made for memory that is no more
             # A pool dies with the last of its graphs.
             self.pool = torch.cuda.graph_pool_handle() if self.on_device else None
-            self.memory = (self.cache.generation, self.state.longest)
-        n, ends, ages = bucket[0], self.cache.ends.copy(), self.state.ages.copy()
+            self.memory = (self.cache.generation, self.state.max_length)
+        n, columns, written = bucket[0], self.cache.columns_host.copy(), self.state.written_host.copy()
         graph = self.graphs.get(bucket)
-        if graph is None and self.on_device and bucket in self.graphs and bucket not in self.refused:
+        if graph is None and self.on_device and bucket in self.graphs and bucket not in self.uncapturable:
             graph = self.capture(bucket)
         if graph is not None:
             graph.replay()
         else:
             self.run_eager(*bucket)
             self.graphs.setdefault(bucket, None)
-        ends[:n] += self.cache.beams
-        ages[:n] += 1
-        self.cache.ends, self.state.ages = np.minimum(ends, self.cache.capacity), ages
+        columns[:n] += self.cache.beams
+        written[:n] += 1
+        self.cache.columns_host, self.state.written_host = np.minimum(columns, self.cache.capacity), written
 
     def capture(self, bucket: tuple[int, int, int]) -> Any:
         """Capturing runs nothing, so where the device refuses it, the step can still be made as it is. It is begun and ended by
@@ -85,15 +85,15 @@ class GraphRunner:
             warnings.warn(f"this step could not be captured as a graph, and runs slowly: {error}", stacklevel=2)
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
-            self.refused.add(bucket)
+            self.uncapturable.add(bucket)
             return None
         self.graphs[bucket] = graph
         return graph
 
 
 @dataclass
-class Session:
-    """Memory and graphs of one kind of search."""
+class GraphSession:
+    """The memory of one kind of search, and the graphs that were captured on it."""
 
     cache: Cache
     state: SearchState
@@ -102,7 +102,7 @@ class Session:
     @property
     def sizes(self) -> tuple[int, int, int, int]:
         """Slots, columns, width of a source, and length of an answer; memory grows as it is used."""
-        return self.cache.slots, self.cache.capacity, self.cache.source_capacity, self.state.longest
+        return self.cache.n_slots, self.cache.capacity, self.cache.source_capacity, self.state.max_length
 
 
 def covers(sizes: tuple[int, ...], others: tuple[int, ...]) -> bool:
@@ -110,33 +110,28 @@ def covers(sizes: tuple[int, ...], others: tuple[int, ...]) -> bool:
     return all(one >= other for one, other in zip(sizes, others, strict=True))
 
 
-class Sessions:
+class SessionPool:
     """Sessions that nobody uses now, the last used last."""
 
     def __init__(self) -> None:
-        self.kept: list[tuple[Any, Session]] = []
+        self.free: list[tuple[Any, GraphSession]] = []
         self.lock = threading.Lock()
 
-    def take(self, kind: Any, sizes: tuple[int, ...]) -> Session | None:
+    def acquire(self, kind: Any, sizes: tuple[int, ...]) -> GraphSession | None:
         """The smallest free session of this kind that is at least so large: its graphs are there already."""
         with self.lock:
-            fits = [at for at, (own, one) in enumerate(self.kept) if own == kind and covers(one.sizes, sizes)]
-            return self.kept.pop(min(fits, key=lambda at: self.kept[at][1].sizes))[1] if fits else None
+            fits = [at for at, (own, one) in enumerate(self.free) if own == kind and covers(one.sizes, sizes)]
+            return self.free.pop(min(fits, key=lambda at: self.free[at][1].sizes))[1] if fits else None
 
-    def give(self, kind: Any, session: Session) -> None:
+    def release(self, kind: Any, session: GraphSession) -> None:
         """Keep a session for the next call; the one that was not used for longest goes."""
         with self.lock:
-            self.kept = [*self.kept, (kind, session)][-SESSIONS_KEPT:]
-
-    def clear(self) -> None:
-        """Give all of them up, where memory is needed."""
-        with self.lock:
-            self.kept.clear()
+            self.free = [*self.free, (kind, session)][-MAX_FREE_SESSIONS:]
 
 
-sessions: weakref.WeakKeyDictionary[Decoder, Sessions] = weakref.WeakKeyDictionary()
+pools: weakref.WeakKeyDictionary[Decoder, SessionPool] = weakref.WeakKeyDictionary()
 
 
-def sessions_of(decoder: Decoder) -> Sessions:
+def session_pool(decoder: Decoder) -> SessionPool:
     """The free sessions of a decoder; they go with it."""
-    return sessions.setdefault(decoder, Sessions())
+    return pools.setdefault(decoder, SessionPool())

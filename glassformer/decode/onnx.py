@@ -23,13 +23,13 @@ from torch import Tensor, nn
 
 from glassformer.accel import onnx as conversion
 from glassformer.config import ModelConfig
-from glassformer.decode.decoder import fingerprint
+from glassformer.decode.checksum import weight_checksum
 from glassformer.decode.request import Request
 from glassformer.decode.slots import Job
 from glassformer.errors import ConfigError
 from glassformer.nn.rows import Rows
 
-POSITIONS = 512  # rows of a table of positions that has no end, at first
+MIN_POSITIONS = 512  # rows of a table of positions that has no end, at first
 EVERY_POSITION = 2**31
 Arrays = dict[str, np.ndarray]
 
@@ -108,7 +108,7 @@ class OnnxNet:
         return torch.from_numpy(found["logits"])
 
 
-def refuse(config: ModelConfig) -> None:
+def check_supported(config: ModelConfig) -> None:
     """Says in a sentence what keeps this model from onnxruntime."""
     if not conversion.is_installed():
         raise ConfigError("engine=onnx needs onnx and onnxruntime; install them with: pip install 'glassformer[onnx]'")
@@ -120,19 +120,19 @@ nets: weakref.WeakKeyDictionary[nn.Module, tuple[Any, int, OnnxNet]] = weakref.W
 lock = threading.Lock()
 
 
-def kept_net(model: Any, asked: Sequence[tuple[Request, Job]]) -> OnnxNet:
-    """The model's graphs: made once, and again when a weight has changed or what is asked needs more positions."""
-    positions = max(len(request.ids) + job.limit for request, job in asked)
-    refuse(model.config)
+def cached_net(model: Any, batch: Sequence[tuple[Request, Job]]) -> OnnxNet:
+    """The model's graphs: made once, and again when a weight has changed or the batch needs more positions."""
+    positions = max(len(request.ids) + job.limit for request, job in batch)
+    check_supported(model.config)
     if next(model.parameters()).device.type != "cpu":
         raise ConfigError("engine=onnx is for a CPU, and the model is on a GPU; use engine=auto")
-    now = fingerprint(model)
+    now = weight_checksum(model)
     with lock:
         known = nets.get(model)
         if known is None or known[1] < positions or not torch.equal(known[0], now):
             rows = model.config.block_size
             if model.config.positions != "learned":
-                rows = max(POSITIONS, rows, 1 << (positions - 1).bit_length())
+                rows = max(MIN_POSITIONS, rows, 1 << (positions - 1).bit_length())
             with tempfile.TemporaryDirectory(prefix="glassformer-") as folder:
                 conversion.save(model, Path(folder), n_positions=rows)
                 net = OnnxNet(Path(folder), model.config, torch.get_num_threads())
@@ -140,8 +140,8 @@ def kept_net(model: Any, asked: Sequence[tuple[Request, Job]]) -> OnnxNet:
     return known[2]
 
 
-def adopt(model: Any, net: OnnxNet) -> Any:
-    """A twin of the model whose scores with engine=onnx are those of a net that was made elsewhere."""
+def with_net(model: Any, net: OnnxNet) -> Any:
+    """A twin of the model whose logits with engine=onnx are those of a net that was made elsewhere."""
     twin = copy.copy(model)
-    nets[twin] = (fingerprint(twin), EVERY_POSITION, net)
+    nets[twin] = (weight_checksum(twin), EVERY_POSITION, net)
     return twin

@@ -1,7 +1,8 @@
-"""What a search remembers, slot by slot: what has been written, the sums, what has ended; who comes and who goes; the answers.
+"""The state of a search, slot by slot: alive hypotheses with their sums, the best finished ones; jobs that come and go; the
+answers.
 
-Slots are those of the cache: the first n are active, each with K rows in G groups of W; `written` counts a slot's own tokens, so
-slots may have begun at different times. Every tensor begins with the slot and is only written in place (but by `grow`).
+Slots are those of the cache: the first n are active, each with K rows in G groups of W; `written` counts a slot's own tokens,
+so slots may have begun at different times. Every tensor begins with the slot and is only written in place (but by `grow`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import choose
-from glassformer.decode.cache import on_device
+from glassformer.decode.cache import move_slots, on_device
 from glassformer.decode.lengths import length_rule
 from glassformer.decode.request import (
     NO_CONSTRAINTS,
@@ -39,17 +40,17 @@ class Job:
 
     limit: int  # at most so many new tokens, EOS included
     minimum: int = 0  # EOS not before so many
-    number: int = -1  # of the request; -1: nobody's, to fill a batch
+    request_id: int = -1  # -1: nobody's, to fill a batch
     sample: int = 0
     prompt: Sequence[int] = ()  # what came before, where repetition counts it
-    fingerprint: int = 0  # of the text that is answered: its draws are its own
-    seed: int | None = None  # of its draws, where it is not that of all
+    text_hash: int = 0  # of the text that is answered: its random numbers are its own
+    seed: int | None = None  # of its random numbers, where it is not that of all
     constraints: TokenConstraints = NO_CONSTRAINTS
-    stopped: Callable[[Sequence[int]], bool] | None = None  # has a stop string been written?
+    stopping_criterion: Callable[[Sequence[int]], bool] | None = None  # has a stop string been written?
     trace: BeamTrace | None = field(default=None)
 
 
-def n_best(groups: Sequence[list[Hypothesis]], wanted: int, trace: BeamTrace | None) -> list[Hypothesis]:
+def merge_groups(groups: Sequence[list[Hypothesis]], n_best: int, trace: BeamTrace | None) -> list[Hypothesis]:
     """The best of every group before the second best of any; then all in the order of their scores."""
     if len(groups) == 1:
         chosen = groups[0]
@@ -58,7 +59,7 @@ def n_best(groups: Sequence[list[Hypothesis]], wanted: int, trace: BeamTrace | N
         for rank in range(max(map(len, groups))):
             for hypothesis in ranked([group[rank] for group in groups if rank < len(group)]):
                 taken.setdefault((tuple(hypothesis.ids), hypothesis.complete), hypothesis)
-        chosen = ranked(list(taken.values())[:wanted])
+        chosen = ranked(list(taken.values())[:n_best])
     if trace is not None:
         for hypothesis in chosen:
             hypothesis.trace = trace
@@ -66,190 +67,194 @@ def n_best(groups: Sequence[list[Hypothesis]], wanted: int, trace: BeamTrace | N
 
 
 class Slots:
-    """What a search knows of `slots` slots whose texts have at most `longest` tokens."""
+    """The state of a search of `n_slots` slots whose texts have at most `max_length` tokens."""
 
     def __init__(
         self,
-        slots: int,
-        longest: int,
+        n_slots: int,
+        max_length: int,
         config: DecodeConfig,
         special: SpecialTokens,
         *,
         device: torch.device,
         dtype: torch.dtype,
-        vocabulary: int,
+        vocab_size: int,
         static: bool = False,
     ) -> None:
-        self.config, self.static, self.vocabulary = config, static, vocabulary
-        self.looks = device.type == "cpu" and not static  # may the host look at values?
+        self.config, self.static, self.vocab_size = config, static, vocab_size
+        self.may_sync = device.type == "cpu" and not static  # may the host read values of the device?
         self.dtype = torch.float64 if dtype == torch.float64 else torch.float32
-        self.draws_tokens = config.temperature > 0
+        self.do_sample = config.temperature > 0
         self.beams, self.groups = config.beams, config.groups
-        self.width = self.beams // self.groups
-        self.wanted = min(config.n_best, self.width)  # of each group
-        self.looked_at = 2 * self.width if self.width > 1 else 1
+        self.group_size = self.beams // self.groups
+        self.n_keep = min(config.n_best, self.group_size)  # finished hypotheses of each group
+        self.n_candidates = 2 * self.group_size if self.group_size > 1 else 1
         self.eos = -1 if special.eos is None else special.eos
-        never = sorted(token for token in special.banned(config.allow_unknown) if token < vocabulary)
+        never = sorted(token for token in special.banned(config.allow_unknown) if token < vocab_size)
         self.never = torch.tensor(never, dtype=torch.long, device=device)
         self.jobs: list[Job] = []
-        self.note_jobs(0)
-        # What the host knows by itself: `written`, `minimum`, `limit`.
-        self.ages, self.minimums, self.limits = (np.zeros(slots, dtype=np.int64) for _ in range(3))
+        self.update_flags(0)
+        # What the host knows of them without asking the device.
+        self.written_host, self.minimum_host, self.limit_host = (np.zeros(n_slots, dtype=np.int64) for _ in range(3))
         self.topk = choose.topk
-        self.fused: Callable[..., None] | None = None
 
-        def numbers(*shape: int, value: float | int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-            return torch.full((slots, *shape), value, dtype=dtype, device=device)
+        def full(*shape: int, value: float | int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+            return torch.full((n_slots, *shape), value, dtype=dtype, device=device)
 
-        whole, groups, wanted = torch.long, self.groups, self.wanted
-        self.written, self.minimum = numbers(dtype=whole), numbers(dtype=whole)
-        self.limit = numbers(value=1, dtype=whole)
-        self.has_stops, self.over = numbers(dtype=torch.bool), numbers(value=True, dtype=torch.bool)
-        self.group_over = numbers(groups, value=True, dtype=torch.bool)
-        self.totals = numbers(groups, self.width, value=-math.inf)
-        self.ids = numbers(self.beams, longest, dtype=torch.int32)
-        self.logprobs = numbers(self.beams, longest, dtype=self.dtype)
-        self.draws = numbers(longest if self.draws_tokens else 0)
-        # The best of what has ended in each group, best first: how many there were, score, way of ending, length, EOS's share.
-        self.count = numbers(groups, dtype=whole)
-        self.score = numbers(groups, wanted, value=-math.inf)
-        self.ending, self.length = numbers(groups, wanted, dtype=whole), numbers(groups, wanted, dtype=whole)
-        self.last = numbers(groups, wanted, dtype=self.dtype)
-        self.pool_ids = numbers(groups, wanted, longest, dtype=torch.int32)
-        self.pool_logprobs = numbers(groups, wanted, longest, dtype=self.dtype)
-        # What was still being written when a group was over: sums, and one length for all.
-        self.cut_totals = numbers(groups, self.width, value=-math.inf)
-        self.cut_length = numbers(groups, dtype=whole)
-        self.set_divisors(longest)
+        long, groups, n_keep = torch.long, self.groups, self.n_keep
+        self.written, self.minimum = full(dtype=long), full(dtype=long)
+        self.limit = full(value=1, dtype=long)
+        self.has_stops, self.done = full(dtype=torch.bool), full(value=True, dtype=torch.bool)
+        self.group_done = full(groups, value=True, dtype=torch.bool)
+        self.totals = full(groups, self.group_size, value=-math.inf)
+        self.ids = full(self.beams, max_length, dtype=torch.int32)
+        self.logprobs = full(self.beams, max_length, dtype=self.dtype)
+        self.uniforms = full(max_length if self.do_sample else 0)
+        # The best finished hypotheses of each group, best first, and how many there were in all.
+        self.finished_count = full(groups, dtype=long)
+        self.finished_score = full(groups, n_keep, value=-math.inf)
+        self.finished_ending, self.finished_length = full(groups, n_keep, dtype=long), full(groups, n_keep, dtype=long)
+        self.finished_eos_logprob = full(groups, n_keep, dtype=self.dtype)
+        self.finished_ids = full(groups, n_keep, max_length, dtype=torch.int32)
+        self.finished_logprobs = full(groups, n_keep, max_length, dtype=self.dtype)
+        # What was still alive when a group was done: sums, and one length for all.
+        self.unfinished_totals = full(groups, self.group_size, value=-math.inf)
+        self.unfinished_length = full(groups, dtype=long)
+        self.set_divisors(max_length)
 
-    def set_divisors(self, longest: int) -> None:
-        """How the sum of so many tokens is divided: [0] where it was cut or stopped, [1] where it ends with EOS."""
+    def set_divisors(self, max_length: int) -> None:
+        """The length rule's divisor of a sum of so many tokens: [0] without EOS (cut or stopped), [1] where it ends with EOS."""
         rule = length_rule(self.config)
-        rows = [[rule.divisor(n, ended) for n in range(longest + 2)] for ended in (False, True)]
+        rows = [[rule.divisor(n, ended) for n in range(max_length + 2)] for ended in (False, True)]
         self.divisors = torch.tensor(rows, dtype=torch.float64, device=self.written.device)
 
     @property
-    def longest(self) -> int:
-        """So many tokens a text may have."""
+    def max_length(self) -> int:
+        """The most tokens a text may have."""
         return self.ids.size(2)
 
     def tensors(self) -> list[Tensor]:
         """Everything that begins with the slot."""
-        mine = [self.written, self.minimum, self.limit, self.has_stops, self.over, self.group_over, self.totals]
-        mine += [self.ids, self.logprobs, self.draws, self.count, self.score, self.ending, self.length, self.last]
-        return [*mine, self.pool_ids, self.pool_logprobs, self.cut_totals, self.cut_length]
+        alive = [self.written, self.minimum, self.limit, self.has_stops, self.done, self.group_done, self.totals]
+        alive += [self.ids, self.logprobs, self.uniforms, self.unfinished_totals, self.unfinished_length]
+        return [*alive, self.finished_count, *self.finished()]
 
-    def grow(self, longest: int) -> None:
-        """Room for longer texts."""
-        more = longest - self.longest
+    def finished(self) -> list[Tensor]:
+        """The best finished hypotheses: scores, endings, lengths, EOS's log-probabilities, ids and their log-probabilities."""
+        kinds = [self.finished_score, self.finished_ending, self.finished_length, self.finished_eos_logprob]
+        return [*kinds, self.finished_ids, self.finished_logprobs]
+
+    def grow(self, max_length: int) -> None:
+        """Memory for longer texts."""
+        more = max_length - self.max_length
         if more > 0:
-            for name in ("ids", "logprobs", "pool_ids", "pool_logprobs", *(["draws"] if self.draws_tokens else [])):
+            names = ["ids", "logprobs", "finished_ids", "finished_logprobs", *(["uniforms"] if self.do_sample else [])]
+            for name in names:
                 setattr(self, name, F.pad(getattr(self, name), (0, more)))
-            self.set_divisors(longest)
+            self.set_divisors(max_length)
 
     # ---- coming and going
 
     def begin(self, start: int, jobs: Sequence[Job]) -> None:
-        """These jobs take the slots from `start` on. One that is nobody's is over before it begins."""
+        """These jobs take the slots from `start` on. One that is nobody's is done before it begins."""
         end, device = start + len(jobs), self.written.device
         self.jobs[start:] = jobs
-        self.note_jobs(start)
-        self.grow(max(job.limit for job in jobs) + self.static)  # static: what is over writes behind the end
-        for tensor in (self.totals, self.score, self.cut_totals):
+        self.update_flags(start)
+        self.grow(max(job.limit for job in jobs) + self.static)  # static: what is done writes behind the end
+        for tensor in (self.totals, self.finished_score, self.unfinished_totals):
             tensor[start:end] = -math.inf
-        for tensor in (self.written, self.count, self.cut_length):
+        for tensor in (self.written, self.finished_count, self.unfinished_length):
             tensor[start:end] = 0
-        known = np.array([[job.minimum, job.limit, job.stopped is not None, job.number < 0] for job in jobs])
-        minimum, limit, stops, over = on_device(known, device).unbind(1)
+        given = np.array(
+            [[job.minimum, job.limit, job.stopping_criterion is not None, job.request_id < 0] for job in jobs]
+        )
+        minimum, limit, stops, is_filler = on_device(given, device).unbind(1)
         self.minimum[start:end], self.limit[start:end] = minimum, limit
-        self.has_stops[start:end], self.over[start:end] = stops.bool(), over.bool()
-        self.group_over[start:end] = over.bool()[:, None]
+        self.has_stops[start:end], self.done[start:end] = stops.bool(), is_filler.bool()
+        self.group_done[start:end] = is_filler.bool()[:, None]
         # Every hypothesis begins empty, so there is one of it.
-        self.totals[start:end, :, 0] = torch.where(over.bool(), -math.inf, 0.0)[:, None].double()
-        self.ages[start:end] = 0
-        self.minimums[start:end], self.limits[start:end] = known[:, 0], known[:, 1]
-        if self.draws_tokens:
+        self.totals[start:end, :, 0] = torch.where(is_filler.bool(), -math.inf, 0.0)[:, None].double()
+        self.written_host[start:end] = 0
+        self.minimum_host[start:end], self.limit_host[start:end] = given[:, 0], given[:, 1]
+        if self.do_sample:
             most = max(job.limit for job in jobs)
             seeds = [self.config.seed if job.seed is None else job.seed for job in jobs]
             for seed in dict.fromkeys(seeds):
-                mine = [place for place, own in enumerate(seeds) if own == seed]
-                texts, samples = [jobs[i].fingerprint for i in mine], [jobs[i].sample for i in mine]
-                slots = on_device(mine, device) + start
-                self.draws[slots, :most] = choose.uniforms(seed, texts, samples, most).to(device)
+                which = [i for i, own in enumerate(seeds) if own == seed]
+                texts, samples = [jobs[i].text_hash for i in which], [jobs[i].sample for i in which]
+                slots = on_device(which, device) + start
+                self.uniforms[slots, :most] = choose.uniforms(seed, texts, samples, most).to(device)
 
-    def move(self, rows: Sequence[int], places: Sequence[int], n: int) -> None:
-        """These slots take the places of others; n are left."""
-        if rows:
-            both = on_device([rows, places], self.written.device)
-            for tensor in self.tensors():
-                tensor.index_copy_(0, both[1], tensor.index_select(0, both[0]))
-            for known in (self.ages, self.minimums, self.limits):
-                known[places] = known[rows]
-            for row, place in zip(rows, places, strict=True):
-                self.jobs[place] = self.jobs[row]
+    def move(self, from_slots: Sequence[int], to_slots: Sequence[int], n: int) -> None:
+        """Slots move to the places of others, which are free; n are left."""
+        if from_slots:
+            move_slots(self.tensors(), from_slots, to_slots)
+            for known in (self.written_host, self.minimum_host, self.limit_host):
+                known[to_slots] = known[from_slots]
+            for source, target in zip(from_slots, to_slots, strict=True):
+                self.jobs[target] = self.jobs[source]
         self.jobs = self.jobs[:n]
 
-    def drop(self, slots: Sequence[int]) -> None:
-        """What these slots write is wanted no more: they are nobody's, and over."""
+    def cancel(self, slots: Sequence[int]) -> None:
+        """What these slots write is wanted no more: they are nobody's, and done."""
         which = on_device(list(slots), self.written.device)
-        self.over[which], self.group_over[which], self.totals[which] = True, True, -math.inf
+        self.done[which], self.group_done[which], self.totals[which] = True, True, -math.inf
         for slot in slots:
             self.jobs[slot] = Job(limit=1)
 
-    def note_jobs(self, start: int) -> None:
+    def update_flags(self, start: int) -> None:
         """What a step has to see to, for the jobs from `start` on and, until all have left, those before."""
         c, jobs = self.config, self.jobs[start:]
         if start == 0:
             self.any_terms = self.any_stops = self.any_traces = False
-            self.filters = c.repetition_penalty != 1 or c.no_repeat_ngram > 0
+            self.any_filters = c.repetition_penalty != 1 or c.no_repeat_ngram > 0
         self.any_terms |= any(job.constraints.terms for job in jobs)
-        self.any_stops |= any(job.stopped is not None for job in jobs)
+        self.any_stops |= any(job.stopping_criterion is not None for job in jobs)
         self.any_traces |= any(job.trace is not None for job in jobs)
         # Does anything change with what has been written, beyond a minimum length?
-        self.filters |= any(job.constraints is not NO_CONSTRAINTS and bool(job.constraints) for job in jobs)
+        self.any_filters |= any(job.constraints is not NO_CONSTRAINTS and bool(job.constraints) for job in jobs)
 
     @property
     def needs_host(self) -> bool:
         """Is there something that a step has to ask the host for, or that a captured step does not do?"""
-        return self.any_terms or self.any_stops or self.any_traces or self.filters
+        return self.any_terms or self.any_stops or self.any_traces or self.any_filters
 
     # ---- results
 
     def collect(self, slots: Sequence[int]) -> list[list[Hypothesis]]:
-        """The answers of these slots: of each group its best, the unfinished behind what has ended."""
+        """The answers of these slots: of each group its best, the unfinished behind the finished."""
         jobs = [self.jobs[slot] for slot in slots]
         which = on_device(list(slots), self.written.device)
-        return self.answers(jobs, [part.cpu().numpy() for part in self.results(which)])
+        return self.to_hypotheses(jobs, [part.cpu().numpy() for part in self.result_tensors(which)])
 
-    def results(self, which: Tensor) -> list[Tensor]:
-        """Everything that `answers` needs of these slots."""
-        ended = (self.score, self.ending, self.length, self.last, self.pool_ids, self.pool_logprobs)
-        cut = (self.cut_totals, self.cut_length, self.ids, self.logprobs)
-        return [tensor.index_select(0, which) for tensor in (*ended, *cut)]
+    def result_tensors(self, which: Tensor) -> list[Tensor]:
+        """Everything that `to_hypotheses` needs of these slots."""
+        unfinished = (self.unfinished_totals, self.unfinished_length, self.ids, self.logprobs)
+        return [tensor.index_select(0, which) for tensor in (*self.finished(), *unfinished)]
 
-    def answers(self, jobs: Sequence[Job], parts: Sequence[np.ndarray]) -> list[list[Hypothesis]]:
-        """Hypotheses from `results` on the host, many at a time and no more than are wanted: thousands are made while a
+    def to_hypotheses(self, jobs: Sequence[Job], parts: Sequence[np.ndarray]) -> list[list[Hypothesis]]:
+        """Hypotheses from `result_tensors` on the host, many at a time and no more than are wanted: thousands are made while a
         device waits."""
-        score, ending, length, last, pool_ids, pool_logprobs, *cut = parts
+        score, ending, length, eos_logprobs, ids, token_logprobs, *unfinished = parts
         found: list[list[Hypothesis]] = [[] for _ in range(len(jobs) * self.groups)]  # of each slot's groups
-        (there,) = np.nonzero(score.ravel() > -math.inf)
-        columns = [part.ravel()[there].tolist() for part in (score, ending, length, last)]
-        columns += [rows_of(part, there, max(columns[2], default=0)) for part in (pool_ids, pool_logprobs)]
-        for place, value, kind, words, end, tokens, chances in zip(
-            (there // self.wanted).tolist(), *columns, strict=True
+        (kept,) = np.nonzero(score.ravel() > -math.inf)
+        columns = [part.ravel()[kept].tolist() for part in (score, ending, length, eos_logprobs)]
+        columns += [rows_of(part, kept, max(columns[2], default=0)) for part in (ids, token_logprobs)]
+        for group, value, ending_id, n_tokens, eos_logprob, tokens, logprobs in zip(
+            (kept // self.n_keep).tolist(), *columns, strict=True
         ):
-            chances = chances[:words]
-            if kind == 1:
-                chances.append(end)
-            found[place].append(Hypothesis(tokens[:words], value, math.fsum(chances), chances, ENDINGS[kind]))
-        if len(there) < len(found) * self.wanted:
-            self.add_cut(found, *cut)
+            logprobs = logprobs[:n_tokens]
+            if ending_id == 1:
+                logprobs.append(eos_logprob)
+            found[group].append(Hypothesis(tokens[:n_tokens], value, math.fsum(logprobs), logprobs, ENDINGS[ending_id]))
+        if len(kept) < len(found) * self.n_keep:
+            self.add_unfinished(found, *unfinished)
         if self.groups == 1 and not any(job.trace is not None for job in jobs):
             return found
         groups = (found[at : at + self.groups] for at in range(0, len(found), self.groups))
-        return [n_best(own, self.config.n_best, job.trace) for own, job in zip(groups, jobs, strict=True)]
+        return [merge_groups(own, self.config.n_best, job.trace) for own, job in zip(groups, jobs, strict=True)]
 
-    def add_cut(
+    def add_unfinished(
         self,
         found: Sequence[list[Hypothesis]],
         totals: np.ndarray,
@@ -257,28 +262,28 @@ class Slots:
         ids: np.ndarray,
         logprobs: np.ndarray,
     ) -> None:
-        """Where too few have ended, what was cut. In a group those are equally long: their sums rank them."""
-        missing = self.wanted - np.array([len(made) for made in found])
+        """Where too few have finished, what was cut. In a group those are equally long: their sums rank them."""
+        missing = self.n_keep - np.array([len(made) for made in found])
         (few,) = np.nonzero(missing)
-        own = totals.reshape(-1, self.width)[few]
-        order = np.argsort(-own, axis=1, kind="stable")[:, : self.wanted]
+        own = totals.reshape(-1, self.group_size)[few]
+        order = np.argsort(-own, axis=1, kind="stable")[:, : self.n_keep]
         sums = np.take_along_axis(own, order, 1)
-        which, rank = np.nonzero((np.arange(self.wanted) < missing[few, None]) & (sums > -math.inf))
-        places, rows = few[which], few[which] * self.width + order[which, rank]
-        words = lengths.ravel()[places].tolist()
-        rule, upto = length_rule(self.config), max(words, default=0)
+        which, rank = np.nonzero((np.arange(self.n_keep) < missing[few, None]) & (sums > -math.inf))
+        groups, rows = few[which], few[which] * self.group_size + order[which, rank]
+        n_tokens = lengths.ravel()[groups].tolist()
+        rule, longest = length_rule(self.config), max(n_tokens, default=0)
         columns = (
-            places.tolist(),
+            groups.tolist(),
             sums[which, rank].tolist(),
-            words,
-            rows_of(ids, rows, upto),
-            rows_of(logprobs, rows, upto),
+            n_tokens,
+            rows_of(ids, rows, longest),
+            rows_of(logprobs, rows, longest),
         )
-        for place, total, length, tokens, chances in zip(*columns, strict=True):
-            own_chances, value = chances[:length], rule.score(total, length, False)
-            found[place].append(Hypothesis(tokens[:length], value, math.fsum(own_chances), own_chances, "length"))
+        for group, total, length, tokens, all_logprobs in zip(*columns, strict=True):
+            own_logprobs, value = all_logprobs[:length], rule.score(total, length, False)
+            found[group].append(Hypothesis(tokens[:length], value, math.fsum(own_logprobs), own_logprobs, "length"))
 
 
-def rows_of(part: np.ndarray, rows: np.ndarray, upto: int) -> list[list[Any]]:
+def rows_of(part: np.ndarray, rows: np.ndarray, longest: int) -> list[list[Any]]:
     """The beginnings of these rows of tokens."""
-    return part.reshape(-1, part.shape[-1])[rows, :upto].tolist()  # type: ignore[no-any-return]
+    return part.reshape(-1, part.shape[-1])[rows, :longest].tolist()  # type: ignore[no-any-return]

@@ -27,7 +27,7 @@ def cut_at_stop(text: str, stops: Sequence[str]) -> str:
     return text[: find_stop(text, stops)]
 
 
-def stop_watcher(decode: Decode, stops: Sequence[str]) -> Callable[[Sequence[int]], bool] | None:
+def stopping_criterion(decode: Decode, stops: Sequence[str]) -> Callable[[Sequence[int]], bool] | None:
     """Says of the ids written so far whether a stop string is among them. They are decoded whole: a tokenizer of words puts
     spaces by what came before (a quote opens or closes), so the end alone may read otherwise."""
     if not stops:

@@ -194,17 +194,17 @@ class Worker:
             driver.cancel(mine)
 
     def _feed(self) -> None:
-        """Rows that wait enter drivers that have room, in fair order."""
-        room = {key: driver.room for key, driver in self._drivers.items()}
+        """Rows that wait go to drivers that have capacity, in fair order."""
+        free = {key: driver.free_capacity for key, driver in self._drivers.items()}
 
         def fits(row: Row) -> bool:
-            return room.get(row.key, 0) > 0 or (row.key not in room and self._may_open(row.key))
+            return free.get(row.key, 0) > 0 or (row.key not in free and self._may_open(row.key))
 
         while len(self._waiting) and (row := self._waiting.take(fits)) is not None:
             if row.key not in self._drivers:
                 self._drivers[row.key] = self._open(row)
-                room = {key: driver.room for key, driver in self._drivers.items()}
-            room[row.key] -= 1
+                free = {key: driver.free_capacity for key, driver in self._drivers.items()}
+            free[row.key] -= 1
             row.number = next(self._numbers)
             self._rows[row.number] = row
             try:
@@ -235,7 +235,7 @@ class Worker:
         try:
             found = driver.step()
             streaming = [n for n, row in self._rows.items() if row.work.streams and row.key == key]
-            growing = driver.so_far(streaming) if streaming else {}
+            growing = driver.partial_outputs(streaming) if streaming else {}
         except Exception as error:
             self._part(key, error)
             return

@@ -67,7 +67,7 @@ def main() -> None:
         assert found[0] >= 0.9 * found[1] - 1, (trial, found)
     print(f"{sums[0]} of {sums[1]} texts as the plain model, {sums[2]} answers ended by themselves")
     assert sums[2] > 100
-    assert captured.POLL > 0
+    assert captured.POLL_EVERY > 0
 
 
 if __name__ == "__main__":

@@ -33,9 +33,9 @@ def steps(model: torch.nn.Module, ops: TorchOps, beams: int, n: int) -> list[tor
     cache.begin(0, n, drawn(70, n, 1).to(DEVICE))
     if decoder.has_source:
         rows = Rows.padded(drawn(70, n, 6), [6 - i % 3 for i in range(n)]).to(DEVICE)
-        decoder.read_sources(cache, 0, rows, whole_rows=True)
+        decoder.encode_sources(cache, 0, rows, compute_padding=True)
     else:
-        decoder.read_prompts(cache, range(n), [drawn(70, 1 + i % 3).tolist() for i in range(n)])
+        decoder.prefill(cache, range(n), [drawn(70, 1 + i % 3).tolist() for i in range(n)])
     found = []
     for step in range(3):
         found.append(decoder.step(cache, n, 16 + 8 * step, source).float().cpu())

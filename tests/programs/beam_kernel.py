@@ -18,9 +18,9 @@ for trial, (beam, words) in enumerate([(1, 700), (3, 1600), (5, 2600)]):
         beam=beam, n_best=draw.randrange(1, beam + 1), stop_rule=("exact", "first-k")[trial % 2], alpha=0.6
     )
     made = []
-    jobs = [Job(limit=draw.choice([3, 5]), minimum=i % 2, number=i) for i in range(2)]
+    jobs = [Job(limit=draw.choice([3, 5]), minimum=i % 2, request_id=i) for i in range(2)]
     for _ in range(2):
-        how = {"device": torch.device("cpu"), "dtype": torch.float32, "vocabulary": words, "static": True}
+        how = {"device": torch.device("cpu"), "dtype": torch.float32, "vocab_size": words, "static": True}
         state = SearchState(2, 8, config, SpecialTokens(), **how)
         cache = Cache([1], [], (4, 4), 2, beam, 8 * beam, like=torch.zeros(1), static=True)
         cache.begin(0, 2, torch.ones(2, 1, dtype=torch.long))
@@ -32,7 +32,7 @@ for trial, (beam, words) in enumerate([(1, 700), (3, 1600), (5, 2600)]):
         logits = torch.randn(2 * beam, words)
         logits[:, 2] = torch.where(torch.rand(2 * beam) < 0.4, 4.0 + torch.rand(2 * beam), -3.0)
         for number, (state, cache) in enumerate(made):
-            cache.mark(2)
+            cache.reserve_columns(2)
             cache.advance(2)
             if number:
                 beam_step(state, never, cache, logits.clone(), 2)
@@ -41,8 +41,11 @@ for trial, (beam, words) in enumerate([(1, 700), (3, 1600), (5, 2600)]):
                 cache.tokens[:2] = tokens
                 cache.reorder(parents, 8 * beam)
         (one, its), (other, others) = made
-        assert torch.equal(one.over, other.over) and torch.equal(one.count, other.count), (trial, step)
-        live = ~one.over
+        assert torch.equal(one.done, other.done) and torch.equal(one.finished_count, other.finished_count), (
+            trial,
+            step,
+        )
+        live = ~one.done
         assert torch.equal(its.tokens[live], others.tokens[live])
         assert torch.allclose(one.totals[live], other.totals[live], atol=1e-4)
         if beam > 1:

@@ -12,11 +12,11 @@ from glassformer.decode.ops import source_kernels as S
 from glassformer.decode.ops import vocabulary_kernels as V
 
 OTHERS = {
-    "fp32": "maxima partial_lse last logprobs pool_logprobs loss",
-    "fp64": "totals score cut_totals divisors",
-    "i64": "columns written minimum limit count length cut_length tokens ending labels",
-    "i32": "pool_ids ids",
-    "i8": "over group_over never matrix transposed",
+    "fp32": "maxima partial_lse finished_eos_logprob logprobs finished_logprobs loss",
+    "fp64": "totals finished_score unfinished_totals divisors",
+    "i64": "columns written minimum limit finished_count finished_length unfinished_length tokens finished_ending labels",
+    "i32": "finished_ids ids",
+    "i8": "done group_done never matrix transposed",
 }
 KIND = {name: kind for kind, names in OTHERS.items() for name in names.split()}
 FLOATS = ("scale", "eps", "factor", "smoothing")

@@ -33,25 +33,25 @@ MAX_BEAMS = 8
 
 
 class StatePointers(NamedTuple):
-    """The tensors of a SearchState of one group, without that dimension: totals, cut_totals (n, K) float64; written, minimum,
-    limit, count, cut_length (n,); over, group_over (n,); score, ending, length, last (n, wanted); pool_ids, pool_logprobs (n,
-    wanted, L); ids, logprobs (n, K, L); divisors (2, L + 2) float64."""
+    """The tensors of a SearchState (slots.py) of one group, without that dimension: totals, unfinished_totals (n, K) float64;
+    written, minimum, limit, finished_count, unfinished_length, done, group_done (n,); finished_score, _ending, _length,
+    _eos_logprob (n, P); finished_ids, finished_logprobs (n, P, L); ids, logprobs (n, K, L); divisors (2, L + 2) float64."""
 
     totals: Any
     written: Any
     minimum: Any
     limit: Any
-    over: Any
-    group_over: Any
-    count: Any
-    score: Any
-    ending: Any
-    length: Any
-    last: Any
-    pool_ids: Any
-    pool_logprobs: Any
-    cut_totals: Any
-    cut_length: Any
+    done: Any
+    group_done: Any
+    finished_count: Any
+    finished_score: Any
+    finished_ending: Any
+    finished_length: Any
+    finished_eos_logprob: Any
+    finished_ids: Any
+    finished_logprobs: Any
+    unfinished_totals: Any
+    unfinished_length: Any
     ids: Any
     logprobs: Any
     divisors: Any
@@ -66,9 +66,9 @@ class CachePointers(NamedTuple):
 
 
 class StepSizes(NamedTuple):
-    """Longest text L, entries of a row of divisors, elements from slot to slot and beam to beam of the bias."""
+    """The longest text L (max_length), entries of a row of divisors, elements from slot to slot and beam to beam of the bias."""
 
-    longest: Any
+    max_length: Any
     divisors: Any
     bias_slot: Any
     bias_beam: Any
@@ -132,8 +132,8 @@ def add_finished(state, slot, score, new_score, ended_parent, ended_logprob, wri
     in_r = r < N_KEEP
     pool = slot * N_KEEP + r
     old = score
-    length = tl.load(state.length + pool, mask=in_r, other=0)
-    last = tl.load(state.last + pool, mask=in_r, other=NEG_INF)
+    length = tl.load(state.finished_length + pool, mask=in_r, other=0)
+    last = tl.load(state.finished_eos_logprob + pool, mask=in_r, other=NEG_INF)
     new_length, new_last = length, last
     # Where each comes from: the index it had among the finished, or -1 and the beam that has just ended.
     finished_index, beam_index = tl.full([BLOCK_P], -1, dtype=tl.int32), tl.full([BLOCK_P], 0, dtype=tl.int32)
@@ -154,10 +154,10 @@ def add_finished(state, slot, score, new_score, ended_parent, ended_logprob, wri
         old = tl.where(r == old_index, tl.where(stays, NEG_INF, old_best), old)
         new_score = tl.where(w == new_index, tl.where(stays, new_best, NEG_INF), new_score)
     tl.debug_barrier()  # the old values, read by all before anyone writes
-    tl.store(state.score + pool, score, mask=in_r)
-    tl.store(state.length + pool, new_length, mask=in_r)
-    tl.store(state.last + pool, new_last, mask=in_r)
-    tl.store(state.ending + pool, (score > NEG_INF).to(tl.int64), mask=in_r)
+    tl.store(state.finished_score + pool, score, mask=in_r)
+    tl.store(state.finished_length + pool, new_length, mask=in_r)
+    tl.store(state.finished_eos_logprob + pool, new_last, mask=in_r)
+    tl.store(state.finished_ending + pool, (score > NEG_INF).to(tl.int64), mask=in_r)
     kept, new = ((finished_index >= 0) & in_r)[:, None], ((finished_index < 0) & in_r)[:, None]
     old_offset = (slot * N_KEEP + finished_index)[:, None] * longest
     new_offset = (slot * BEAMS + beam_index)[:, None] * longest
@@ -165,13 +165,13 @@ def add_finished(state, slot, score, new_score, ended_parent, ended_logprob, wri
     start = written * 0
     while start < written:
         past = t < written
-        ids = tl.load(state.pool_ids + old_offset + t, mask=kept & past, other=0)
+        ids = tl.load(state.finished_ids + old_offset + t, mask=kept & past, other=0)
         ids += tl.load(state.ids + new_offset + t, mask=new & past, other=0)
-        logprobs = tl.load(state.pool_logprobs + old_offset + t, mask=kept & past, other=0.0)
+        logprobs = tl.load(state.finished_logprobs + old_offset + t, mask=kept & past, other=0.0)
         logprobs += tl.load(state.logprobs + new_offset + t, mask=new & past, other=0.0)
         tl.debug_barrier()
-        tl.store(state.pool_ids + pool[:, None] * longest + t, ids, mask=(kept | new) & past)
-        tl.store(state.pool_logprobs + pool[:, None] * longest + t, logprobs, mask=(kept | new) & past)
+        tl.store(state.finished_ids + pool[:, None] * longest + t, ids, mask=(kept | new) & past)
+        tl.store(state.finished_logprobs + pool[:, None] * longest + t, logprobs, mask=(kept | new) & past)
         t += CHUNK
         start += CHUNK
     return score
@@ -186,7 +186,7 @@ def reorder_and_append(state, cache, sizes, slot, parents, tokens, logprobs, wri
     CHUNK: tl.constexpr = SIZE[9]
     b = tl.arange(0, BLOCK_K)
     in_b, row = (b < BEAMS)[:, None], slot * BEAMS + b
-    parent_offset, own_offset = (slot * BEAMS + parents)[:, None] * sizes.longest, row[:, None] * sizes.longest
+    parent_offset, own_offset = (slot * BEAMS + parents)[:, None] * sizes.max_length, row[:, None] * sizes.max_length
     t = tl.arange(0, CHUNK)[None, :].to(tl.int64)
     start = written * 0
     while start <= written:
@@ -231,11 +231,11 @@ def update_done(
     limit, now = tl.load(state.limit + slot), written + 1
     at_limit = now >= limit
     if (alive == 0) & (count == 0):  # no token at all is allowed: the hypotheses end where they are
-        tl.store(state.cut_totals + row, totals_before, mask=in_b)
-        tl.store(state.cut_length + slot, written)
+        tl.store(state.unfinished_totals + row, totals_before, mask=in_b)
+        tl.store(state.unfinished_length + slot, written)
     if at_limit & alive:
-        tl.store(state.cut_totals + row, totals, mask=in_b)
-        tl.store(state.cut_length + slot, now)
+        tl.store(state.unfinished_totals + row, totals, mask=in_b)
+        tl.store(state.unfinished_length + slot, now)
     if FIRST_K:
         stop_rule_met = count >= BEAMS
     else:
@@ -248,8 +248,8 @@ def update_done(
         worst = tl.min(tl.where(r < N_KEEP, score, float("inf")), axis=0)
         stop_rule_met = (count >= N_KEEP) & (reachable <= worst)
     ends = at_limit | (alive == 0) | stop_rule_met
-    tl.store(state.over + slot, ends.to(tl.int8))
-    tl.store(state.group_over + slot, ends.to(tl.int8))
+    tl.store(state.done + slot, ends.to(tl.int8))
+    tl.store(state.group_done + slot, ends.to(tl.int8))
     tl.store(state.totals + row, tl.where(ends, NEG_INF, totals), mask=in_b)
     tl.store(state.written + slot, now)
 
@@ -266,7 +266,7 @@ def beam_kernel(state, cache, scores, sizes, step, SIZE: tl.constexpr, FIRST_K: 
     BLOCK_P: tl.constexpr = SIZE[4]
     wait_for_previous(PDL)
     slot = tl.program_id(0).to(tl.int64)
-    is_done = tl.load(state.over + slot)
+    is_done = tl.load(state.done + slot)
     if is_done == 0:
         written = tl.load(state.written + slot)
         b, r = tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_P)
@@ -277,12 +277,12 @@ def beam_kernel(state, cache, scores, sizes, step, SIZE: tl.constexpr, FIRST_K: 
         parents, tokens, logprobs, totals, new_score, ended_parent, ended_logprob, n_ended = select_alive(
             value, token, totals_before, divisor, sizes.eos, in_b, SIZE
         )
-        count = tl.load(state.count + slot) + n_ended
-        score = tl.load(state.score + slot * N_KEEP + r, mask=r < N_KEEP, other=float("-inf"))
+        count = tl.load(state.finished_count + slot) + n_ended
+        score = tl.load(state.finished_score + slot * N_KEEP + r, mask=r < N_KEEP, other=float("-inf"))
         if n_ended > 0:
-            tl.store(state.count + slot, count)
+            tl.store(state.finished_count + slot, count)
             score = add_finished(
-                state, slot, score, new_score, ended_parent, ended_logprob, written, step.longest, SIZE
+                state, slot, score, new_score, ended_parent, ended_logprob, written, step.max_length, SIZE
             )
         reorder_and_append(state, cache, step, slot, parents, tokens, logprobs, written, SIZE)
         update_done(state, step, slot, totals_before, totals, score, count, written, SIZE, FIRST_K)
@@ -290,10 +290,10 @@ def beam_kernel(state, cache, scores, sizes, step, SIZE: tl.constexpr, FIRST_K: 
 
 def supports_beam_step(state: Any) -> bool:
     """Can `beam_step` make the steps of this search?"""
-    vocab_size, beams = state.vocabulary, state.beams
+    vocab_size, beams = state.vocab_size, state.beams
     return (
         state.groups == 1
-        and not state.draws_tokens
+        and not state.do_sample
         and state.dtype == torch.float32
         and beams <= MAX_BEAMS
         and 8 * beams * BLOCK_V <= vocab_size <= 2**17
@@ -303,21 +303,21 @@ def supports_beam_step(state: Any) -> bool:
 def beam_step(state: Any, never: Tensor, cache: Any, logits: Tensor, n: int) -> None:
     """One step of a SearchState (search.py) and its cache for the first n slots; `never` (V,) is 1 for tokens that are never
     written."""
-    beams, n_keep = state.beams, state.wanted
+    beams, n_keep = state.beams, state.n_keep
     maxima, partial_lse = block_maxima(logits, never, state.minimum, state.written, state.eos, beams=beams)
     size = (
         beams, n_keep, max(2, triton.next_power_of_2(beams)), triton.next_power_of_2(2 * beams),
         max(2, triton.next_power_of_2(n_keep)), triton.next_power_of_2(maxima.size(1)),
-        triton.next_power_of_2(partial_lse.size(1)), state.looked_at, BLOCK_V, CHUNK,
+        triton.next_power_of_2(partial_lse.size(1)), state.n_candidates, BLOCK_V, CHUNK,
     )  # fmt: skip
     own = StatePointers(
-        *(getattr(state, name).view(torch.int8) if name in ("over", "group_over") else getattr(state, name)
+        *(getattr(state, name).view(torch.int8) if name in ("done", "group_done") else getattr(state, name)
           for name in StatePointers._fields)
     )  # fmt: skip
     beam_kernel[(n,)](
         own, CachePointers(cache.bias, cache.columns, cache.tokens),
         ScorePointers(logits, never, state.minimum, state.written, maxima, partial_lse),
         ScoreSizes(logits.size(1), logits.stride(0), maxima.size(1), partial_lse.size(1), state.eos),
-        StepSizes(state.longest, state.divisors.size(1), cache.bias.stride(0), cache.bias.stride(1)),
+        StepSizes(state.max_length, state.divisors.size(1), cache.bias.stride(0), cache.bias.stride(1)),
         size, state.config.stop_rule == "first-k", num_warps=2 if beams <= 4 else 4, **launch_options(),
     )  # fmt: skip

@@ -210,7 +210,7 @@ class TritonOps(TorchOps):
         """The whole step of the search by a kernel, where it supports this search."""
         if not beam_kernels.supports_beam_step(state):
             return None
-        never = torch.zeros(state.vocabulary, dtype=torch.int8, device=state.never.device).index_fill_(
+        never = torch.zeros(state.vocab_size, dtype=torch.int8, device=state.never.device).index_fill_(
             0, state.never, 1
         )
         return partial(beam_kernels.beam_step, state, never)

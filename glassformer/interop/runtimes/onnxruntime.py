@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from glassformer.decode import translate_batch
-from glassformer.decode.onnx import OnnxNet, adopt, session
+from glassformer.decode.onnx import OnnxNet, session, with_net
 from glassformer.interop.runtimes.cases import Activations, Case
 from glassformer.interop.runtimes.ours import layers_of
 from glassformer.nn.rows import Rows
@@ -37,7 +37,7 @@ class OnnxRuntime:
             self.reader: Any = session(folder / "model.onnx", threads)
         else:
             self.net = OnnxNet(folder, self.config, threads)
-            self.twin = adopt(model.model, self.net)
+            self.twin = with_net(model.model, self.net)
         self.load_seconds = time.perf_counter() - began
         self.rules = replace(model.recipe.decode, engine="auto", temperature=0.0, n_best=1, num_samples=1)
         self.special = model.special_tokens

@@ -31,7 +31,7 @@ def check_settings(config: DecodeConfig, request: Request, text: Decode | None) 
         raise ValueError("stop strings need `text`, the function that turns ids into text")
 
 
-def check_ids(model: Any, number: int, ids: Sequence[int]) -> None:
+def check_ids(model: Any, index: int, ids: Sequence[int]) -> None:
     """Refuse in a sentence ids that the model does not know, and more of them than it has positions for."""
     c, has_source = model.config, model.config.family == "transformer"
     vocab_size = (c.source_vocab_size or c.vocab_size) if has_source else c.vocab_size
@@ -43,7 +43,7 @@ def check_ids(model: Any, number: int, ids: Sequence[int]) -> None:
         )
     if has_source and c.positions == "learned" and len(ids) > c.block_size:
         raise UserError(
-            f"source {number + 1} has {len(ids)} tokens, and this model has learned positions for {c.block_size}; "
+            f"source {index + 1} has {len(ids)} tokens, and this model has learned positions for {c.block_size}; "
             "split it into sentences"
         )
 

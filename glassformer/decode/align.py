@@ -25,9 +25,9 @@ def forced_decoding(
     source = Rows.from_lists(sources).to(next(model.parameters()).device)
     target = Rows.from_lists([[bos, *ids] for ids in targets]).to(next(model.parameters()).device)
     state = model.start(source, target.shape[1])
-    with record(model, "decoder.*.cross.weights") as seen:
+    with record(model, "decoder.*.cross.weights") as recorded:
         logits = model.step(target.tokens, state)
-    layers = [layer.mean(dim=1) for layer in seen.values() if layer.size(1)]  # all heads of a layer may be pruned
+    layers = [layer.mean(dim=1) for layer in recorded.values() if layer.size(1)]  # all heads of a layer may be pruned
     if not layers:
         layers = [torch.zeros(len(sources), target.shape[1], source.shape[1], device=logits.device)]
     weights = torch.stack(layers).mean(dim=0)
@@ -52,9 +52,9 @@ def prompt_alignments(
     was being chosen, as a share of what went to the prompt. The first token of the prompt, where heads look that look for
     nothing, is left out: its share is 0."""
     rows = Rows.from_lists([[*prompt, *target] for prompt, target in zip(prompts, targets, strict=True)])
-    with record(model, "decoder.*.attention.weights") as seen:
+    with record(model, "decoder.*.attention.weights") as recorded:
         model.hidden(rows.to(next(model.parameters()).device))
-    layers = [layer.mean(dim=1) for layer in seen.values() if layer.size(1)]  # all heads of a layer may be pruned
+    layers = [layer.mean(dim=1) for layer in recorded.values() if layer.size(1)]  # all heads of a layer may be pruned
     out = []
     for number, (prompt, target) in enumerate(zip(prompts, targets, strict=True)):
         first, width = len(prompt) - 1, len(prompt)

@@ -39,16 +39,15 @@ POLL_EVERY = 2  # steps
 
 
 class CapturedStepper(CachedStepper):
-    """The decoder on a session's cache."""
+    """The decoder on the cache of a session, by captured steps."""
 
     def __init__(self, decoder: Decoder, session: GraphSession, bos: int, *, strict: bool) -> None:
         super().__init__(decoder, session.cache.n_slots, session.cache.beams, bos, strict=strict)
         self.cache: Cache = session.cache
         self.session = session
         self.compute_padding = True
-        self.wide_buckets = decoder.skips_empty_columns(
-            session.cache
-        )  # if so, a bucket may be wide, and few are captured
+        # Where empty columns cost nothing a bucket may be wide, and few are captured.
+        self.wide_buckets = decoder.skips_empty_columns(session.cache)
 
     def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
         """Sources in rows of a bucket's width."""
@@ -58,13 +57,10 @@ class CapturedStepper(CachedStepper):
             if self.decoder.config.positions == "learned":
                 width = min(width, max(longest, self.decoder.config.block_size))
         super().prefill(start, jobs, texts, copies, width)
-        c = self.decoder.config
-        ends_at = (
-            c.block_size
-            if (has_bounded_context(c) and not self.decoder.has_source) or c.positions == "learned"
-            else 2**30
-        )
-        self.cache.last_position = min(ends_at, self.n_positions()) - 1
+        c, n_positions = self.decoder.config, self.n_positions()
+        if c.positions == "learned" or (has_bounded_context(c) and not self.decoder.has_source):
+            n_positions = min(n_positions, c.block_size)
+        self.cache.last_position = n_positions - 1
 
     def n_positions(self) -> int:
         """So many positions the tables have."""
@@ -79,24 +75,18 @@ class CapturedStepper(CachedStepper):
     def advance(self, n: int) -> None:
         """One token more for everybody, and the search's choice."""
         cache = self.cache
-        n_keys = cache.filled(n) + self.beams
-        source = cache.source_width(n)
-        n_keys = (
-            next_power_of_2(n_keys, least=32)
-            if self.wide_buckets
-            else width_bucket(n_keys, least=max(16, 8 * min(self.beams, 4)))
-        )
-        source = next_power_of_2(source) if self.wide_buckets and 0 < source <= 64 else source
-        bucket = (
-            slot_bucket(n) if not self.strict else n,
-            min(n_keys, cache.capacity),
-            min(source, cache.source_capacity),
-        )
-        self.session.runner.step(bucket)
+        n_keys, n_source = cache.filled(n) + self.beams, cache.source_width(n)
+        if self.wide_buckets:
+            n_keys = next_power_of_2(n_keys, least=32)
+            n_source = next_power_of_2(n_source) if 0 < n_source <= 64 else n_source
+        else:
+            n_keys = width_bucket(n_keys, least=max(16, 8 * min(self.beams, 4)))
+        n = n if self.strict else slot_bucket(n)
+        self.session.runner.step((n, min(n_keys, cache.capacity), min(n_source, cache.source_capacity)))
 
 
 class CapturedDriver(Driver):
-    """A driver that runs ahead of what it knows."""
+    """A driver that launches steps before it knows how the last ones ended."""
 
     stepper: Any
 

@@ -50,7 +50,7 @@ class SearchState(Slots):
     """The slots' state, and the step that makes their hypotheses a token longer."""
 
     def step(self, logits: Float[Tensor, "R V"], n: int) -> tuple[Int[Tensor, "n K"], Int[Tensor, "n K"]]:
-        """Every hypothesis of the first n slots a token longer. Returns the row that each continues (its parent), and its
+        """Every hypothesis of the first n slots a token longer. Returns the row that each continues, its parent, and its
         token."""
         groups, group_size = self.groups, self.group_size
         logprobs = logits.log_softmax(-1, dtype=self.dtype)
@@ -60,7 +60,7 @@ class SearchState(Slots):
         penalty = None if groups == 1 else scores.new_zeros(n, logits.size(1))
         parents: list[Tensor] = []
         tokens: list[Tensor] = []
-        parts: list[Tensor] = []
+        new_logprobs: list[Tensor] = []
         for g in range(groups):
             if g and self.eos >= 0:
                 self.ban_duplicates(n, g, scores[:, : g + 1], parents, tokens)
@@ -73,11 +73,11 @@ class SearchState(Slots):
             parent = torch.where(dead.all(dim=1, keepdim=True), same, found.parent.gather(1, order))
             parents.append(parent + g * group_size)
             tokens.append(found.token.gather(1, order).masked_fill(dead, 0))
-            parts.append(found.logprob.gather(1, order))
+            new_logprobs.append(found.logprob.gather(1, order))
             self.totals[:n, g] = found.total.gather(1, order).masked_fill(dead, -math.inf)
             if penalty is not None:
                 penalty = penalty.scatter_add(1, tokens[g], self.config.diversity * (~dead).to(penalty.dtype))
-        rows, chosen, logprob = (part[0] if groups == 1 else torch.cat(part, 1) for part in (parents, tokens, parts))
+        rows, chosen, logprob = (p[0] if groups == 1 else torch.cat(p, 1) for p in (parents, tokens, new_logprobs))
         self.reorder_and_append(n, rows, chosen, logprob)
         if self.any_stops:
             self.finish_at_stops(n)
@@ -85,8 +85,8 @@ class SearchState(Slots):
         return rows, chosen
 
     def apply_filters(self, logprobs: Float[Tensor, "R V"], n: int) -> Float[Tensor, "R V"]:
-        """The log-probabilities of the tokens that may be written now, -inf elsewhere; the same tensor where nobody needs the
-        old one."""
+        """The log-probabilities of the tokens that may be written now, -inf elsewhere; in place where nobody needs the old
+        ones."""
         config, jobs, beams = self.config, self.jobs[:n], self.beams
         scores = logprobs
         if self.any_filters:

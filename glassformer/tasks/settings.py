@@ -1,6 +1,6 @@
 """How text is written: the recipe's `[decode]`, changed by options of the same names (`beam=8`, `temperature=0.7`).
 
-An option that asks for a search puts aside what the recipe says of drawing, and the other way round; two options that
+An option that asks for a search puts aside what the recipe says of sampling, and the other way round; two options that
 contradict each other are refused.
 """
 
@@ -16,9 +16,9 @@ from glassformer.config.fields import coerce
 from glassformer.config.recipe import refuse_unknown
 from glassformer.tasks.text_model import TextModel
 
-SEARCHING: dict[str, Any] = {"beam": None, "n_best": 1, "groups": 1, "diversity": 0.0}
-DRAWING: dict[str, Any] = {"temperature": 0.0, "top_k": None, "top_p": None, "min_p": None, "num_samples": 1}
-USUAL_TEMPERATURE = 0.8  # a GPT whose recipe and caller leave it open draws at this
+NO_SEARCH: dict[str, Any] = {"beam": None, "n_best": 1, "groups": 1, "diversity": 0.0}
+NO_SAMPLING: dict[str, Any] = {"temperature": 0.0, "top_k": None, "top_p": None, "min_p": None, "num_samples": 1}
+USUAL_TEMPERATURE = 0.8  # a GPT whose recipe and caller leave it open samples at this
 
 
 def checked(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,20 +29,22 @@ def checked(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed(config: DecodeConfig, options: Mapping[str, Any]) -> DecodeConfig:
-    """The config with options on top. Searching and drawing exclude each other: what is asked for now wins."""
+    """The config with options on top. Searching and sampling exclude each other: what is asked for now wins."""
     values, options = asdict(config), checked(options)
-    draws = (options.get("temperature") or 0) > 0
-    searches = not draws and any(options.get(name) is not None for name in ("beam", "n_best", "groups", "temperature"))
-    if draws:
-        values |= SEARCHING
+    samples = (options.get("temperature") or 0) > 0
+    searches = not samples and any(
+        options.get(name) is not None for name in ("beam", "n_best", "groups", "temperature")
+    )
+    if samples:
+        values |= NO_SEARCH
     if searches:
-        values |= DRAWING
+        values |= NO_SAMPLING
     if options.get("beam") is not None:
-        values |= {name: default for name, default in SEARCHING.items() if name != "beam"}
+        values |= {name: default for name, default in NO_SEARCH.items() if name != "beam"}
     values |= options
     # More answers than the recipe's beam keeps: it is as wide as they are many, unless a width was asked for, too.
     kept = values["beam"] or DecodeConfig().beams
-    if options.get("beam") is None and not draws and values["n_best"] > kept:
+    if options.get("beam") is None and not samples and values["n_best"] > kept:
         groups = max(1, values["groups"])
         values["beam"] = -(-values["n_best"] // groups) * groups
     return DecodeConfig(**values)
@@ -50,7 +52,7 @@ def changed(config: DecodeConfig, options: Mapping[str, Any]) -> DecodeConfig:
 
 def decode_settings(model: TextModel, config: DecodeConfig | None = None, **options: Any) -> DecodeConfig:
     """How this model writes: `config`, or the recipe's, with options on top. A GPT of plain text that is told nothing
-    draws; one that is told to search is greedy until a beam is asked for."""
+    samples; one that is told to search is greedy until a beam is asked for."""
     base = model.recipe.decode if config is None else config
     options = checked(options)
     if model.kind == "gpt" and config is None and base.beam is None:

@@ -98,7 +98,7 @@ def trainer_of(model, batches, smoothing: float, args: argparse.Namespace, **set
         make_optimizers(model, config),
         lambda step: config.learning_rate * min(1.0, step / 100),
         config,
-        watchers=[],
+        callbacks=[],
         device=device,
         autocast=torch.bfloat16,
         capture=True,

@@ -94,7 +94,7 @@ def work(text: Path, args: argparse.Namespace) -> None:
         texts = prepare(recipe, run.path)
     with watched("the order of an epoch"):
         session = make_session(run, complete_model(recipe, texts), texts)
-        session.trainer.watchers = []
+        session.trainer.callbacks = []
         session.model.train()
         session.trainer.batches.planned(0)
     with watched(f"{args.steps} steps"):

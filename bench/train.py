@@ -117,7 +117,7 @@ def ours(work: Work, batches: SentenceBatches, dropout: float) -> tuple[nn.Modul
         make_optimizers(model, config),
         schedule(config, work.width),
         config,
-        watchers=[],
+        callbacks=[],
         device=torch.device("cpu"),
     )
 

@@ -64,7 +64,7 @@ class Crash(Exception):
 
 
 class CrashAt:
-    """A watcher that brings the process down, as far as the run can tell."""
+    """A callback that brings the process down, as far as the run can tell."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -97,7 +97,7 @@ def test_resumed_is_never_stopped_without_the_run_it_came_from(
     wanted = final(tmp_path / "whole")
     for step in (2, 6):  # before the first checkpoint, and after it
         with pytest.raises(Crash):
-            runs.train(recipe, tmp_path / f"crash{step}", start=start, watchers=[CrashAt(step)])
+            runs.train(recipe, tmp_path / f"crash{step}", start=start, callbacks=[CrashAt(step)])
 
     def full_disk(place: str) -> None:
         if place == "before-prepared":

@@ -123,7 +123,7 @@ def test_a_step_that_is_not_finite_changes_no_bit(optimizer: str) -> None:
     assert before.keys() == after.keys() and all(torch.equal(before[n], after[n]) for n in before)
     with pytest.raises(NotFinite, match=r"3 steps in a row .* lower train.learning_rate"):
         trainer.step()
-    notes = trainer.watchers[0]
+    notes = trainer.callbacks[0]
     assert len(notes.messages) == 3 and "the loss is not finite; the step is skipped" in notes.messages[0]
     trainer.loss = plain
     trainer.step()

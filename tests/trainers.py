@@ -112,13 +112,13 @@ def make_trainer(
         make_optimizers(model, config),
         schedule(config, shape.n_embd),
         config,
-        watchers=[Notes()],
+        callbacks=[Notes()],
         device=CPU,
     )
 
 
 def reports(trainer: Trainer) -> list[StepReport]:
-    return trainer.watchers[0].reports  # type: ignore[attr-defined]
+    return trainer.callbacks[0].reports  # type: ignore[attr-defined]
 
 
 def weights(trainer: Trainer) -> dict[str, Tensor]:

@@ -23,7 +23,7 @@ Callback = Callable[[StepReport], Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Calling:
+class Reporter:
     """Callbacks as the trainer knows them: told of each logged step."""
 
     callbacks: Sequence[Callback]
@@ -136,13 +136,13 @@ def train(
     ('Translator', 2)
     """
     check_recipe(recipe)
-    watchers = [Calling(tuple(callbacks))] if callbacks else []
+    trainer_callbacks = [Reporter(tuple(callbacks))] if callbacks else []
     if isinstance(recipe, str | Path) and RunFolder.is_run(Path(recipe)):
         if not resume:
             raise UserError(f"{recipe} is a run, not a recipe; go on with it by train({str(recipe)!r}, resume=True)")
         folder = Path(recipe)
         changed = make_recipe(RunFolder(folder).recipe, overrides) if overrides else None
-        runs.resume(folder, changed, accept_changes=bool(overrides), watchers=watchers)
+        runs.resume(folder, changed, accept_changes=bool(overrides), callbacks=trainer_callbacks)
         return load(folder, device=device)
     start = None if from_run is None else runs.start_of(Path(from_run))
     resolved = make_recipe(recipe, overrides) if start is None else tuned_recipe(recipe, overrides, start.recipe)
@@ -155,7 +155,7 @@ def train(
             "overwrite=True"
         )
     if resume and RunFolder.is_run(folder):
-        runs.resume(folder, resolved, watchers=watchers)
+        runs.resume(folder, resolved, callbacks=trainer_callbacks)
     else:
-        runs.train(resolved, folder, overwrite=overwrite, watchers=watchers, given=data, start=start)
+        runs.train(resolved, folder, overwrite=overwrite, callbacks=trainer_callbacks, given=data, start=start)
     return load(folder, device=device)

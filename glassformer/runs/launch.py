@@ -33,7 +33,7 @@ from glassformer.runs.validation import metric_of
 from glassformer.screen import warn
 from glassformer.train.changes import as_prepared, changes, check_changes
 from glassformer.train.memory import is_out_of_memory, less_memory
-from glassformer.train.trainer import Watcher
+from glassformer.train.trainer import TrainerCallback
 
 
 def out_of_memory(path: Path, recipe: Recipe) -> UserError:
@@ -94,11 +94,11 @@ def reset_stale_best(session: Session, trained_with: Recipe) -> None:
         progress.waiting = 0
 
 
-def run_session(session: Session, watchers: Sequence[Watcher]) -> RunFolder:
-    """Train to the end, with these watchers, and leave the run behind."""
-    session.trainer.watchers.extend(watchers)
+def run_session(session: Session, callbacks: Sequence[TrainerCallback]) -> RunFolder:
+    """Train to the end, with these callbacks, and leave the run behind."""
+    session.trainer.callbacks.extend(callbacks)
     for line in overview(session):
-        session.tell(line)
+        session.message(line)
     try:
         session.train()
     finally:
@@ -141,7 +141,7 @@ def train(
     out: Path,
     *,
     overwrite: bool = False,
-    watchers: Sequence[Watcher] = (),
+    callbacks: Sequence[TrainerCallback] = (),
     given: Any = None,
     start: Start | None = None,
 ) -> RunFolder:
@@ -162,7 +162,7 @@ def train(
         for note in data_notes(session.run.path, session.recipe, session.trainer.batches, session.val_batches):
             session.log.on_message(note)
             warn(note)
-        return run_session(session, watchers)
+        return run_session(session, callbacks)
 
 
 def check_files(run: RunFolder) -> None:
@@ -211,14 +211,14 @@ def restored(run: RunFolder, step: int | None, trained_with: Recipe, stop: StopR
 
 
 def resume(
-    out: Path, wanted: Recipe | None = None, *, accept_changes: bool = False, watchers: Sequence[Watcher] = ()
+    out: Path, wanted: Recipe | None = None, *, accept_changes: bool = False, callbacks: Sequence[TrainerCallback] = ()
 ) -> RunFolder | None:
     """Goes on from the newest whole checkpoint, exactly as if the run had never stopped; None where it had ended already.
     `wanted`: with these settings, if they are not the run's own; a difference must be accepted."""
     making.adopt_draft(out)
     run = RunFolder.open(out)
     if not run.prepared:
-        return prepare_again(run, wanted, accept_changes, watchers)
+        return prepare_again(run, wanted, accept_changes, callbacks)
     stop = StopRequest()
     with unbreakable_screen(), friendly_errors(out, wanted or run.recipe), stop.listening(), run.exclusive_lock():
         with stop.may_drop():
@@ -242,11 +242,11 @@ def resume(
             for note in changed_sources(run.path):
                 warn(note)
             session = restored(run, step, trained_with, stop)
-        return run_session(session, watchers)
+        return run_session(session, callbacks)
 
 
 def prepare_again(
-    run: RunFolder, wanted: Recipe | None, accept_changes: bool, watchers: Sequence[Watcher]
+    run: RunFolder, wanted: Recipe | None, accept_changes: bool, callbacks: Sequence[TrainerCallback]
 ) -> RunFolder:
     """A run that was stopped before it was prepared begins again, in a folder made anew."""
     if run.checkpoints.steps() or run.final.exists():
@@ -263,4 +263,4 @@ def prepare_again(
             raise UserError(
                 f"{start.run.path} is not the run that {run.path} was to begin with; bring that back, or train anew"
             )
-    return train(wanted or run.recipe, run.path, overwrite=True, watchers=watchers, start=start)
+    return train(wanted or run.recipe, run.path, overwrite=True, callbacks=callbacks, start=start)

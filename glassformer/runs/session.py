@@ -111,17 +111,17 @@ class Session:
         """The settings of training."""
         return self.recipe.train
 
-    def tell(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """On the screen, and in the run's own log."""
         text = localized(text)
         self.screen.on_message(text)
         self.log.on_message(text)
 
-    def follow(self) -> None:
+    def find_moved_folder(self) -> None:
         """The run's folder may have been moved while it trains, and another may stand in its place: write into one's own."""
         path = self.held.find(self.run.path)
         if path != self.run.path:
-            self.tell(f"{self.run.path} is in {path} now; training goes on there")
+            self.message(f"{self.run.path} is in {path} now; training goes on there")
             self.run = RunFolder(path)
 
     # ---- validation
@@ -159,7 +159,7 @@ class Session:
             self.model.train(was_training)
             self.screen.pause()
 
-    def note(self, scores: Scores) -> None:
+    def record_validation(self, scores: Scores) -> None:
         """Log a validation, show a few samples, and keep count of the best."""
         progress = self.trainer.progress
         metric = metric_of(self.recipe)
@@ -176,13 +176,13 @@ class Session:
         shown = measures_text(scores.values, say=localized)
         self.screen.score = f"val {measures_text({metric: value}, say=localized)}"
         told = f"step {progress.step}: validation  {shown}"
-        self.tell(f"{told}  (best so far)" if better else told)
+        self.message(f"{told}  (best so far)" if better else told)
         for name, signature in scores.signatures.items() if first else ():
             meaning = f"sacrebleu's {signature}" if "|version:" in signature else signature
-            self.tell(f"    {localized(measure_name(name))}: {localized(meaning)}")
+            self.message(f"    {localized(measure_name(name))}: {localized(meaning)}")
         for source, wanted, written in scores.samples[:3]:
             mark = "=" if wanted.strip() == written.strip() else "≠"
-            self.tell(f"    {shorten(source)} → {shorten(written)}  {mark}  {shorten(wanted)}")
+            self.message(f"    {shorten(source)} → {shorten(written)}  {mark}  {shorten(wanted)}")
         if scores.samples:
             self.log.write_samples(
                 {"step": progress.step, "source": source, "wanted": wanted, "written": written}
@@ -195,12 +195,12 @@ class Session:
         """A checkpoint of now; refused where a number is not finite."""
         progress = self.trainer.progress
         state = self.trainer.state()
-        if (name := self.trainer.not_finite()) is not None:
+        if (name := self.trainer.find_nonfinite()) is not None:
             raise NotFinite(
                 f"at step {progress.step} {name} is not finite, so nothing is saved; the last checkpoint is good. Go on from "
                 "it with a lower train.learning_rate, a longer train.warmup or a lower train.clip"
             )
-        self.follow()
+        self.find_moved_folder()
         state["run"] = self.run.id
         state["threads"] = torch.get_num_threads()
         state["metrics_bytes"] = self.log.metrics.size()
@@ -218,7 +218,7 @@ class Session:
 
     def snapshot(self) -> None:
         """Weights alone, for averaging; older than the last few are dropped."""
-        self.follow()
+        self.find_moved_folder()
         step = self.trainer.progress.step
         path = self.run.snapshots.path(step)
         if not path.exists() or self.run.snapshots.problem(step) is not None:
@@ -232,7 +232,7 @@ class Session:
             return
         if wanted is None and sum(p.numel() * p.element_size() for p in self.model.parameters()) > SMALL_MODEL:
             return
-        self.follow()
+        self.find_moved_folder()
         path = self.run.history.path(step)
         if not path.exists() or self.run.history.problem(step) is not None:
             write_checkpoint(path, {"model": self.trainer.served_tensors()}, {"step": step, "run": self.run.id})
@@ -240,13 +240,13 @@ class Session:
     def finish(self) -> None:
         """The weights one will use: the mean of the last snapshots, or the best checkpoint's."""
         durable.fault_point("finishing")
-        self.follow()
+        self.find_moved_folder()
         progress, config = self.trainer.progress, self.config
         if config.average_last:
             steps = [s for s in self.run.snapshots.steps() if s <= progress.step][-config.average_last :]
             whole = [s for s in steps if self.run.snapshots.problem(s) is None]
             for lost in sorted(set(steps) - set(whole)):
-                self.tell(f"{self.run.snapshots.path(lost)} is damaged and left out of the average")
+                self.message(f"{self.run.snapshots.path(lost)} is damaged and left out of the average")
             weights = average([inference_weights(read_checkpoint(self.run.snapshots.path(s))[0]) for s in whole])
             came_from: dict[str, Any] = {"averaged": whole}
             adapter = {}
@@ -286,16 +286,16 @@ class Session:
         if step == 0:
             return
         if (step % config.validate_every == 0 or step >= config.steps) and progress.validated < step:
-            self.trainer.settle()
+            self.trainer.flush_reports()
             try:
                 scores = self.validate()
             except Stopped:
                 if self.saved != step:
                     self.save()
                 raise
-            self.note(scores)
+            self.record_validation(scores)
             if self.over and step < config.steps:
-                self.tell(f"step {step}: no better for {progress.waiting} validations; stopping early")
+                self.message(f"step {step}: no better for {progress.waiting} validations; stopping early")
         if config.average_last and (step % (config.snapshot_every or config.save_every) == 0 or self.over):
             self.snapshot()
         due = step % config.save_every == 0 or self.over or progress.best_step == step or self.stop.asked

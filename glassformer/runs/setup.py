@@ -150,7 +150,7 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
         make_optimizers(model, config),
         schedule(config, recipe.model.n_embd),
         config,
-        watchers=[log, screen],
+        callbacks=[log, screen],
         device=device,
         autocast=torch.bfloat16 if half else None,
         capture=may_capture and config.capture is not False,

@@ -145,7 +145,7 @@ def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -
     """A few real steps, their speed and their memory."""
     session = make_session(run, recipe, texts)
     trainer, progress = session.trainer, session.trainer.progress
-    trainer.watchers = []
+    trainer.callbacks = []
     session.model.train()
     try:
         trainer.step()  # makes the optimizer's state, and compiles where that is done

@@ -58,7 +58,7 @@ class Part:
 
 @dataclass(frozen=True)
 class KillAt:
-    """A watcher that ends its own process, as a power cut would, when a step is logged."""
+    """A callback that ends its own process, as a power cut would, when a step is logged."""
 
     step: int
 
@@ -84,13 +84,13 @@ def end_with_parent() -> None:
 def child(recipe_file: str, folder: str, kill_at: str, resume: str) -> None:
     """What the other processes run."""
     end_with_parent()
-    watchers = [KillAt(int(kill_at))] if kill_at else []
+    callbacks = [KillAt(int(kill_at))] if kill_at else []
     try:
         if resume:
-            runs.resume(Path(folder), watchers=watchers)
+            runs.resume(Path(folder), callbacks=callbacks)
         else:
             recipe = Recipe.from_dict(json.loads(Path(recipe_file).read_text(encoding="utf-8")))
-            runs.train(recipe, Path(folder), watchers=watchers)
+            runs.train(recipe, Path(folder), callbacks=callbacks)
     except UserError as error:
         print(f"glassformer: {error}", file=sys.stderr, flush=True)
         os._exit(2)

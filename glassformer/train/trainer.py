@@ -69,8 +69,8 @@ class StepReport:
 
 
 @runtime_checkable
-class Watcher(Protocol):
-    """Whoever wants to know: the screen, the log file."""
+class TrainerCallback(Protocol):
+    """Whoever is called on the way: the screen, the log file, a function of the user's."""
 
     def on_log(self, report: StepReport) -> None:
         """A report at the logging interval."""
@@ -98,14 +98,14 @@ class Trainer:
         rate: Callable[[int], float],
         config: TrainConfig,
         *,
-        watchers: list[Watcher],
+        callbacks: list[TrainerCallback],
         device: torch.device,
         autocast: torch.dtype | None = None,
         capture: bool = False,
     ) -> None:
         self.model, self.loss, self.batches = model, loss, batches
         self.optimizers, self.rate, self.config = optimizers, rate, config
-        self.watchers, self.device, self.autocast = watchers, device, autocast
+        self.callbacks, self.device, self.autocast = callbacks, device, autocast
         self.progress = Progress()
         self.ema = {n: t.clone() for n, t in model_tensors(model).items()} if config.ema is not None else None
         self.stream: Iterator[tuple[Batch, Position]] | None = None
@@ -115,7 +115,7 @@ class Trainer:
         learned = dict(model.named_parameters())
         # Such as the running means of a batch norm, which a forward pass moves.
         self.buffers = [t for name, t in model_tensors(model).items() if name not in learned]
-        self.captured = CapturedStep(self.work, device) if capture else None
+        self.captured = CapturedStep(self.compute_step, device) if capture else None
 
     # ---- one step
 
@@ -143,7 +143,7 @@ class Trainer:
         """The norm is over all gradients: one that is not finite, anywhere, shows in it."""
         return torch.isfinite(summed) & torch.isfinite(norm)
 
-    def work(self, micro: Sequence[Batch], total: int | Tensor) -> Tensor:
+    def compute_step(self, micro: Sequence[Batch], total: int | Tensor) -> Tensor:
         """What a step does to tensors. On CUDA nothing in it asks the device anything, so it can be captured whole."""
         buffers = [b.clone() for b in self.buffers]
         summed = self.gradients(micro, total)
@@ -158,7 +158,7 @@ class Trainer:
                 torch.nn.utils.clip_grads_with_norm_(self.parameters, self.config.clip, norm)
             self.update(finite, buffers)
         else:
-            self.put_back(buffers, finite)
+            self.restore_buffers(buffers, finite)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         return found
@@ -171,9 +171,9 @@ class Trainer:
         total = max(1, sum(b.target_tokens for b in micro))
         progress.step += 1
         rate = self.rate(progress.step)
-        self.set_rate(rate)
+        self.set_learning_rate(rate)
         if self.captured is None:
-            result = self.work(micro, total)
+            result = self.compute_step(micro, total)
         else:
             result = self.captured(micro, total)
             torch.autograd.graph.increment_version(self.parameters)  # a replay writes without saying so
@@ -182,9 +182,9 @@ class Trainer:
         examples = tuple(e for b in micro for e in b.examples)
         self.pending.append((report, begins, examples, result))
         if self.device.type != "cuda" or progress.step % config.log_every == 0:
-            self.settle()
+            self.flush_reports()
 
-    def set_rate(self, rate: float) -> None:
+    def set_learning_rate(self, rate: float) -> None:
         """On CUDA into a tensor that stays where it is: a captured step reads it there."""
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -196,7 +196,7 @@ class Trainer:
                 else:
                     group["lr"] = torch.tensor(value, device=self.device)
 
-    def put_back(self, buffers: list[Tensor], finite: Tensor) -> None:
+    def restore_buffers(self, buffers: list[Tensor], finite: Tensor) -> None:
         """Buffers as they were before a step that does not count."""
         for now, before in zip(self.buffers, buffers, strict=True):
             now.copy_(torch.where(finite, now, before))
@@ -211,7 +211,7 @@ class Trainer:
                     optimizer.finite = finite  # type: ignore[attr-defined]
             optimizer.step()
         if self.device.type == "cuda":
-            self.put_back(buffers, finite)
+            self.restore_buffers(buffers, finite)
         if self.ema is not None:
             decay = self.config.ema or 0.0
             current = model_tensors(self.model)
@@ -221,7 +221,7 @@ class Trainer:
                 else:
                     average.copy_(current[name])
 
-    def settle(self) -> None:
+    def flush_reports(self) -> None:
         """Look at the losses of the steps since the last look: log, warn, or stop."""
         if not self.pending:
             return
@@ -233,7 +233,7 @@ class Trainer:
                 progress.bad_steps += 1
                 what = "loss" if not math.isfinite(summed) else "gradient"
                 shown = ", ".join(map(str, examples[:8])) + (" …" if len(examples) > 8 else "")
-                self.say(
+                self.message(
                     f"step {report.step}: the {what} is not finite; the step is skipped "
                     f"(epoch {begins.epoch}, batch {begins.index}, examples {shown})"
                 )
@@ -246,7 +246,7 @@ class Trainer:
                     )
                 continue
             progress.bad_steps = 0
-            self.note_spike(report.step, loss)
+            self.check_for_spike(report.step, loss)
             progress.loss_sum += summed
             progress.loss_tokens += report.tokens
             if report.step % self.config.log_every == 0:
@@ -254,11 +254,11 @@ class Trainer:
                 layers = dict(zip(self.layers, norms, strict=True))
                 line = StepReport(report.step, mean, report.rate, norm, progress.tokens, report.epoch, layers)
                 progress.loss_sum, progress.loss_tokens = 0.0, 0
-                for watcher in self.watchers:
-                    watcher.on_log(line)
+                for callback in self.callbacks:
+                    callback.on_log(line)
         self.pending = []
 
-    def note_spike(self, step: int, loss: float) -> None:
+    def check_for_spike(self, step: int, loss: float) -> None:
         """Tells of a loss far above the usual."""
         progress = self.progress
         if progress.usual_loss is None:
@@ -266,18 +266,18 @@ class Trainer:
             return
         distance = loss - progress.usual_loss
         if step > 100 and distance > 6 * progress.usual_spread and distance > 0.5:
-            self.say(f"step {step}: the loss jumped to {loss:.3f} from about {progress.usual_loss:.3f}")
+            self.message(f"step {step}: the loss jumped to {loss:.3f} from about {progress.usual_loss:.3f}")
         progress.usual_spread = 0.98 * progress.usual_spread + 0.02 * abs(distance)
         progress.usual_loss += 0.02 * distance
 
-    def say(self, text: str) -> None:
-        """A message to every watcher."""
-        for watcher in self.watchers:
-            watcher.on_message(text)
+    def message(self, text: str) -> None:
+        """A message to every callback."""
+        for callback in self.callbacks:
+            callback.on_message(text)
 
     # ---- everything that moves
 
-    def not_finite(self) -> str | None:
+    def find_nonfinite(self) -> str | None:
         """The name of a tensor with a NaN or an infinity in it, if there is one. A look at all of them: for a save, not for
         a step."""
         named = [(name, t) for group in self.tensors().values() for name, t in group.items() if t.is_floating_point()]
@@ -295,7 +295,7 @@ class Trainer:
 
     def state(self) -> dict[str, Any]:
         """Every number that moves, as JSON has it."""
-        self.settle()
+        self.flush_reports()
         index, epoch = self.progress.index, self.progress.epoch
         return asdict(self.progress) | {"epoch_batches": self.batches.epoch_length(epoch) if index else None}
 
@@ -318,16 +318,16 @@ class Trainer:
         known = Progress.__dataclass_fields__
         self.progress = Progress(**{k: v for k, v in state.items() if k in known})
         self.stream = None
-        self.find_place(state.get("epoch_batches"))
+        self.rescale_position(state.get("epoch_batches"))
 
-    def find_place(self, batches_then: int | None) -> None:
+    def rescale_position(self, batches_then: int | None) -> None:
         """A place in an epoch is a number of micro-batches. Where the epoch is now cut into more or fewer of them (another
         batch size, another layout), the place is the one as far through the epoch."""
         progress = self.progress
         batches_now = self.batches.epoch_length(progress.epoch) if batches_then else None
         if batches_then and batches_now and batches_then != batches_now:
             progress.index = progress.index * batches_now // batches_then
-            self.say(
+            self.message(
                 f"epoch {progress.epoch} now has {batches_now:,} batches in place of {batches_then:,}; going on at batch "
                 f"{progress.index:,}, so a few of its examples may be seen twice or not at all"
             )

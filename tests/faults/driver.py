@@ -244,7 +244,7 @@ def break_a_guard(variant: str) -> None:
             session.write_checkpoint = write
         case "loss-only":
             Trainer.is_finite = lambda self, summed, norm: torch.isfinite(summed)  # type: ignore[method-assign]
-            Trainer.not_finite = lambda self: None  # type: ignore[method-assign]
+            Trainer.find_nonfinite = lambda self: None  # type: ignore[method-assign]
         case "epoch-0-order":
             Progress.position = property(lambda self: Position(0, self.index))  # type: ignore[assignment, method-assign]
         case "unchecked":

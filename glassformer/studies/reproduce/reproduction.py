@@ -75,7 +75,7 @@ def train_and_score(recipe: Recipe, folder: Path, metric: Metric, *, overwrite: 
     """One training from a fresh random state, timed and scored."""
     begin_afresh()
     look, began = FirstLook(), time.perf_counter()
-    run = runs.train(recipe, folder, overwrite=overwrite, watchers=[look])
+    run = runs.train(recipe, folder, overwrite=overwrite, callbacks=[look])
     ended = time.perf_counter()
     lines = run.metrics()
     logged = [line for line in lines if "loss" in line]

@@ -18,10 +18,10 @@ from glassformer import plots, probe
 from glassformer.api import load
 from glassformer.cli.heads import importances, short
 from glassformer.evaluate import model_inputs, teacher_forced
-from glassformer.probe import Part
+from glassformer.probe import Component
 from glassformer.runs.folder import RunFolder
 from glassformer.studies import heads as study
-from glassformer.studies.heads import KINDS, Heads, Importance
+from glassformer.studies.heads import KINDS, HeadImportances, Importance
 from glassformer.studies.heads.pictures import as_grid
 from glassformer.studies.heads.pruning import best_of
 from glassformer.studies.held_out import example_losses, held_out, written
@@ -125,14 +125,14 @@ def test_worth_is_what_is_measured_without_the_part(folders: dict[str, RunFolder
 def test_how_many_can_go() -> None:
     """The first time a hundredth is lost ends it, even if it comes back. For perplexity up is worse. Broken variants: counts
     the point at which it is lost; takes the last point that is good."""
-    parts = [Part("decoder.0.attention", i) for i in range(5)]
+    parts = [Component("decoder.0.attention", i) for i in range(5)]
     importances = [
         Importance(p, {"zero": {"loss": 1.0, "bleu": 0.0}, "mean": {"loss": 1.0, "bleu": 0.0}}) for p in parts
     ]
 
     def found(score: str, values: list[float]) -> int:
         curve = [(p, {score: float(v), "loss": 1.0}) for p, v in zip(parts, values, strict=True)]
-        return Heads(1, "val", score, {score: 50.0, "loss": 1.0}, importances, curve).can_go
+        return HeadImportances(1, "val", score, {score: 50.0, "loss": 1.0}, importances, curve).can_go
 
     assert found("bleu", [50, 49.6, 49.4, 50, 0]) == 2
     assert found("bleu", [49.4, 50, 50, 50, 50]) == 0
@@ -147,9 +147,10 @@ def test_the_table_fits_a_terminal() -> None:
     without = {mode: {"loss": 0.3456789, "bleu": 0.0, "exact_match": 33.333333} for mode in ("zero", "mean")}
     names = [("encoder.0.attention", 3), ("decoder.1.attention", 0), ("decoder.0.cross", 7), ("decoder.1.mlp", None)]
     parts = [
-        Importance(Part(name, head), without, {} if head is None else {"induction": 0.98765}) for name, head in names
+        Importance(Component(name, head), without, {} if head is None else {"induction": 0.98765})
+        for name, head in names
     ]
-    found = Heads(10, "val", "bleu", whole, parts, [])
+    found = HeadImportances(10, "val", "bleu", whole, parts, [])
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(importances(found, "runs/x: 10 examples of val"))
     text = console.export_text()

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from glassformer.cli.info import find_recipe, info, short
 from glassformer.config import ModelConfig
-from glassformer.config.costs import Part, costs, keys_seen, parts
+from glassformer.config.costs import ParameterTensor, costs, keys_seen, parts
 from glassformer.errors import ConfigError
 from glassformer.models import PRESETS, build_model, preset
 from glassformer.nn import Rows, record, self_mask
@@ -42,7 +42,7 @@ def built(config: ModelConfig) -> tuple[Any, dict[str, tuple[tuple[int, ...], in
     return model, {name: (shape, bias, times) for name, (shape, bias, times) in found.items()}
 
 
-def check_parts(config: ModelConfig, listed: list[Part]) -> None:
+def check_parts(config: ModelConfig, listed: list[ParameterTensor]) -> None:
     """Every name, shape and number. Tables and matrices, and nothing that is not there."""
     model, found = built(config)
     assert {p.name: (p.shape, p.bias, p.copies) for p in listed if p.copies} == found
@@ -69,9 +69,9 @@ def test_wrong_accounts_are_caught(wrong: str) -> None:
     p = listed[i]
     mutants = {
         "missing": [],
-        "shape": [Part(p.name, p.kind, (p.shape[0] + 1, p.shape[1]), p.bias, p.layers, p.copies)],
-        "bias": [Part(p.name, p.kind, p.shape, 0, p.layers, p.copies)],
-        "times": [Part(p.name, p.kind, p.shape, p.bias, p.layers, p.copies - 1)],
+        "shape": [ParameterTensor(p.name, p.kind, (p.shape[0] + 1, p.shape[1]), p.bias, p.layers, p.copies)],
+        "bias": [ParameterTensor(p.name, p.kind, p.shape, 0, p.layers, p.copies)],
+        "times": [ParameterTensor(p.name, p.kind, p.shape, p.bias, p.layers, p.copies - 1)],
     }
     with pytest.raises(AssertionError):
         check_parts(config, [*listed[:i], *mutants[wrong], *listed[i + 1 :]])

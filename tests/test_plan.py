@@ -82,12 +82,12 @@ def test_a_batch_that_does_not_fit_is_told_before_it_is_tried(data: Path, monkey
     tried: list[int] = []
     plain = plans.try_out
 
-    def trial(run: Any, settings: Recipe, texts: Any, seconds: float) -> plans.Trial:
+    def trial(run: Any, settings: Recipe, texts: Any, seconds: float) -> plans.StepTrial:
         tried.append(settings.data.batch_tokens)
         seen = plain(run, settings, texts, 0.0)
         per_token = 10e6 / 1000
         micro = seen.step_tokens / settings.train.accumulate
-        return plans.Trial(per_token * micro, seen.step_tokens, 1.0, 10**9, "examples", 1e6)
+        return plans.StepTrial(per_token * micro, seen.step_tokens, 1.0, 10**9, "examples", 1e6)
 
     monkeypatch.setattr(plans, "try_out", trial)
     _, _, fixed = fixed_memory(recipe(data).with_model(vocab_size=25))
@@ -110,14 +110,14 @@ def test_a_model_that_does_not_fit_is_never_built(data: Path) -> None:
 
 
 def test_running_out_all_the_same_is_a_sentence(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def trial(*_: Any) -> plans.Trial:
+    def trial(*_: Any) -> plans.StepTrial:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes")
 
     monkeypatch.setattr(plans, "try_out", trial)
     plan = make_plan(recipe(data), seconds=0.0)
     assert not plan.fits and plan.advice.startswith("set train.accumulate=2") and "data.batch_tokens=128" in plan.advice
 
-    def bug(*_: Any) -> plans.Trial:
+    def bug(*_: Any) -> plans.StepTrial:
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
     monkeypatch.setattr(plans, "try_out", bug)

@@ -16,13 +16,13 @@ from glassformer import probe
 from glassformer.data.batches import Batch
 from glassformer.errors import UserError
 from glassformer.nn import Rows
-from glassformer.probe import Part
+from glassformer.probe import Component
 from tests.laws.zoo import FAMILIES, VOCABULARY, run, small
 from tests.probing import CASES, PAIRS, logits, rows
 from tests.talking import make_run
 
 
-def without_slice(model: Any, cut: list[Part]) -> Any:
+def without_slice(model: Any, cut: list[Component]) -> Any:
     """A copy in which each head's columns of the output projection are zero; an MLP's last layer is all zero."""
     other = copy.deepcopy(model)
     with torch.no_grad():
@@ -47,8 +47,8 @@ def test_every_head_and_every_mlp_has_a_name() -> None:
     assert names[:7] == [*(f"encoder.0.attention:{i}" for i in range(6)), "decoder.0.attention:0"]
     assert len(names) == len(set(names)) == 6 * (1 + 2 * 2)
     assert [str(p) for p in probe.mlps(model)] == ["encoder.0.mlp", "decoder.0.mlp", "decoder.1.mlp"]
-    assert probe.find_parts(model, [("decoder.1.cross", 5), "decoder.1.cross:5"]) == [Part("decoder.1.cross", 5)]
-    assert probe.find_parts(model, ["decoder.1.cross"]) == [Part("decoder.1.cross", i) for i in range(6)]
+    assert probe.find_parts(model, [("decoder.1.cross", 5), "decoder.1.cross:5"]) == [Component("decoder.1.cross", 5)]
+    assert probe.find_parts(model, ["decoder.1.cross"]) == [Component("decoder.1.cross", i) for i in range(6)]
 
 
 @pytest.mark.parametrize("name", ["decoder.1.cross:6", "decoder.1.mlp:0", "decoder.one.cross:0", "", "decoder.1"])
@@ -87,7 +87,7 @@ def test_cutting_a_head_is_zeroing_its_slice_of_the_output_projection(family: st
     for cut in (
         [draw.choice(parts)],
         draw.sample(parts, 4),
-        [Part("encoder.0.mlp" if family == "bert" else "decoder.0.mlp")],
+        [Component("encoder.0.mlp" if family == "bert" else "decoder.0.mlp")],
     ):
         if shared:  # one layer's slice is every layer's: cut them all
             cut = [
@@ -145,7 +145,7 @@ def test_mean_ablation_is_a_constant_in_the_bias(family: str) -> None:
     model = small(family)
     means = probe.mean_outputs(model, labelled(model))
     side = "encoder" if family == "bert" else "decoder"
-    cut = [Part(f"{side}.0.attention", 2), Part(f"{side}.1.attention", 5), Part(f"{side}.1.mlp")]
+    cut = [Component(f"{side}.0.attention", 2), Component(f"{side}.1.attention", 5), Component(f"{side}.1.mlp")]
     other = without_slice(model, cut)
     with torch.no_grad():
         for part in cut:

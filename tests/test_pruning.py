@@ -18,12 +18,12 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.models import build_model
 from glassformer.nn import Rows
 from glassformer.nn.attention import MultiHeadAttention
-from glassformer.probe import Part
+from glassformer.probe import Component
 from tests.laws.zoo import CAUSAL, FAMILIES, run, small
 from tests.probing import CASES, logits
 
 
-def chosen(model: Any, seed: int = 1) -> list[Part]:
+def chosen(model: Any, seed: int = 1) -> list[Component]:
     """Some heads here and there, and all heads of one attention."""
     draw = random.Random(seed)
     everything = probe.heads(model)

@@ -174,7 +174,7 @@ def test_ter_is_the_share_of_edits() -> None:
 def test_links_of_words_are_those_of_their_tokens() -> None:
     """Pieces of one word are one word; blanks alone belong to none; each link once. Broken variant: numbers of tokens."""
     from glassformer.decode import Hypothesis
-    from glassformer.tasks.results import Answer, Part
+    from glassformer.tasks.results import Answer, DecodedPart
     from glassformer.tasks.word_links import word_links, words_of_pieces
     from glassformer.text.tokenizer import Tokenizer
     from glassformer.text.tokenizers import Tokenizers
@@ -184,7 +184,7 @@ def test_links_of_words_are_those_of_their_tokens() -> None:
     letters = Tokenizer.train("char", ["ab c x yz"], 30)
     looks = [[float(at == best) for at in range(5)] for best in (0, 2, 3, 3)]  # of x, blank, y, z
     answer = Hypothesis(letters.encode("x yz"), 0.0, 0.0, [0.0] * 5, "eos", alignment=looks)
-    part = Part(letters.encode("ab c"), answer, Tokenizers(letters, letters, []))
+    part = DecodedPart(letters.encode("ab c"), answer, Tokenizers(letters, letters, []))
     assert part.links == [(0, 0), (2, 1), (3, 2), (3, 3)]
     assert word_links(Answer("x yz", [part, part])) == [(0, 0), (1, 1), (2, 2), (3, 3)]
     assert word_links(Answer("x yz", [part]), tokens_are_words=True) == part.links

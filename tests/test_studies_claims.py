@@ -24,7 +24,7 @@ from glassformer.studies.claims.lab import Fit, Letters, exact_match, make_pairs
 from glassformer.studies.claims.pictures import LABELS, PATCH, SIDE, digit, patches, scene
 from glassformer.studies.claims.recurrent_translator import RecurrentTranslator
 from glassformer.studies.claims.scale import power_law
-from glassformer.studies.claims.study import DEFAULT, QUICK, Effort, Finding, Results, Study, Table, grid
+from glassformer.studies.claims.study import DEFAULT, QUICK, Effort, Results, Study, StudyResult, Table, grid
 from glassformer.studies.claims.verdict import Condition, exactly, interval, larger, smaller, verdict, within
 from glassformer.studies.claims.words import Words
 
@@ -127,7 +127,7 @@ def made_up() -> Study:
         minutes=0,
         plan=lambda effort: grid(effort, size=[1, 3]),
         trial=counted,
-        judge=lambda results: Finding(
+        judge=lambda results: StudyResult(
             (Table("values", ("size", "value"), (("1", results.spoken("value", 2, size=1)),)),),
             (larger(TEXT, results.values("value", size=3), results.values("value", size=1), margin=1.0),),
         ),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from glassformer.config import DataConfig, ModelConfig, TrainConfig
-from glassformer.data.batches import Batch, Batches, Plan, SentenceBatches, examples_for
+from glassformer.data.batches import Batch, Batches, EpochPlan, SentenceBatches, examples_for
 from glassformer.data.tokens import TokenFile
 from glassformer.evaluate import batch_loss
 from glassformer.models import build_model
@@ -56,7 +56,7 @@ def batches_of(task: str, n: int = 40, *, layout: str = "padded", budget: int = 
 
 
 @dataclass(frozen=True)
-class Listing(Plan):
+class Listing(EpochPlan):
     made: tuple[Batch, ...]
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class Given(Batches):
         super().__init__(seed=0)
         self.made = tuple(made)
 
-    def plan(self, epoch: int) -> Plan:
+    def plan(self, epoch: int) -> EpochPlan:
         return Listing(self.made)
 
     def in_order(self, budget: int | None = None, *, limit: int | None = None) -> Iterator[Batch]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from glassformer.api.models import MODELS, Classifier, Filler, Generator, Origin, Tagger, Translator
+from glassformer.api.models import MODELS, Classifier, Filler, Generator, RunOrigin, Tagger, Translator
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.interop.adapter import add_adapter
@@ -38,22 +38,24 @@ def metrics_at(folder: RunFolder, step: int | None) -> dict[str, float]:
     return found
 
 
-def origin_of(folder: RunFolder, step: int | None) -> Origin:
+def origin_of(folder: RunFolder, step: int | None) -> RunOrigin:
     """Which weights of the run are used, and what they scored."""
     if step is not None:
-        return Origin(folder.path, f"checkpoint of step {step}", metrics_at(folder, step))
+        return RunOrigin(folder.path, f"checkpoint of step {step}", metrics_at(folder, step))
     state: dict[str, Any] = {}
     if (path := folder.weights_folder() / "state.json").exists():
         state = structured.read(path, dict[str, Any])
     weights = state.get("weights", {})
     if "averaged" in weights:
-        return Origin(folder.path, f"mean of the weights of {len(weights['averaged'])} steps", metrics_at(folder, None))
+        return RunOrigin(
+            folder.path, f"mean of the weights of {len(weights['averaged'])} steps", metrics_at(folder, None)
+        )
     if "imported" in weights:
-        return Origin(folder.path, f"weights of an imported {weights['imported']} model", {})
+        return RunOrigin(folder.path, f"weights of an imported {weights['imported']} model", {})
     own = weights.get("step", state.get("step"))
     if not folder.final.exists():
-        return Origin(folder.path, f"checkpoint of step {own}, training has not ended", metrics_at(folder, own))
-    return Origin(folder.path, "final weights" if own is None else f"weights of step {own}", metrics_at(folder, own))
+        return RunOrigin(folder.path, f"checkpoint of step {own}, training has not ended", metrics_at(folder, own))
+    return RunOrigin(folder.path, "final weights" if own is None else f"weights of step {own}", metrics_at(folder, own))
 
 
 def load(

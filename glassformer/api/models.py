@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Origin:
+class RunOrigin:
     """Where a model came from: the run's folder, which weights of it, and what it scored."""
 
     path: Path
@@ -68,7 +68,7 @@ class LoadedModel(TextModel):
     made_for: ClassVar[Verb]
 
     def __init__(
-        self, model: Transformer | GPT | BERT, tokenizers: Tokenizers, recipe: Recipe, origin: Origin | None = None
+        self, model: Transformer | GPT | BERT, tokenizers: Tokenizers, recipe: Recipe, origin: RunOrigin | None = None
     ) -> None:
         super().__init__(model, tokenizers, recipe)
         self.origin = origin
@@ -329,4 +329,4 @@ MODELS: dict[Verb, type[LoadedModel]] = {
     "tag": Tagger,
 }
 
-__all__ = ["Classifier", "Filler", "Generator", "LoadedModel", "Origin", "Tagger", "Translator"]
+__all__ = ["Classifier", "Filler", "Generator", "LoadedModel", "RunOrigin", "Tagger", "Translator"]

@@ -45,7 +45,7 @@ def classify(
                 found.append(lines.Output(["\t".join(f"{b.label}\t{b.probability:.4f}" for b in best)]))
         return found
 
-    job = lines.Job(
+    job = lines.TextJob(
         "classify",
         lines.run_fingerprint(run, step) if out is not None else "",
         {"top": top, "json": as_json},

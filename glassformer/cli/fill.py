@@ -51,7 +51,7 @@ def fill(
             found.append(lines.Output(["\t".join([filled.text, *(columns if top > 1 else [])])]))
         return found
 
-    job = lines.Job(
+    job = lines.TextJob(
         "fill",
         lines.run_fingerprint(run, step) if out is not None else "",
         {"top": top, "json": as_json},

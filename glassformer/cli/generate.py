@@ -67,10 +67,10 @@ class Writer:
         between = "\n" if self.json else f"\n{BETWEEN}\n"
         lines.stdout_write(between.join(text for output in self.answer(prompts) for text in output.lines) + "\n")
 
-    def job(self, fingerprint: str) -> lines.Job:
+    def job(self, fingerprint: str) -> lines.TextJob:
         """How it answers lines."""
         options = asdict(self.config) | asdict(self.constraints)
-        return lines.Job(
+        return lines.TextJob(
             "generate",
             fingerprint,
             options | {"prompt is shown": self.shows_prompt, "json": self.json},

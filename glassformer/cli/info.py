@@ -16,7 +16,7 @@ from glassformer.language import localized
 from glassformer.screen import table_console
 
 if TYPE_CHECKING:
-    from glassformer.config.costs import Costs, Part
+    from glassformer.config.costs import Costs, ParameterTensor
 
 IN_LAYER = re.compile(r"\.(\*|\d+)\.")  # the number of a layer, or the star that stands for all of them
 
@@ -67,13 +67,13 @@ def short(number: int | float) -> str:
     return f"{number:.3g}{unit}" if unit else f"{number:,.0f}"
 
 
-def shape_of(part: Part) -> str:
+def shape_of(part: ParameterTensor) -> str:
     """A weight's shape, with how many biases it has."""
     weight = " × ".join(f"{n:,}" for n in part.shape)
     return f"{weight} + {part.bias:,}" if part.bias else weight
 
 
-def rows_of(listed: list[Part]) -> list[tuple[str, str, str, str]]:
+def rows_of(listed: list[ParameterTensor]) -> list[tuple[str, str, str, str]]:
     """Name, shape, how often, parameters; the parts of a stack's layers are shown once, under its name."""
     rows = []
     stack = ""

@@ -48,7 +48,7 @@ def suppress_one_text() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Job:
+class TextJob:
     """How texts are answered. `answer` gives for each text its lines of output, `wide` of them; in JSON, the answer to a
     blank line is its source and `nothing`, and the answer to one that cannot be answered is the reason. `verb`, `run` (a
     fingerprint) and `options` are all that an answer depends on, besides its text."""

@@ -25,7 +25,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.answer_file import AnswerFile, refuse_same_file, sha256_of_input
-from glassformer.cli.job import BATCH, Job, Output, as_line, escaped
+from glassformer.cli.job import BATCH, Output, TextJob, as_line, escaped
 from glassformer.cli.line_input import Line, check_line, open_lines, read_groups
 from glassformer.errors import ConfigError, UserError
 from glassformer.screen import Progress, say
@@ -114,7 +114,7 @@ class Speed:
 
 def reply_to_groups(
     groups: Iterable[list[Line]],
-    job: Job,
+    job: TextJob,
     write: Callable[[str, int], None],
     after: Callable[[list[Output]], None] = lambda outputs: None,
     skip: int = 0,
@@ -149,7 +149,7 @@ def reply_to_groups(
     return failures
 
 
-def job_facts(job: Job, file: Any) -> dict[str, Any]:
+def job_facts(job: TextJob, file: Any) -> dict[str, Any]:
     """What an answer file is the answer to. A pipe cannot be read twice, so nothing is known of it."""
     facts = {"verb": job.verb, "run": job.run, "options": job.options | {"lines a text": job.wide}}
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -157,7 +157,7 @@ def job_facts(job: Job, file: Any) -> dict[str, Any]:
     return facts
 
 
-def reply_to_file(given: Input, job: Job) -> int:
+def reply_to_file(given: Input, job: TextJob) -> int:
     """A file's lines, to stdout or into a file."""
     assert given.file is not None
     with open_lines(given.file) as file:
@@ -186,7 +186,7 @@ def reply_to_file(given: Input, job: Job) -> int:
 def reply_into(
     answers: AnswerFile,
     groups: Iterable[list[Line]],
-    job: Job,
+    job: TextJob,
     speed: Speed | None = None,
     place: Callable[[], int] = lambda: 0,
 ) -> int:
@@ -212,7 +212,7 @@ def reply_into(
             ) from None
 
 
-def reply_to_arguments(texts: Sequence[str], job: Job) -> tuple[str, int]:
+def reply_to_arguments(texts: Sequence[str], job: TextJob) -> tuple[str, int]:
     """The answers to texts of the command line, as one text."""
     found = list(job.reply([check_line(text, number) for number, text in enumerate(texts, 1)], "text"))
     text = "".join(job.escape(text) + "\n" for output, _ in found for text in output.lines)
@@ -229,7 +229,7 @@ def or_a_beginning(groups: Iterator[list[Line]]) -> Iterator[list[Line]]:
         yield from groups
 
 
-def reply(given: Input, job: Job) -> None:
+def reply(given: Input, job: TextJob) -> None:
     """Answer what was asked, from wherever it comes."""
     given.check()
     if given.file is not None:
@@ -258,4 +258,4 @@ def reply(given: Input, job: Job) -> None:
         raise SystemExit(1)
 
 
-__all__ = ["BATCH", "Input", "Job", "Output", "as_line", "escaped", "reply", "stdout_write"]
+__all__ = ["BATCH", "Input", "Output", "TextJob", "as_line", "escaped", "reply", "stdout_write"]

@@ -46,7 +46,7 @@ def tag(
                 found.append(lines.Output([" ".join(f"{w.word}/{w.label}" for w in words)]))
         return found
 
-    job = lines.Job(
+    job = lines.TextJob(
         "tag",
         lines.run_fingerprint(run, step) if out is not None else "",
         {"json": as_json},

@@ -63,7 +63,7 @@ def make_job(
     shown: Shown,
     *,
     names_run: bool,
-) -> lines.Job:
+) -> lines.TextJob:
     """Load the run and say how its model answers; `names_run`: the answers are to be known as this run's."""
     from glassformer import tasks
     from glassformer.api import load
@@ -81,7 +81,7 @@ def make_job(
         )
         return (shown.output(text, one, tokens_are_words, wide) for text, one in zip(texts, found, strict=True))
 
-    return lines.Job(
+    return lines.TextJob(
         "translate",
         lines.run_fingerprint(run, step) if names_run else "",
         asdict(config) | asdict(constraints) | asdict(shown),

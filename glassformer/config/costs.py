@@ -25,7 +25,7 @@ GATED = ("swiglu", "geglu", "geglu_tanh")  # activations that bring a third matr
 
 
 @dataclass(frozen=True)
-class Part:
+class ParameterTensor:
     """One tensor of weights with its bias. In its name a star stands for the number of a layer."""
 
     name: str
@@ -72,15 +72,15 @@ class Costs:
         return self.source_numbers * BYTES[dtype]
 
 
-def norm_parts(config: ModelConfig, name: str, layers: int = 1, copies: int = 1) -> list[Part]:
+def norm_parts(config: ModelConfig, name: str, layers: int = 1, copies: int = 1) -> list[ParameterTensor]:
     """The gain (and bias) of a norm, or nothing where there is none."""
     if config.norm == "none":
         return []
     has_bias = config.bias and config.norm != "rms"
-    return [Part(name, "gain", (config.n_embd,), config.n_embd * has_bias, layers, copies)]
+    return [ParameterTensor(name, "gain", (config.n_embd,), config.n_embd * has_bias, layers, copies)]
 
 
-def attention_parts(config: ModelConfig, name: str, layers: int, copies: int) -> list[Part]:
+def attention_parts(config: ModelConfig, name: str, layers: int, copies: int) -> list[ParameterTensor]:
     """One entry for all layers, or one a layer where they have lost different heads."""
     if config.pruned_heads:
         names = [name.replace("*", str(i)) for i in range(layers)]
@@ -89,31 +89,34 @@ def attention_parts(config: ModelConfig, name: str, layers: int, copies: int) ->
     return parts_of_heads(config, name.replace("*", "0"), name, layers, copies)
 
 
-def parts_of_heads(config: ModelConfig, attention: str, name: str, layers: int, copies: int) -> list[Part]:
+def parts_of_heads(config: ModelConfig, attention: str, name: str, layers: int, copies: int) -> list[ParameterTensor]:
     """The projections of one attention with the heads it still has."""
     width, heads, kv_heads = config.n_embd, len(config.kept_heads(attention)), config.kept_kv_heads(attention)
     sizes = {"query": heads * config.key_size, "key": kv_heads * config.key_size, "value": kv_heads * config.val_size}
     parts = [
-        Part(f"{name}.{part}", "matrix", (size, width), size * config.bias, layers, copies)
+        ParameterTensor(f"{name}.{part}", "matrix", (size, width), size * config.bias, layers, copies)
         for part, size in sizes.items()
     ]
     joined = heads * config.val_size
-    parts.append(Part(f"{name}.out", "matrix", (width, joined), width * config.bias, layers, copies))
+    parts.append(ParameterTensor(f"{name}.out", "matrix", (width, joined), width * config.bias, layers, copies))
     if config.qk_norm:
         for part in ("query_norm", "key_norm"):
-            parts.append(Part(f"{name}.{part}", "gain", (config.key_size,), 0, layers, copies))
+            parts.append(ParameterTensor(f"{name}.{part}", "gain", (config.key_size,), 0, layers, copies))
     return parts
 
 
-def mlp_parts(config: ModelConfig, name: str, layers: int, copies: int) -> list[Part]:
+def mlp_parts(config: ModelConfig, name: str, layers: int, copies: int) -> list[ParameterTensor]:
     """The matrices of a feed-forward layer; a gated one has one more."""
     width, hidden = config.n_embd, config.hidden
     wide = ("gate", "up") if config.activation in GATED else ("up",)
-    parts = [Part(f"{name}.{part}", "matrix", (hidden, width), hidden * config.bias, layers, copies) for part in wide]
-    return [*parts, Part(f"{name}.down", "matrix", (width, hidden), width * config.bias, layers, copies)]
+    parts = [
+        ParameterTensor(f"{name}.{part}", "matrix", (hidden, width), hidden * config.bias, layers, copies)
+        for part in wide
+    ]
+    return [*parts, ParameterTensor(f"{name}.down", "matrix", (width, hidden), width * config.bias, layers, copies)]
 
 
-def stack_parts(config: ModelConfig, stack: str, layers: int, *, cross: bool) -> list[Part]:
+def stack_parts(config: ModelConfig, stack: str, layers: int, *, cross: bool) -> list[ParameterTensor]:
     """Every part of an encoder or a decoder."""
     config = config.encoder_side if stack == "encoder" else config
     copies = 1 if config.share_layers else layers
@@ -127,7 +130,7 @@ def stack_parts(config: ModelConfig, stack: str, layers: int, *, cross: bool) ->
     return found + (norm_parts(config, f"{stack}.norm") if config.final_norm else [])
 
 
-def parts(config: ModelConfig) -> list[Part]:
+def parts(config: ModelConfig) -> list[ParameterTensor]:
     """Every part of the model, from the embeddings to the output."""
     c = config
     two_tables = c.family == "transformer" and not (c.source_vocab_size is None and c.share_source_target)
@@ -138,15 +141,15 @@ def parts(config: ModelConfig) -> list[Part]:
 
     if two_tables:
         found = [
-            Part("source_embedding", "table", (c.source_vocab_size or c.vocab_size, c.n_embd)),
-            Part("target_embedding", "table", (c.vocab_size, c.n_embd)),
+            ParameterTensor("source_embedding", "table", (c.source_vocab_size or c.vocab_size, c.n_embd)),
+            ParameterTensor("target_embedding", "table", (c.vocab_size, c.n_embd)),
         ]
     else:
-        found = [Part("embedding", "table", (c.vocab_size, c.n_embd))]
+        found = [ParameterTensor("embedding", "table", (c.vocab_size, c.n_embd))]
     if c.positions == "learned":
-        found += [Part(of(side, "positions"), "table", (c.block_size, c.n_embd)) for side in sides]
+        found += [ParameterTensor(of(side, "positions"), "table", (c.block_size, c.n_embd)) for side in sides]
     if c.n_token_type:
-        found.append(Part("type_embedding", "table", (c.n_token_type, c.n_embd)))
+        found.append(ParameterTensor("type_embedding", "table", (c.n_token_type, c.n_embd)))
     if c.embedding_norm:
         for side in sides:
             found += norm_parts(c, of(side, "norm") if side else "embedding_norm")
@@ -168,24 +171,24 @@ def memory_needed(config: ModelConfig) -> int:
     return 4 * (count_parameters(config) + config.block_size * table)
 
 
-def output_parts(config: ModelConfig) -> list[Part]:
+def output_parts(config: ModelConfig) -> list[ParameterTensor]:
     """What stands between the last layer and the scores."""
     width, words = config.n_embd, config.vocab_size
     found = []
     if config.family == "bert":
         if config.head != "tag":
-            found.append(Part("head.dense", "matrix", (width, width), width * config.bias))
+            found.append(ParameterTensor("head.dense", "matrix", (width, width), width * config.bias))
         if config.head != "mlm":
-            return [*found, Part("head.label", "matrix", (config.n_label, width), config.n_label)]
+            return [*found, ParameterTensor("head.label", "matrix", (config.n_label, width), config.n_label)]
         found += norm_parts(config, "head.norm")
-        found.append(Part("head.bias", "gain", (words,)))
+        found.append(ParameterTensor("head.bias", "gain", (words,)))
     if config.family == "gpt" and config.head == "classify":
-        dense = Part("head.dense", "matrix", (width, width), width * config.bias)
-        return [dense, Part("head.label", "matrix", (config.n_label, width), config.n_label)]
+        dense = ParameterTensor("head.dense", "matrix", (width, width), width * config.bias)
+        return [dense, ParameterTensor("head.label", "matrix", (config.n_label, width), config.n_label)]
     if config.output_bias:
-        found.append(Part("output_bias", "gain", (words,)))
+        found.append(ParameterTensor("output_bias", "gain", (words,)))
     # A tied output layer has no numbers of its own, and costs its product all the same.
-    return [*found, Part("output", "matrix", (words, width), copies=0 if config.tie_output else 1)]
+    return [*found, ParameterTensor("output", "matrix", (words, width), copies=0 if config.tie_output else 1)]
 
 
 def keys_seen(context: int, *, causal: bool, window: int | None) -> float:

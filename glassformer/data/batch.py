@@ -57,7 +57,7 @@ def waste(batches: Iterable[Batch]) -> float:
     return 1 - real / total if total else 0.0
 
 
-class Plan(ABC):
+class EpochPlan(ABC):
     """An epoch's list of micro-batches, each made when asked for. A number past the end gives an empty one."""
 
     @abstractmethod
@@ -75,11 +75,11 @@ class Batches(ABC):
 
     def __init__(self, *, seed: int, workers: int = 0) -> None:
         self.seed, self.workers = seed, workers
-        self.plans: dict[int, Plan] = {}
+        self.plans: dict[int, EpochPlan] = {}
         self.planning = threading.Lock()
 
     @abstractmethod
-    def plan(self, epoch: int) -> Plan:
+    def plan(self, epoch: int) -> EpochPlan:
         """How an epoch is cut into micro-batches."""
 
     @abstractmethod
@@ -91,7 +91,7 @@ class Batches(ABC):
         """Rows, source width and target width of every training batch; None where shapes come as they may."""
         return None
 
-    def planned(self, epoch: int) -> Plan:
+    def planned(self, epoch: int) -> EpochPlan:
         """The plan of an epoch, remembered together with that of the epoch before."""
         if (known := self.plans.get(epoch)) is not None:
             return known

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from glassformer.config import DataConfig
-from glassformer.data.batch import Batch, Batches, Plan, waste
+from glassformer.data.batch import Batch, Batches, EpochPlan, waste
 from glassformer.data.block_batches import BlockBatches
 from glassformer.data.examples import Classify, Examples, Pairs, Prompts, Tag
 from glassformer.data.sentence_batches import SentenceBatches
@@ -119,7 +119,7 @@ __all__ = [
     "Batch",
     "Batches",
     "BlockBatches",
-    "Plan",
+    "EpochPlan",
     "SentenceBatches",
     "check_task",
     "examples_for",

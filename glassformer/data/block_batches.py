@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int
 
-from glassformer.data.batch import Batch, Batches, Plan
+from glassformer.data.batch import Batch, Batches, EpochPlan
 from glassformer.data.examples import IGNORE
 from glassformer.data.packing import even_batches, share_out
 from glassformer.data.stream import Stream, epoch_order, random_bits, uniform
@@ -26,7 +26,7 @@ from glassformer.text.tokenizer import BOS, CONTROL, EOS, MASK, PAD
 
 
 @dataclass(frozen=True)
-class BlockPlan(Plan):
+class BlockPlan(EpochPlan):
     """An epoch's blocks of text, in their order and cut into micro-batches."""
 
     make: Callable[[np.ndarray, np.ndarray, int, int], Batch]

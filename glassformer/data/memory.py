@@ -15,7 +15,7 @@ from typing import Any
 from glassformer.config import DataConfig
 from glassformer.data.files import BadLine, Document, Reading
 from glassformer.data.origins import Split
-from glassformer.data.readers import Row, record_row, tagged_row
+from glassformer.data.readers import LocatedExample, record_row, tagged_row
 from glassformer.data.records import PART_NAMES, labelled_rows
 from glassformer.errors import UserError
 
@@ -52,18 +52,18 @@ def records_in(data: Any) -> Iterator[Any]:
         raise UserError(f"data in memory must be a list of examples or a table, not {type(data).__name__}")
 
 
-def memory_rows(config: DataConfig, data: Any, reading: Reading) -> Iterator[Row]:
+def memory_rows(config: DataConfig, data: Any, reading: Reading) -> Iterator[LocatedExample]:
     """The examples of one split, each with its number."""
     for number, item in enumerate(records_in(data), 1):
-        row: Row | None
+        row: LocatedExample | None
         if isinstance(item, Mapping):
             row = record_row(config, number, dict(item), WHERE, reading.complain)
         elif config.task == "text" and isinstance(item, str):
-            row = Row(Document(item, ends=True), WHERE, number) if item.strip() else None
+            row = LocatedExample(Document(item, ends=True), WHERE, number) if item.strip() else None
         elif config.task == "tag" and is_pair_of(item, list | tuple):
             row = tagged_row(list(map(str, item[0])), list(map(str, item[1])), WHERE, number, reading.complain)
         elif config.task in ("pairs", "classify") and is_pair_of(item, str):
-            row = Row((item[0].strip(), item[1].strip()), WHERE, number)
+            row = LocatedExample((item[0].strip(), item[1].strip()), WHERE, number)
         else:
             wanted = {
                 "pairs": "(source, target)",

@@ -33,7 +33,7 @@ from glassformer.data.records import (
 
 
 @dataclass(frozen=True)
-class Row:
+class LocatedExample:
     """An example with where it stands."""
 
     example: Any
@@ -51,7 +51,9 @@ def records_of(origin: Origin, reading: Reading) -> Iterator[tuple[int, Record]]
     return OPENERS[origin.format](origin.path, reading)
 
 
-def record_row(config: DataConfig, number: int, record: Record, path: Path | str, complain: Complain) -> Row | None:
+def record_row(
+    config: DataConfig, number: int, record: Record, path: Path | str, complain: Complain
+) -> LocatedExample | None:
     """The example that a record holds, by the names of fields that the configuration gives; None after a complaint."""
     names, read = {
         "pairs": ((config.source_field, config.target_field), text_of),
@@ -66,22 +68,24 @@ def record_row(config: DataConfig, number: int, record: Record, path: Path | str
     if None in values:
         return None
     if config.task == "text":
-        return Row(Document(values[0], ends=True), path, number) if values[0].strip() else None
+        return LocatedExample(Document(values[0], ends=True), path, number) if values[0].strip() else None
     if config.task == "tag":
         return tagged_row(values[0], values[1], path, number, complain)
-    return Row((values[0].strip(), values[1].strip()), path, number)
+    return LocatedExample((values[0].strip(), values[1].strip()), path, number)
 
 
-def tagged_row(tokens: list[str], tags: list[str], path: Path | str, number: int, complain: Complain) -> Row | None:
+def tagged_row(
+    tokens: list[str], tags: list[str], path: Path | str, number: int, complain: Complain
+) -> LocatedExample | None:
     """A sentence with a tag a word; None after a complaint where they are not as many."""
     if len(tokens) != len(tags):
         problem = f"{len(tokens)} words but {len(tags)} tags; each word needs one"
         complain(BadLine("columns", path, number, problem))
         return None
-    return Row((tokens, tags), path, number)
+    return LocatedExample((tokens, tags), path, number)
 
 
-def record_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[Row]:
+def record_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[LocatedExample]:
     """The examples of a file of records."""
     for number, record in records_of(origin, reading):
         row = record_row(config, number, record, origin.path, reading.complain)
@@ -119,29 +123,29 @@ def aligned_lines(first: Path, second: Path, reading: Reading) -> Iterator[tuple
         reading.complain(BadLine("counts", first, None, problem))
 
 
-def pair_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[Row]:
+def pair_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[LocatedExample]:
     """Source and target."""
     if origin.target is not None:
         rows = aligned_lines(origin.path, origin.target, reading)
     else:
         rows = two_columns(origin.path, "source and target", reading)
     for number, source, target in rows:
-        yield Row((source, target), origin.path, number)
+        yield LocatedExample((source, target), origin.path, number)
 
 
-def classify_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[Row]:
+def classify_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[LocatedExample]:
     """Text and label; in the file the label comes first."""
     for number, label, text in two_columns(origin.path, "label and text", reading):
-        yield Row((text, label), origin.path, number)
+        yield LocatedExample((text, label), origin.path, number)
 
 
-def tag_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[Row]:
+def tag_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[LocatedExample]:
     """Token first, tag last, so that files with columns between them can be read too."""
     start, tokens, tags, bad = 1, list[str](), list[str](), False
     for number, line in itertools.chain(all_lines(origin.path, reading), [(-1, "")]):
         if line is not None and not line.strip():
             if tokens and not bad:
-                yield Row((tokens, tags), origin.path, start)
+                yield LocatedExample((tokens, tags), origin.path, start)
             start, tokens, tags, bad = number + 1, [], [], False
             continue
         columns = line.split("\t") if line is not None else []
@@ -155,14 +159,14 @@ def tag_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[R
             reading.complain(BadLine("columns", origin.path, number, problem))
 
 
-def text_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[Row]:
+def text_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[LocatedExample]:
     """Documents that are lines."""
     for number, text in numbered_lines(origin.path, reading):
         if text.strip():
-            yield Row(Document(text, ends=True), origin.path, number)
+            yield LocatedExample(Document(text, ends=True), origin.path, number)
 
 
-BY_TASK: dict[str, Callable[[DataConfig, Origin, Reading], Iterator[Row]]] = {
+BY_TASK: dict[str, Callable[[DataConfig, Origin, Reading], Iterator[LocatedExample]]] = {
     "pairs": pair_rows,
     "classify": classify_rows,
     "tag": tag_rows,
@@ -170,6 +174,6 @@ BY_TASK: dict[str, Callable[[DataConfig, Origin, Reading], Iterator[Row]]] = {
 }
 
 
-def read_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[Row]:
+def read_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[LocatedExample]:
     """Every example of a file that is no plain text."""
     return (record_rows if origin.format in RECORDS else BY_TASK[config.task])(config, origin, reading)

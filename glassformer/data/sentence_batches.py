@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int
 
-from glassformer.data.batch import Batch, Batches, Plan
+from glassformer.data.batch import Batch, Batches, EpochPlan
 from glassformer.data.examples import IGNORE, Examples
 from glassformer.data.packing import Packing, Shape, cut_by_budget, cut_waste, even_batches, pack, share_out
 from glassformer.data.row_layout import RowLayout, one_a_row
@@ -32,7 +32,7 @@ SAMPLE = 2000  # sentences on which row shapes are tried
 
 
 @dataclass(frozen=True)
-class SentencePlan(Plan):
+class SentencePlan(EpochPlan):
     """Sentences `order[starts[k]:starts[k+1]]` make micro-batch k; `rows` numbers the row of each within its batch."""
 
     make: Callable[[np.ndarray, np.ndarray | None], Batch]

@@ -31,7 +31,7 @@ from glassformer.config import DataConfig
 from glassformer.data.files import Document, Reading, Skipped, document_pieces, files_below
 from glassformer.data.memory import WHERE, given_splits, memory_rows
 from glassformer.data.origins import SPLITS, Origin, Split, origins_of, shown
-from glassformer.data.readers import Row, read_rows
+from glassformer.data.readers import LocatedExample, read_rows
 from glassformer.data.splits import hash_of, held_out_files, plain, source_of, split_of, times_of
 from glassformer.errors import UserError
 from glassformer.text.languages import lowercase
@@ -171,7 +171,9 @@ class DataReader:
             rows = read_rows(self.config, origin, self.reading)
             yield from self.placed(split, rows, origin, may_hold_out=not origin.tag or not plain_files)
 
-    def placed(self, split: Split, rows: Iterator[Row], origin: Origin, may_hold_out: bool) -> Iterator[Found]:
+    def placed(
+        self, split: Split, rows: Iterator[LocatedExample], origin: Origin, may_hold_out: bool
+    ) -> Iterator[Found]:
         """Rows, each in its split. Rows of which nothing may be held out lose what would give a held-out one away."""
         config = self.config
         for row in rows:
@@ -275,7 +277,7 @@ def open_split(config: DataConfig, split: Split, *, by_raw_source: bool = False)
     return SplitExamples(config, split, by_raw_source)
 
 
-def all_rows(config: DataConfig, split: Split, reading: Reading) -> Iterator[Row]:
+def all_rows(config: DataConfig, split: Split, reading: Reading) -> Iterator[LocatedExample]:
     """Every row of the files a split is given by, for one who wants to see them as they are: no swap, nothing left out."""
     origins = origins_of(config, split)
     if not origins:
@@ -287,7 +289,7 @@ def all_rows(config: DataConfig, split: Split, reading: Reading) -> Iterator[Row
         for _, path, _ in text_files((origin,)):
             with reading.opened(path) as file:
                 for number, (_, piece) in enumerate(document_pieces(file, reading), 1):
-                    yield Row(piece, path, number)
+                    yield LocatedExample(piece, path, number)
 
 
 __all__ = [
@@ -295,8 +297,8 @@ __all__ = [
     "DataReader",
     "Document",
     "Found",
+    "LocatedExample",
     "Origin",
-    "Row",
     "Split",
     "all_rows",
     "open_split",

@@ -28,7 +28,7 @@ from glassformer.interop.dialects.foreign import READABLE, TIDY
 from glassformer.interop.foreign_tokenizers import one_id, read_tokenizers
 from glassformer.interop.huggingface import tensors_from, tensors_to
 from glassformer.interop.importing import adds_begin
-from glassformer.interop.origin import Origin, origin_of
+from glassformer.interop.origin import ImportedModel, origin_of
 from glassformer.models import BERT, GPT, Transformer
 from glassformer.text.pipeline_checks import steps_of
 from glassformer.text.tokenizer import BOS, CONTROL, EOS, PAD, UNK, Tokenizer
@@ -184,7 +184,7 @@ def cut_of(facts: Any) -> str | None:
     return None
 
 
-def write_foreign_tokenizer(writer: Any, origin: Origin, folder: Path) -> list[str]:
+def write_foreign_tokenizer(writer: Any, origin: ImportedModel, folder: Path) -> list[str]:
     """The words of the tokenizer whose files lie in the folder, under the numbers it gives them."""
     theirs = read_tokenizers(folder)[0]
     if (cut := cut_of(theirs.cut)) is None:

@@ -46,7 +46,7 @@ LEFT_OUT = "glassformer.safetensors"
 
 
 @dataclass(frozen=True)
-class Origin:
+class ImportedModel:
     """The model that an imported GPT was: its ids, what its config.json called them, and its tokenizer's files."""
 
     vocabulary: Vocabulary
@@ -121,7 +121,7 @@ def unpacked(content: str) -> dict[str, str]:
     return dict(files)
 
 
-def origin_of(tokenizer: Tokenizer) -> Origin | None:
+def origin_of(tokenizer: Tokenizer) -> ImportedModel | None:
     """Where a GPT's tokenizer came from; None where it was learned here (or imported with a model of another kind)."""
     facts = tokenizer.foreign if isinstance(tokenizer, ImportedTokenizer) else None
     if facts is None:
@@ -131,7 +131,7 @@ def origin_of(tokenizer: Tokenizer) -> Origin | None:
         vocabulary = Vocabulary(int(facts["size"]), control, copies)
         if len(vocabulary.order) != tokenizer.vocab_size:
             raise ValueError("its sizes do not fit")
-        return Origin(vocabulary, dict(facts["ids"]), unpacked(facts["files"]))
+        return ImportedModel(vocabulary, dict(facts["ids"]), unpacked(facts["files"]))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, zlib.error) as error:
         raise UserError(f"what the run remembers of the model it came from cannot be read: {error}") from None
 

@@ -35,7 +35,7 @@ LONGEST = 64  # new tokens that a prompt of plain text is continued by
 
 
 @dataclass(frozen=True)
-class Limits:
+class Tolerances:
     """What is still called equal: the largest difference of two scores, as a share of the largest score; the share of
     greedy and of beam answers that must be the same; by what factor perplexity may rise."""
 
@@ -44,7 +44,7 @@ class Limits:
     perplexity: float
 
 
-LIMITS = {"fp32": Limits(1e-3, 0.98, 1.001), "fp16": Limits(2e-2, 0.9, 1.01), "int8": Limits(0.5, 0.0, 1.1)}
+LIMITS = {"fp32": Tolerances(1e-3, 0.98, 1.001), "fp16": Tolerances(2e-2, 0.9, 1.01), "int8": Tolerances(0.5, 0.0, 1.1)}
 
 
 class ParityFailed(UserError):
@@ -255,7 +255,9 @@ def compare_answers(
             side.scores["bleu"] = scores.values["bleu"]
 
 
-def judge(report: ParityReport, limits: Limits, layers: Callable[[], Any], by_layer: Callable[[], Any] | None) -> None:
+def judge(
+    report: ParityReport, limits: Tolerances, layers: Callable[[], Any], by_layer: Callable[[], Any] | None
+) -> None:
     """Equal or not, and where they part."""
     gap, most = report.largest_logit_difference, limits.logits * max(1.0, report.largest_logit)
     if not gap <= most:

@@ -22,7 +22,7 @@ This file knows nothing of text, of scores or of files.
 from glassformer.probe.cutting import ablate, mean_outputs, pruned
 from glassformer.probe.patching import Effects, effect_map, patch
 from glassformer.probe.seeing import (
-    Part,
+    Component,
     attentions,
     find_parts,
     heads,
@@ -36,8 +36,8 @@ from glassformer.probe.seeing import (
 )
 
 __all__ = [
+    "Component",
     "Effects",
-    "Part",
     "ablate",
     "attentions",
     "effect_map",

@@ -16,7 +16,7 @@ from glassformer.models import build_model
 from glassformer.nn import taps
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.rows import Rows
-from glassformer.probe.seeing import Named, Net, Part, attentions, find_parts, heads, mlps, net, record
+from glassformer.probe.seeing import Component, Named, Net, attentions, find_parts, heads, mlps, net, record
 
 
 @torch.no_grad()
@@ -42,7 +42,7 @@ def mean_outputs(model: Any, batches: Iterable[Batch]) -> dict[str, Tensor]:
 
 @contextmanager
 def ablate(
-    model: Any, heads: Iterable[Named | Part], mode: str = "zero", *, means: Mapping[str, Tensor] | None = None
+    model: Any, heads: Iterable[Named | Component], mode: str = "zero", *, means: Mapping[str, Tensor] | None = None
 ) -> Iterator[None]:
     """Inside, these heads and MLPs write zeros, or (`mode="mean"`) always the same: their average in `means`, which
     `mean_outputs` makes; without it the average over the rows and positions of the very run, padding included.
@@ -56,12 +56,12 @@ def ablate(
     if mode not in ("zero", "mean"):
         raise UserError(f"a part is cut by mode 'zero' or 'mean', not {mode!r}")
     own = net(model)
-    by_tap: dict[str, list[Part]] = {}
+    by_tap: dict[str, list[Component]] = {}
     for part in find_parts(own, heads):
         by_tap.setdefault(part.tap, []).append(part)
     found = attentions(own)
 
-    def cutter(tap: str, parts: list[Part]) -> taps.Hook:
+    def cutter(tap: str, parts: list[Component]) -> taps.Hook:
         if parts[0].head is None:
             which: Any = ...
         else:
@@ -88,7 +88,7 @@ def ablate(
 
 
 @torch.no_grad()
-def pruned(model: Any, heads: Iterable[Named | Part]) -> Net:
+def pruned(model: Any, heads: Iterable[Named | Component]) -> Net:
     """A model without these heads: it answers as the ablated one (`mode="zero"`), and their weights are gone. The heads of
     grouped attention share keys and values; those go with the last head that asks them."""
     own = net(model)

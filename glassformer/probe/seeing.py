@@ -20,7 +20,7 @@ Named = str | tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Part:
+class Component:
     """A head (an attention's name and a number) or an MLP (its name)."""
 
     module: str
@@ -121,24 +121,24 @@ def attentions(model: Any) -> dict[str, MultiHeadAttention]:
     return {name: m for name, m in net(model).named_modules() if isinstance(m, MultiHeadAttention)}
 
 
-def heads(model: Any) -> list[Part]:
+def heads(model: Any) -> list[Component]:
     """Every head the model has, in the order in which text goes through them."""
     own = net(model)
     found = attentions(own)
-    return [Part(name, number) for name in own.config.attentions for number in found[name].head_ids]
+    return [Component(name, number) for name in own.config.attentions for number in found[name].head_ids]
 
 
-def mlps(model: Any) -> list[Part]:
+def mlps(model: Any) -> list[Component]:
     """Every feed-forward layer of a model."""
-    return [Part(name) for name, _ in net(model).named_modules() if name.endswith(".mlp")]
+    return [Component(name) for name, _ in net(model).named_modules() if name.endswith(".mlp")]
 
 
-def find_parts(model: Any, names: Iterable[Named | Part]) -> list[Part]:
+def find_parts(model: Any, names: Iterable[Named | Component]) -> list[Component]:
     """The parts that names stand for, each once; a name that stands for none is refused with a suggestion."""
     own = net(model)
     known = {str(part): part for part in [*heads(own), *mlps(own)]}
-    whole = {name: [Part(name, number) for number in m.head_ids] for name, m in attentions(own).items()}
-    found: dict[Part, None] = {}
+    whole = {name: [Component(name, number) for number in m.head_ids] for name, m in attentions(own).items()}
+    found: dict[Component, None] = {}
     for named in names:
         name = f"{named[0]}:{named[1]}" if isinstance(named, tuple) else str(named)
         if name in whole:

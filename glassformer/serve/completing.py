@@ -18,7 +18,7 @@ from glassformer.decode.streaming import Streamer
 from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.rows import Rows
 from glassformer.serve.refusals import bad
-from glassformer.serve.works import Row, Work, row_of
+from glassformer.serve.works import QueuedText, Work, row_of
 from glassformer.tasks import TextModel, decode_settings
 from glassformer.tasks.generate import prompt_ids
 
@@ -108,7 +108,7 @@ class Completing(Work):
         self.found: list[list[Hypothesis]] = []
         self.shown: dict[tuple[int, int], Streamer] = {}
 
-    def rows(self, model: TextModel) -> list[Row]:
+    def rows(self, model: TextModel) -> list[QueuedText]:
         """A row a prompt; none where nothing is to be written."""
         model.require("generate")
         self.ids = [self.read(model, prompt) for prompt in self.prompts]
@@ -136,14 +136,14 @@ class Completing(Work):
             raise bad(f"token id {wrong} is not in the vocabulary, whose ids run from 0 to {words - 1}", "prompt")
         return list(prompt) or prompt_ids(model, "")
 
-    def take(self, row: Row, hypotheses: list[Hypothesis]) -> None:
+    def take(self, row: QueuedText, hypotheses: list[Hypothesis]) -> None:
         """Keeps what one prompt was answered with, and ends its streams."""
         self.found[row.place] = hypotheses
         if self.streams:
             for sample, own in enumerate(hypotheses):
                 self.show(row.place, sample, own.ids, finish="length" if own.ended == "length" else "stop")
 
-    def written(self, row: Row, sample: int, tokens: Sequence[tuple[int, float]]) -> None:
+    def written(self, row: QueuedText, sample: int, tokens: Sequence[tuple[int, float]]) -> None:
         """Streams what has been written of one completion so far."""
         self.show(row.place, sample, [token for token, _ in tokens])
 

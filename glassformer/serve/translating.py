@@ -11,9 +11,9 @@ from glassformer.decode.align import alignments, prompt_alignments
 from glassformer.decode.lengths import translation_limits
 from glassformer.decode.streaming import Streamer
 from glassformer.models import Transformer
-from glassformer.serve.works import Row, Work, row_of
+from glassformer.serve.works import QueuedText, Work, row_of
 from glassformer.tasks import Answer, TextConstraints, TextModel, check_constraints, decode_settings
-from glassformer.tasks.translate import Plan, constraints_of_pieces, joined, plans_of
+from glassformer.tasks.translate import PendingText, constraints_of_pieces, joined, plans_of
 
 NOTHING = Hypothesis([], 0.0, 0.0, [], "eos", "", alignment=[])
 
@@ -61,11 +61,11 @@ class Translating(Work):
     def __init__(self, texts: Sequence[str], asked: Asked, *, streams: bool = False) -> None:
         super().__init__()
         self.texts, self.asked, self.streams = list(texts), asked, streams
-        self.plans: list[Plan] = []
+        self.plans: list[PendingText] = []
         self.where: list[tuple[int, int]] = []  # of each row: its text, and the piece of it
         self.shown: StreamedText | None = None
 
-    def rows(self, model: TextModel) -> list[Row]:
+    def rows(self, model: TextModel) -> list[QueuedText]:
         """The pieces of all texts."""
         model.require("translate")
         asked = self.asked
@@ -75,7 +75,7 @@ class Translating(Work):
         self.settings = decode_settings(model, None, **options)
         check_constraints(model, asked.constraints, self.settings)
         self.plans = list(plans_of(model, self.texts, NOTHING, asked.trace))
-        rows: list[Row] = []
+        rows: list[QueuedText] = []
         shorter = 0 if isinstance(model.model, Transformer) else 1
         for number, plan in enumerate(self.plans):
             own = constraints_of_pieces(model, plan.pieces, asked.constraints)
@@ -89,14 +89,14 @@ class Translating(Work):
             self.shown = StreamedText(self.plans[0].pieces, decode, asked.constraints.stops)
         return rows
 
-    def take(self, row: Row, hypotheses: list[Hypothesis]) -> None:
+    def take(self, row: QueuedText, hypotheses: list[Hypothesis]) -> None:
         """Keeps what one piece of a text was translated to, and streams the rest of it."""
         number, piece = self.where[row.place]
         self.plans[number].found[piece] = hypotheses
         if self.shown is not None:
             self.show(self.shown.write(piece, hypotheses[0].ids, over=True))
 
-    def written(self, row: Row, sample: int, tokens: Sequence[tuple[int, float]]) -> None:
+    def written(self, row: QueuedText, sample: int, tokens: Sequence[tuple[int, float]]) -> None:
         """Streams what has been written of one piece so far."""
         if self.shown is not None and sample == 0:
             self.show(self.shown.write(self.where[row.place][1], [token for token, _ in tokens]))

@@ -23,7 +23,7 @@ from glassformer.decode.captured import make_driver
 from glassformer.serve.fair_queue import FairQueue
 from glassformer.serve.limits import Limits
 from glassformer.serve.refusals import Refused, refusal_of
-from glassformer.serve.works import Row, Work
+from glassformer.serve.works import QueuedText, Work
 from glassformer.tasks import TextModel
 
 DRIVERS = 8  # settings decoded side by side; more wait for one of these to be free
@@ -46,8 +46,8 @@ class Worker:
         self.model, self.limits, self.report = model, limits, report
         self._drivers: dict[Any, Driver] = {}
         self._used: dict[Any, float] = {}
-        self._waiting: FairQueue[Row] = FairQueue()
-        self._rows: dict[int, Row] = {}  # in a driver, by number
+        self._waiting: FairQueue[QueuedText] = FairQueue()
+        self._rows: dict[int, QueuedText] = {}  # in a driver, by number
         self._works: dict[int, Work] = {}
         self._inbox: deque[Work] = deque()
         self._changed = threading.Condition()
@@ -197,7 +197,7 @@ class Worker:
         """Rows that wait go to drivers that have capacity, in fair order."""
         free = {key: driver.free_capacity for key, driver in self._drivers.items()}
 
-        def fits(row: Row) -> bool:
+        def fits(row: QueuedText) -> bool:
             return free.get(row.key, 0) > 0 or (row.key not in free and self._may_open(row.key))
 
         while len(self._waiting) and (row := self._waiting.take(fits)) is not None:
@@ -224,7 +224,7 @@ class Worker:
         self._drivers.pop(oldest)
         return True
 
-    def _open(self, row: Row) -> Driver:
+    def _open(self, row: QueuedText) -> Driver:
         how: dict[str, Any] = {"text": self.model.tokenizers.target.decode, "trace": row.trace}
         # What streams is looked at after every step, which captured steps do not allow.
         make = Driver if row.settings.beams == 1 else make_driver
@@ -248,7 +248,7 @@ class Worker:
         for number, hypotheses in found:
             self._take(number, hypotheses)
 
-    def _tell(self, row: Row, sample: int, tokens: Any) -> None:
+    def _tell(self, row: QueuedText, sample: int, tokens: Any) -> None:
         try:
             row.work.written(row, sample, tokens)
         except Exception as error:
@@ -269,7 +269,7 @@ class Worker:
                 row.group = group
                 self._waiting.add(row.work.id, row, len(row.request.ids))
 
-    def _fail_row(self, row: Row, error: Exception) -> None:
+    def _fail_row(self, row: QueuedText, error: Exception) -> None:
         self._withdraw(row.work)
         self._settle(row.work, error=error)
 

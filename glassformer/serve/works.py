@@ -20,7 +20,7 @@ numbers = itertools.count()
 
 
 @dataclass(eq=False)
-class Row:
+class QueuedText:
     """One text to be decoded: the `place`-th of its work. Rows of equal settings are decoded side by side."""
 
     work: Work
@@ -38,11 +38,11 @@ class Row:
         return self.settings, self.trace, self.group
 
 
-def row_of(work: Work, place: int, request: Request, settings: DecodeConfig, *, trace: bool = False) -> Row:
+def row_of(work: Work, place: int, request: Request, settings: DecodeConfig, *, trace: bool = False) -> QueuedText:
     """A row whose own limits and seed stand in the request, so that askers who differ in those share a driver."""
     limits = request.limits
     shared = replace(settings, seed=1, max_new_tokens=None, min_new_tokens=0)
-    return Row(work, place, replace(request, limits=limits, seed=settings.seed), shared, trace)
+    return QueuedText(work, place, replace(request, limits=limits, seed=settings.seed), shared, trace)
 
 
 class Work:
@@ -58,14 +58,14 @@ class Work:
         self.cancelled = False  # nobody waits any more
         self.left = 0  # rows that are still being decoded
 
-    def rows(self, model: TextModel) -> list[Row]:
+    def rows(self, model: TextModel) -> list[QueuedText]:
         """What is to be decoded. Mistakes of the asker are raised here."""
         return []
 
-    def take(self, row: Row, hypotheses: list[Hypothesis]) -> None:
+    def take(self, row: QueuedText, hypotheses: list[Hypothesis]) -> None:
         """The answer to a row."""
 
-    def written(self, row: Row, sample: int, tokens: Sequence[tuple[int, float]]) -> None:
+    def written(self, row: QueuedText, sample: int, tokens: Sequence[tuple[int, float]]) -> None:
         """All that a row has written so far, where the work streams."""
 
     def result(self, model: TextModel) -> Any:

@@ -40,7 +40,7 @@ def counted(number: int | float, what: str) -> str:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """What a training would take: parameters, memory, speed as measured here, time."""
 
     device: str
@@ -123,7 +123,7 @@ def grown(device: torch.device, work: Callable[[], None]) -> float:
 
 
 @dataclass(frozen=True)
-class Trial:
+class StepTrial:
     """What a few steps have shown."""
 
     activations: float  # bytes a step takes beyond the fixed ones
@@ -141,7 +141,7 @@ def size_of(batches: Batches) -> tuple[int, str]:
     return getattr(batches, "blocks", 0), "blocks"
 
 
-def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -> Trial:
+def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -> StepTrial:
     """A few real steps, their speed and their memory."""
     session = make_session(run, recipe, texts)
     trainer, progress = session.trainer, session.trainer.progress
@@ -157,14 +157,14 @@ def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -
             torch.cuda.synchronize()
         spent, done = time.perf_counter() - began, progress.step - steps
         epoch_steps = trainer.batches.epoch_length() / recipe.train.accumulate
-        return Trial(
+        return StepTrial(
             activations, (progress.tokens - tokens) / done, spent / done, *size_of(trainer.batches), epoch_steps
         )
     finally:
         session.log.close()
 
 
-def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS) -> Plan:
+def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS) -> TrainingPlan:
     """Prepares some of the data, tries a few steps, and reckons up the whole training."""
     device = pick_device(recipe.train)
     with TemporaryDirectory() as folder:
@@ -201,7 +201,7 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
                 raise
             needed, advice = max(needed, limit), memory.less_memory(recipe)
     seen = found or trial
-    return Plan(
+    return TrainingPlan(
         device=torch.cuda.get_device_name()
         if device.type == "cuda"
         else f"CPU, {counted(torch.get_num_threads(), 'thread')}",

@@ -32,7 +32,7 @@ LOOKS = 10  # at a run that is being trained, before what seems wrong is called 
 
 
 @dataclass(frozen=True)
-class Finding:
+class RunFinding:
     """One thing in the folder, and how it is."""
 
     name: str
@@ -45,7 +45,7 @@ class Finding:
 class Diagnosis:
     """What was found in a run folder, and what --resume would do with it."""
 
-    findings: list[Finding]
+    findings: list[RunFinding]
     outlook: str  # what --resume would do
 
     @property
@@ -69,34 +69,34 @@ def size_of(path: Path) -> int:
     return total
 
 
-def look_at_recipe(run: RunFolder) -> Finding:
+def look_at_recipe(run: RunFolder) -> RunFinding:
     """Whether run.json can be read and is as it was written."""
     path = run.path / "run.json"
     try:
         recipe, sealed = run.recipe, run.sealed
     except UserError as error:
-        return Finding("run.json", "damaged", str(error), size_of(path))
+        return RunFinding("run.json", "damaged", str(error), size_of(path))
     about = (
         f"{recipe.name}: {recipe.model.family}, {recipe.train.steps:,} steps, glassformer {run.facts['glassformer']}"
     )
     if not sealed:
-        return Finding("run.json", "damaged", f"{about}; it has been changed since it was written", size_of(path))
-    return Finding("run.json", "good", about, size_of(path))
+        return RunFinding("run.json", "damaged", f"{about}; it has been changed since it was written", size_of(path))
+    return RunFinding("run.json", "good", about, size_of(path))
 
 
-def look_at_files(run: RunFolder) -> list[Finding]:
+def look_at_files(run: RunFolder) -> list[RunFinding]:
     """Whether the prepared data is as it was written."""
     if not run.prepared:
-        return [Finding("data", "note", "the preparation has not been finished")]
+        return [RunFinding("data", "note", "the preparation has not been finished")]
     return [
-        Finding(
+        RunFinding(
             name, "good" if wrong is None else "damaged", f"it {wrong}" if wrong else "whole", size_of(run.path / name)
         )
         for name, wrong in run.file_problems().items()
     ]
 
 
-def look_at_checkpoints(run: RunFolder, problems: dict[int, str | None]) -> list[Finding]:
+def look_at_checkpoints(run: RunFolder, problems: dict[int, str | None]) -> list[RunFinding]:
     """Whether each checkpoint is whole, and which is the best and the latest."""
     latest = max((step for step, wrong in problems.items() if wrong is None), default=None)
     best = run.checkpoints.state(latest).get("best_step") if latest is not None else None
@@ -104,37 +104,41 @@ def look_at_checkpoints(run: RunFolder, problems: dict[int, str | None]) -> list
     for step, wrong in problems.items():
         path = run.checkpoints.path(step)
         about = wrong or MARKS[step == best, step == latest]
-        found.append(Finding(f"checkpoints/{path.name}", "good" if wrong is None else "damaged", about, size_of(path)))
+        found.append(
+            RunFinding(f"checkpoints/{path.name}", "good" if wrong is None else "damaged", about, size_of(path))
+        )
     if best is not None and best not in problems:
-        found.append(Finding(f"checkpoints/{run.checkpoints.path(best).name}", "damaged", "the best one is missing"))
+        found.append(RunFinding(f"checkpoints/{run.checkpoints.path(best).name}", "damaged", "the best one is missing"))
     for path in run.checkpoints.set_aside():
-        found.append(Finding(f"checkpoints/{path.name}", "note", "set aside by an earlier resume", size_of(path)))
+        found.append(RunFinding(f"checkpoints/{path.name}", "note", "set aside by an earlier resume", size_of(path)))
     return found
 
 
-def look_at_weights(run: RunFolder) -> list[Finding]:
+def look_at_weights(run: RunFolder) -> list[RunFinding]:
     """Whether snapshots and kept weights are whole."""
     found = []
     for name, kept in {"snapshots": run.snapshots, "history": run.history}.items():
         for step, wrong in kept.problems().items():
             path = kept.path(step)
             found.append(
-                Finding(f"{name}/{path.name}", "good" if wrong is None else "damaged", wrong or "whole", size_of(path))
+                RunFinding(
+                    f"{name}/{path.name}", "good" if wrong is None else "damaged", wrong or "whole", size_of(path)
+                )
             )
     if run.final.is_dir():
         wrong = run.final_problem()
-        found.append(Finding("final", "good" if wrong is None else "damaged", wrong or "whole", size_of(run.final)))
+        found.append(RunFinding("final", "good" if wrong is None else "damaged", wrong or "whole", size_of(run.final)))
     return found
 
 
-def look_at_metrics(run: RunFolder) -> list[Finding]:
+def look_at_metrics(run: RunFolder) -> list[RunFinding]:
     """How many lines the log has, and whether any is broken."""
     if not run.metrics_file.exists():
         return []
     lines, broken, last = 0, 0, 0
     try:
         if not run.metrics_file.is_file():
-            return [Finding("metrics.jsonl", "damaged", "it is not a regular file")]
+            return [RunFinding("metrics.jsonl", "damaged", "it is not a regular file")]
         with run.metrics_file.open(encoding="utf-8", errors="replace") as file:
             for line in file:
                 lines += 1
@@ -143,11 +147,11 @@ def look_at_metrics(run: RunFolder) -> list[Finding]:
                 except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
                     broken += 1
     except OSError as error:
-        return [Finding("metrics.jsonl", "damaged", f"it cannot be read: {error.strerror}")]
+        return [RunFinding("metrics.jsonl", "damaged", f"it cannot be read: {error.strerror}")]
     size = size_of(run.metrics_file)
     if broken:
-        return [Finding("metrics.jsonl", "damaged", f"{broken:,} of {lines:,} lines cannot be read", size)]
-    return [Finding("metrics.jsonl", "good", f"{lines:,} lines, to step {last:,}", size)]
+        return [RunFinding("metrics.jsonl", "damaged", f"{broken:,} of {lines:,} lines cannot be read", size)]
+    return [RunFinding("metrics.jsonl", "good", f"{lines:,} lines, to step {last:,}", size)]
 
 
 def is_busy(run: RunFolder) -> bool:
@@ -200,7 +204,7 @@ def outlook(run: RunFolder, problems: dict[int, str | None], busy: bool) -> str:
     return f"{command} goes on from step {max(good):,} of {steps:,}{confirm}"
 
 
-def look_at_model(run: RunFolder) -> list[Finding]:
+def look_at_model(run: RunFolder) -> list[RunFinding]:
     """Whether what is whole also belongs together: tokenizers and labels of the model's sizes, weights that are numbers."""
     found = []
     with suppress(UserError):
@@ -208,14 +212,14 @@ def look_at_model(run: RunFolder) -> list[Finding]:
             try:
                 _ = run.tokenizers
             except UserError as error:
-                found.append(Finding("tokenizers", "damaged", str(error)))
+                found.append(RunFinding("tokenizers", "damaged", str(error)))
     if run.final.is_dir() and run.final_problem() is None:
         try:
             weights = read_checkpoint(run.final)[0].get("model", {})
             check_finite(weights, run.final)
             check_fits(run.recipe, weights, run.final)
         except UserError as error:
-            found.append(Finding("final", "damaged", str(error)))
+            found.append(RunFinding("final", "damaged", str(error)))
     return found
 
 
@@ -231,7 +235,7 @@ def look(run: RunFolder, busy: bool) -> Diagnosis:
     if not busy:
         for left in run.leftovers():
             name = left.relative_to(run.path).as_posix()
-            findings.append(Finding(name, "note", "left half done by a crash; --resume clears it up", size_of(left)))
+            findings.append(RunFinding(name, "note", "left half done by a crash; --resume clears it up", size_of(left)))
     return Diagnosis(findings, outlook(run, problems, busy))
 
 
@@ -244,7 +248,7 @@ def examine(path: Path) -> Diagnosis:
             outlook = (
                 f"glassformer train {quote(str(path))} --resume prepares the data again and starts at the beginning"
             )
-            return Diagnosis([Finding("data", "note", about, size_of(draft))], outlook)
+            return Diagnosis([RunFinding("data", "note", about, size_of(draft))], outlook)
         raise UserError(f"there is no folder {path}")
     run = RunFolder(path)
     if not run.is_run(path) and not (path / "checkpoints").is_dir():

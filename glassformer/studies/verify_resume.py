@@ -47,7 +47,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Part:
+class ComparedPart:
     """One row of the table: so many things compared, so many bits differ, and where."""
 
     name: str
@@ -160,7 +160,7 @@ def differing_bits(a: Tensor, b: Tensor) -> int:
     return int(np.unpackbits(raw(a) ^ raw(b)).sum())
 
 
-def compare_tensors(name: str, a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> Part:
+def compare_tensors(name: str, a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> ComparedPart:
     """Two sets of tensors by name, bit by bit."""
     differences, bits = [], 0
     for key in sorted(a.keys() | b.keys()):
@@ -175,10 +175,10 @@ def compare_tensors(name: str, a: Mapping[str, Tensor], b: Mapping[str, Tensor])
             bits += here
             furthest = float((one.double() - other.double()).abs().max())
             differences.append(Difference(key, f"{here:,} bits; at most {furthest:.3g} apart"))
-    return Part(name, len(a.keys() | b.keys()), bits, differences)
+    return ComparedPart(name, len(a.keys() | b.keys()), bits, differences)
 
 
-def compare_values(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Part:
+def compare_values(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> ComparedPart:
     """Things that are not tensors; a value that differs counts by the bits of its JSON."""
     differences, bits = [], 0
     for key in sorted(a.keys() | b.keys()):
@@ -188,10 +188,10 @@ def compare_values(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> Par
             padded = [np.frombuffer(text.ljust(width), np.uint8) for text in (one, other)]
             bits += int(np.unpackbits(padded[0] ^ padded[1]).sum())
             differences.append(Difference(key, f"{one.decode()[:60]} and {other.decode()[:60]}"))
-    return Part(name, len(a.keys() | b.keys()), bits, differences)
+    return ComparedPart(name, len(a.keys() | b.keys()), bits, differences)
 
 
-def compare(one: RunFolder, other: RunFolder) -> list[Part]:
+def compare(one: RunFolder, other: RunFolder) -> list[ComparedPart]:
     """Two runs that should be the same, at their last checkpoints and in what they left behind."""
     steps = [run.latest_checkpoint() for run in (one, other)]
     if None in steps:
@@ -234,7 +234,9 @@ def compare(one: RunFolder, other: RunFolder) -> list[Part]:
     return parts
 
 
-def verify_resume(recipe: Recipe, steps: int, folder: Path, say: Callable[[str], None] = lambda _: None) -> list[Part]:
+def verify_resume(
+    recipe: Recipe, steps: int, folder: Path, say: Callable[[str], None] = lambda _: None
+) -> list[ComparedPart]:
     """Trains both ways in `folder`, in fresh processes, and compares."""
     if steps < 2:
         raise UserError("--steps must be at least 2: there has to be something to lose between a save and the kill")

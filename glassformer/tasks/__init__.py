@@ -9,7 +9,7 @@ from glassformer.tasks.constraints import TextConstraints, check_constraints
 from glassformer.tasks.embed import embed
 from glassformer.tasks.fill import fill
 from glassformer.tasks.generate import generate, generate_each, stream_generated
-from glassformer.tasks.results import Answer, Filled, Label, Part, Tagged
+from glassformer.tasks.results import Answer, DecodedPart, Filled, Label, Tagged
 from glassformer.tasks.score import TextScore, score
 from glassformer.tasks.settings import decode_settings
 from glassformer.tasks.tag import tag
@@ -21,9 +21,9 @@ from glassformer.tasks.word_links import word_links
 __all__ = [
     "LONGEST_TEXT",
     "Answer",
+    "DecodedPart",
     "Filled",
     "Label",
-    "Part",
     "Tagged",
     "TextConstraints",
     "TextModel",

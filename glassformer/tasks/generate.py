@@ -10,7 +10,7 @@ from glassformer.config import DecodeConfig
 from glassformer.decode import Request, answer, stream
 from glassformer.models import GPT
 from glassformer.tasks.constraints import TextConstraints, check_constraints, token_constraints
-from glassformer.tasks.results import Answer, Part
+from glassformer.tasks.results import Answer, DecodedPart
 from glassformer.tasks.settings import decode_settings
 from glassformer.tasks.text_model import TextModel, as_list
 from glassformer.text.tokenizer import BOS, EOS
@@ -51,7 +51,7 @@ def generate_each(
     how: dict[str, Any] = {"special": model.special_tokens, "text": model.tokenizers.target.decode}
     for _, hypotheses in answer(model.model, requests(), settings, trace=trace, **how):
         own = asked.popleft()
-        yield [Answer(h.text or "", [Part(own, h, model.tokenizers)]) for h in hypotheses]
+        yield [Answer(h.text or "", [DecodedPart(own, h, model.tokenizers)]) for h in hypotheses]
 
 
 def generate(model: TextModel, prompts: Sequence[str], **options: Any) -> list[list[Answer]]:

@@ -35,7 +35,7 @@ class Filled:
 
 
 @dataclass(slots=True)  # not frozen, as Hypothesis is not: one is made for every answer
-class Part:
+class DecodedPart:
     """What was decoded at once: a whole text, or a sentence of one that was too long."""
 
     source: Sequence[int]  # ids of the source (a GPT: of the prompt)
@@ -69,7 +69,7 @@ class Answer:
     """One answer to one text. Score and log-probability are sums over its parts."""
 
     text: str
-    parts: list[Part]
+    parts: list[DecodedPart]
 
     @property
     def ids(self) -> list[int]:

@@ -32,7 +32,7 @@ from glassformer.decode.generate import Streamed
 from glassformer.decode.lengths import translation_limits
 from glassformer.models import Transformer
 from glassformer.tasks.constraints import TextConstraints, check_constraints, token_constraints, wanted_terms
-from glassformer.tasks.results import Answer, Part
+from glassformer.tasks.results import Answer, DecodedPart
 from glassformer.tasks.settings import decode_settings
 from glassformer.tasks.text_model import TextModel, as_list
 from glassformer.text.tokenizer import BOS, EOS, Tokenizer
@@ -98,7 +98,7 @@ def constraints_of_pieces(
 
 
 @dataclass(slots=True)
-class Plan:
+class PendingText:
     """A text on its way: its pieces, their sources, what has been found for the first of them, and for all that need no model."""
 
     pieces: list[Piece]
@@ -116,13 +116,13 @@ def joined(
     """The answers to a text out of those to its pieces."""
     tokenizers = model.tokenizers
     if len(pieces) == 1 and not pieces[0].before and not pieces[0].after:
-        return [Answer(h.text or "", [Part(sources[0], h, tokenizers)]) for h in found[0]]
+        return [Answer(h.text or "", [DecodedPart(sources[0], h, tokenizers)]) for h in found[0]]
     answers = []
     for chosen in combinations(found, config):
         # After a stop string nothing follows.
         count = next((n for n, h in enumerate(chosen, 1) if h.ended == "stop"), len(chosen))
         text = join_pieces(pieces[:count], [h.text or "" for h in chosen[:count]])
-        parts = [Part(source, h, tokenizers) for source, h in zip(sources, chosen[:count])]
+        parts = [DecodedPart(source, h, tokenizers) for source, h in zip(sources, chosen[:count])]
         answers.append(Answer(text, parts))
     return answers
 
@@ -144,7 +144,9 @@ def translate_each(
     check_constraints(model, constraints, settings)
     is_pair = isinstance(net, Transformer)
     constrained = constraints != NOTHING_ASKED or bool(model.tokenizers.target.before)
-    plans: deque[Plan] = deque()  # in order; results come in the same order, so the next is for the first of them
+    plans: deque[PendingText] = (
+        deque()
+    )  # in order; results come in the same order, so the next is for the first of them
     nothing = Hypothesis([], 0.0, 0.0, [], "eos", "", alignment=[] if align else None)
 
     def requests() -> Iterator[Request]:
@@ -176,20 +178,20 @@ def translate_each(
         yield first()
 
 
-def plans_of(model: TextModel, texts: Iterable[str], nothing: Hypothesis, trace: bool) -> Iterator[Plan]:
+def plans_of(model: TextModel, texts: Iterable[str], nothing: Hypothesis, trace: bool) -> Iterator[PendingText]:
     """Texts cut into pieces that the model can read. An empty piece has its answer already."""
     source, most, least = model.tokenizers.source, most_tokens(model), len(model.tokenizers.source.before)
     begins, ends = ([BOS] if model.kind == "gpt on pairs" else []), [EOS]
     for text, ids in encoded(source, texts):
         if len(ids) > least and is_whole(text, ids, most):
-            yield Plan([Piece(text, "")], [begins + ids + ends], [[]])
+            yield PendingText([Piece(text, "")], [begins + ids + ends], [[]])
             continue
         pieces = pieces_of(model, text, ids)
         whole = len(pieces) == 1 and pieces[0].text == text
         rows = [ids] if whole else source.encode_batch([piece.text for piece in pieces])
         sources = [source_ids(model, row) for row in rows]
         found = [[] if row else [replace(nothing, trace=BeamTrace() if trace else None)] for row in sources]
-        yield Plan(pieces, sources, found)
+        yield PendingText(pieces, sources, found)
 
 
 def encoded(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:

@@ -154,7 +154,7 @@ def put_together(spans: Sequence[Span], starts: set[int]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadableTokens:
     """A row of tokens as a person may read it."""
 
     pieces: list[str]
@@ -162,7 +162,7 @@ class Reading:
     words: Units
 
 
-def reading(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[int] | None = None) -> Reading:
+def reading(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[int] | None = None) -> ReadableTokens:
     """`words`: the first token of each word, where that is known better than from the text."""
     pieces = tokenizer.pieces(ids)
     found: dict[str, tuple[list[int], list[str]]] = {"characters": ([], []), "words": ([], [])}
@@ -185,4 +185,4 @@ def reading(tokenizer: Tokenizer, ids: Sequence[int], words: Sequence[int] | Non
                 starts.append(place + first)
                 labels.append(text[spans[first][0] : spans[after - 1][1]])
         place = end
-    return Reading(pieces, Units(*found["characters"]), Units(*found["words"]))
+    return ReadableTokens(pieces, Units(*found["characters"]), Units(*found["words"]))

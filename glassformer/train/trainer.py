@@ -32,7 +32,7 @@ from glassformer.train.optim import load_optimizer_tensors, optimizer_tensors
 
 
 @dataclass
-class Progress:
+class TrainerState:
     """Everything that moves, apart from tensors."""
 
     step: int = 0
@@ -106,7 +106,7 @@ class Trainer:
         self.model, self.loss, self.batches = model, loss, batches
         self.optimizers, self.rate, self.config = optimizers, rate, config
         self.callbacks, self.device, self.autocast = callbacks, device, autocast
-        self.progress = Progress()
+        self.progress = TrainerState()
         self.ema = {n: t.clone() for n, t in model_tensors(model).items()} if config.ema is not None else None
         self.stream: Iterator[tuple[Batch, Position]] | None = None
         self.pending: list[tuple[StepReport, Position, tuple[int, ...], Tensor]] = []
@@ -315,8 +315,8 @@ class Trainer:
         torch.set_rng_state(training["random/cpu"])
         if self.device.type == "cuda" and "random/cuda" in training:
             torch.cuda.set_rng_state(training["random/cuda"])
-        known = Progress.__dataclass_fields__
-        self.progress = Progress(**{k: v for k, v in state.items() if k in known})
+        known = TrainerState.__dataclass_fields__
+        self.progress = TrainerState(**{k: v for k, v in state.items() if k in known})
         self.stream = None
         self.rescale_position(state.get("epoch_batches"))
 

@@ -51,7 +51,7 @@ from glassformer.data.stream import Position
 from glassformer.files import durable
 from glassformer.runs import checkpoint, session, setup
 from glassformer.studies import curves
-from glassformer.train.trainer import Progress, Trainer
+from glassformer.train.trainer import Trainer, TrainerState
 
 for verb in pkgutil.iter_modules(glassformer.cli.__path__):
     importlib.import_module(f"glassformer.cli.{verb.name}")
@@ -246,7 +246,7 @@ def break_a_guard(variant: str) -> None:
             Trainer.is_finite = lambda self, summed, norm: torch.isfinite(summed)  # type: ignore[method-assign]
             Trainer.find_nonfinite = lambda self: None  # type: ignore[method-assign]
         case "epoch-0-order":
-            Progress.position = property(lambda self: Position(0, self.index))  # type: ignore[assignment, method-assign]
+            TrainerState.position = property(lambda self: Position(0, self.index))  # type: ignore[assignment, method-assign]
         case "unchecked":
             checkpoint.problem = lambda folder, names=None, again=False: None  # type: ignore[assignment]
             checkpoint.read_checkpoint.__globals__["problem"] = checkpoint.problem

@@ -16,7 +16,7 @@ from glassformer.config import DataConfig
 from glassformer.data.doctor.sides import anchors
 from glassformer.data.files import BadLine, Reading
 from glassformer.data.origins import Split
-from glassformer.data.readers import Row
+from glassformer.data.readers import LocatedExample
 from glassformer.data.sources import all_rows
 from glassformer.data.splits import hash_of, plain
 from glassformer.errors import UserError
@@ -141,7 +141,7 @@ def examine(config: DataConfig, split: Split, findings: list[Finding]) -> SplitF
     return facts
 
 
-def whole_documents(rows: Iterable[Row], facts: SplitFacts) -> Iterator[Row]:
+def whole_documents(rows: Iterable[LocatedExample], facts: SplitFacts) -> Iterator[LocatedExample]:
     """A document's pieces as one row, which is its hash; of its text the lengths of lines are kept."""
     digest, documents = hashlib.blake2b(digest_size=8), 0
     for row in rows:
@@ -150,7 +150,7 @@ def whole_documents(rows: Iterable[Row], facts: SplitFacts) -> Iterator[Row]:
         facts.source_lengths.extend(map(len, row.example.text.splitlines()))
         if row.example.ends:
             documents += 1
-            yield Row(int.from_bytes(digest.digest(), "big"), row.path, documents)
+            yield LocatedExample(int.from_bytes(digest.digest(), "big"), row.path, documents)
             digest = hashlib.blake2b(digest_size=8)
 
 
@@ -173,7 +173,7 @@ def look_at(facts: SplitFacts, line: int, text: str) -> None:
             lines += [line] * (len(lines) < SHOWN_LINES)
 
 
-def remember(task: str, facts: SplitFacts, row: Row) -> None:
+def remember(task: str, facts: SplitFacts, row: LocatedExample) -> None:
     """Notes an example's line, lengths and fingerprints."""
     if task == "text":
         source = whole = row.example

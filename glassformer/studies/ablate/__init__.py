@@ -4,7 +4,7 @@ from glassformer.studies.ablate.ablation import EXAMPLES, Ablation, ablate, make
 from glassformer.studies.ablate.cost import Cost
 from glassformer.studies.ablate.ready import READY, ReadySet
 from glassformer.studies.ablate.report import Report, cells, columns
-from glassformer.studies.ablate.table import Row, make_rows, paired
+from glassformer.studies.ablate.table import VariantRow, make_rows, paired
 from glassformer.studies.ablate.variants import Variant, make_variants, parse_vary
 
 __all__ = [
@@ -14,8 +14,8 @@ __all__ = [
     "Cost",
     "ReadySet",
     "Report",
-    "Row",
     "Variant",
+    "VariantRow",
     "ablate",
     "cells",
     "columns",

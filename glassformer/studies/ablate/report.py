@@ -13,7 +13,7 @@ from glassformer import plots
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.files.owned import OwnedFiles
 from glassformer.runs.folder import RunFolder
-from glassformer.studies.ablate.table import Row
+from glassformer.studies.ablate.table import VariantRow
 
 LAYER = "grad_norm/"
 FILES = ("ablation.md", "ablation.csv", "ablation.json")
@@ -26,7 +26,7 @@ class Report:
     name: str
     about: str
     command: str
-    rows: list[Row]  # the base first
+    rows: list[VariantRow]  # the base first
     metric: str  # the score the recipe goes by
     folders: Mapping[str, Sequence[Path]]  # of each variant's trials
     facts: dict[str, Any]  # machine, date, versions, budget
@@ -62,7 +62,7 @@ def shown(value: float | None, form: str = ".4g") -> str:
     return "—" if value is None else format(value, form)
 
 
-def cells(row: Row, metric: str) -> list[str]:
+def cells(row: VariantRow, metric: str) -> list[str]:
     """A row of the table that people read."""
     facts = row.first
     test = row.tests.get(metric)
@@ -162,7 +162,7 @@ def draw(report: Report, out: Path) -> list[Path]:
     """curves and gradients, as PNG and SVG."""
     base, *others = report.rows
 
-    def points(key: str, rows: Sequence[Row]) -> dict[str, dict[int, list[float]]]:
+    def points(key: str, rows: Sequence[VariantRow]) -> dict[str, dict[int, list[float]]]:
         return {row.variant.name: collect(report.folders[row.variant.name], key) for row in rows}
 
     groups = list(dict.fromkeys(row.variant.group for row in others))

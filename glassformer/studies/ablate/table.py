@@ -37,7 +37,7 @@ def paired(base: Sequence[TrialScores], other: Sequence[TrialScores], name: str)
 
 
 @dataclass(frozen=True)
-class Row:
+class VariantRow:
     """One variant: its trials' scores by seed, its comparison with the base, and why some trials did not end."""
 
     variant: Variant
@@ -105,7 +105,7 @@ def make_rows(
     variants: Sequence[Variant],
     scored: Mapping[str, Mapping[int, TrialScores]],
     failed: Mapping[str, Mapping[int, str]],
-) -> list[Row]:
+) -> list[VariantRow]:
     """A row for each variant, the base first; only seeds that both have are compared."""
     base = dict(scored.get(variants[0].name, {}))
     rows = []
@@ -117,5 +117,5 @@ def make_rows(
             pairs = ([base[seed] for seed in common], [own[seed] for seed in common])
             found = {name: paired(*pairs, name) for name in pairs[0][0].statistics}
             tests = {name: test for name, test in found.items() if test is not None}
-        rows.append(Row(variant, own, tests, dict(failed.get(variant.name, {}))))
+        rows.append(VariantRow(variant, own, tests, dict(failed.get(variant.name, {}))))
     return rows

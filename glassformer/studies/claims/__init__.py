@@ -2,6 +2,6 @@
 
 from glassformer.studies.claims.catalogue import STUDIES, study_named
 from glassformer.studies.claims.conduct import Report, conduct
-from glassformer.studies.claims.study import EFFORTS, Effort, Finding, Results, Study
+from glassformer.studies.claims.study import EFFORTS, Effort, Results, Study, StudyResult
 
-__all__ = ["EFFORTS", "STUDIES", "Effort", "Finding", "Report", "Results", "Study", "conduct", "study_named"]
+__all__ = ["EFFORTS", "STUDIES", "Effort", "Report", "Results", "Study", "StudyResult", "conduct", "study_named"]

@@ -13,7 +13,7 @@ from glassformer.nn.loss import IGNORE
 from glassformer.nn.rows import Rows
 from glassformer.plots.panels import BarPanel, panels
 from glassformer.studies.claims.lab import BEGIN, END, Strings, dates, phrases
-from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
+from glassformer.studies.claims.study import Effort, Measured, Results, Settings, Study, StudyResult, Table, grid
 from glassformer.studies.claims.verdict import larger
 from glassformer.studies.claims.words import Words
 
@@ -107,7 +107,7 @@ def trial(effort: Effort, task: str, way: str, seed: int) -> Measured:
     return {"waste": 100 * (1 - tokens / places), "speed": tokens / min(spent), "batches": len(batches)}
 
 
-def judge(results: Results) -> Finding:
+def judge(results: Results) -> StudyResult:
     """Each way against random order."""
     conditions, rows = [], []
     for task in results.options("task"):
@@ -121,7 +121,7 @@ def judge(results: Results) -> Finding:
             own = {"task": task, "way": way}
             rows.append((task, text_of_way, results.spoken("waste", 1, **own), f"{results.mean('speed', **own):,.0f}"))
     columns = ("task", "batches", "padding, % of places", "target tokens/s, forward and backward")
-    return Finding((Table(f"{TOKENS} places a batch", columns, tuple(rows)),), tuple(conditions))
+    return StudyResult((Table(f"{TOKENS} places a batch", columns, tuple(rows)),), tuple(conditions))
 
 
 def draw(results: Results) -> Any:

@@ -26,7 +26,7 @@ from glassformer.files import structured
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.files.owned import OwnedFiles
 from glassformer.screen import Progress
-from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study
+from glassformer.studies.claims.study import Effort, Measured, Results, Settings, Study, StudyResult
 
 KEPT = "trials.jsonl"
 
@@ -37,7 +37,7 @@ class Report:
 
     study: Study
     effort: Effort
-    finding: Finding
+    finding: StudyResult
     facts: dict[str, Any]
     folder: Path
 

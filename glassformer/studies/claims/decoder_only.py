@@ -25,7 +25,7 @@ from glassformer.studies.claims.lab import (
     train,
     train_on,
 )
-from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
+from glassformer.studies.claims.study import Effort, Measured, Results, Settings, Study, StudyResult, Table, grid
 from glassformer.studies.claims.verdict import Condition, exactly, larger, within
 from glassformer.studies.claims.words import Words
 
@@ -247,7 +247,7 @@ def conditions_of(results: Results) -> list[Condition]:
     return conditions
 
 
-def judge(results: Results) -> Finding:
+def judge(results: Results) -> StudyResult:
     """Quality, size, speed, cache and rank of each; labels; few shots; what cross-attention costs the base model."""
     rows = tuple(
         (
@@ -295,7 +295,7 @@ def judge(results: Results) -> Finding:
         Table("The language of a line", ("model", "accuracy %"), labels),
         Table("A rule in the prompt alone", ("right, %", "by guessing"), (few_shot,)),
     )
-    return Finding(tables, tuple(conditions_of(results)), (note,))
+    return StudyResult(tables, tuple(conditions_of(results)), (note,))
 
 
 def draw(results: Results) -> Any:

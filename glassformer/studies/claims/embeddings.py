@@ -11,7 +11,7 @@ from torch import Tensor
 from glassformer.models import GPT
 from glassformer.plots.panels import BarPanel, panels
 from glassformer.studies.claims.lab import Fit, padded, train
-from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
+from glassformer.studies.claims.study import Effort, Measured, Results, Settings, Study, StudyResult, Table, grid
 from glassformer.studies.claims.verdict import larger
 from glassformer.studies.claims.words import Words
 
@@ -80,7 +80,7 @@ def trial(effort: Effort, tied: bool, seed: int) -> Measured:
     return found
 
 
-def judge(results: Results) -> Finding:
+def judge(results: Results) -> StudyResult:
     """Like words nearer than unlike; positive and negative as the texts draw it."""
     conditions, rows = [], []
     for tied in results.options("tied"):
@@ -128,7 +128,7 @@ def judge(results: Results) -> Finding:
             )
     columns = ("table", "vectors", "cosine, like", "unlike", "like > 0, %", "unlike < 0, %", "nearest is alike, %")
     groups = ", ".join(LIKE)
-    return Finding((Table(f"Groups of like words: {groups}", columns, tuple(rows)),), tuple(conditions))
+    return StudyResult((Table(f"Groups of like words: {groups}", columns, tuple(rows)),), tuple(conditions))
 
 
 def draw(results: Results) -> Any:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from glassformer.models import Transformer
 from glassformer.nn.taps import record
 from glassformer.plots.panels import BarPanel, LinePanel, panels
-from glassformer.studies.claims.lab import Fit, Pairs, dates, exact_match, scores_of, train_on
-from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
+from glassformer.studies.claims.lab import Fit, PairBatch, dates, exact_match, scores_of, train_on
+from glassformer.studies.claims.study import Effort, Measured, Results, Settings, Study, StudyResult, Table, grid
 from glassformer.studies.claims.timing import seconds
 from glassformer.studies.claims.verdict import Condition, larger
 from glassformer.studies.claims.words import Words
@@ -35,7 +35,7 @@ def attentions(model: nn.Module) -> dict[str, Any]:
     return {name: module for name, module in model.named_modules() if name.endswith((".attention", ".cross"))}
 
 
-def weights_of(model: nn.Module, pairs: Pairs) -> dict[str, Tensor]:
+def weights_of(model: nn.Module, pairs: PairBatch) -> dict[str, Tensor]:
     """The attention weights of every attention on these pairs: (B, H, T, S) by name."""
     with torch.no_grad(), record(model, "*.weights") as seen:
         scores_of(model, pairs)
@@ -57,7 +57,7 @@ def distance_between_heads(weights: dict[str, Tensor]) -> float:
     return sum(found) / len(found) if found else 0.0
 
 
-def kinds_of(weights: dict[str, Tensor], pairs: Pairs) -> dict[str, int]:
+def kinds_of(weights: dict[str, Tensor], pairs: PairBatch) -> dict[str, int]:
     """How many heads look at what: the token before, the first one, the straight line of a translation … (see heads/kinds.py)."""
     source, target = torch.tensor(pairs.source_lengths), torch.tensor(pairs.target_lengths)
     found: Counter[str] = Counter()
@@ -76,7 +76,7 @@ def kinds_of(weights: dict[str, Tensor], pairs: Pairs) -> dict[str, int]:
 
 
 @torch.no_grad()
-def without_heads(model: nn.Module, pairs: Pairs, cut: set[tuple[str, int]]) -> float:
+def without_heads(model: nn.Module, pairs: PairBatch, cut: set[tuple[str, int]]) -> float:
     """Exact match with these heads silenced: their columns of the output projection set to zero for the moment."""
     kept = []
     listened = attentions(model)
@@ -177,7 +177,7 @@ def conditions_of(results: Results, several: int) -> list[Condition]:
     return conditions
 
 
-def judge(results: Results) -> Finding:
+def judge(results: Results) -> StudyResult:
     """What the numbers of heads gave, what heads look at, and the times of the projections."""
     counts = results.options("count", part="heads")
     several = 4 if 4 in counts else counts[-1]
@@ -206,7 +206,7 @@ def judge(results: Results) -> Finding:
         Table(f"What heads look at, {several} a layer", ("kind", "% of heads"), kinds),
         Table("Query, key and value, forward and backward", ("width", "one matrix", "three"), times),
     )
-    return Finding(tables, tuple(conditions_of(results, several)))
+    return StudyResult(tables, tuple(conditions_of(results, several)))
 
 
 def draw(results: Results) -> Any:

@@ -25,7 +25,7 @@ PAD, BEGIN, END, FIRST = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PairBatch:
     """A batch of pairs: sources, targets as the decoder reads them (they begin with BEGIN), and what it should say."""
 
     source: Int[Tensor, "B S"]
@@ -46,11 +46,11 @@ def padded(rows: Sequence[Sequence[int]], fill: int = PAD) -> Int[Tensor, "B T"]
     return torch.tensor([[*row, *[fill] * (longest - len(row))] for row in rows])
 
 
-def make_pairs(sources: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> Pairs:
+def make_pairs(sources: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> PairBatch:
     """Pairs of token lists as a batch."""
     targets = [[BEGIN, *answer] for answer in answers]
     labels = [[*answer, END] for answer in answers]
-    return Pairs(
+    return PairBatch(
         padded(sources), [len(s) for s in sources], padded(targets), [len(t) for t in targets], padded(labels, IGNORE)
     )
 
@@ -79,13 +79,13 @@ class Letters:
         """How many tokens there are, the three special ones included."""
         return self.words + FIRST
 
-    def batch(self, count: int, draw: torch.Generator) -> Pairs:
+    def batch(self, count: int, draw: torch.Generator) -> PairBatch:
         """So many fresh examples."""
         lengths = torch.randint(self.shortest, self.longest + 1, (count,), generator=draw).tolist()
         rows = [torch.randint(FIRST, self.vocabulary, (n,), generator=draw).tolist() for n in lengths]
         return make_pairs(rows, [ANSWERS[self.what](row) for row in rows])
 
-    def test(self, count: int = 500) -> Pairs:
+    def test(self, count: int = 500) -> PairBatch:
         """Examples that no training sees, the same for every trial."""
         return self.batch(count, torch.Generator().manual_seed(987_654_321))
 
@@ -113,18 +113,18 @@ class Strings:
         """A text as tokens."""
         return [self.number[piece] for piece in self.cut(text)]
 
-    def pairs(self, examples: Sequence[tuple[str, str]]) -> Pairs:
+    def pairs(self, examples: Sequence[tuple[str, str]]) -> PairBatch:
         """These examples as a batch."""
         sides = [
             [[self.number[piece] for piece in self.cut(text)] for text in side] for side in zip(*examples, strict=True)
         ]
         return make_pairs(*sides)
 
-    def batch(self, count: int, draw: torch.Generator) -> Pairs:
+    def batch(self, count: int, draw: torch.Generator) -> PairBatch:
         """So many examples for training, drawn at random."""
         return self.pairs([self.train[i] for i in torch.randint(len(self.train), (count,), generator=draw).tolist()])
 
-    def test(self, count: int = 500) -> Pairs:
+    def test(self, count: int = 500) -> PairBatch:
         """The first so many that were held out."""
         return self.pairs(self.held_out[:count])
 
@@ -144,7 +144,7 @@ def phrases(direction: str = "zh-en", count: int = 20_000, test: int = 1000) -> 
     return Strings(train, list(open_phrases(direction, "test", test, seed=1)), cut_words)
 
 
-def as_one_text(pairs: Pairs) -> tuple[Int[Tensor, "B T"], list[int], Int[Tensor, "B T"]]:
+def as_one_text(pairs: PairBatch) -> tuple[Int[Tensor, "B T"], list[int], Int[Tensor, "B T"]]:
     """Source and target in one row, for a decoder alone: ids, lengths, and labels for the answer only."""
     ids, labels = [], []
     for source, n, target, m, wanted in zip(
@@ -155,7 +155,7 @@ def as_one_text(pairs: Pairs) -> tuple[Int[Tensor, "B T"], list[int], Int[Tensor
     return padded(ids), [len(row) for row in ids], padded(labels, IGNORE)
 
 
-def summed_loss(model: nn.Module, pairs: Pairs) -> Tensor:
+def summed_loss(model: nn.Module, pairs: PairBatch) -> Tensor:
     """The loss of all labels together, for an encoder-decoder or a decoder alone."""
     if isinstance(model, GPT):
         ids, lengths, labels = as_one_text(pairs)
@@ -169,7 +169,7 @@ def summed_loss(model: nn.Module, pairs: Pairs) -> Tensor:
     )
 
 
-def scores_of(model: nn.Module, pairs: Pairs) -> tuple[Tensor, Tensor]:
+def scores_of(model: nn.Module, pairs: PairBatch) -> tuple[Tensor, Tensor]:
     """The scores after each token, and the labels they are held against."""
     if isinstance(model, GPT):
         ids, lengths, labels = as_one_text(pairs)
@@ -178,13 +178,13 @@ def scores_of(model: nn.Module, pairs: Pairs) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def exact_match(model: nn.Module, pairs: Pairs, rows: int = 250) -> float:
+def exact_match(model: nn.Module, pairs: PairBatch, rows: int = 250) -> float:
     """The share of answers that greedy decoding would write without a mistake, in percent."""
     model.eval()
     right = count = 0
     for first in range(0, len(pairs.source_lengths), rows):
         part = slice(first, first + rows)
-        some = Pairs(
+        some = PairBatch(
             pairs.source[part],
             pairs.source_lengths[part],
             pairs.target[part],

@@ -13,7 +13,7 @@ from glassformer.nn.masks import cross_mask
 from glassformer.nn.rows import as_rows
 from glassformer.plots.panels import LinePanel, panels
 from glassformer.studies.claims.lab import Fit, thinned, train
-from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
+from glassformer.studies.claims.study import Effort, Measured, Results, Settings, Study, StudyResult, Table, grid
 from glassformer.studies.claims.verdict import exactly, smaller
 from glassformer.studies.claims.words import Words
 
@@ -63,7 +63,7 @@ def trial(effort: Effort, arm: str, seed: int) -> Measured:
     return {"loss": sum(tail) / len(tail), "curve": thinned(losses)}
 
 
-def judge(results: Results) -> Finding:
+def judge(results: Results) -> StudyResult:
     """The honest machine stays at ln V; the others fall below it, which no honest one can."""
     chance = math.log(WORDS)
     lowest = min(results.values("loss", arm="right"))
@@ -90,7 +90,7 @@ def judge(results: Results) -> Finding:
         "writes by itself there is nothing to copy.",
         "在这种数据上损失下降并不说明学到了东西：模型只是抄了不该看见的答案；自己生成时便无可抄。",
     )
-    return Finding(
+    return StudyResult(
         (Table("Loss at the end (nats a token)", ("machine", "loss", "ln V"), rows),), tuple(conditions), (note,)
     )
 

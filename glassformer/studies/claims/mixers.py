@@ -10,7 +10,7 @@ from glassformer.models import GPT
 from glassformer.nn.linear_attention import LinearAttention
 from glassformer.plots.panels import BarPanel, panels
 from glassformer.studies.claims.lab import Fit, Letters, exact_match, train, train_on
-from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
+from glassformer.studies.claims.study import Effort, Measured, Results, Settings, Study, StudyResult, Table, grid
 from glassformer.studies.claims.text import characters, drawn_rows, held_out_loss
 from glassformer.studies.claims.verdict import within
 from glassformer.studies.claims.words import Words
@@ -71,10 +71,10 @@ def plan_of(kind: str) -> Callable[[Effort], list[Settings]]:
     return plan
 
 
-def judge_of(kind: str, name: Words) -> Callable[[Results], Finding]:
+def judge_of(kind: str, name: Words) -> Callable[[Results], StudyResult]:
     """Whether the cheaper kind is as good: full attention is not better by what matters."""
 
-    def judge(results: Results) -> Finding:
+    def judge(results: Results) -> StudyResult:
         conditions = []
         for length in results.options("length", task="copy"):
             own = {"task": "copy", "length": length}
@@ -120,7 +120,7 @@ def judge_of(kind: str, name: Words) -> Callable[[Results], Finding]:
                         f"{1000 * results.mean('step', **own):.0f} ms",
                     )
                 )
-        return Finding(
+        return StudyResult(
             (Table("A GPT of four blocks", ("task", "attention", "exact match %", "loss", "a step"), tuple(rows)),),
             tuple(conditions),
         )

@@ -7,7 +7,7 @@ from typing import Any
 from glassformer.models import GPT, Transformer
 from glassformer.plots.panels import BarPanel, LinePanel, panels
 from glassformer.studies.claims.lab import Fit, Letters, exact_match, thinned, train, train_on
-from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
+from glassformer.studies.claims.study import Effort, Measured, Results, Settings, Study, StudyResult, Table, grid
 from glassformer.studies.claims.text import characters, drawn_rows, held_out_loss
 from glassformer.studies.claims.verdict import Condition, larger, smaller
 from glassformer.studies.claims.words import Words
@@ -115,7 +115,7 @@ def conditions_of(results: Results) -> list[Condition]:
     return found
 
 
-def judge(results: Results) -> Finding:
+def judge(results: Results) -> StudyResult:
     """A table for the kinds, one for the orders."""
     kinds = tuple(
         (
@@ -148,7 +148,7 @@ def judge(results: Results) -> Finding:
             orders,
         ),
     )
-    return Finding(tables, tuple(conditions_of(results)))
+    return StudyResult(tables, tuple(conditions_of(results)))
 
 
 def draw(results: Results) -> Any:

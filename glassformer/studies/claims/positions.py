@@ -10,7 +10,7 @@ import torch
 from glassformer.models import GPT, Transformer
 from glassformer.plots.panels import LinePanel, panels
 from glassformer.studies.claims.lab import Fit, Letters, exact_match, train_on
-from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
+from glassformer.studies.claims.study import Effort, Measured, Results, Settings, Study, StudyResult, Table, grid
 from glassformer.studies.claims.verdict import Condition, exactly, larger
 from glassformer.studies.claims.words import Words
 
@@ -126,7 +126,7 @@ def conditions_of(results: Results) -> list[Condition]:
     return found
 
 
-def judge(results: Results) -> Finding:
+def judge(results: Results) -> StudyResult:
     """Accuracy by length for every scheme."""
     lengths = [f"{low}-{high}" for low, high in LENGTHS]
     rows = []
@@ -149,7 +149,7 @@ def judge(results: Results) -> Finding:
         "Interpolation and NTK scaling are put on after training, without a step of fine-tuning.",
         "插值与 NTK 缩放在训练后直接加上，未做微调。",
     )
-    return Finding((table,), tuple(conditions_of(results)), (note,))
+    return StudyResult((table,), tuple(conditions_of(results)), (note,))
 
 
 def draw(results: Results) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from glassformer.models import GPT
 from glassformer.plots.panels import LinePanel, panels
 from glassformer.studies.claims.lab import Fit, gradient_norms, thinned, train
-from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
+from glassformer.studies.claims.study import Effort, Measured, Results, Settings, Study, StudyResult, Table, grid
 from glassformer.studies.claims.text import characters, drawn_rows, held_out_loss
 from glassformer.studies.claims.verdict import larger, smaller
 from glassformer.studies.claims.words import Words
@@ -49,7 +49,7 @@ def trial(effort: Effort, depth: int, residual: bool, seed: int) -> Measured:
     return found | {"loss": held_out_loss(model, ROW, 200), "curve": thinned(losses)}
 
 
-def judge(results: Results) -> Finding:
+def judge(results: Results) -> StudyResult:
     """At every depth: the trained result; at the deepest: the gradient that reaches the first block."""
     depths = results.options("depth")
     conditions = [
@@ -95,7 +95,9 @@ def judge(results: Results) -> Finding:
         "gradient first/last without norms, with",
         "without",
     )
-    return Finding((Table("The next character of Python's source, held-out text", columns, rows),), tuple(conditions))
+    return StudyResult(
+        (Table("The next character of Python's source, held-out text", columns, rows),), tuple(conditions)
+    )
 
 
 def draw(results: Results) -> Any:

@@ -12,7 +12,7 @@ from glassformer.models import Transformer
 from glassformer.plots.panels import BarPanel, LinePanel, panels
 from glassformer.studies.claims.lab import Fit, Letters, Strings, dates, exact_match, parameters, summed_loss, train_on
 from glassformer.studies.claims.recurrent_translator import RecurrentTranslator
-from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
+from glassformer.studies.claims.study import Effort, Measured, Results, Settings, Study, StudyResult, Table, grid
 from glassformer.studies.claims.verdict import larger
 from glassformer.studies.claims.words import Words
 
@@ -81,7 +81,7 @@ def trial(effort: Effort, task: str, length: int, arm: str, seed: int) -> Measur
     return found
 
 
-def judge(results: Results) -> Finding:
+def judge(results: Results) -> StudyResult:
     """Attention against none, Transformer against LSTM with attention, at each task."""
     conditions = []
     cases = [("copy", n) for n in results.options("length", task="copy")] + [("dates", 0)]
@@ -123,7 +123,7 @@ def judge(results: Results) -> Finding:
         for arm in ARMS
     )
     columns = ("task", "model", "parameters", "exact match %", "loss", "a step")
-    return Finding((Table("Same steps, about the same size", columns, rows),), tuple(conditions))
+    return StudyResult((Table("Same steps, about the same size", columns, rows),), tuple(conditions))
 
 
 def draw(results: Results) -> Any:

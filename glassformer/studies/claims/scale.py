@@ -11,7 +11,7 @@ import torch
 from glassformer.models import GPT
 from glassformer.plots.panels import LinePanel, panels
 from glassformer.studies.claims.lab import Fit, parameters, train
-from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
+from glassformer.studies.claims.study import Effort, Measured, Results, Settings, Study, StudyResult, Table, grid
 from glassformer.studies.claims.text import characters, drawn_rows, summed_loss_of
 from glassformer.studies.claims.verdict import exactly, smaller
 from glassformer.studies.claims.words import Words
@@ -65,7 +65,7 @@ def power_law(sizes: list[float], losses: list[float]) -> tuple[float, float]:
     return float(-slope), float(1 - left / whole) if whole > 0 else 1.0
 
 
-def judge(results: Results) -> Finding:
+def judge(results: Results) -> StudyResult:
     """The largest against the smallest, and whether a straight line on double logarithmic paper fits."""
     conditions, rows = [], []
     for part, key in (("size", "width"), ("data", "tokens")):
@@ -99,7 +99,7 @@ def judge(results: Results) -> Finding:
         "largest are the least finished.",
         "参数不含词嵌入；每次训练步数相同，因此最大的模型训练得最不充分。",
     )
-    return Finding(
+    return StudyResult(
         (
             Table(
                 "Python's source by the character", ("varied", "parameters or characters", "loss (nats)"), tuple(rows)

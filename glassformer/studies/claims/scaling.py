@@ -10,7 +10,7 @@ from glassformer.models import Transformer
 from glassformer.nn.attention import attention_scores, masked_softmax
 from glassformer.plots.panels import LinePanel, panels
 from glassformer.studies.claims.lab import Fit, Letters, exact_match, thinned, train_on
-from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
+from glassformer.studies.claims.study import Effort, Measured, Results, Settings, Study, StudyResult, Table, grid
 from glassformer.studies.claims.verdict import larger, smaller
 from glassformer.studies.claims.words import Words
 
@@ -53,7 +53,7 @@ def trial(effort: Effort, part: str, size: int, scaled: bool, seed: int, init: s
     return {"accuracy": exact_match(model, TASK.test()), "curve": thinned(losses), "area": sum(losses) / len(losses)}
 
 
-def judge(results: Results) -> Finding:
+def judge(results: Results) -> StudyResult:
     """The softmax's gradient at the largest size, and the trained result at every head size."""
     largest = max(results.options("size", part="products"))
     conditions = [
@@ -112,7 +112,7 @@ def judge(results: Results) -> Finding:
         Table("Ten random keys of unit variance", heads, tuple(rows)),
         Table("Reversing letters, 2+2 layers", heads2, tuple(trained)),
     )
-    return Finding(tables, tuple(conditions))
+    return StudyResult(tables, tuple(conditions))
 
 
 def draw(results: Results) -> Any:

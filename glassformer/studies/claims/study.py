@@ -91,7 +91,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Finding:
+class StudyResult:
     """What a study found: tables, and the conditions of its claim."""
 
     tables: tuple[Table, ...]
@@ -118,7 +118,7 @@ class Study:
     minutes: int  # about, at the default effort, on two cores
     plan: Callable[[Effort], list[Settings]]
     trial: Callable[..., Measured]
-    judge: Callable[[Results], Finding]
+    judge: Callable[[Results], StudyResult]
     draw: Callable[[Results], Any]
     alone: bool = False
     version: int = 1  # raised when a trial is changed so that what was kept is no longer what it would find

@@ -14,7 +14,7 @@ from glassformer.models import GPT
 from glassformer.nn.attention import fused_attention, masked_attention
 from glassformer.nn.masks import AttentionMask
 from glassformer.plots.panels import LinePanel, panels
-from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Study, Table, grid
+from glassformer.studies.claims.study import Effort, Measured, Results, Study, StudyResult, Table, grid
 from glassformer.studies.claims.verdict import larger
 from glassformer.studies.claims.words import Words
 
@@ -122,7 +122,7 @@ def fused_trial(effort: Effort, length: int, seed: int) -> Measured:
     }
 
 
-def times(results: Results, names: tuple[str, str], claim: Callable[[int], Words]) -> Finding:
+def times(results: Results, names: tuple[str, str], claim: Callable[[int], Words]) -> StudyResult:
     """Times of both ways over the length, and whether the first is at least a quarter faster at each."""
     lengths = results.options("length")
     conditions = []
@@ -143,7 +143,7 @@ def times(results: Results, names: tuple[str, str], claim: Callable[[int], Words
     columns: tuple[str, ...] = ("tokens", *names, "ratio")
     if rows and len(rows[0]) > 4:
         columns = (*columns, f"kept, {names[0]}", f"kept, {names[1]}")
-    return Finding((Table("Time", columns, tuple(rows)),), tuple(conditions))
+    return StudyResult((Table("Time", columns, tuple(rows)),), tuple(conditions))
 
 
 def draw_times(results: Results, names: tuple[str, str]) -> Any:

@@ -16,7 +16,7 @@ from glassformer.nn.taps import record
 from glassformer.plots import MAP, figure
 from glassformer.studies.claims.lab import Fit, thinned, train
 from glassformer.studies.claims.pictures import LABELS, NUMBER, PATCH, SIDE, WORDS, Scene, digit, patches, scene
-from glassformer.studies.claims.study import Effort, Finding, Measured, Results, Settings, Study, Table, grid
+from glassformer.studies.claims.study import Effort, Measured, Results, Settings, Study, StudyResult, Table, grid
 from glassformer.studies.claims.verdict import larger
 from glassformer.studies.claims.words import Words
 
@@ -111,7 +111,7 @@ def trial(effort: Effort, job: str, seed: int) -> Measured:
     return found
 
 
-def judge(results: Results) -> Finding:
+def judge(results: Results) -> StudyResult:
     """Nine in ten right at each job."""
     texts = {
         "digits": Words("nine digits in ten are read", "十个数字中九个读对"),
@@ -123,7 +123,7 @@ def judge(results: Results) -> Finding:
         found = results.values("accuracy", job=job)
         conditions.append(larger(text, found, [90.0] * len(found), margin=0.0, unit="%"))
     rows = tuple((job, results.spoken("accuracy", 1, job=job)) for job in results.options("job"))
-    return Finding(
+    return StudyResult(
         (Table(f"Pictures of {SIDE} x {SIDE}, cut into {GRID * GRID} patches", ("job", "right, %"), rows),),
         tuple(conditions),
     )

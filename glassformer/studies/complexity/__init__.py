@@ -3,17 +3,17 @@
 from glassformer.studies.complexity.chains import chain_lengths, equations, longest_chain
 from glassformer.studies.complexity.complexity import Sizes, complexity, sizes_for
 from glassformer.studies.complexity.fit import Exponent, asymptotic, fit_exponent
-from glassformer.studies.complexity.layers import LAYERS, Layer
+from glassformer.studies.complexity.layers import LAYERS, LayerKind
 from glassformer.studies.complexity.measure import Point, most_memory, shortest_time
 from glassformer.studies.complexity.reach import Reach, gradient_reach, layers_needed
-from glassformer.studies.complexity.report import HEADS, Measured, Report, cells, write
+from glassformer.studies.complexity.report import HEADS, LayerMeasurements, Report, cells, write
 
 __all__ = [
     "HEADS",
     "LAYERS",
     "Exponent",
-    "Layer",
-    "Measured",
+    "LayerKind",
+    "LayerMeasurements",
     "Point",
     "Reach",
     "Report",

@@ -12,10 +12,10 @@ import torch
 from glassformer.config import VERSION
 from glassformer.studies.complexity.chains import chain_lengths
 from glassformer.studies.complexity.fit import fit_exponent
-from glassformer.studies.complexity.layers import HEAD_SIZE, LAYERS, WINDOW, Layer
+from glassformer.studies.complexity.layers import HEAD_SIZE, LAYERS, WINDOW, LayerKind
 from glassformer.studies.complexity.measure import measure
 from glassformer.studies.complexity.reach import KINDS, layers_needed, reaches
-from glassformer.studies.complexity.report import Measured, Report
+from glassformer.studies.complexity.report import LayerMeasurements, Report
 from glassformer.studies.reproduce.report import device_name
 
 
@@ -58,12 +58,12 @@ def sizes_for(device: torch.device, *, quick: bool) -> Sizes:
     return Sizes(steps(256, 4096, 2), 64, steps(64, 1024, 2, HEAD_SIZE), 256, 0.2, 129)
 
 
-def measure_layer(layer: Layer, sizes: Sizes, device: torch.device) -> Measured:
+def measure_layer(layer: LayerKind, sizes: Sizes, device: torch.device) -> LayerMeasurements:
     """Its points, and the exponents fitted to them."""
     over_length = measure(layer, [(n, sizes.width) for n in sizes.lengths], device, sizes.seconds)
     over_width = measure(layer, [(sizes.length, d) for d in sizes.widths], device, sizes.seconds)
     n, d = [p.length for p in over_length], [p.width for p in over_width]
-    return Measured(
+    return LayerMeasurements(
         layer,
         over_length,
         over_width,
@@ -96,7 +96,7 @@ def complexity(
     *,
     quick: bool = False,
     command: str = "glassformer complexity",
-    layers: Sequence[Layer] = LAYERS,
+    layers: Sequence[LayerKind] = LAYERS,
     tell: Callable[[int, str], None] = lambda done, what: None,
 ) -> Report:
     """Measures every layer; `tell` hears how many are done and which is next."""

@@ -92,7 +92,7 @@ def convolution(width: int, kernel: int = KERNEL) -> nn.Module:
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerKind:
     """A row of the table: how it is made, and what the paper (or its author) says of it. Exponents are those of n and d; a
     range where two terms share the cost."""
 
@@ -107,13 +107,13 @@ class Layer:
 
 
 LAYERS = (
-    Layer("attention alone, explicit", explicit, "O(n² d)", (2, 2), (1, 1), 2, "O(1)", "O(1)"),
-    Layer("attention alone, fused", fused, "O(n² d)", (2, 2), (1, 1), 1, "O(1)", "O(1)"),
-    Layer("self-attention, whole layer", whole_layer, "O(n² d + n d²)", (1, 2), (1, 2), 1, "O(1)", "O(1)"),
-    Layer("recurrent (LSTM)", recurrent, "O(n d²)", (1, 1), (2, 2), 1, "O(n)", "O(n)"),
-    Layer(f"convolution, k = {KERNEL}", convolution, "O(k n d²)", (1, 1), (2, 2), 1, "O(1)", "O(n / k)"),
-    Layer(f"window, r = {WINDOW}", windowed, "O(r n d)", (1, 1), (1, 1), 1, "O(1)", "O(n / r)"),
-    Layer("linear attention", linear, f"O(n d D), D = {HEAD_SIZE}", (1, 1), (1, 1), 1, "O(n / 64)", "O(1)"),
+    LayerKind("attention alone, explicit", explicit, "O(n² d)", (2, 2), (1, 1), 2, "O(1)", "O(1)"),
+    LayerKind("attention alone, fused", fused, "O(n² d)", (2, 2), (1, 1), 1, "O(1)", "O(1)"),
+    LayerKind("self-attention, whole layer", whole_layer, "O(n² d + n d²)", (1, 2), (1, 2), 1, "O(1)", "O(1)"),
+    LayerKind("recurrent (LSTM)", recurrent, "O(n d²)", (1, 1), (2, 2), 1, "O(n)", "O(n)"),
+    LayerKind(f"convolution, k = {KERNEL}", convolution, "O(k n d²)", (1, 1), (2, 2), 1, "O(1)", "O(n / k)"),
+    LayerKind(f"window, r = {WINDOW}", windowed, "O(r n d)", (1, 1), (1, 1), 1, "O(1)", "O(n / r)"),
+    LayerKind("linear attention", linear, f"O(n d D), D = {HEAD_SIZE}", (1, 1), (1, 1), 1, "O(n / 64)", "O(1)"),
 )
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from glassformer.studies.complexity.layers import Layer, rows
+from glassformer.studies.complexity.layers import LayerKind, rows
 
 
 class LiveBytes(TorchDispatchMode):
@@ -115,7 +115,7 @@ class Point:
     bytes: int
 
 
-def measure(layer: Layer, sizes: Sequence[tuple[int, int]], device: torch.device, seconds: float) -> list[Point]:
+def measure(layer: LayerKind, sizes: Sequence[tuple[int, int]], device: torch.device, seconds: float) -> list[Point]:
     """A layer at each (length, width)."""
     found = []
     for length, width in sizes:

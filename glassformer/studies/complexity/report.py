@@ -14,7 +14,7 @@ from glassformer import plots
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.files.owned import OwnedFiles
 from glassformer.studies.complexity.fit import Exponent
-from glassformer.studies.complexity.layers import Layer
+from glassformer.studies.complexity.layers import LayerKind
 from glassformer.studies.complexity.measure import Point
 from glassformer.studies.complexity.reach import SMALL_WINDOW, Reach
 
@@ -37,10 +37,10 @@ def kind_of(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Measured:
+class LayerMeasurements:
     """A layer with everything that was measured of it."""
 
-    layer: Layer
+    layer: LayerKind
     over_length: list[Point]
     over_width: list[Point]
     time_in_n: Exponent
@@ -53,7 +53,7 @@ class Measured:
 class Report:
     """All layers, the chains of their equations, and how far the gradient reaches."""
 
-    rows: list[Measured]
+    rows: list[LayerMeasurements]
     chains: dict[str, dict[int, int]]
     reach: dict[str, list[Reach]]
     needed: dict[str, int]  # layers until the first token is seen
@@ -111,7 +111,7 @@ HEADS = (
 )
 
 
-def cells(report: Report, row: Measured) -> list[str]:
+def cells(report: Report, row: LayerMeasurements) -> list[str]:
     """A row of the table."""
     layer, kind = row.layer, kind_of(row.layer.name)
     return [
@@ -147,7 +147,7 @@ def markdown(report: Report) -> str:
     return "\n".join(lines)
 
 
-def as_csv(rows: Sequence[Measured]) -> str:
+def as_csv(rows: Sequence[LayerMeasurements]) -> str:
     """Every measurement in a line of its own."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

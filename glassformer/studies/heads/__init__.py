@@ -1,6 +1,6 @@
 """`glassformer heads`: what each head is worth, what it looks at, and how many can go."""
 
-from glassformer.studies.heads.importance import Heads, Importance, least_important, measure, save, study
+from glassformer.studies.heads.importance import HeadImportances, Importance, least_important, measure, save, study
 from glassformer.studies.heads.kinds import KINDS, AttentionStats, add_attention, add_induction, kind_of, kinds
 from glassformer.studies.heads.pictures import draw
 from glassformer.studies.heads.pruning import Footprint, measure_footprints, write_pruned
@@ -9,7 +9,7 @@ __all__ = [
     "KINDS",
     "AttentionStats",
     "Footprint",
-    "Heads",
+    "HeadImportances",
     "Importance",
     "add_attention",
     "add_induction",

@@ -20,7 +20,7 @@ from glassformer.errors import UserError
 from glassformer.evaluate import BETTER_WHEN_LOWER, teacher_forced, text_scores
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.files.owned import OwnedFiles
-from glassformer.probe import Part
+from glassformer.probe import Component
 from glassformer.studies.heads.kinds import kind_of, kinds
 from glassformer.studies.held_out import HeldOut, writes, written
 from glassformer.tasks import TextModel
@@ -66,7 +66,7 @@ def measure(model: TextModel, held: HeldOut, *, decoding: bool = True) -> dict[s
 class Importance:
     """A part, what the model measures without it (by mode), and for a head its scores by kind."""
 
-    part: Part
+    part: Component
     without: dict[str, dict[str, float]]
     kinds: dict[str, float] = field(default_factory=dict)
 
@@ -83,7 +83,7 @@ class Importance:
 
 
 @dataclass(frozen=True)
-class Heads:
+class HeadImportances:
     """What `glassformer heads` found."""
 
     examples: int
@@ -91,13 +91,15 @@ class Heads:
     score: str  # the measure that counts
     whole: dict[str, float]
     parts: list[Importance]
-    curve: list[tuple[Part, dict[str, float]]]  # one head after the other cut, and what is measured without all so far
+    curve: list[
+        tuple[Component, dict[str, float]]
+    ]  # one head after the other cut, and what is measured without all so far
 
     def change(self, one: Importance, mode: str, name: str) -> float:
         """By how much a score of the whole model changes without this part."""
         return one.without[mode][name] - self.whole[name]
 
-    def order(self) -> list[Part]:
+    def order(self) -> list[Component]:
         """Heads, the least important first."""
         own = [w for w in self.parts if w.part.head is not None]
         return [w.part for w in sorted(own, key=lambda w: self.change(w, "zero", "loss"))]
@@ -129,7 +131,9 @@ class Heads:
         }
 
 
-def study(model: TextModel, held: HeldOut, split: str, *, decoding: bool = True, tell: Tell = say_nothing) -> Heads:
+def study(
+    model: TextModel, held: HeldOut, split: str, *, decoding: bool = True, tell: Tell = say_nothing
+) -> HeadImportances:
     """What every head and feed-forward layer is worth, by leaving each out in turn, and what each head looks at."""
     net = model.model
     parts = [*probe.heads(net), *probe.mlps(net)]
@@ -150,7 +154,7 @@ def study(model: TextModel, held: HeldOut, split: str, *, decoding: bool = True,
             with probe.ablate(net, [part], mode, means=means):
                 without[mode] = measure(model, held, decoding=decoding)
         importances.append(Importance(part, without, seen.get(str(part), {})))
-    found = Heads(held.count, split, score, whole, importances, [])
+    found = HeadImportances(held.count, split, score, whole, importances, [])
     curve = []
     order = found.order()
     for n, part in enumerate(order, 1):
@@ -160,7 +164,7 @@ def study(model: TextModel, held: HeldOut, split: str, *, decoding: bool = True,
     return replace(found, curve=curve)
 
 
-def least_important(found: Heads, count: int) -> list[Part]:
+def least_important(found: HeadImportances, count: int) -> list[Component]:
     """So many heads that the model misses least."""
     order = found.order()
     if not 1 <= count < len(order):
@@ -170,7 +174,7 @@ def least_important(found: Heads, count: int) -> list[Part]:
     return order[:count]
 
 
-def save(found: Heads, out: Path, extra: Mapping[str, Any] | None = None) -> Path:
+def save(found: HeadImportances, out: Path, extra: Mapping[str, Any] | None = None) -> Path:
     """The numbers in heads.json."""
     (path,) = OwnedFiles(out).claim("heads.json")
     write_atomically(path, to_json(found.to_dict() | dict(extra or {})))

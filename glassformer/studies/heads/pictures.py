@@ -10,7 +10,7 @@ import numpy as np
 
 from glassformer import plots
 from glassformer.evaluate import BETTER_WHEN_LOWER
-from glassformer.studies.heads.importance import LOST, MODES, Heads, Importance
+from glassformer.studies.heads.importance import LOST, MODES, HeadImportances, Importance
 
 NAMES = {
     "bleu": "BLEU",
@@ -27,7 +27,9 @@ def row_label(name: str) -> str:
     return f"{side} {layer} {'self' if part == 'attention' else part}"
 
 
-def as_grid(found: Heads, attentions: Sequence[str], width: int, value: Callable[[Importance], float]) -> np.ndarray:
+def as_grid(
+    found: HeadImportances, attentions: Sequence[str], width: int, value: Callable[[Importance], float]
+) -> np.ndarray:
     """A row for each attention, a column for each head, and the MLP of a layer in the last column, beside its last one."""
     grid = np.full((len(attentions), width + 1), np.nan)
     for one in found.parts:
@@ -40,7 +42,7 @@ def as_grid(found: Heads, attentions: Sequence[str], width: int, value: Callable
     return grid
 
 
-def draw(found: Heads, config: Any, out: Path) -> list[Path]:
+def draw(found: HeadImportances, config: Any, out: Path) -> list[Path]:
     """heads (one), kinds and curve, each as PNG and SVG."""
     attentions, width = config.attentions, max(map(config.heads_of, config.attentions))
     rows, columns = [row_label(name) for name in attentions], [*map(str, range(width)), "MLP"]

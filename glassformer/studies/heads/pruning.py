@@ -16,7 +16,7 @@ from glassformer.config import VERSION, Recipe
 from glassformer.evaluate import teacher_forced
 from glassformer.files.owned import new_folder
 from glassformer.models.weights import model_tensors
-from glassformer.probe import Part
+from glassformer.probe import Component
 from glassformer.runs.checkpoint import read_state, write_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.studies.held_out import HeldOut, writes, written
@@ -69,7 +69,7 @@ def measure_footprints(
     ]
 
 
-def write_pruned(run: RunFolder, model: TextModel, heads: Sequence[Part], out: Path) -> RunFolder:
+def write_pruned(run: RunFolder, model: TextModel, heads: Sequence[Component], out: Path) -> RunFolder:
     """A run of its own with the heads taken out: every verb accepts it. It has its tokenizers and its final weights, and
     what it was made from; it holds what to measure it on, and no training data: it cannot be trained further."""
     smaller = probe.pruned(model.model, heads)
@@ -80,7 +80,7 @@ def write_pruned(run: RunFolder, model: TextModel, heads: Sequence[Part], out: P
 
 
 def fill_pruned(
-    run: RunFolder, folder: RunFolder, recipe: Recipe, weights: dict[str, Tensor], heads: Sequence[Part]
+    run: RunFolder, folder: RunFolder, recipe: Recipe, weights: dict[str, Tensor], heads: Sequence[Component]
 ) -> None:
     """What a pruned run has: tokenizers, what to measure it on, and weights."""
     (folder.path / "data").mkdir()

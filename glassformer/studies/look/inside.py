@@ -30,7 +30,7 @@ from glassformer.studies.look.search import Search, search
 from glassformer.tasks import TextModel
 from glassformer.tasks.generate import prompt_ids
 from glassformer.text.tokenizer import EOS
-from glassformer.text.units import Reading, Units, reading
+from glassformer.text.units import ReadableTokens, Units, reading
 
 NEW = 12  # tokens a GPT goes on with
 
@@ -83,7 +83,7 @@ class Inside:
             return self.model.tokenizers.target.pieces(ids)
         return [self.model.tokenizers.labels[int(i)] for i in ids]
 
-    def readings(self) -> dict[str, Reading]:
+    def readings(self) -> dict[str, ReadableTokens]:
         """The axes of the maps. source: what the encoder reads; read: what the other stack reads; written: what is chosen at
         each of its positions."""
         target, row = self.model.tokenizers.target, self.input.row
@@ -108,10 +108,10 @@ class Inside:
         return own, own
 
 
-def alone(labels: list[str]) -> Reading:
+def alone(labels: list[str]) -> ReadableTokens:
     """Each a unit by itself, whatever the unit."""
     units = Units(list(range(len(labels))), labels)
-    return Reading(labels, units, units)
+    return ReadableTokens(labels, units, units)
 
 
 DOES = {"gpt": "goes on with a text", "mlm": "fills in masks", "classify": "classifies texts", "tag": "tags words"}

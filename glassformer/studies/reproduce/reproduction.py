@@ -23,7 +23,7 @@ from glassformer.files.durable import to_json, write_atomically
 from glassformer.files.owned import OwnedFiles
 from glassformer.runs.folder import RunFolder
 from glassformer.screen import roughly, say
-from glassformer.studies.plan import Plan, make_plan
+from glassformer.studies.plan import TrainingPlan, make_plan
 from glassformer.studies.reproduce.metrics import device_of, score
 from glassformer.studies.reproduce.report import Outcome, Report, commit, device_name
 from glassformer.studies.reproduce.table import Metric, Reproduction, reproduction
@@ -112,7 +112,7 @@ def size_problem(what: Reproduction, outcomes: Sequence[Outcome], recipe: Recipe
 Tell = Callable[[str], None]
 
 
-def announce(plan: Plan, name: str, times: int, tell: Tell) -> float:
+def announce(plan: TrainingPlan, name: str, times: int, tell: Tell) -> float:
     """Says how long it will take; the seconds of one training."""
     if not plan.fits or plan.tokens_per_second is None:
         raise UserError(f"{name} does not fit on {plan.device}: {plan.advice}")

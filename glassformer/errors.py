@@ -8,4 +8,4 @@ class UserError(ValueError):
 
 
 class ConfigError(UserError):
-    """A setting that cannot be."""
+    """A setting of a recipe, a parameter or an option that cannot be, or that another one rules out."""

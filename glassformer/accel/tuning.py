@@ -87,7 +87,7 @@ def short_rows() -> int:
 
 
 def choose_short_rows() -> Choice:
-    """By trial."""
+    """Whether short rows are worth it on this CPU, and up to how many keys: by a trial, whose result is kept."""
     limit = short_rows()
     found = trials.gains("short rows", try_short_rows)
     told = ", ".join(f"{gain:.2f} with {keys}" for keys, gain in found.items())
@@ -97,7 +97,7 @@ def choose_short_rows() -> Choice:
 
 
 def choose_int8() -> Choice:
-    """By what CTranslate2 says of this processor."""
+    """Whether 8-bit decoding can be had: by what CTranslate2 says of this processor."""
     if importlib.util.find_spec("ctranslate2") is None:
         return Choice(False, "CTranslate2 is not installed: pip install 'glassformer[ct2]'")
     import ctranslate2

@@ -32,7 +32,7 @@ class Writer:
 
     @property
     def wide(self) -> int:
-        """Lines for each prompt."""
+        """How many lines of output a prompt takes."""
         return 1 if self.json else writing.answers_a_text(self.config)
 
     def output(self, prompt: str, answers: list[Answer]) -> lines.Output:
@@ -68,7 +68,7 @@ class Writer:
         lines.stdout_write(between.join(text for output in self.answer(prompts) for text in output.lines) + "\n")
 
     def job(self, fingerprint: str) -> lines.TextJob:
-        """How it answers lines."""
+        """The job that reads prompts line by line and writes an answer for each, and can be resumed."""
         options = asdict(self.config) | asdict(self.constraints)
         return lines.TextJob(
             "generate",

@@ -89,7 +89,7 @@ def around(file: TokenFile, ids: Ids, first: int = BOS, last: int = EOS) -> Flat
 
 
 class Pairs:
-    """For the encoder-decoder."""
+    """Source and target for the encoder-decoder: the source closed by EOS, the target from BOS on, its labels one place on."""
 
     has_source = True
 
@@ -100,7 +100,7 @@ class Pairs:
         self.row_lengths = target.lengths + 1
 
     def sources(self, ids: Ids) -> Flat:
-        """source EOS"""
+        """The tokens of these sources, each closed by EOS, one after the other."""
         return before(EOS, self.source, ids)
 
     def rows(self, ids: Ids) -> tuple[Flat, Flat]:
@@ -145,7 +145,7 @@ class Prompts(OneSided):
 
 
 class Classify(OneSided):
-    """A text and its class."""
+    """A text and its class, which is the label of the first place (or of the last, `at_the_end`); the others have none."""
 
     def __init__(
         self, text: TokenFile, classes: Int[np.ndarray, " n"], *, at_the_end: bool = False, closed: bool = False

@@ -107,7 +107,7 @@ class RowPacker:
         self.refresh()
 
     def refresh(self) -> None:
-        """After a kind has run out."""
+        """Recomputes what is left to choose from after the sentences of a kind of lengths have run out."""
         self.left = np.flatnonzero(self.counts)
         self.left_s, self.left_t, self.left_size = self.kind_s[self.left], self.kind_t[self.left], self.size[self.left]
         self.mean = (self.left_size * self.counts[self.left]).sum() / max(1, self.counts.sum())

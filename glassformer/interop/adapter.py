@@ -39,7 +39,7 @@ Its file names the weights it was learned beside, and is not added to others.
 
 
 def fingerprint(weights: Mapping[str, Tensor]) -> str:
-    """Of weights to the bit."""
+    """The SHA-256 of all weights with their names, in float32: the same for the same weights to the bit."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         digest.update(name.encode())

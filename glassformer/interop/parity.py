@@ -85,7 +85,7 @@ class ParityReport:
     notes: list[str] = field(default_factory=list)
 
     def save(self, folder: Path) -> None:
-        """As parity.json."""
+        """Writes the report into the folder as parity.json."""
         (folder / "parity.json").write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
     def rows(self) -> list[tuple[str, str, str]]:
@@ -113,7 +113,7 @@ class ParityReport:
         return found
 
     def verdict(self) -> str:
-        """One sentence."""
+        """Whether the other side computes what the run computes, in one sentence."""
         if self.passed:
             return f"{self.theirs.name} says what the run says ({self.weights}, {self.texts} texts of {self.sample})"
         return f"{self.theirs.name} does not say what the run says: {self.differs}"

@@ -134,5 +134,5 @@ def to_half_split(tensors: Mapping[str, Tensor], width: int) -> dict[str, Tensor
 
 
 def from_half_split(tensors: Mapping[str, Tensor], width: int) -> dict[str, Tensor]:
-    """The way back, exactly."""
+    """From sines first, cosines second to the interleaved positions of the paper: the inverse of `to_half_split`."""
     return permute(tensors, half_split(width).argsort())

@@ -49,7 +49,7 @@ class Vocabulary:
 
     @cached_property
     def ours(self) -> dict[int, int]:
-        """Their id to ours."""
+        """The ids of the other vocabulary to ours."""
         return {theirs: ours for ours, theirs in enumerate(self.order) if theirs >= 0}
 
     @property

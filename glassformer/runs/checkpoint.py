@@ -138,7 +138,7 @@ def write_checkpoint(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files of a checkpoint."""
+    """The list of a checkpoint's files, and the version of its format."""
 
     format: int
     files: dict[str, ListedFile]

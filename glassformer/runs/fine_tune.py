@@ -32,13 +32,13 @@ NEW_ROW_NOISE = 0.1
 
 @dataclass(frozen=True)
 class Start:
-    """The run that another begins with."""
+    """The run whose weights and tokenizers another training begins with."""
 
     run: RunFolder
 
     @property
     def recipe(self) -> Recipe:
-        """What it was trained by."""
+        """The recipe it was trained by."""
         return self.run.recipe
 
     @property

@@ -83,7 +83,7 @@ class RunFolder:
 
     @property
     def see_doctor(self) -> str:
-        """What to do about damage."""
+        """The end of a sentence about a damaged run: which command finds out what is wrong."""
         return f"see `glassformer doctor {quote(str(self.path))}`"
 
     def discard(self, *, keep_folder: bool = False) -> list[str]:

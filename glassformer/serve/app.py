@@ -90,7 +90,7 @@ class Served:
         return as_json({"status": "ok" if fine else "not ready"}, 200 if fine else 503)
 
     async def count(self, request: Request) -> Response:
-        """The books, for Prometheus."""
+        """/metrics: requests, times, and the load of each run, as Prometheus scrapes them."""
         for name, run in self.models.runs.items():
             self.metrics.loaded.labels(name).set(run.worker is not None)
             self.metrics.held.labels(name).set(run.worker.held if run.worker is not None else 0)

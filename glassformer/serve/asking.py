@@ -23,7 +23,7 @@ from glassformer.tasks import check_text
 
 @dataclass(frozen=True)
 class Service:
-    """What every route needs."""
+    """What every route is given: the runs, the limits, the detector of languages, whether a key is asked for."""
 
     models: Models
     limits: Limits

@@ -61,7 +61,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Completed:
-    """What became of one prompt."""
+    """The choices written for one prompt, and how many tokens were read and written for them."""
 
     prompt_tokens: int
     written_tokens: int  # of all that was drawn, also what was not chosen

@@ -38,7 +38,7 @@ SAFE = [
 
 
 class Gone(Exception):
-    """The client went away."""
+    """Raised while a request is read or answered when its client has closed the connection."""
 
 
 def in_bytes(refusal: Refused, path: str) -> tuple[list[tuple[bytes, bytes]], bytes]:
@@ -116,7 +116,7 @@ class Gate:
 
 
 class Visit:
-    """One request at the gate."""
+    """One request on its way through the gate: checked, let in or refused, and its end noted."""
 
     def __init__(self, gate: Gate, scope: Any, receive: Any, send: Any, route: str) -> None:
         self.gate, self.scope, self.receive, self.send, self.route = gate, scope, receive, send, route

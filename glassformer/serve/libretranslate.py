@@ -58,7 +58,7 @@ class TranslateFields(BaseModel):
 
 
 class DetectFields(BaseModel):
-    """What is said to /detect."""
+    """The fields of a request to /detect: one text or several."""
 
     q: str | list[str]
     api_key: str | None = None
@@ -76,7 +76,7 @@ def asked_of(service: Service, fields: TranslateFields) -> Asked:
 
 
 class Libre:
-    """The routes."""
+    """The routes of LibreTranslate's dialect: translate texts and files, detect a language, list languages."""
 
     def __init__(self, service: Service) -> None:
         self.service = service

@@ -48,12 +48,12 @@ class Metrics:
         return found
 
     def begin(self, route: str) -> None:
-        """A request has come."""
+        """Counts a request that has come to this route."""
         self.of(self.received, route).inc()
         self.in_flight.inc()
 
     def end(self, route: str, outcome: Outcome, status: int | None, seconds: float) -> None:
-        """What became of it."""
+        """Counts how the request ended, with its HTTP status, and how long it took."""
         self.of(self.ended[outcome], route).inc()
         self.in_flight.dec()
         self.of(self.seconds, route).observe(seconds)
@@ -61,5 +61,5 @@ class Metrics:
             self.of(self.statuses, str(status)).inc()
 
     def text(self) -> bytes:
-        """As Prometheus reads it."""
+        """All counters in the text format of Prometheus."""
         return generate_latest(self.registry)

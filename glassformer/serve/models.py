@@ -73,7 +73,7 @@ class ServedRun:
 
 
 class Models:
-    """All runs of a server."""
+    """The runs of a server by name: loaded when first asked for, and unloaded where memory runs short or a run has changed."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Models:
         self.draining = False
 
     def get(self, name: str) -> ServedRun:
-        """A run by its name."""
+        """The run of this name; 404 with the names there are, if there is none."""
         if name not in self.runs:
             known = ", ".join(self.runs)
             raise Refused(

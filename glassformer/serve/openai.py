@@ -92,7 +92,7 @@ def chat_logprobs_of(own: TokenLogprobs | None) -> dict[str, Any] | None:
 
 
 class OpenAI:
-    """The routes."""
+    """The routes of OpenAI's dialect: models, completions and chat completions, streamed or not."""
 
     def __init__(self, service: Service) -> None:
         self.service = service

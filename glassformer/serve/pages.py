@@ -29,7 +29,7 @@ LOOKED_AT = 400  # characters: a report grows with the square of its text
 
 
 class LookFields(BaseModel):
-    """What is said to /look."""
+    """The fields of a request to /look: the text, an answer to force, and the run's name."""
 
     text: str
     target: str | None = Field(None, description="An answer that is forced on the model.")
@@ -47,7 +47,7 @@ def page_files() -> dict[str, bytes]:
 
 
 def content(name: str, headers: dict[str, str] | None = None) -> Response:
-    """A file of the page."""
+    """A file of the page as a response of its media type; 404 for a name that is none."""
     if name not in page_files():
         raise Refused(404, "there is no such file of the page")
     kind = KINDS[name[name.rindex(".") :]]
@@ -62,7 +62,7 @@ def report_policy(page: str) -> str:
 
 
 class Pages:
-    """The routes."""
+    """The routes that a browser opens: the page at /, its files, the documentation of the routes, and reports of `look`."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -72,11 +72,11 @@ class Pages:
         return content("home.html")
 
     async def docs(self, request: Request) -> Response:
-        """The page of the routes."""
+        """The page that explains every route of the server."""
         return content("docs.html")
 
     async def file(self, request: Request) -> Response:
-        """A module or a style."""
+        """A script or a style sheet of the page, by its name."""
         return content(request.path_params["name"])
 
     async def look(self, request: Request) -> Response:
@@ -100,7 +100,7 @@ class Pages:
         return Response(body, media_type=KINDS[".html"], headers={"Content-Security-Policy": report_policy(page)})
 
     def add_to(self, app: FastAPI) -> None:
-        """Every route."""
+        """Registers these routes with the app."""
         app.add_api_route("/", self.home, methods=["GET"], include_in_schema=False)
         app.add_api_route("/docs", self.docs, methods=["GET"], include_in_schema=False)
         app.add_api_route("/page/{name}", self.file, methods=["GET"], include_in_schema=False)

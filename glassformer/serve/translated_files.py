@@ -24,7 +24,7 @@ KEPT = 32
 
 
 class TranslatedFiles:
-    """Files on their way back."""
+    """Translated files, kept in memory for a while under names that cannot be guessed, until they are fetched."""
 
     KINDS: ClassVar[tuple[str, ...]] = (".txt", ".md", ".srt")
 
@@ -58,7 +58,7 @@ class TranslatedFiles:
         return as_json({"translatedFileUrl": f"{request.url.scheme}://{request.url.netloc}/download_file/{name}"})
 
     def keep(self, kind: str, content: bytes) -> str:
-        """Under a new name; the oldest make way."""
+        """Keeps a file's content and returns the name to fetch it by; the oldest make way."""
         now = time.monotonic()
         self.kept = {name: one for name, one in self.kept.items() if now - one[0] < KEPT_SECONDS}
         while len(self.kept) >= KEPT:
@@ -68,7 +68,7 @@ class TranslatedFiles:
         return name
 
     def download(self, name: str) -> Response:
-        """A file that is still kept."""
+        """The file of this name as a download; 404 once it is kept no more."""
         found = self.kept.get(name)
         if found is None or time.monotonic() - found[0] > KEPT_SECONDS:
             raise Refused(404, "there is no such file, or it was kept long enough")

@@ -63,7 +63,7 @@ class Work:
         return []
 
     def take(self, row: QueuedText, hypotheses: list[Hypothesis]) -> None:
-        """The answer to a row."""
+        """Called with the hypotheses of a row when it has been decoded; a work keeps what it needs of them."""
 
     def written(self, row: QueuedText, sample: int, tokens: Sequence[tuple[int, float]]) -> None:
         """All that a row has written so far, where the work streams."""
@@ -74,11 +74,11 @@ class Work:
     # ---- from the worker's thread to the loop
 
     def finish(self, value: Any) -> None:
-        """Answer."""
+        """Gives whoever awaits `reply` this value."""
         self.tell(lambda: None if self.reply.done() else self.reply.set_result(value))
 
     def fail(self, error: BaseException) -> None:
-        """Answer with an error."""
+        """Raises this error where `reply` is awaited."""
         self.tell(lambda: None if self.reply.done() else self.reply.set_exception(error))
 
     def emit(self, event: Any) -> None:
@@ -101,5 +101,5 @@ class Call(Work):
         self.function = function
 
     def result(self, model: TextModel) -> Any:
-        """What the function gives."""
+        """What the function returns for this model."""
         return self.function(model)

@@ -51,7 +51,7 @@ class TextModel:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights lie."""
+        """The device that the weights are on."""
         return next(self.model.parameters()).device
 
     @property
@@ -64,7 +64,7 @@ class TextModel:
 
     @property
     def verb(self) -> Verb:
-        """What it is made for."""
+        """What it does with texts: translate, generate, fill, classify or tag."""
         return VERBS[self.kind][0]
 
     def require(self, verb: Verb) -> None:

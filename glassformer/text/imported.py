@@ -116,14 +116,14 @@ class ImportedTokenizer(Tokenizer):
         return ImportedTokenizer(library, size, before, silent, foreign)
 
     def envelope(self) -> dict[str, Any]:
-        """What a file holds."""
+        """All that a tokenizer file holds, as JSON has it: the library's tokenizer and what we note beside it."""
         facts = json.loads(self.library.to_str())
         rest = {"size": self.vocab_size, "before": list(self.before), "silent": sorted(self.silent)}
         rest |= {} if self.foreign is None else {"foreign": self.foreign}
         return {"imported": 1, **rest, "tokenizer": facts}
 
     def save(self, path: str | Path) -> None:
-        """Into a run's folder."""
+        """Writes the tokenizer to a file, from which `load_tokenizer` reads it."""
         write_atomically(Path(path), json.dumps(self.envelope(), ensure_ascii=False).encode("utf-8"))
 
     def _real(self, ids: Iterable[int]) -> list[int]:

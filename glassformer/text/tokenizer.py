@@ -178,7 +178,7 @@ class Tokenizer:
         return [found.ids for found in self.library.encode_batch_fast(texts, add_special_tokens=False)]
 
     def bpe_dropout(self, dropout: float, seed: str) -> BPEDropout:
-        """What encodes text with merges left out at random, for training alone."""
+        """An encoder that leaves each merge out with this chance (BPE-dropout; Provilkov et al. 2020), for training alone."""
         if self.kind != "bpe":
             raise UserError(f"data.bpe_dropout needs a tokenizer of kind bpe, and this one is {self.kind}")
         merges = [tuple(pair) for pair in json.loads(self.library.to_str())["model"]["merges"]]

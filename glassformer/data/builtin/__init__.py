@@ -53,8 +53,8 @@ TASKS = {
     "languages": "classify",
     "date-parts": "tag",
 }
-DEFAULT_SIZES = {"dates": 100_000, "copy": 50_000, "reverse": 50_000, "sort": 50_000, "in-context": 50_000}
-DEFAULT_SIZES |= {"languages": 48_000, "date-parts": 50_000}  # stdlib and phrases give all they have
+USUAL_SIZE = 50_000  # training examples; stdlib and phrases give all they have
+SIZES = {"dates": 100_000, "languages": 48_000}
 
 
 def check_builtin(config: DataConfig) -> str:
@@ -81,7 +81,7 @@ def open_builtin(config: DataConfig, split: Split) -> DataSet:
     """The examples of one split: (source, target), Document, (line, label) or (tokens, tags), as the task has it."""
     name = check_builtin(config)
     limit = config.size if split == "train" else None  # None: as many as the data set gives by itself
-    size = limit or (DEFAULT_SIZES.get(name, 0) if split == "train" else HELD_OUT_SIZE)
+    size = limit or (SIZES.get(name, USUAL_SIZE) if split == "train" else HELD_OUT_SIZE)
     lengths = (config.test_lengths[0], config.test_lengths[1]) if config.test_lengths else None
     match name:
         case "dates":

@@ -60,12 +60,12 @@ class TrialScores:
         return np.array(self.statistics[name], dtype=np.float64)
 
     def score(self, name: str) -> float:
-        """Of all examples."""
+        """The score of this name over all examples, from the summed numbers of each."""
         return float(COMBINE[name](self.table(name).sum(0, keepdims=True))[0])
 
 
 def fingerprint(value: Any) -> str:
-    """The same for the same value."""
+    """A short hash of a value's JSON: equal values have equal ones."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
@@ -146,6 +146,6 @@ def kept_scores(path: Path, run: Path, limit: int) -> TrialScores | None:
 
 
 def keep_scores(path: Path, run: Path, limit: int, scores: TrialScores) -> None:
-    """For the next time."""
+    """Writes the scores of a trial to a file, with which weights they are of, so that they need not be taken again."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, to_json(asdict(replace(scores, of=weights_of(run, limit)))))

@@ -46,11 +46,11 @@ class VariantRow:
     failed: dict[int, str] = field(default_factory=dict)
 
     def scores(self, name: str) -> list[float]:
-        """A score of each trial."""
+        """The score of this name of every trial that has it, one a seed."""
         return [one.score(name) for one in self.trials.values() if name in one.statistics]
 
     def mean(self, name: str) -> float | None:
-        """Over seeds."""
+        """The mean of a score over the seeds; None where no trial has it."""
         found = self.scores(name)
         return statistics.fmean(found) if found else None
 
@@ -66,7 +66,7 @@ class VariantRow:
 
     @property
     def seconds(self) -> float | None:
-        """Of a training, on average."""
+        """How long a training took, on average over the seeds."""
         return statistics.fmean(one.seconds for one in self.trials.values()) if self.trials else None
 
     def verdict(self, name: str) -> str:

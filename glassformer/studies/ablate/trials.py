@@ -42,11 +42,11 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """As people are told of it."""
+        """The variant and the seed, as tables and messages show them."""
         return f"{self.variant.name}, seed {self.seed}"
 
     def command(self, recipe: str) -> list[str]:
-        """As a person would type it."""
+        """The `glassformer train` command of this trial, as a list of arguments."""
         asked = ["train", recipe, *self.settings, "--out", str(self.folder), "--resume", "--quiet"]
         return [sys.executable, "-m", "glassformer", *asked]
 

@@ -27,7 +27,7 @@ def plan(effort: Effort) -> list[Settings]:
 
 
 def make(arm: str, vocabulary: int) -> nn.Module:
-    """The three at about the same number of parameters."""
+    """The model of an arm (transformer, LSTM, LSTM with attention), all at about the same number of parameters."""
     if arm == "transformer":
         return Transformer(
             n_layer=2, n_head=4, n_embd=64, n_hidden=192, vocab_size=vocabulary, block_size=72, dropout=0.0

@@ -20,7 +20,7 @@ Weights = dict[str, Tensor]
 
 
 def same_weights(first: Weights, second: Weights) -> bool:
-    """To the bit."""
+    """Whether two sets of weights have the same names and are equal to the bit."""
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 

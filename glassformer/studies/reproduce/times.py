@@ -35,7 +35,7 @@ class FirstLook:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds."""
+    """Where the time of a reproduction went, in seconds."""
 
     preparation: float  # tokenizer and token files
     compilation: float  # and whatever else comes before steps take their usual time

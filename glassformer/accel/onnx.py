@@ -19,7 +19,7 @@ from typing import Any
 
 from glassformer.accel.onnx_graph import (
     Graph,
-    Rotation,
+    RotationNodes,
     activate,
     additive_mask,
     attention,
@@ -95,7 +95,7 @@ def block(g: Graph, name: str, layer: Any, config: ModelConfig, x: str, sublayer
     return x
 
 
-def encoder_stack(g: Graph, model: Any, stack: Any, x: str, mask: str, rotation: Rotation | None) -> str:
+def encoder_stack(g: Graph, model: Any, stack: Any, x: str, mask: str, rotation: RotationNodes | None) -> str:
     """The layers of an encoder and its last norm: attention in both directions."""
     c = model.config
     for i, layer in enumerate(stack.layers):
@@ -113,7 +113,9 @@ def encoder_stack(g: Graph, model: Any, stack: Any, x: str, mask: str, rotation:
     return x if stack.norm is None else norm(g, "encoder.norm", stack.norm, x)
 
 
-def decoder_stack(g: Graph, model: Any, x: str, mask: str, rotation: Rotation | None, source_mask: str | None) -> str:
+def decoder_stack(
+    g: Graph, model: Any, x: str, mask: str, rotation: RotationNodes | None, source_mask: str | None
+) -> str:
     """The layers of a decoder and its last norm: causal attention whose keys and values join those of the past; with a source,
     the keys and values of cross-attention are inputs."""
     c = model.config
@@ -165,7 +167,7 @@ def encoder_graph(model: Any, n_positions: int, weights: str = "fp32") -> Any:
     key_positions, query_positions = positions_of(g, "attention_mask")
     x = embed(g, model.source_table, "source_embedding", model.source_positions, query_positions, n_positions)
     x = x if model.source_norm is None else norm(g, "source_norm", model.source_norm, x)
-    rotation = None if model.rotary is None else Rotation(g, model.rotary, query_positions, n_positions)
+    rotation = None if model.rotary is None else RotationNodes(g, model.rotary, query_positions, n_positions)
     mask = self_mask(g, c, model, "attention_mask", key_positions, causal=False)
     x = encoder_stack(g, model, model.encoder, x, mask, rotation)
     for i, layer in enumerate(model.decoder.layers):
@@ -194,7 +196,7 @@ def decoder_graph(model: Any, n_positions: int, weights: str = "fp32") -> Any:
         x = embed(g, model.embedding, "embedding", model.positions, query_positions, n_positions)
         own = model.embedding_norm
     x = x if own is None else norm(g, "embedding_norm", own, x)
-    rotation = None if model.rotary is None else Rotation(g, model.rotary, query_positions, n_positions)
+    rotation = None if model.rotary is None else RotationNodes(g, model.rotary, query_positions, n_positions)
     mask = self_mask(g, c, model, "attention_mask", key_positions, causal=True)
     x = decoder_stack(g, model, x, mask, rotation, source_mask)
     if c.family == "gpt" and model.head is not None:
@@ -217,7 +219,7 @@ def bert_graph(model: Any, n_positions: int, weights: str = "fp32") -> Any:
     if model.type_embedding is not None:
         x = g("Add", x, g.weight("type_embedding.weight", model.type_embedding.weight[0] * model.type_embedding.factor))
     x = x if model.embedding_norm is None else norm(g, "embedding_norm", model.embedding_norm, x)
-    rotation = None if model.rotary is None else Rotation(g, model.rotary, query_positions, n_positions)
+    rotation = None if model.rotary is None else RotationNodes(g, model.rotary, query_positions, n_positions)
     mask = self_mask(g, c, model, "attention_mask", key_positions, causal=False)
     x = encoder_stack(g, model, model.encoder, x, mask, rotation)
     if model.mean_pooling:

@@ -164,7 +164,7 @@ def mlp(g: Graph, name: str, layer: Any, activation: str, x: str) -> str:
 # ------------------------------------------------------------------------------------------------------------- attention
 
 
-class Rotation:
+class RotationNodes:
     """The cosine and sine of every token's rotary angles: (B, 1, T, half)."""
 
     def __init__(self, g: Graph, rotary: Any, positions: str, n_positions: int) -> None:
@@ -190,7 +190,7 @@ def split_heads(g: Graph, x: str, count: int, size: int) -> str:
     return g("Transpose", g("Reshape", x, g.constant([0, 0, count, size])), perm=[0, 2, 1, 3])
 
 
-def queries(g: Graph, name: str, a: Any, x: str, rotation: Rotation | None) -> str:
+def queries(g: Graph, name: str, a: Any, x: str, rotation: RotationNodes | None) -> str:
     """The queries of an attention, normed, rotated and scaled where asked for."""
     q = split_heads(g, linear(g, f"{name}.query", a.query, x), a.n_head, a.head_size)
     q = q if a.query_norm is None else rms(g, f"{name}.query_norm", a.query_norm, q)
@@ -198,7 +198,7 @@ def queries(g: Graph, name: str, a: Any, x: str, rotation: Rotation | None) -> s
     return g("Mul", q, g.scalar(a.head_size**-0.5)) if a.scaled else q
 
 
-def keys_values(g: Graph, name: str, a: Any, x: str, rotation: Rotation | None) -> tuple[str, str]:
+def keys_values(g: Graph, name: str, a: Any, x: str, rotation: RotationNodes | None) -> tuple[str, str]:
     """Its keys and values."""
     k = split_heads(g, linear(g, f"{name}.key", a.key, x), a.n_kv_head, a.head_size)
     v = split_heads(g, linear(g, f"{name}.value", a.value, x), a.n_kv_head, a.value_size)

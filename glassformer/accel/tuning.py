@@ -38,7 +38,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Choice:
+class PathChoice:
     """What was chosen on this machine, and why; `gain` where a trial was made here."""
 
     taken: bool
@@ -52,7 +52,7 @@ class FastPath:
 
     name: str
     what: str
-    choose: Callable[[], Choice]
+    choose: Callable[[], PathChoice]
     measured: tuple[Measured, ...] = ()
 
 
@@ -86,36 +86,36 @@ def short_rows() -> int:
     return trials.largest_size_worth(trials.gains("short rows", try_short_rows))
 
 
-def choose_short_rows() -> Choice:
+def choose_short_rows() -> PathChoice:
     """Whether short rows are worth it on this CPU, and up to how many keys: by a trial, whose result is kept."""
     limit = short_rows()
     found = trials.gains("short rows", try_short_rows)
     told = ", ".join(f"{gain:.2f} with {keys}" for keys, gain in found.items())
     if not limit:
-        return Choice(False, f"a trial here: times as fast {told} keys", max(found.values()))
-    return Choice(True, f"up to {limit} keys; a trial here: times as fast {told} keys", max(found.values()))
+        return PathChoice(False, f"a trial here: times as fast {told} keys", max(found.values()))
+    return PathChoice(True, f"up to {limit} keys; a trial here: times as fast {told} keys", max(found.values()))
 
 
-def choose_int8() -> Choice:
+def choose_int8() -> PathChoice:
     """Whether 8-bit decoding can be had: by what CTranslate2 says of this processor."""
     if importlib.util.find_spec("ctranslate2") is None:
-        return Choice(False, "CTranslate2 is not installed: pip install 'glassformer[ct2]'")
+        return PathChoice(False, "CTranslate2 is not installed: pip install 'glassformer[ct2]'")
     import ctranslate2
 
     types = sorted(ctranslate2.get_supported_compute_types("cpu"))
-    return Choice("int8" in types, f"with engine=int8; CTranslate2 computes here in {', '.join(types)}")
+    return PathChoice("int8" in types, f"with engine=int8; CTranslate2 computes here in {', '.join(types)}")
 
 
-def choose_on_gpu(able: Callable[[machine.Gpu], bool], otherwise: str) -> Callable[[], Choice]:
+def choose_on_gpu(able: Callable[[machine.Gpu], bool], otherwise: str) -> Callable[[], PathChoice]:
     """By what the GPU says of itself."""
 
-    def choose() -> Choice:
+    def choose() -> PathChoice:
         device = machine.gpu()
         if device is None:
-            return Choice(False, "no GPU that torch can use")
+            return PathChoice(False, "no GPU that torch can use")
         if not able(device):
-            return Choice(False, otherwise)
-        return Choice(True, "the GPU has what it needs")
+            return PathChoice(False, otherwise)
+        return PathChoice(True, "the GPU has what it needs")
 
     return choose
 
@@ -131,7 +131,7 @@ PATHS = (
     FastPath(
         "packed weights",
         "decoding on a CPU: matrices laid out once as the product wants them",
-        lambda: Choice(True, "on every CPU"),
+        lambda: PathChoice(True, "on every CPU"),
         (Measured(1.44, XEON, "2026-11-15"),),
     ),
     FastPath(
@@ -167,6 +167,6 @@ PATHS = (
 )
 
 
-def choices() -> list[tuple[FastPath, Choice]]:
+def choices() -> list[tuple[FastPath, PathChoice]]:
     """Every path with what was chosen on this machine. Trials that were never made here are made now."""
     return [(path, path.choose()) for path in PATHS]

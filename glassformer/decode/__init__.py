@@ -12,7 +12,7 @@ from glassformer.decode.generate import (
     translate_batch,
 )
 from glassformer.decode.longtext import Piece, fits_within, join_pieces, split_text
-from glassformer.decode.predict import Filling, classify, fill, tag
+from glassformer.decode.predict import MaskPrediction, classify, fill, tag
 from glassformer.decode.request import (
     NO_CONSTRAINTS,
     BeamTrace,
@@ -30,8 +30,8 @@ __all__ = [
     "Candidate",
     "Driver",
     "Ending",
-    "Filling",
     "Hypothesis",
+    "MaskPrediction",
     "Piece",
     "Request",
     "SpecialTokens",

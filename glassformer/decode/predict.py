@@ -20,7 +20,7 @@ from glassformer.nn.rows import Rows
 
 
 @dataclass(frozen=True)
-class Filling:
+class MaskPrediction:
     """The likeliest words for one mask, best first."""
 
     place: int
@@ -52,17 +52,17 @@ def need_head(model: Any, head: str, what: str) -> None:
 
 def fill(
     model: Any, sentences: Sequence[Sequence[int]], *, mask: int = 4, top: int = 5, never: Sequence[int] = range(5)
-) -> list[list[Filling]]:
+) -> list[list[MaskPrediction]]:
     """For every mask of every sentence the `top` likeliest words, without those that are `never` an answer."""
     need_head(model, "mlm", "filling in")
-    out: list[list[Filling]] = [[] for _ in sentences]
+    out: list[list[MaskPrediction]] = [[] for _ in sentences]
     for i, logprobs in predict(model, sentences):
         scores = logprobs.clone()
         scores[:, [token for token in never if token < scores.size(1)]] = -torch.inf
         best = scores.topk(min(top, scores.size(1) - len(set(never))))
         for place, token in enumerate(sentences[i]):
             if token == mask:
-                out[i].append(Filling(place, best.indices[place].tolist(), best.values[place].exp().tolist()))
+                out[i].append(MaskPrediction(place, best.indices[place].tolist(), best.values[place].exp().tolist()))
     return out
 
 

@@ -22,7 +22,7 @@ from glassformer.studies import ablate as study
 from glassformer.studies.ablate import READY, Variant, make_ablation, make_rows, make_variants, paired, parse_vary
 from glassformer.studies.ablate.ablation import prepare_folder
 from glassformer.studies.ablate.cost import Cost, at_a_time
-from glassformer.studies.ablate.report import Report, as_csv, markdown
+from glassformer.studies.ablate.report import AblationReport, as_csv, markdown
 from glassformer.studies.ablate.scores import TrialScores
 from glassformer.studies.ablate.trials import make_trials
 from glassformer.studies.ablate.variants import resolve
@@ -202,7 +202,7 @@ def test_a_trial_that_did_not_end_is_told_and_the_rest_compared() -> None:
     rows = make_rows([Variant("base"), Variant("wild", group="w")], scored, {"wild": {1: "the loss is not finite"}})
     assert rows[1].tests["exact_match"].difference.value == -100 and rows[1].failed == {1: "the loss is not finite"}
     facts = {"budget": "b", "notes": ["n"], "machine": "m", "torch": "t", "glassformer": "g", "date": "d"}
-    report = Report("x", "about", "glassformer ablate x", rows, "exact_match", {"base": [], "wild": []}, facts)
+    report = AblationReport("x", "about", "glassformer ablate x", rows, "exact_match", {"base": [], "wild": []}, facts)
     page, lines = markdown(report), as_csv(report).splitlines()
     assert "| wild |" in page and "1 did not end" in page and "the loss is not finite" in page
     assert len(lines) == 3 and len({line.count(",") for line in lines}) == 1

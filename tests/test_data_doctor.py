@@ -13,7 +13,7 @@ import pytest
 
 from glassformer import plots
 from glassformer.data import doctor
-from glassformer.data.doctor import Report, check
+from glassformer.data.doctor import DoctorReport, check
 from glassformer.errors import UserError
 from glassformer.text import languages
 from tests.commands import call
@@ -62,11 +62,11 @@ def healthy(tmp_path: Path) -> dict[str, Path]:
     return {name: write(tmp_path / f"{name}.tsv", pairs(n, i)) for i, (name, n) in enumerate(sizes.items())}
 
 
-def kinds(report: Report, level: str | None = None) -> set[tuple[str, str]]:
+def kinds(report: DoctorReport, level: str | None = None) -> set[tuple[str, str]]:
     return {(f.split, f.kind) for f in report.findings if level in (None, f.level)}
 
 
-def found(report: Report, kind: str) -> Any:
+def found(report: DoctorReport, kind: str) -> Any:
     return next(f for f in report.findings if f.kind == kind)
 
 

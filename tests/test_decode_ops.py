@@ -12,7 +12,7 @@ from torch import Tensor
 
 from glassformer.config import DecodeConfig
 from glassformer.decode.cache import Cache
-from glassformer.decode.decoder import Decoder
+from glassformer.decode.decoder import IncrementalDecoder
 from glassformer.decode.ops.packed import PackedOps
 from glassformer.decode.ops.torch import Heads, StepInputs, TorchOps
 from glassformer.decode.request import SpecialTokens
@@ -139,7 +139,7 @@ def test_a_static_step_is_the_step(family: str, changes: dict[str, Any]) -> None
     config, special = DecodeConfig(beam=3, n_best=2, min_new_tokens=2), SpecialTokens()
     results = []
     for static in (False, True):
-        decoder = Decoder(model, TorchOps())
+        decoder = IncrementalDecoder(model, TorchOps())
         n, source = (4 if static else 2), (3 if decoder.has_source else 0)
         cache = decoder.make_cache(n, 3, 40, source, static=static)
         how: dict[str, Any] = {"device": torch.device("cpu"), "dtype": torch.float64, "vocab_size": VOCABULARY}

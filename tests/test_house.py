@@ -215,6 +215,25 @@ def test_no_function_is_too_long_and_no_signature_too_wide() -> None:
     assert {name for f in figures() for name in f.wide_signatures} == set()
 
 
+def homes_of_classes(package: Path) -> dict[str, list[str]]:
+    """Every top-level class of the package with its modules; the machine of the tutorials and word lists stand alone."""
+    homes: dict[str, list[str]] = {}
+    for name, tree in modules(package).items():
+        if not name.startswith(("glassformer.classic", "glassformer.data.builtin")):
+            for node in tree.body:
+                if isinstance(node, ast.ClassDef):
+                    homes.setdefault(node.name, []).append(name)
+    return homes
+
+
+def test_a_class_has_a_name_of_its_own(tmp_path: Path) -> None:
+    """One word, one meaning: no two classes of the package share a name."""
+    assert {name: homes for name, homes in homes_of_classes(PACKAGE).items() if len(homes) > 1} == {}
+    for room in ("one", "two"):
+        (tmp_path / f"{room}.py").write_text("class Part: ...\n")
+    assert len(homes_of_classes(tmp_path)["Part"]) == 2, "and two that did would be seen"
+
+
 def test_everything_is_annotated() -> None:
     assert [name for f in figures() for name in f.unannotated] == []
 

@@ -11,7 +11,7 @@ import torch
 from glassformer import probe
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.config.costs import costs
-from glassformer.decode.decoder import Decoder
+from glassformer.decode.decoder import IncrementalDecoder
 from glassformer.decode.engines import uses_plain_model
 from glassformer.decode.ops.packed import PackedOps
 from glassformer.errors import ConfigError, UserError
@@ -82,7 +82,7 @@ def test_a_pruned_model_writes_token_by_token_what_it_writes_at_once(
             state = model.start(source, 8) if family == "transformer" else model.start(2, 8)
             steps = [model.step(sentences[:, i : i + 1], state) for i in range(5)]
         else:
-            decoder = Decoder(model, PackedOps())
+            decoder = IncrementalDecoder(model, PackedOps())
             cache, steps = decoder.make_cache(2, 1, 8, 3 if family == "transformer" else 0), []
             cache.begin(0, 2, sentences[:, :1])
             if family == "transformer":

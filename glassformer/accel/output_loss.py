@@ -9,7 +9,6 @@ leaves whatever is neither compiled nor in 8 bits.
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,14 +30,10 @@ from glassformer.accel.fp8 import (
     to_float8,
     weight_to_float8,
 )
+from glassformer.machine import has_triton
 from glassformer.nn.loss import IGNORE, linear_cross_entropy
 
 KERNEL_DEVICES = ("cuda",)
-
-
-def has_triton() -> bool:
-    """Whether the loss's kernels can be had: Triton comes with torch where torch knows a CUDA device."""
-    return importlib.util.find_spec("triton") is not None
 
 
 def row_losses(logits: Tensor, labels: Tensor, vocab_size: int, smoothing: float) -> tuple[Tensor, Tensor]:

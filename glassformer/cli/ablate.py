@@ -14,7 +14,7 @@ from glassformer.language import localized
 from glassformer.screen import table_console, warn
 
 if TYPE_CHECKING:
-    from glassformer.studies.ablate import Report
+    from glassformer.studies.ablate import AblationReport
 
 SHOWN = (0, 3, 4, 5, 6, 7)  # of the columns: all of them are wider than a terminal
 
@@ -105,7 +105,7 @@ def show_list(as_json: bool) -> None:
     console.print("\nOr vary what you like: glassformer ablate RECIPE --vary key.sub=a,b,c")
 
 
-def show(report: Report, folder: Path) -> None:
+def show(report: AblationReport, folder: Path) -> None:
     """The table, what did not end, and where everything is."""
     from rich.table import Table
 

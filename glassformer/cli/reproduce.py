@@ -13,7 +13,7 @@ from glassformer.language import localized
 from glassformer.screen import table_console, warn
 
 if TYPE_CHECKING:
-    from glassformer.studies.reproduce.report import Outcome, Report
+    from glassformer.studies.reproduce.report import Outcome, ReproductionReport
 
 
 def reproduce(
@@ -88,7 +88,7 @@ def show_list(as_json: bool) -> None:
     console.print(f"\nWhat is not built in needs its data first: {', '.join(commands)}; or --data DIR.")
 
 
-def show(report: Report) -> None:
+def show(report: ReproductionReport) -> None:
     """One reproduction's report, on stdout."""
     from rich.table import Table
     from rich.text import Text
@@ -108,7 +108,7 @@ def show(report: Report) -> None:
     )
 
 
-def goal_of(report: Report) -> str:
+def goal_of(report: ReproductionReport) -> str:
     """The goal in words, with its number where it follows from others."""
     if report.what.goal is not None:
         return report.what.goal_text
@@ -120,7 +120,7 @@ def middle(outcomes: list[Outcome], part: str) -> float:
     return statistics.median(getattr(one.times, part) for one in outcomes)
 
 
-def rows_of(report: Report) -> list[tuple[str, str]]:
+def rows_of(report: ReproductionReport) -> list[tuple[str, str]]:
     """The report, a title and a sentence each."""
     what, outcomes = report.what, report.outcomes
     scores = report.scores
@@ -162,7 +162,7 @@ def spread(scores: list[float]) -> str:
     return f", deviation {statistics.stdev(scores):.4f} ({each})"
 
 
-def time_goal(report: Report) -> str:
+def time_goal(report: ReproductionReport) -> str:
     """Whether it was done in the time that was set, as the end of a sentence."""
     if report.what.within is None:
         return ""

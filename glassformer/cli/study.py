@@ -14,7 +14,7 @@ from glassformer.language import language, localized, padded
 from glassformer.screen import say, table_console, warn
 
 if TYPE_CHECKING:
-    from glassformer.studies.claims import Report
+    from glassformer.studies.claims import StudyReport
 
 OUT = Path("runs") / "studies"
 
@@ -105,7 +105,7 @@ def show_list(out: Path, as_json: bool) -> None:
     table_console().print(table)
 
 
-def show(report: Report) -> None:
+def show(report: StudyReport) -> None:
     """Tables, conditions and verdict of one study."""
     from rich.table import Table
 

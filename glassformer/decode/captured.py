@@ -26,7 +26,7 @@ import torch
 from glassformer.config import DecodeConfig
 from glassformer.decode.buckets import next_power_of_2, slot_bucket, width_bucket
 from glassformer.decode.cache import Cache, on_device
-from glassformer.decode.decoder import Decoder
+from glassformer.decode.decoder import IncrementalDecoder
 from glassformer.decode.driver import Driver, Result
 from glassformer.decode.engines import EXTERNAL_ENGINES, cached_decoder, uses_plain_model
 from glassformer.decode.graphs import GraphRunner, GraphSession, session_pool
@@ -41,7 +41,7 @@ POLL_EVERY = 2  # steps
 class CapturedStepper(CachedStepper):
     """The decoder on the cache of a session, by captured steps."""
 
-    def __init__(self, decoder: Decoder, session: GraphSession, bos: int, *, strict: bool) -> None:
+    def __init__(self, decoder: IncrementalDecoder, session: GraphSession, bos: int, *, strict: bool) -> None:
         super().__init__(decoder, session.cache.n_slots, session.cache.beams, bos, strict=strict)
         self.cache: Cache = session.cache
         self.session = session

@@ -64,7 +64,7 @@ Attend = Callable[[int, LayerWeights, Tensor], Tensor]
 """(number of a layer, its weights, its projected queries (keys, values)) -> the heads' outputs, side by side."""
 
 
-class Decoder:
+class IncrementalDecoder:
     """The layers of a Transformer or a GPT on a cache."""
 
     def __init__(self, model: Any, ops: TorchOps) -> None:

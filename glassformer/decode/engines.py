@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from glassformer import machine
 from glassformer.config import DecodeConfig
 from glassformer.decode.checksum import weight_checksum
-from glassformer.decode.decoder import Decoder
+from glassformer.decode.decoder import IncrementalDecoder
 from glassformer.decode.ops.packed import PackedOps
 from glassformer.decode.ops.torch import TorchOps
 from glassformer.errors import ConfigError
@@ -33,8 +33,10 @@ EXTERNAL_ENGINES = ("int8", "ctranslate2", "onnx")
 MEMORY_SHARE = 0.25  # of the free memory that one cache may take
 UNKNOWN_MEMORY = 2**32  # bytes, where the system does not say what is free
 
-decoders: weakref.WeakKeyDictionary[nn.Module, dict[type, tuple[Any, Decoder]]] = weakref.WeakKeyDictionary()
-gpu_decoders: weakref.WeakKeyDictionary[nn.Module, dict[str, tuple[Tensor, Any, Decoder]]] = weakref.WeakKeyDictionary()
+decoders: weakref.WeakKeyDictionary[nn.Module, dict[type, tuple[Any, IncrementalDecoder]]] = weakref.WeakKeyDictionary()
+gpu_decoders: weakref.WeakKeyDictionary[nn.Module, dict[str, tuple[Tensor, Any, IncrementalDecoder]]] = (
+    weakref.WeakKeyDictionary()
+)
 lock = threading.Lock()
 
 
@@ -57,7 +59,7 @@ def best_ops(model: Any, rows: int) -> type[TorchOps]:
     return PackedOps if on_cpu and rows > 1 else TorchOps
 
 
-def cached_decoder(model: Any, config: DecodeConfig, rows: int) -> Decoder:
+def cached_decoder(model: Any, config: DecodeConfig, rows: int) -> IncrementalDecoder:
     """The model's decoder: made once, and again when a parameter has been replaced by another."""
     weight = next(model.parameters())
     if weight.is_cuda:
@@ -67,7 +69,7 @@ def cached_decoder(model: Any, config: DecodeConfig, rows: int) -> Decoder:
     with lock:
         known = decoders.setdefault(model, {})
         if kind not in known or known[kind][0] != parameters:
-            known[kind] = (parameters, Decoder(model, kind()))
+            known[kind] = (parameters, IncrementalDecoder(model, kind()))
         decoder = known[kind][1]
     decoder.refresh()
     return decoder
@@ -91,7 +93,7 @@ def gpu_ops(model: Any) -> TorchOps:
     return TritonOps(model.config)
 
 
-def gpu_decoder(model: Any, precision: str) -> Decoder:
+def gpu_decoder(model: Any, precision: str) -> IncrementalDecoder:
     """The model's decoder on a GPU, with the weights of now. It has copies of them, and captured steps go on using their memory:
     where a weight has changed, decoder and steps are made anew."""
     now = weight_checksum(model)
@@ -101,7 +103,7 @@ def gpu_decoder(model: Any, precision: str) -> Decoder:
         if known is None or not torch.equal(known[0], now):
             own = copy.deepcopy(model).eval()
             own = own.to(torch.bfloat16) if precision == "bf16" else own
-            known = made[precision] = (now, own, Decoder(own, gpu_ops(model)))
+            known = made[precision] = (now, own, IncrementalDecoder(own, gpu_ops(model)))
         return known[2]
 
 

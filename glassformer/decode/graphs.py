@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from glassformer.decode.cache import Cache
-from glassformer.decode.decoder import Decoder
+from glassformer.decode.decoder import IncrementalDecoder
 from glassformer.decode.search import SearchState
 
 MAX_FREE_SESSIONS = 4
@@ -27,7 +27,7 @@ class GraphRunner:
     """The graphs of a cache and a search state. The first step of a bucket runs as it is, which also warms up what capture must
     not meet cold; the second is captured."""
 
-    def __init__(self, decoder: Decoder, cache: Cache, state: SearchState) -> None:
+    def __init__(self, decoder: IncrementalDecoder, cache: Cache, state: SearchState) -> None:
         self.decoder, self.cache, self.state = decoder, cache, state
         self.on_device = cache.lengths.is_cuda
         self.graphs: dict[tuple[int, int, int], Any] = {}
@@ -129,9 +129,9 @@ class SessionPool:
             self.free = [*self.free, (kind, session)][-MAX_FREE_SESSIONS:]
 
 
-pools: weakref.WeakKeyDictionary[Decoder, SessionPool] = weakref.WeakKeyDictionary()
+pools: weakref.WeakKeyDictionary[IncrementalDecoder, SessionPool] = weakref.WeakKeyDictionary()
 
 
-def session_pool(decoder: Decoder) -> SessionPool:
+def session_pool(decoder: IncrementalDecoder) -> SessionPool:
     """The free sessions of a decoder; they go with it."""
     return pools.setdefault(decoder, SessionPool())

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.decode.cache import Cache, on_device
-from glassformer.decode.decoder import Decoder
+from glassformer.decode.decoder import IncrementalDecoder
 from glassformer.decode.slots import Job, Slots
 from glassformer.nn.rows import Rows
 
@@ -86,7 +86,9 @@ class CachedStepper:
 
     may_join = True
 
-    def __init__(self, decoder: Decoder, n_slots: int, beams: int, bos: int, *, strict: bool = False) -> None:
+    def __init__(
+        self, decoder: IncrementalDecoder, n_slots: int, beams: int, bos: int, *, strict: bool = False
+    ) -> None:
         self.decoder, self.n_slots, self.beams, self.bos, self.strict = decoder, n_slots, beams, bos, strict
         self.cache: Cache | None = None
         self.texts: list[Sequence[int]] = []  # of a GPT: the prompt of each slot

@@ -8,7 +8,7 @@ import sys
 import torch
 
 from glassformer.config import ModelConfig
-from glassformer.decode.decoder import Decoder
+from glassformer.decode.decoder import IncrementalDecoder
 from glassformer.decode.ops.torch import TorchOps
 from glassformer.decode.ops.triton import TritonOps
 from glassformer.models import build_model
@@ -20,7 +20,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 @torch.no_grad()
 def steps(model: torch.nn.Module, ops: TorchOps, beams: int, n: int) -> list[torch.Tensor]:
     """The scores of three steps of n slots, tokens and parents drawn alike for everyone."""
-    decoder = Decoder(model, ops)
+    decoder = IncrementalDecoder(model, ops)
     source = 6 if decoder.has_source else 0
     cache = decoder.make_cache(n, beams, 40, source, static=True)
     decoder.grow_tables(20)

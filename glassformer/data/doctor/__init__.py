@@ -27,14 +27,14 @@ from pathlib import Path
 
 from glassformer.config import DataConfig
 from glassformer.data.doctor.drawing import picture, show
-from glassformer.data.doctor.facts import Finding, Report, SplitFacts, examine
+from glassformer.data.doctor.facts import DoctorReport, Finding, SplitFacts, examine
 from glassformer.data.doctor.findings import across, exchange_findings, inside, measure_unknown
 from glassformer.data.doctor.roles import arrange
 from glassformer.data.origins import SPLITS, origins_of
 from glassformer.errors import UserError
 
 
-def check(files: Sequence[str | Path], task: str | None = None, **fields: str) -> Report:
+def check(files: Sequence[str | Path], task: str | None = None, **fields: str) -> DoctorReport:
     """Look at files as training would read them: train, val and test by their names, a pair of files as aligned lines.
 
     `task` is guessed where it is not given: two aligned files, a .tsv or a tab in the first line are pairs, all else is text.
@@ -43,13 +43,13 @@ def check(files: Sequence[str | Path], task: str | None = None, **fields: str) -
     return check_config(arrange([Path(file) for file in files], task, fields))
 
 
-def check_config(config: DataConfig) -> Report:
+def check_config(config: DataConfig) -> DoctorReport:
     """Look at all that a configuration names, as training would read it."""
     if config.builtin is not None:
         raise UserError(f"the built-in data {config.builtin!r} needs no check; `data check` is for files of your own")
     if not config.files("train"):
         raise UserError("there is no data to check: data.train is not set")
-    report = Report(config.task, {}, [], {}, "word")
+    report = DoctorReport(config.task, {}, [], {}, "word")
     for split in SPLITS:
         if origins_of(config, split):
             facts = report.splits[split] = examine(config, split, report.findings)
@@ -68,4 +68,4 @@ def check_config(config: DataConfig) -> Report:
     return report
 
 
-__all__ = ["Finding", "Report", "SplitFacts", "check", "check_config", "picture", "show"]
+__all__ = ["DoctorReport", "Finding", "SplitFacts", "check", "check_config", "picture", "show"]

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.doctor.facts import Report, quantiles
+from glassformer.data.doctor.facts import DoctorReport, quantiles
 from glassformer.data.doctor.findings import log_ratios
 from glassformer.language import localized
 
 
-def show(report: Report, console: Any) -> None:
+def show(report: DoctorReport, console: Any) -> None:
     """A table of the splits, then the findings, errors first."""
     from rich.table import Table
     from rich.text import Text
@@ -49,7 +49,7 @@ def show(report: Report, console: Any) -> None:
         console.print("Training on this would be a mistake.", style="bold red")
 
 
-def picture(report: Report) -> Any:
+def picture(report: DoctorReport) -> Any:
     """How long the examples are, a curve a side and split; and how the two sides of pairs compare."""
     from glassformer.plots import COLOURS, figure
 

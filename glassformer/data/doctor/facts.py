@@ -65,7 +65,7 @@ class SplitFacts:
 
 
 @dataclass
-class Report:
+class DoctorReport:
     """What the doctor found, split by split."""
 
     task: str

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from glassformer.config import DataConfig
-from glassformer.data.doctor.facts import SHOWN_LINES, Finding, Report, SplitFacts
+from glassformer.data.doctor.facts import SHOWN_LINES, DoctorReport, Finding, SplitFacts
 from glassformer.data.doctor.sides import exchanged, shifted
 from glassformer.data.files import Reading
 from glassformer.data.origins import Split
@@ -158,7 +158,7 @@ def unknown_shares(config: DataConfig, kind: str, names: Iterable[str]) -> dict[
     return shares
 
 
-def measure_unknown(config: DataConfig, report: Report) -> None:
+def measure_unknown(config: DataConfig, report: DoctorReport) -> None:
     """The share of words of val and test that train does not know; of characters, where Chinese meets a missing jieba."""
     for kind in ("word", "char"):
         try:

@@ -3,7 +3,7 @@
 from glassformer.studies.ablate.ablation import EXAMPLES, Ablation, ablate, make_ablation
 from glassformer.studies.ablate.cost import Cost
 from glassformer.studies.ablate.ready import READY, ReadySet
-from glassformer.studies.ablate.report import Report, cells, columns
+from glassformer.studies.ablate.report import AblationReport, cells, columns
 from glassformer.studies.ablate.table import VariantRow, make_rows, paired
 from glassformer.studies.ablate.variants import Variant, make_variants, parse_vary
 
@@ -11,9 +11,9 @@ __all__ = [
     "EXAMPLES",
     "READY",
     "Ablation",
+    "AblationReport",
     "Cost",
     "ReadySet",
-    "Report",
     "Variant",
     "VariantRow",
     "ablate",

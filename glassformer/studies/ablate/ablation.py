@@ -21,7 +21,7 @@ from glassformer.runs.stop import StopRequest
 from glassformer.screen import Progress, say
 from glassformer.studies.ablate.cost import Cost, at_a_time, estimate
 from glassformer.studies.ablate.ready import QUICK, ReadySet, find_ready
-from glassformer.studies.ablate.report import Report, write
+from glassformer.studies.ablate.report import AblationReport, write
 from glassformer.studies.ablate.scores import TrialScores, keep_scores, kept_scores, score_trial
 from glassformer.studies.ablate.table import make_rows
 from glassformer.studies.ablate.trials import Trial, make_trials, run_trials
@@ -149,7 +149,7 @@ def ablate(
     command: str = "",
     jobs: int | None = None,
     only_plan: bool = False,
-) -> Report | Cost:
+) -> AblationReport | Cost:
     """Carries it out in `out` and leaves there ablation.md, .csv and .json, curves and gradients, trials/ and scores/. With
     `only_plan` nothing but a short trial, in a folder that is thrown away: what it would cost."""
     if jobs is not None and jobs < 1:
@@ -186,7 +186,7 @@ def ablate(
         folders = {name: [t.folder for t in trials if t.variant.name == name] for name in variants}
         metric = next(iter(scored[BASE].values())).metric
         facts = facts_of(ablation, cost, rows)
-        report = Report(ablation.name, ablation.about, command, rows, metric, folders, facts)
+        report = AblationReport(ablation.name, ablation.about, command, rows, metric, folders, facts)
         if stop.asked:
             raise Stopped
         write(report, out)

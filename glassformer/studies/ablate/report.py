@@ -20,7 +20,7 @@ FILES = ("ablation.md", "ablation.csv", "ablation.json")
 
 
 @dataclass(frozen=True)
-class Report:
+class AblationReport:
     """An ablation that was carried out."""
 
     name: str
@@ -91,7 +91,7 @@ def columns(metric: str) -> list[str]:
     return ["variant", "parameters", "MFLOP a token", name, "test loss", f"difference in {name}, 95%", "p", "", "s"]
 
 
-def markdown(report: Report) -> str:
+def markdown(report: AblationReport) -> str:
     """The page: what was done, the table, how to read it."""
     facts = report.facts
     lines = [f"# {report.name}", "", report.about, "", f"    {report.command}", "", facts["budget"], ""]
@@ -112,7 +112,7 @@ def markdown(report: Report) -> str:
     return "\n".join(lines)
 
 
-def as_csv(report: Report) -> str:
+def as_csv(report: AblationReport) -> str:
     """A line for each variant, every score with mean and spread, and its test against the base."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -158,7 +158,7 @@ def layers_in(folder: Path) -> list[str]:
     return list(dict.fromkeys(key for line in lines for key in line if key.startswith(LAYER)))
 
 
-def draw(report: Report, out: Path) -> list[Path]:
+def draw(report: AblationReport, out: Path) -> list[Path]:
     """curves and gradients, as PNG and SVG."""
     base, *others = report.rows
 
@@ -183,7 +183,7 @@ def draw(report: Report, out: Path) -> list[Path]:
     return [*paths, *plots.save(plots.layer_gradients(norms), out / "gradients")]
 
 
-def write(report: Report, out: Path) -> list[Path]:
+def write(report: AblationReport, out: Path) -> list[Path]:
     """Everything into the folder; the files."""
     paths = OwnedFiles(out).claim(*FILES)
     for path, content in zip(

@@ -32,7 +32,7 @@ KEPT = "trials.jsonl"
 
 
 @dataclass(frozen=True)
-class Report:
+class StudyReport:
     """A study that was carried out."""
 
     study: Study
@@ -178,7 +178,7 @@ def where() -> str:
     return f"{machine.cores()} cores, {platform.machine()} {machine.cpu_name()}"
 
 
-def conduct(study: Study, effort: Effort, out: Path, *, jobs: int | None = None) -> Report:
+def conduct(study: Study, effort: Effort, out: Path, *, jobs: int | None = None) -> StudyReport:
     """Carries a study out and leaves in `out`: trials.jsonl, NAME.json, NAME.md, NAME.png, NAME.svg."""
     if jobs is not None and jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {jobs}")
@@ -197,7 +197,7 @@ def conduct(study: Study, effort: Effort, out: Path, *, jobs: int | None = None)
         "glassformer": VERSION,
         "date": datetime.now(UTC).date().isoformat(),
     }
-    report = Report(study, effort, study.judge(results), facts, out)
+    report = StudyReport(study, effort, study.judge(results), facts, out)
     names = OwnedFiles(out).claim(f"{study.name}.json", f"{study.name}.md", f"{study.name}.png", f"{study.name}.svg")
     write_atomically(names[0], to_json(report.to_dict()))
     write_atomically(names[1], markdown(report).encode())
@@ -205,7 +205,7 @@ def conduct(study: Study, effort: Effort, out: Path, *, jobs: int | None = None)
     return report
 
 
-def markdown(report: Report, language: str = "en") -> str:
+def markdown(report: StudyReport, language: str = "en") -> str:
     """A report as a page."""
     lines = [f"# {report.study.name}", "", f"> {report.study.claim.in_language(language)}", ""]
     lines += [f"**{report.finding.verdict}** ({report.study.said_by})", ""]

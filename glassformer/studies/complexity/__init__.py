@@ -6,17 +6,17 @@ from glassformer.studies.complexity.fit import Exponent, asymptotic, fit_exponen
 from glassformer.studies.complexity.layers import LAYERS, LayerKind
 from glassformer.studies.complexity.measure import Point, most_memory, shortest_time
 from glassformer.studies.complexity.reach import Reach, gradient_reach, layers_needed
-from glassformer.studies.complexity.report import HEADS, LayerMeasurements, Report, cells, write
+from glassformer.studies.complexity.report import HEADS, ComplexityReport, LayerMeasurements, cells, write
 
 __all__ = [
     "HEADS",
     "LAYERS",
+    "ComplexityReport",
     "Exponent",
     "LayerKind",
     "LayerMeasurements",
     "Point",
     "Reach",
-    "Report",
     "Sizes",
     "asymptotic",
     "cells",

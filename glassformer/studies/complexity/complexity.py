@@ -15,7 +15,7 @@ from glassformer.studies.complexity.fit import fit_exponent
 from glassformer.studies.complexity.layers import HEAD_SIZE, LAYERS, WINDOW, LayerKind
 from glassformer.studies.complexity.measure import measure
 from glassformer.studies.complexity.reach import KINDS, layers_needed, reaches
-from glassformer.studies.complexity.report import LayerMeasurements, Report
+from glassformer.studies.complexity.report import ComplexityReport, LayerMeasurements
 from glassformer.studies.reproduce.report import device_name
 
 
@@ -98,7 +98,7 @@ def complexity(
     command: str = "glassformer complexity",
     layers: Sequence[LayerKind] = LAYERS,
     tell: Callable[[int, str], None] = lambda done, what: None,
-) -> Report:
+) -> ComplexityReport:
     """Measures every layer; `tell` hears how many are done and which is next."""
     sizes = sizes_for(device, quick=quick)
     rows = []
@@ -106,7 +106,7 @@ def complexity(
         tell(number, layer.name)
         rows.append(measure_layer(layer, sizes, device))
     tell(len(layers), "chains and reach")
-    return Report(
+    return ComplexityReport(
         rows,
         chain_lengths(sizes.chains),
         reaches(sizes.reach, sizes.layers),

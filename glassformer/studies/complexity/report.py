@@ -50,7 +50,7 @@ class LayerMeasurements:
 
 
 @dataclass(frozen=True)
-class Report:
+class ComplexityReport:
     """All layers, the chains of their equations, and how far the gradient reaches."""
 
     rows: list[LayerMeasurements]
@@ -111,7 +111,7 @@ HEADS = (
 )
 
 
-def cells(report: Report, row: LayerMeasurements) -> list[str]:
+def cells(report: ComplexityReport, row: LayerMeasurements) -> list[str]:
     """A row of the table."""
     layer, kind = row.layer, kind_of(row.layer.name)
     return [
@@ -130,7 +130,7 @@ def cells(report: Report, row: LayerMeasurements) -> list[str]:
     ]
 
 
-def markdown(report: Report) -> str:
+def markdown(report: ComplexityReport) -> str:
     """The page."""
     facts = report.facts
     lines = ["# Complexity, measured", "", f"    {facts['command']}", ""]
@@ -158,7 +158,7 @@ def as_csv(rows: Sequence[LayerMeasurements]) -> str:
     return out.getvalue()
 
 
-def draw(report: Report, out: Path) -> list[Path]:
+def draw(report: ComplexityReport, out: Path) -> list[Path]:
     """Time over n and d, memory over n, and reach over layers, in one figure."""
 
     def lines(points: str, x: str, y: str) -> dict[str, tuple[list[int | float], list[int | float]]]:
@@ -182,7 +182,7 @@ def draw(report: Report, out: Path) -> list[Path]:
     return plots.save(figure, out / "complexity")
 
 
-def write(report: Report, out: Path) -> list[Path]:
+def write(report: ComplexityReport, out: Path) -> list[Path]:
     """Everything into the folder; the files."""
     paths = OwnedFiles(out).claim(*FILES)
     contents = markdown(report).encode(), as_csv(report.rows).encode(), to_json(report.to_dict())

@@ -14,7 +14,7 @@ from glassformer.studies.page import page_html
 
 
 @dataclass(frozen=True)
-class Report:
+class LookReport:
     """What was written, the page first, and what a reader of it should know."""
 
     paths: list[Path]
@@ -29,7 +29,7 @@ def write_report(
     pictures: bool = True,
     beside: Inside | None = None,
     beside_title: str = "",
-) -> Report:
+) -> LookReport:
     """look.html and the pictures. `beside`: a second report in the same page, to the right of the first."""
     from glassformer import plots
     from glassformer.studies.look.pictures import save_pictures
@@ -42,7 +42,7 @@ def write_report(
         (page,) = OwnedFiles(folder).claim("look.html")
         write_atomically(page, page_html(data).encode("utf-8", "replace"))
         if not pictures:
-            return Report([page])
+            return LookReport([page])
         with plots.missing_glyphs() as missing:
             paths = [page, *save_pictures(inside, folder)]
     except OSError as error:
@@ -54,4 +54,4 @@ def write_report(
             f"no font here has {shown}, so the pictures show boxes in their place (the page does not); install fonts that "
             "have them, such as the packages fonts-noto-cjk and fonts-noto-core"
         )
-    return Report(paths, notes)
+    return LookReport(paths, notes)

@@ -38,7 +38,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Report:
+class ReproductionReport:
     """All trainings of a reproduction, and whether they reach its goal."""
 
     what: Reproduction

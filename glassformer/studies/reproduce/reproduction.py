@@ -25,7 +25,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.screen import roughly, say
 from glassformer.studies.plan import TrainingPlan, make_plan
 from glassformer.studies.reproduce.metrics import device_of, score
-from glassformer.studies.reproduce.report import Outcome, Report, commit, device_name
+from glassformer.studies.reproduce.report import Outcome, ReproductionReport, commit, device_name
 from glassformer.studies.reproduce.table import Metric, Reproduction, reproduction
 from glassformer.studies.reproduce.times import FirstLook, times_of
 
@@ -136,7 +136,7 @@ def reproduce(
     overwrite: bool = False,
     measure_first: bool = True,
     tell: Tell = say,
-) -> Report:
+) -> ReproductionReport:
     """Train, score and judge; everything is left in `out`: a run folder a seed, and NAME.json."""
     what = reproduction(name)
     times = what.seeds if seeds is None else seeds
@@ -165,7 +165,7 @@ def reproduce(
     goal = what.goal if what.goal is not None else what.margin + statistics.median(one.score for one in beside)
     trained = RunFolder.open(outcomes[name][0].folder).recipe
     too_large = size_problem(what, outcomes[name], trained)
-    report = Report(
+    report = ReproductionReport(
         what=what,
         outcomes=outcomes[name],
         beside=beside,

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from glassformer.nn.modes import is_symbolic, is_transformed
+from glassformer.nn.modes import has_saved_tensor_hooks, is_symbolic, is_transformed
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
@@ -38,14 +38,19 @@ def fused_layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float)
 
 
 class EquationGradient:
-    """A hook on the kernel's backward: where the gradient will be differentiated again, it is the equation's."""
+    """A hook on the kernel's backward: where the gradient will be differentiated again, it is the equation's. The usual backward
+    pass, whose gradient is not, lets go of what was kept for this, as torch does of its own; one after it (retain_graph) finds
+    the kernel's gradient, right to the second order."""
 
     def __init__(self, x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> None:
-        self.given, self.eps = (x, weight, bias), eps
+        self.given: tuple[Tensor, Tensor, Tensor | None] | None = (x, weight, bias)
+        self.eps = eps
 
     def __call__(self, gradients: tuple[Tensor | None, ...], upstream: tuple[Tensor | None, ...]) -> Any:
         """What goes back to x, weight and bias; None: what the kernel made."""
-        if upstream[0] is None or not torch.is_grad_enabled():
+        if not torch.is_grad_enabled():
+            self.given = None
+        if self.given is None or upstream[0] is None:
             return None
         x, weight, bias = self.given
         x, weight, bias = (
@@ -75,7 +80,7 @@ class LayerNorm(nn.Module):
             norm = layer_norm if by_equation else fused_layer_norm
             return norm(x, self.weight, self.bias, self.eps).type_as(x)
         y = fused_layer_norm(x, self.weight, self.bias, self.eps)
-        if y.grad_fn is not None:
+        if y.grad_fn is not None and not has_saved_tensor_hooks():
             y.grad_fn.register_hook(EquationGradient(x.to(y.dtype), self.weight, self.bias, self.eps))
         return y.type_as(x)
 

@@ -5,6 +5,7 @@ finite differences of gradients."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils.checkpoint import checkpoint
 
 from glassformer.nn import IGNORE, AttentionMask, LayerNorm, MultiHeadAttention, Rows, linear_cross_entropy
 from glassformer.nn.attention import fused_attention, masked_attention
@@ -170,6 +172,25 @@ def test_a_layer_norm_has_all_its_derivatives(bias: bool) -> None:
     for times in (1, 2, 3):
         assert gap([backwards(ours, times)], [backwards(plain, times)]) <= 1e-10
     assert gap([forwards(ours)], [backwards(plain, 2)]) <= 1e-10
+
+
+@pytest.mark.parametrize("checkpointed", [True, False])
+def test_a_layer_norm_keeps_no_more_than_torch(checkpointed: bool) -> None:
+    """Its input is gone after the backward pass, and under checkpointing after the forward pass. Caught: a hook that holds on
+    to it for as long as somebody holds the loss."""
+    norm, given = LayerNorm(4), torch.randn(3, 4, requires_grad=True)
+    kept: list[weakref.ref[Tensor]] = []
+
+    def part(x: Tensor) -> Tensor:
+        inner = x * 2
+        kept.append(weakref.ref(inner))
+        return norm(inner)  # type: ignore[no-any-return]
+
+    loss = (checkpoint(part, given, use_reentrant=False) if checkpointed else part(given)).sum()
+    if checkpointed:
+        assert kept[0]() is None
+    loss.backward()
+    assert all(one() is None for one in kept)
 
 
 def loss_of(model: Any, family: str) -> Callable[[dict[str, Tensor], Tensor], Tensor]:

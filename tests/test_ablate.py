@@ -223,15 +223,15 @@ SETTINGS = [
     "train.steps=100", "train.save_every=10", "train.validate_every=50", "train.validate_examples=4", "train.log_every=5",
     "train.warmup=2", "train.device=cpu",
 ]  # fmt: skip
-TINY = ["copy", *SETTINGS, "--vary", "model.n_head=2", "--seeds", "2", "--jobs", "2"]
+TINY = ["copy", *SETTINGS, "--vary", "model.n_head=2", "--seeds", "1", "--jobs", "2"]
 
 
 def trained_one_by_one(out: Path) -> None:
     """The trials of TINY, trained here, by nothing of the ablation's but their recipes."""
-    asked = make_ablation("copy", ["model.n_head=2"], SETTINGS, seeds=2)
+    asked = make_ablation("copy", ["model.n_head=2"], SETTINGS, seeds=1)
     prepare_folder(out)
     variants = {variant.name: variant for variant in asked.variants}
-    for trial in make_trials(asked.recipes, variants, asked.overrides, 2, out, threads=1):
+    for trial in make_trials(asked.recipes, variants, asked.overrides, 1, out, threads=1):
         runs.train(trial.recipe, trial.folder)
 
 
@@ -255,8 +255,8 @@ def wait_for(out: Path, pattern: str) -> None:
 
 @pytest.mark.slow
 def test_stopped_killed_and_gone_on_with_is_undisturbed(tmp_path: Path) -> None:
-    """Two variants, two seeds. An ablation is asked to stop as soon as its first trials train, goes on, is killed in its second
-    seed, and goes on again: the table is that of trials which were trained one by one and never disturbed. Called for those it
+    """Two trials side by side. An ablation is asked to stop as soon as they train, goes on, is killed when they are half way,
+    and goes on again: the table is that of trials which were trained one by one and never disturbed. Called for those it
     trains nothing, and what was trained with other settings is not taken for its own."""
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     asked = start(*TINY, "--out", stopped)
@@ -264,10 +264,10 @@ def test_stopped_killed_and_gone_on_with_is_undisturbed(tmp_path: Path) -> None:
     asked.send_signal(signal.SIGTERM)
     said = asked.communicate(timeout=120)[1]
     assert asked.returncode == STOPPED and "go on with: glassformer ablate copy" in said, said
-    assert re.search(r"4 trials on CPU.*2 at a time with 1 thread each: about .*MB of disk", said, re.DOTALL)
-    assert not list(stopped.glob("ablation.*")) and not list(stopped.glob("trials/*seed-2"))
+    assert re.search(r"2 trials on CPU.*2 at a time with 1 thread each: about .*MB of disk", said, re.DOTALL)
+    assert not list(stopped.glob("ablation.*"))
     killed = start(*TINY, "--out", stopped)
-    wait_for(stopped, "trials/*seed-2/checkpoints/step-*")
+    wait_for(stopped, "trials/*/checkpoints/step-*[5-9]0")
     killed.kill()
     killed.communicate(timeout=60)
     trained_one_by_one(straight)  # meanwhile the killed one's trials hear of it, and save
@@ -275,10 +275,10 @@ def test_stopped_killed_and_gone_on_with_is_undisturbed(tmp_path: Path) -> None:
     ended = call("ablate", *TINY, "--out", stopped)
     assert ended.returncode == 0, ended.stderr
     undisturbed = call("ablate", *TINY, "--out", straight)
-    assert undisturbed.returncode == 0 and "all 4 trials are trained already" in undisturbed.stderr
+    assert undisturbed.returncode == 0 and "all 2 trials are trained already" in undisturbed.stderr
     assert result(stopped) == result(straight)
     rows = result(straight)
-    assert [row["name"] for row in rows] == ["base", "model.n_head=2"] and all(row["seeds"] == [1, 2] for row in rows)
+    assert [row["name"] for row in rows] == ["base", "model.n_head=2"] and all(row["seeds"] == [1] for row in rows)
     names = {p.name for p in stopped.iterdir()}
     assert {"ablation.md", "ablation.csv", "curves.png", "curves.svg", "gradients.png", "gradients.svg"} <= names
     other = call("ablate", *TINY, "train.steps=99", "--out", straight)

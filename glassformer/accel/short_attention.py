@@ -8,6 +8,7 @@ keys, differs from processor to processor: whoever installs it says (install.py;
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer import machine
-from glassformer.nn.attention import attention_gradients, fused_attention
+from glassformer.nn.attention import fused_attention, masked_attention
+from glassformer.nn.derivatives import equation_gradients
 from glassformer.nn.masks import AttentionMask
 from glassformer.nn.modes import is_symbolic
 
@@ -50,7 +52,8 @@ class ShortAttention(torch.autograd.Function):
         """The gradients of q, k and v, from the kept weights."""
         *inputs, q, k, v, weights = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return *attention_gradients(inputs, ctx.needs_input_grad, ctx.mask, ctx.scaled, grad), None, None
+            equation = partial(masked_attention, mask=ctx.mask, scaled=ctx.scaled)
+            return *equation_gradients(equation, inputs, ctx.needs_input_grad[:3], grad), None, None
         rows, heads = ctx.shape[:2]
         grad = grad.reshape(rows * heads, -1, v.size(2))
         grad_v = torch.bmm(weights.transpose(1, 2), grad)

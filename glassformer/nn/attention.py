@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -19,9 +19,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from glassformer.nn.cache import KVCache
+from glassformer.nn.derivatives import with_equation_derivatives
 from glassformer.nn.grouped_query import gqa_kwargs, repeat_kv
 from glassformer.nn.masks import AttentionMask, as_mask
-from glassformer.nn.modes import has_saved_tensor_hooks, is_symbolic
+from glassformer.nn.modes import is_symbolic
 from glassformer.nn.norms import RMSNorm
 from glassformer.nn.positions import Rotation
 from glassformer.nn.sliding_window import sliding_window_attention
@@ -92,19 +93,6 @@ def masked_attention(
     return masked_softmax(scores, mask.to_tensor(q.size(2), k.size(2), q.device)) @ v
 
 
-def attention_gradients(
-    inputs: Sequence[Tensor], needs_grad: Sequence[bool], mask: AttentionMask, scaled: bool, grad: Tensor
-) -> list[Tensor | None]:
-    """The gradients of attention's q, k and v (`inputs`) by the equation, with a graph of their own, so that they can be
-    differentiated again (double backward)."""
-    q, k, v = aliases = [t.view_as(t) for t in inputs]  # one may be a function of another: here each is varied alone
-    out = masked_attention(q, k, v, mask, scaled=scaled)
-    found = iter(
-        torch.autograd.grad(out, [t for t, needs in zip(aliases, needs_grad) if needs], grad, create_graph=True)
-    )
-    return [next(found) if needs else None for needs in needs_grad[:3]]
-
-
 def sdpa_attention(
     q: Float[Tensor, "B H T D"],
     k: Float[Tensor, "B Hk S D"],
@@ -136,33 +124,6 @@ def sdpa_attention(
     )
 
 
-class DoubleBackwardAttention(torch.autograd.Function):
-    """torch's fused kernel, which has a derivative but none of the second order; that one is the equation's."""
-
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, scaled: bool) -> Tensor:
-        """By the kernel, on a graph of its own that the first derivative goes back through."""
-        ctx.mask, ctx.scaled = mask, scaled
-        ctx.save_for_backward(q, k, v)
-        with torch.enable_grad():
-            q, k, v = ctx.inner = tuple(t.detach().requires_grad_(t.requires_grad) for t in (q, k, v))
-            ctx.out = sdpa_attention(q, k, v, mask, scaled=scaled)
-        return ctx.out.detach()  # type: ignore[no-any-return]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        """By the kernel's own derivative, or by the equation where the gradient will be differentiated again."""
-        if torch.is_grad_enabled():
-            return (
-                *attention_gradients(ctx.saved_tensors, ctx.needs_input_grad, ctx.mask, ctx.scaled, grad),
-                None,
-                None,
-            )
-        wanted = [t for t in ctx.inner if t.requires_grad]
-        found = iter(torch.autograd.grad(ctx.out, wanted, grad, retain_graph=True))
-        return *(next(found) if t.requires_grad else None for t in ctx.inner), None, None
-
-
 def fused_attention(
     q: Float[Tensor, "B H T D"],
     k: Float[Tensor, "B Hk S D"],
@@ -178,10 +139,10 @@ def fused_attention(
     learns_bias = mask.bias is not None and mask.bias.requires_grad
     if not dropout and (learns_bias or (is_symbolic() and not torch.compiler.is_compiling())):
         return masked_attention(q, k, v, mask, scaled=scaled)
-    learns = torch.is_grad_enabled() and any(t.requires_grad for t in (q, k, v))
-    if learns and not dropout and not is_symbolic() and not has_saved_tensor_hooks():
-        return DoubleBackwardAttention.apply(q, k, v, mask, scaled)  # type: ignore[no-any-return]
-    return sdpa_attention(q, k, v, mask, scaled=scaled, dropout=dropout)
+    if dropout:
+        return sdpa_attention(q, k, v, mask, scaled=scaled, dropout=dropout)
+    kernel = partial(sdpa_attention, mask=mask, scaled=scaled)
+    return with_equation_derivatives(kernel, partial(masked_attention, mask=mask, scaled=scaled), q, k, v)
 
 
 AttentionKernel = Callable[..., Tensor]

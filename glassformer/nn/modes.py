@@ -9,6 +9,8 @@ from torch.autograd import forward_ad
 def is_transformed() -> bool:
     """Inside a transform of torch.func, or inside forward-mode differentiation: only what torch itself computes can be
     followed, so a kernel whose derivative is ours, or whose forward-mode derivative is torch's but wrong, is not to be taken."""
+    if torch.compiler.is_compiling():  # a compiler follows the kernels it is given
+        return False
     return bool(torch._C._are_functorch_transforms_active()) or forward_ad._current_level >= 0
 
 

@@ -14,54 +14,23 @@ All are called as norm(x, real), where `real` marks what is not padding; only Ba
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from glassformer.nn.modes import has_saved_tensor_hooks, is_symbolic, is_transformed
+from glassformer.nn.derivatives import hook_equation_derivatives
+from glassformer.nn.modes import is_transformed
 
 
-def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, *, eps: float = 1e-5) -> Tensor:
     """The equation: (x - mean) / sqrt(var + eps) * weight + bias over the last dimension."""
+    x = x.to(weight.dtype)
     centred = x - x.mean(dim=-1, keepdim=True)
     y = centred * torch.rsqrt(centred.square().mean(dim=-1, keepdim=True) + eps) * weight
     return y if bias is None else y + bias
-
-
-def fused_layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
-    """The same by torch's kernel, which is right, and whose first and second derivatives are. In its third, and in the
-    derivative of its forward-mode derivative, mean and variance stand still (pytorch issues 175754 and 196700)."""
-    return F.layer_norm(x, weight.shape, weight, bias, eps)
-
-
-class EquationGradient:
-    """A hook on the kernel's backward: where the gradient will be differentiated again, it is the equation's. The usual backward
-    pass, whose gradient is not, lets go of what was kept for this, as torch does of its own; one after it (retain_graph) finds
-    the kernel's gradient, right to the second order."""
-
-    def __init__(self, x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> None:
-        self.given: tuple[Tensor, Tensor, Tensor | None] | None = (x, weight, bias)
-        self.eps = eps
-
-    def __call__(self, gradients: tuple[Tensor | None, ...], upstream: tuple[Tensor | None, ...]) -> Any:
-        """What goes back to x, weight and bias; None: what the kernel made."""
-        if not torch.is_grad_enabled():
-            self.given = None
-        if self.given is None or upstream[0] is None:
-            return None
-        x, weight, bias = self.given
-        x, weight, bias = (
-            x.view_as(x),
-            weight.view_as(weight),
-            None if bias is None else bias.view_as(bias),
-        )  # each alone
-        y = layer_norm(x, weight, bias, self.eps)
-        wanted = [t for t, g in zip((x, weight, bias), gradients) if t is not None and g is not None]
-        found = iter(torch.autograd.grad(y, wanted, upstream[0], create_graph=True))
-        return tuple(None if g is None else next(found) for g in gradients)
 
 
 class LayerNorm(nn.Module):
@@ -75,14 +44,11 @@ class LayerNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*any C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "*any C"]:
         """(..., C) -> (..., C)"""
-        if is_symbolic():
-            by_equation = not torch.compiler.is_compiling() and is_transformed()
-            norm = layer_norm if by_equation else fused_layer_norm
-            return norm(x, self.weight, self.bias, self.eps).type_as(x)
-        y = fused_layer_norm(x, self.weight, self.bias, self.eps)
-        if y.grad_fn is not None and not has_saved_tensor_hooks():
-            y.grad_fn.register_hook(EquationGradient(x.to(y.dtype), self.weight, self.bias, self.eps))
-        return y.type_as(x)
+        equation = partial(layer_norm, eps=self.eps)
+        if is_transformed():
+            return equation(x, self.weight, self.bias).type_as(x)
+        y = F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+        return hook_equation_derivatives(y, equation, x, self.weight, self.bias).type_as(x)
 
 
 class RMSNorm(nn.Module):

@@ -103,9 +103,11 @@ class Driver:
             self.limits[length] = minimum, most
         if not self.has_source and has_bounded_context(c) and len(request.ids) > c.block_size and not self.warned:
             self.warned = True
-            kept = len(request.ids) - context_start(len(request.ids), c)
-            text = f"a prompt has {len(request.ids):,} tokens, and this model reads {c.block_size} at once: "
-            warnings.warn(f"{text}only the last {kept} are read", stacklevel=5)
+            n, kept = len(request.ids), len(request.ids) - context_start(len(request.ids), c)
+            text = (
+                f"a prompt has {n:,} tokens, and this model reads {c.block_size} at once: only the last {kept} are read"
+            )
+            warnings.warn(text, stacklevel=5)
         return Job(
             limit=most,
             minimum=minimum,

@@ -36,8 +36,9 @@ def with_shapes() -> list[str]:
     return [".".join(p.relative_to(PACKAGE.parent).with_suffix("").parts) for p in found]
 
 
-# `make test` checks plain types as well, in every module; that takes as long to set up as all else that is imported.
-hook = jaxtyping.install_import_hook(with_shapes() if QUICK else "glassformer", "beartype.beartype")
+# Shapes and types are checked wherever shapes are written down. Elsewhere mypy has looked at the types: to look again at
+# every call would make the tests a tenth longer.
+hook = jaxtyping.install_import_hook(with_shapes(), "beartype.beartype")
 hook.__enter__()
 
 

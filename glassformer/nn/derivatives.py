@@ -32,6 +32,13 @@ def equation_gradients(
     return tuple(next(found) if wants else None for wants in wanted)
 
 
+def kernel_graph(kernel: TensorFunction, inputs: Sequence[Tensor | None]) -> tuple[list[Any], Tensor]:
+    """Copies of the inputs that begin a graph of their own, and what the kernel makes of them."""
+    with torch.enable_grad():
+        inner = [None if t is None else t.detach().requires_grad_(t.requires_grad) for t in inputs]
+        return inner, kernel(*inner)
+
+
 class EquationDerivatives(torch.autograd.Function):
     """`kernel(*inputs)`; differentiated once by the kernel's own derivative, further by those of the equation."""
 
@@ -40,10 +47,8 @@ class EquationDerivatives(torch.autograd.Function):
         """By the kernel, on a graph of its own that the first derivative goes back through."""
         ctx.kernel, ctx.equation = kernel, equation
         ctx.save_for_backward(*inputs)
-        with torch.enable_grad():
-            ctx.inner = [None if t is None else t.detach().requires_grad_(t.requires_grad) for t in inputs]
-            ctx.out = kernel(*ctx.inner)
-        return ctx.out.detach()  # type: ignore[no-any-return]
+        ctx.graph = kernel_graph(kernel, inputs)
+        return ctx.graph[1].detach()  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
@@ -52,12 +57,9 @@ class EquationDerivatives(torch.autograd.Function):
         inputs, wanted = ctx.saved_tensors, ctx.needs_input_grad[2:]
         if torch.is_grad_enabled():
             return None, None, *equation_gradients(ctx.equation, inputs, wanted, grad)
-        if ctx.out is None:
-            with torch.enable_grad():
-                ctx.inner = [None if t is None else t.detach().requires_grad_(t.requires_grad) for t in inputs]
-                ctx.out = ctx.kernel(*ctx.inner)
-        found = iter(torch.autograd.grad(ctx.out, [t for t, wants in zip(ctx.inner, wanted) if wants], grad))
-        ctx.inner = ctx.out = None
+        inner, out = ctx.graph or kernel_graph(ctx.kernel, inputs)
+        ctx.graph = None
+        found = iter(torch.autograd.grad(out, [t for t, wants in zip(inner, wanted) if wants], grad))
         return None, None, *(next(found) if wants else None for wants in wanted)
 
 

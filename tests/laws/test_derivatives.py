@@ -5,6 +5,7 @@ finite differences of gradients."""
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -191,6 +192,27 @@ def test_a_layer_norm_keeps_no_more_than_torch(checkpointed: bool) -> None:
         assert kept[0]() is None
     loss.backward()
     assert all(one() is None for one in kept)
+
+
+def test_attention_keeps_no_more_than_torch_and_can_go_back_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the kernel worked on is gone after the backward pass, whoever holds the loss; over a graph that was retained a second
+    pass finds the same gradients. Caught: the kernel's graph kept beside torch's own; let go of and not made anew."""
+    kept: list[weakref.ref[Tensor]] = []
+    module = sys.modules["glassformer.nn.attention"]  # the package has a function of that name
+    kernel = module.sdpa_attention
+
+    def noted(q: Tensor, *rest: Any, **named: Any) -> Tensor:
+        kept.append(weakref.ref(q))
+        return kernel(q, *rest, **named)
+
+    monkeypatch.setattr(module, "sdpa_attention", noted)
+    k, v = torch.randn(2, 1, 2, 5, 4)
+    q = torch.randn(1, 2, 5, 4, requires_grad=True)
+    loss = fused_attention(q, k, v, AttentionMask(causal=True)).sin().sum()
+    assert len(kept) == 1 and kept[0]() is not None
+    first, second = (torch.autograd.grad(loss, q, retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(first, second)
+    assert len(kept) == 2 and all(one() is None for one in kept)
 
 
 def loss_of(model: Any, family: str) -> Callable[[dict[str, Tensor], Tensor], Tensor]:

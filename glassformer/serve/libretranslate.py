@@ -28,6 +28,7 @@ from glassformer.serve.refusals import bad
 from glassformer.serve.translated_files import TranslatedFiles
 from glassformer.serve.translating import Asked, Translating
 from glassformer.serve.translators import run_for, translators
+from glassformer.serve.worker import too_many_rows
 from glassformer.tasks import TextConstraints
 
 REFUSALS = (400, 403, 404, 408, 413, 429, 500, 503, 504)
@@ -97,6 +98,8 @@ class Libre:
                 raise bad("stream: one plain text is streamed, without alternatives, trace and glossary", "stream")
             return EventStream(self.events(request, run, Translating(texts, asked, streams=True), fields))
         page = HtmlTexts(texts) if fields.format == "html" else None
+        if page is not None and len(page.texts) > self.service.limits.rows:
+            raise too_many_rows(self.service.limits.rows)
         work = Translating(texts if page is None else page.texts, asked)
         found = await ask(request, self.service, run, work)
         best = [answers[0].text for answers in found]

@@ -17,6 +17,7 @@ from glassformer.serve.fields import said
 from glassformer.serve.refusals import Refused, bad
 from glassformer.serve.translating import Asked, Translating
 from glassformer.serve.translators import run_for
+from glassformer.serve.worker import too_many_rows
 from glassformer.tasks import check_text
 
 KEPT_SECONDS = 600.0
@@ -45,13 +46,14 @@ class TranslatedFiles:
         except UnicodeDecodeError:
             raise bad("file: it is not UTF-8", "file") from None
         lines = text.splitlines()
-        for line in lines:
-            check_text(line)
+        spoken = [check_text(line) for line in lines if line.strip()]
+        if len(spoken) > service.limits.rows:
+            raise too_many_rows(service.limits.rows)
         source, target = values.get("source", "auto"), values.get("target", "")
         if not isinstance(source, str) or not isinstance(target, str):
             raise bad("source and target are codes of languages", "source")
         run, _, _ = await asyncio.to_thread(run_for, service, source[:20], target[:20], text[:2000])
-        work = Translating([line for line in lines if line.strip()], Asked())
+        work = Translating(spoken, Asked())
         found = iter(await ask(request, service, run, work))
         done = "\n".join(next(found)[0].text if line.strip() else line for line in lines) + ("\n" if lines else "")
         name = self.keep(kind, done.encode())

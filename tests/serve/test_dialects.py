@@ -234,7 +234,8 @@ def test_what_an_evaluation_harness_sends(client: Any, writer: Any) -> None:
     wanted = writer.score(context, continuation)
     start = len(writer.tokenizer.encode(context))
     assert own.token_logprobs[start : len(ids)] == pytest.approx(wanted.token_logprobs, abs=1e-4)
-    assert len(own.tokens) <= len(ids) + 1 and all(len(top) == 1 for top in own.top_logprobs[1:])
+    assert len(own.tokens) <= len(ids) + 1 and all(len(top) <= 2 for top in own.top_logprobs[1:])
+    assert all(top[t] == v for t, v, top in zip(own.tokens[1:], own.token_logprobs[1:], own.top_logprobs[1:]))
     assert all(v <= max(top.values()) + 1e-5 for v, top in zip(own.token_logprobs[1:], own.top_logprobs[1:]))
     nothing = client.completions.create(model="writer", prompt="the cat", echo=True, logprobs=0, max_tokens=0)
     assert nothing.choices[0].text == "the cat" and nothing.usage.completion_tokens == 0

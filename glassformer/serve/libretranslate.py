@@ -43,7 +43,7 @@ class TranslateFields(BaseModel):
     """What is said to /translate."""
 
     q: str | list[str] = Field(description="The text to translate, or several.")
-    source: str = Field("auto", description="The language of the text, or auto.", max_length=20)
+    source: str = Field(description="The language of the text, or auto.", max_length=20)
     target: str = Field(description="The language to translate to.", max_length=20)
     format: Literal["text", "html"] = "text"
     alternatives: int = Field(0, ge=0, description="So many other translations as well.")

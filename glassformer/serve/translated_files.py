@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glassformer.serve.asking import Service, as_json, ask
-from glassformer.serve.fields import said
+from glassformer.serve.fields import missing, said
 from glassformer.serve.refusals import Refused, bad
 from glassformer.serve.translating import Asked, Translating
 from glassformer.serve.translators import run_for
@@ -49,7 +49,10 @@ class TranslatedFiles:
         spoken = [check_text(line) for line in lines if line.strip()]
         if len(spoken) > service.limits.rows:
             raise too_many_rows(service.limits.rows)
-        source, target = values.get("source", "auto"), values.get("target", "")
+        for name in ("source", "target"):
+            if name not in values:
+                raise missing(name)
+        source, target = values["source"], values["target"]
         if not isinstance(source, str) or not isinstance(target, str):
             raise bad("source and target are codes of languages", "source")
         run, _, _ = await asyncio.to_thread(run_for, service, source[:20], target[:20], text[:2000])
@@ -57,7 +60,9 @@ class TranslatedFiles:
         found = iter(await ask(request, service, run, work))
         done = "\n".join(next(found)[0].text if line.strip() else line for line in lines) + ("\n" if lines else "")
         name = self.keep(kind, done.encode())
-        return as_json({"translatedFileUrl": f"{request.url.scheme}://{request.url.netloc}/download_file/{name}"})
+        return as_json(
+            {"translatedFileUrl": f"{request.scope['scheme']}://{request.headers['host']}/download_file/{name}"}
+        )
 
     def keep(self, kind: str, content: bytes) -> str:
         """Keeps a file's content and returns the name to fetch it by; the oldest make way."""

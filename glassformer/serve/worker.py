@@ -65,6 +65,7 @@ class Worker:
         self._closing = False
         self.held = 0  # works that are not done
         self.steps = 0  # made so far
+        self.failures = 0  # works that failed by no fault of their askers
         self.done_at: deque[float] = deque(maxlen=64)  # when the last works were done
         self.moved_at = time.monotonic()
         self._room_at = 0.0  # when the last who was sent away may find room
@@ -200,6 +201,7 @@ class Worker:
             if samples > self.limits.rows:
                 raise too_many_rows(self.limits.rows)
             work.left += 1
+            row.group = next(self._groups) if work.alone else 0
             self._waiting.add(work.id, row, len(row.request.ids))
             yield
         self._one_less(work)
@@ -330,6 +332,7 @@ class Worker:
         if error is not None:
             refusal = refusal_of(error)
             if refusal.status >= 500 and refusal is not error:
+                self.failures += 1
                 self.report(f"a request failed: {told(error)}")
             work.fail(refusal)
         elif not work.cancelled:

@@ -49,6 +49,7 @@ class Work:
     """The base of all works: how an answer finds its way back to the event loop."""
 
     streams = False
+    alone = False  # decoded in a driver of its own, which is not kept
 
     def __init__(self) -> None:
         self.id = next(numbers)

@@ -157,7 +157,8 @@ def test_settings_of_the_frontend(server: Running) -> None:
     ("body", "word"),
     [
         ({"source": "en", "target": "de"}, "q"),
-        ({"q": "a", "source": "en"}, "target"),
+        ({"q": "a", "source": "en"}, "missing target parameter"),
+        ({"q": "a", "target": "de"}, "missing source parameter"),
         ({"q": "a", "source": "en", "target": "xx"}, "xx is not supported"),
         ({"q": "a", "source": "fr", "target": "de"}, "fr is not supported"),
         ({"q": 3, "source": "en", "target": "de"}, "q"),

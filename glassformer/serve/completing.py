@@ -23,6 +23,7 @@ from glassformer.tasks import TextModel, decode_settings
 from glassformer.tasks.generate import prompt_ids
 from glassformer.text.tokenizer import BOS, CONTROL, Tokenizer
 from glassformer.text.units import spelled
+from glassformer.text.unknown import unknown_pieces
 
 AT_ONCE = 256  # tokens whose alternatives are looked at together
 
@@ -109,9 +110,13 @@ def starts_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
 class Completing(Work):
     """Every prompt's completions, as a list of `Completed`."""
 
-    def __init__(self, prompts: Sequence[str | Sequence[int]], wanted: Wanted, *, streams: bool = False) -> None:
+    def __init__(
+        self, prompts: Sequence[str | Sequence[int]], wanted: Wanted, *, streams: bool = False, said: Sequence[str] = ()
+    ) -> None:
+        """`said`: what of the prompts the asker wrote, where it is not all of them."""
         super().__init__()
         self.prompts, self.wanted, self.streams = list(prompts), wanted, streams
+        self.said = said or [prompt for prompt in prompts if isinstance(prompt, str)]
         self.ids: list[list[int]] = []
         self.found: list[list[Hypothesis]] = []
         self.shown: dict[tuple[int, int], Streamer] = {}
@@ -121,6 +126,7 @@ class Completing(Work):
         model.require("generate")
         self.ids = [self.read(model, prompt) for prompt in self.prompts]
         self.found = [[] for _ in self.ids]
+        self.unknown = [unknown_pieces(model.tokenizers.source, text) for text in self.said]
         wanted = self.wanted
         draws = bool(wanted.options.get("temperature"))
         how: dict[str, Any] = {"num_samples": wanted.best_of} if draws else {"beam": 1}

@@ -51,6 +51,11 @@ class HtmlTexts:
                     at = tag.end()
             self.pages.append(parts)
 
+    def gathered(self, found: Sequence[Sequence[str]]) -> list[list[str]]:
+        """What was found of each text, for each piece of markup; each thing once."""
+        places = [[part[1] for part in parts if not isinstance(part, str)] for parts in self.pages]
+        return [list(dict.fromkeys(one for place in own for one in found[place])) for own in places]
+
     def filled(self, translations: Sequence[str]) -> list[str]:
         """The markup with other texts."""
         out = []

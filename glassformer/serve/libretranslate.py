@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from glassformer.serve.answers import answer_fields
+from glassformer.serve.answers import answer_fields, unknown_of
 from glassformer.serve.asking import EventStream, Service, as_json, ask, check_texts, event_of, streamed
 from glassformer.serve.fields import LIBRE_ERROR, body_schema, from_json, read, responses
 from glassformer.serve.html_text import HtmlTexts
@@ -113,6 +113,8 @@ class Libre:
             if page is not None:
                 others = [[] for _ in texts]  # markup has one translation
             out["alternatives"] = others if many else others[0]
+        lost = work.unknown if page is None else page.gathered(work.unknown)
+        out |= unknown_of(lost, each=many)
         if page is None:
             out |= answer_fields(found, many, scores=fields.scores, alignment=fields.alignment, trace=fields.trace)
         return as_json(out)
@@ -125,7 +127,7 @@ class Libre:
             if isinstance(event, tuple):
                 (found,) = event
                 extra = answer_fields(found, False, scores=fields.scores, alignment=fields.alignment, trace=False)
-                yield event_of({"translatedText": found[0][0].text} | extra)
+                yield event_of({"translatedText": found[0][0].text} | unknown_of(work.unknown) | extra)
             else:
                 yield event_of({"delta": event})
 

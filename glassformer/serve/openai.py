@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from glassformer.serve.answers import unknown_of
 from glassformer.serve.asking import EventStream, Service, as_json, ask, check_texts, event_of, streamed
 from glassformer.serve.completing import Choice, Completed, Completing, TokenLogprobs, Wanted
 from glassformer.serve.fields import OPENAI_ERROR, body_schema, read, responses
@@ -222,7 +223,7 @@ class OpenAI:
             {"index": index, "text": one.text, "finish_reason": one.finish, "logprobs": logprobs_of(one.logprobs)}
             for index, one in enumerate(found)
         ]
-        return as_json(head | {"choices": choices, "usage": usage})
+        return as_json(head | {"choices": choices, "usage": usage} | unknown_of(work.unknown))
 
     def head(self, prefix: str, kind: str, run: ServedRun) -> dict[str, Any]:
         """What begins every answer."""
@@ -258,7 +259,8 @@ class OpenAI:
             return sent({"index": index, "finish_reason": finish} | what)
 
         def sent(choice: dict[str, Any]) -> bytes:
-            return event_of(head | {"choices": [choice]} | ({"usage": None} if wants_usage else {}))
+            lost = unknown_of(work.unknown) if choice["finish_reason"] else {}
+            return event_of(head | {"choices": [choice]} | ({"usage": None} if wants_usage else {}) | lost)
 
         begun = not isinstance(fields, ChatFields)
         async for event in streamed(request, self.service, run, work):
@@ -308,7 +310,8 @@ class OpenAI:
             most = 256 if fields.max_tokens is None else fields.max_tokens
             stops = self.stops_of(fields) or ("\nuser:",)
             wanted = Wanted(self.drawing(run, fields), most, fields.n, fields.n, stops, top)
-            work = Completing([prompt], wanted, streams=fields.stream and top is None)
+            texts = [text for _, text in said]
+            work = Completing([prompt], wanted, streams=fields.stream and top is None, said=texts)
         if fields.stream:
             return EventStream(self.events(request, run, work, head, fields))
         found, usage = self.completed(await ask(request, self.service, run, work))
@@ -321,7 +324,7 @@ class OpenAI:
             }
             for index, one in enumerate(found)
         ]
-        return as_json(head | {"choices": choices, "usage": usage})
+        return as_json(head | {"choices": choices, "usage": usage} | unknown_of(work.unknown))
 
     def add_to(self, app: FastAPI) -> None:
         """Every route, with its schema."""

@@ -12,6 +12,7 @@ from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 
+from glassformer.serve.answers import unknown_of
 from glassformer.serve.asking import Service, as_json, ask
 from glassformer.serve.fields import missing, said
 from glassformer.serve.refusals import Refused, bad
@@ -60,9 +61,8 @@ class TranslatedFiles:
         found = iter(await ask(request, service, run, work))
         done = "\n".join(next(found)[0].text if line.strip() else line for line in lines) + ("\n" if lines else "")
         name = self.keep(kind, done.encode())
-        return as_json(
-            {"translatedFileUrl": f"{request.scope['scheme']}://{request.headers['host']}/download_file/{name}"}
-        )
+        url = f"{request.scope['scheme']}://{request.headers['host']}/download_file/{name}"
+        return as_json({"translatedFileUrl": url} | unknown_of(work.unknown))
 
     def keep(self, kind: str, content: bytes) -> str:
         """Keeps a file's content and returns the name to fetch it by; the oldest make way."""

@@ -14,6 +14,8 @@ from glassformer.models import Transformer
 from glassformer.serve.works import QueuedText, Work, shared_settings
 from glassformer.tasks import Answer, TextConstraints, TextModel, check_constraints, decode_settings
 from glassformer.tasks.translate import PendingText, constraints_of_pieces, joined, plans_of
+from glassformer.text.tokenizer import UNK
+from glassformer.text.unknown import unknown_pieces
 
 NOTHING = Hypothesis([], 0.0, 0.0, [], "eos", "", alignment=[])
 
@@ -82,6 +84,10 @@ class Translating(Work):
         shared, shorter = shared_settings(self.settings), 0 if isinstance(model.model, Transformer) else 1
         for number, plan in enumerate(plans_of(model, iter(self.texts), NOTHING, asked.trace)):
             self.plans.append(plan)
+            lost = [
+                unknown_pieces(model.tokenizers.source, p.text) for p, s in zip(plan.pieces, plan.sources) if UNK in s
+            ]
+            self.unknown.append(list(dict.fromkeys(word for words in lost for word in words)))
             if self.streams:
                 self.shown = StreamedText(plan.pieces, model.tokenizers.target.decode, asked.constraints.stops)
             own = constraints_of_pieces(model, plan.pieces, asked.constraints)

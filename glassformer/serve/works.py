@@ -57,6 +57,7 @@ class Work:
         self.reply: asyncio.Future[Any] = self.loop.create_future()
         self.events: asyncio.Queue[Any] = asyncio.Queue()
         self.cancelled = False  # nobody waits any more
+        self.unknown: list[list[str]] = []  # of each text, the words or characters that are not in the vocabulary
         self.left = 1  # rows that are still being decoded, and one while rows are being made
 
     def rows(self, model: TextModel) -> Iterator[QueuedText]:

@@ -83,6 +83,7 @@ def test_every_way_of_saying_it(server: Running, translator: Any, way: str) -> N
         status, _, found = server.ask("POST", "/translate", (parts + "--b--\r\n").encode(), headers)
     assert status == 200, found
     wanted = translator.translate(text, n_best=3)
+    assert found.pop("unknown") == list("&=%ï你好?")
     assert found == {"translatedText": wanted.texts[0], "alternatives": wanted.texts[1:]}
 
 

@@ -11,16 +11,18 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from functools import cache
 from typing import Any, Literal
 
 from glassformer.errors import ConfigError
 
+HINTS: dict[Any, dict[str, Any]] = {}
 
-@cache
-def type_hints(kind: type[Any]) -> dict[str, Any]:
+
+def type_hints(kind: Any) -> dict[str, Any]:
     """The types of a class' fields by name. Reading them takes a millisecond, and settings are made for each request."""
-    return typing.get_type_hints(kind)
+    if kind not in HINTS:
+        HINTS[kind] = typing.get_type_hints(kind)
+    return HINTS[kind]
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:

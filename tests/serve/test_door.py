@@ -179,6 +179,7 @@ def test_host_and_key_come_first_when_all_is_full(paths: list[Path]) -> None:
     """Who may not ask hears that, and nothing of how busy it is, wherever the key stands and however the bytes come."""
     with running(paths[:1], Limits(queue=2), door=Door(KEY)) as server, held_up() as go, ThreadPoolExecutor(2) as pool:
         good = {"Authorization": f"Bearer {KEY}"}
+        assert server.ask("POST", "/translate", {**ASKED, "q": ""}, good)[0] == 200
         waiting = [pool.submit(server.ask, "POST", "/translate", ASKED, good) for _ in range(2)]
         until(lambda: server.worker("translator").held == 2)
         for wrong, status in (({}, 403), ({"Authorization": "Bearer x"}, 403), ({"Host": "evil.com"}, 400)):

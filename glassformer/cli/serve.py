@@ -12,7 +12,7 @@ from glassformer.cli import lines
 
 def serve(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders; each is loaded when it is asked for.")
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders; each is loaded and has to answer once.")
     ],
     host: Annotated[
         str, typer.Option(help="The address to listen on; any but a loopback one needs a key.")
@@ -42,8 +42,8 @@ def serve(
     """Answer over HTTP: LibreTranslate's /translate, OpenAI's /v1/completions, and a page at /.
 
     Requests are decoded side by side. SIGTERM ends in good order: nothing new is taken, what is under way is answered. Limits
-    (`--limit`) are queue, body, file, text, batch, total, alternatives, choices, logprobs, new_tokens, seconds, read_seconds,
-    connections, drain_seconds, memory and a few more; see docs/how-to/serve.md.
+    (`--limit`) are queue, body, file, text, batch, total, rows, alternatives, choices, logprobs, new_tokens, seconds,
+    read_seconds, connections, drain_seconds, memory and a few more; see docs/how-to/serve.md.
     """
     try:
         from glassformer.serve.command import run_server

@@ -6,12 +6,11 @@ learning rate it does not name is a tenth of the run's: weights that are good al
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Mapping
 from typing import Any
 
 from glassformer.config.data import DataConfig
-from glassformer.config.fields import coerce
+from glassformer.config.fields import coerce, type_hints
 from glassformer.config.model import ModelConfig
 from glassformer.config.presets import PRESETS
 from glassformer.config.recipe import Recipe
@@ -34,7 +33,7 @@ def fine_tuned(run: Recipe, values: Mapping[str, Any], *, name: str = "recipe", 
         model = {**PRESETS[preset], **model}
     for part, kind, free in (("model", ModelConfig, ADAPTABLE), ("data", DataConfig, None)):
         given = model if part == "model" else dict(out.get("data", {}))
-        hints = typing.get_type_hints(kind)
+        hints = type_hints(kind)
         for key in given.keys() & hints.keys():
             fixed = key not in free if free is not None else key in READING
             own = getattr(getattr(run, part), key)

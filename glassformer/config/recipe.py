@@ -20,7 +20,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import tomllib
-import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +27,7 @@ from typing import Any, TypeVar
 
 from glassformer.config.data import DataConfig
 from glassformer.config.decode import DecodeConfig
-from glassformer.config.fields import check_name, coerce, did_you_mean, shortened
+from glassformer.config.fields import check_name, coerce, did_you_mean, shortened, type_hints
 from glassformer.config.model import ModelConfig
 from glassformer.config.other_names import put, with_own_names
 from glassformer.config.presets import PRESETS
@@ -216,7 +215,7 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> None:
 
 def build(kind: type[T], values: Mapping[str, Any], part: str) -> T:
     """One part of a recipe from its table, its values checked and converted."""
-    hints = typing.get_type_hints(kind)
+    hints = type_hints(kind)
     refuse_unknown(values, list(hints), part)
     return kind(**{key: coerce(value, hints[key], f"{part}.{key}") for key, value in values.items()})
 

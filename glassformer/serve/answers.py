@@ -52,6 +52,13 @@ def trace_of(answer: Answer) -> list[list[list[dict[str, Any]]]]:
     ]
 
 
+def unknown_of(found: Sequence[Sequence[str]], *, each: bool = False) -> dict[str, Any]:
+    """The words or characters of texts that are not in the vocabulary, for each text or of all; no field where there are none."""
+    if not any(found):
+        return {}
+    return {"unknown": found if each else list(dict.fromkeys(word for words in found for word in words))}
+
+
 def answer_fields(
     found: Sequence[Sequence[Answer]], many: bool, *, scores: bool, alignment: bool, trace: bool
 ) -> dict[str, Any]:

@@ -41,9 +41,9 @@ class Health:
         return all(worker.stuck_for() < self.limits.dead_seconds for worker in self.models.workers())
 
     def ready(self) -> bool:
-        """Will a request that comes now be answered soon?"""
+        """Will a request that comes now be answered soon? Every run has answered, and none hangs."""
         moving = all(worker.stuck_for() < self.limits.hung_seconds for worker in self.models.workers())
-        return moving and not self.models.draining
+        return moving and not self.models.draining and all(run.works for run in self.models.runs.values())
 
 
 class Served:
@@ -85,7 +85,7 @@ class Served:
         return as_json({"status": "ok" if fine else "hung"}, 200 if fine else 503)
 
     async def ready(self, request: Request) -> Response:
-        """Should requests be sent here? Not while it shuts down, nor when a worker hangs."""
+        """Should requests be sent here? Not before every run has answered, while it shuts down, nor when a worker hangs."""
         fine = self.health.ready()
         return as_json({"status": "ok" if fine else "not ready"}, 200 if fine else 503)
 
@@ -122,5 +122,5 @@ async def refused(request: Request, error: Exception) -> Response:
         said = {404: "there is nothing under this path; see /docs", 405: "this path is asked in another way; see /docs"}
         error = Refused(error.status_code, said.get(error.status_code, "this cannot be answered"))
     refusal = refusal_of(error)
-    body = msgspec.json.encode(refusal.in_dialect(request.url.path))
+    body = msgspec.json.encode(refusal.in_dialect(request.scope["path"]))
     return Response(body, refusal.status, refusal.headers, media_type="application/json")

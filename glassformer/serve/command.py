@@ -6,12 +6,11 @@ import asyncio
 import ipaddress
 import os
 import sys
-import typing
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
-from glassformer.config.fields import coerce
+from glassformer.config.fields import coerce, type_hints
 from glassformer.config.recipe import refuse_unknown
 from glassformer.errors import ConfigError, UserError
 from glassformer.screen import say
@@ -28,7 +27,7 @@ KEY_NAME = "GLASSFORMER_API_KEY"
 
 def limits_from(settings: Sequence[str]) -> Limits:
     """Limits with changes such as queue=64."""
-    hints, changes = typing.get_type_hints(Limits), {}
+    hints, changes = type_hints(Limits), {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:

@@ -7,7 +7,7 @@ written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +18,14 @@ from glassformer.decode.streaming import Streamer
 from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.rows import Rows
 from glassformer.serve.refusals import bad
-from glassformer.serve.works import QueuedText, Work, row_of
+from glassformer.serve.works import QueuedText, Work, shared_settings
 from glassformer.tasks import TextModel, decode_settings
 from glassformer.tasks.generate import prompt_ids
+from glassformer.text.tokenizer import BOS, CONTROL, Tokenizer
+from glassformer.text.units import spelled
+from glassformer.text.unknown import unknown_pieces
 
-AT_ONCE = 8  # rows scored together
+AT_ONCE = 256  # tokens whose alternatives are looked at together
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class TokenLogprobs:
     tokens: list[str]
     logprobs: list[float | None]
     top: list[dict[str, float] | None]
-    offsets: list[int]  # where in the text each begins
+    offsets: list[int]  # where each begins, from the beginning of the prompt
 
 
 @dataclass(frozen=True)
@@ -68,63 +71,74 @@ class Completed:
     choices: list[Choice]
 
 
+Scored = list[tuple[float, dict[str, float]]]  # of each token of a row but the first
+
+
 @torch.no_grad()
-def score_rows(model: TextModel, rows: Sequence[Sequence[int]], top: int) -> list[list[tuple[float, dict[str, float]]]]:
-    """For each row, for every token after the first: its log-probability, and the `top` likeliest tokens in its place."""
+def score_row(model: TextModel, row: Sequence[int], top: int) -> Scored:
+    """For every token of a row after the first: its log-probability, and the `top` likeliest tokens in its place, itself among
+    them. So many logits at a time that a long row does not fill the memory."""
     net: Any = model.model
-    target = model.tokenizers.target
-    longest = max(len(row) for row in rows) - 1
-    if net.config.positions in ("learned", "sinusoidal") and longest > net.config.block_size:
-        raise bad(
-            f"log-probabilities were asked for {longest + 1} tokens, and this model reads {net.config.block_size} at once",
-            "logprobs",
-            "context_length_exceeded",
-        )
-    found: list[list[tuple[float, dict[str, float]]]] = []
+    pieces, found = model.tokenizers.target.pieces, []
     with eval_mode(net):
-        for start in range(0, len(rows), AT_ONCE):
-            here = rows[start : start + AT_ONCE]
-            scores = net.logits(net.hidden(Rows.from_lists([row[:-1] or [0] for row in here]).to(model.device)))
-            for row, own in zip(here, scores.float().log_softmax(-1), strict=True):
-                at = own[: len(row) - 1]
-                labels = torch.tensor(row[1:], device=at.device, dtype=torch.long)
-                values = at.gather(1, labels[:, None]).squeeze(1).tolist()
-                best = at.topk(min(top, at.size(1)), dim=-1) if top else None
-                table: list[dict[str, float]] = [{} for _ in values]
-                if best is not None:
-                    for place, (chances, ids) in enumerate(zip(best.values.tolist(), best.indices.tolist())):
-                        table[place] = dict(zip(target.pieces(ids), chances))
-                found.append(list(zip(values, table)))
+        hidden = net.hidden(Rows.from_lists([list(row[:-1]) or [0]]).to(model.device))
+        for start in range(0, len(row) - 1, AT_ONCE):
+            labels = row[start + 1 : start + 1 + AT_ONCE]
+            at = net.logits(hidden[:, start : start + len(labels)])[0].float().log_softmax(-1)
+            values = at.gather(1, torch.tensor(labels, device=at.device)[:, None]).squeeze(1).tolist()
+            best = at.topk(min(top, at.size(1)), dim=-1)
+            for value, label, chances, ids in zip(values, pieces(labels), best.values.tolist(), best.indices.tolist()):
+                found.append((value, dict(zip(pieces(ids), chances)) | {label: value}))
     return found
+
+
+def starts_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
+    """Where in `tokenizer.decode(ids)` each id's text begins."""
+    silent = getattr(tokenizer, "silent", ())
+    shown = [i for i in ids if i >= CONTROL and i not in silent]
+    text, spans = spelled(tokenizer, shown)
+    cut = (
+        len(text) - len(tokenizer.decode(shown)) if text.startswith(" ") else 0
+    )  # some leave out a space that begins a text
+    places, end, starts = iter(spans), 0, []
+    for i in ids:
+        start, end = next(places) if i >= CONTROL and i not in silent else (end, end)
+        starts.append(max(0, start - cut))
+    return starts
 
 
 class Completing(Work):
     """Every prompt's completions, as a list of `Completed`."""
 
-    def __init__(self, prompts: Sequence[str | Sequence[int]], wanted: Wanted, *, streams: bool = False) -> None:
+    def __init__(
+        self, prompts: Sequence[str | Sequence[int]], wanted: Wanted, *, streams: bool = False, said: Sequence[str] = ()
+    ) -> None:
+        """`said`: what of the prompts the asker wrote, where it is not all of them."""
         super().__init__()
         self.prompts, self.wanted, self.streams = list(prompts), wanted, streams
+        self.said = said or [prompt for prompt in prompts if isinstance(prompt, str)]
         self.ids: list[list[int]] = []
         self.found: list[list[Hypothesis]] = []
         self.shown: dict[tuple[int, int], Streamer] = {}
 
-    def rows(self, model: TextModel) -> list[QueuedText]:
+    def rows(self, model: TextModel) -> Iterator[QueuedText]:
         """A row a prompt; none where nothing is to be written."""
         model.require("generate")
         self.ids = [self.read(model, prompt) for prompt in self.prompts]
         self.found = [[] for _ in self.ids]
+        self.unknown = [unknown_pieces(model.tokenizers.source, text) for text in self.said]
         wanted = self.wanted
         draws = bool(wanted.options.get("temperature"))
         how: dict[str, Any] = {"num_samples": wanted.best_of} if draws else {"beam": 1}
         self.settings = decode_settings(model, None, **wanted.options, **how)
         if wanted.max_tokens == 0:
-            return []
+            return
         limits = (0, wanted.max_tokens)
         constraints = TokenConstraints(stops=wanted.stops)
         self.decode = model.tokenizers.target.decode
-        return [
-            row_of(self, place, Request(ids, constraints, limits), self.settings) for place, ids in enumerate(self.ids)
-        ]
+        shared, seed = shared_settings(self.settings), self.settings.seed
+        for place, ids in enumerate(self.ids):
+            yield QueuedText(self, place, Request(ids, constraints, limits, seed), shared)
 
     def read(self, model: TextModel, prompt: str | Sequence[int]) -> list[int]:
         """A prompt as ids; those that come as ids are taken as they are."""
@@ -154,51 +168,59 @@ class Completing(Work):
         if finish is not None:
             text += streamer.flush()
         if text or finish is not None:
-            self.emit((place * self.wanted.n + sample, text, finish))
+            for copy in range(1 if self.settings.temperature > 0 else self.wanted.n):  # greedy: the same each time
+                self.emit((place * self.wanted.n + sample + copy, text, finish))
 
-    def result(self, model: TextModel) -> list[Completed]:
+    def result(self, model: TextModel) -> Generator[None, None, list[Completed]]:
         """For each prompt the best `n` of its completions, by log-probability per token."""
-        out = []
+        out, n = [], self.wanted.n
         for place, ids in enumerate(self.ids):
             found = self.found[place]
-            best = sorted(found, key=lambda h: -h.logprob / max(1, len(h.token_logprobs)))
-            chosen = best[: self.wanted.n] if self.wanted.best_of > self.wanted.n else found[: self.wanted.n]
-            if not found:
-                chosen = [Hypothesis([], 0.0, 0.0, [], "length", "")]
-            chosen = [*chosen, *[chosen[0]] * (self.wanted.n - len(chosen))]  # greedy: the same each time
-            choices = self.choices(model, place, ids, chosen)
-            out.append(Completed(len(ids), sum(len(h.ids) for h in found), choices))
+            if self.wanted.best_of > n:
+                found = sorted(found, key=lambda h: -h.logprob / max(1, len(h.token_logprobs)))
+            choices = []
+            for h in found[:n] or [Hypothesis([], 0.0, 0.0, [], "length", "")]:
+                choices.append(self.choice(model, place, h))
+                yield
+            choices += choices[:1] * (n - len(choices))  # greedy: the same each time
+            written = max(sum(len(h.ids) for h in found), sum(choice.tokens for choice in choices))
+            out.append(Completed(len(ids), written, choices))
         return out
 
-    def choices(self, model: TextModel, place: int, ids: list[int], chosen: Sequence[Hypothesis]) -> list[Choice]:
-        """The completions of one prompt, with the prompt and log-probabilities where they are asked for."""
+    def choice(self, model: TextModel, place: int, h: Hypothesis) -> Choice:
+        """A completion, with the prompt and log-probabilities where they are asked for."""
         prompt = self.prompts[place]
         said = prompt if isinstance(prompt, str) else model.tokenizers.target.decode(list(prompt))
-        before = said if self.wanted.echo else ""
-        scores: list[Any] = [None] * len(chosen)
-        if self.wanted.logprobs is not None:
-            scores = self.scored(model, ids, chosen, nothing=not prompt)
-        return [
-            Choice(before + (h.text or ""), "length" if h.ended == "length" else "stop", len(h.ids), own)
-            for h, own in zip(chosen, scores, strict=True)
-        ]
+        scores = None if self.wanted.logprobs is None else self.scored(model, place, said, h)
+        text = (said if self.wanted.echo else "") + (h.text or "")
+        return Choice(text, "length" if h.ended == "length" else "stop", len(h.ids), scores)
 
-    def scored(
-        self, model: TextModel, ids: list[int], chosen: Sequence[Hypothesis], *, nothing: bool
-    ) -> list[TokenLogprobs]:
-        """What OpenAI calls logprobs. The token that stands for an empty prompt is not shown."""
-        target, echo = model.tokenizers.target, self.wanted.echo
-        rows = [[*ids, *h.ids] for h in chosen]
-        found = score_rows(model, rows, self.wanted.logprobs or 0)
-        out = []
-        for row, own in zip(rows, found, strict=True):
-            first = (1 if nothing else 0) if echo else len(ids)
-            known: list[tuple[float | None, dict[str, float] | None]] = [(None, None), *own]
-            pieces = target.pieces(row)[first:]
-            offsets, at = [], 0
-            for piece in pieces:
-                offsets.append(at)
-                at += len(piece)
-            values, tables = [k[0] for k in known[first:]], [k[1] for k in known[first:]]
-            out.append(TokenLogprobs(pieces, values, tables if self.wanted.logprobs else [None] * len(pieces), offsets))
-        return out
+    def scored(self, model: TextModel, place: int, said: str, h: Hypothesis) -> TokenLogprobs:
+        """What OpenAI calls logprobs: of what stands in the text, so nothing behind a stop string, nor the token that stands for
+        an empty prompt. Offsets are counted from the beginning of the prompt, shown or not."""
+        target, prompt, ids = model.tokenizers.target, self.prompts[place], self.ids[place]
+        starts = starts_of(target, h.ids)
+        if h.ended == "stop":
+            starts = [start for start in starts if start < len(h.text or "")]
+        row = [*ids, *h.ids[: len(starts)]]
+        block_size = model.model.config.block_size
+        if model.model.config.positions in ("learned", "sinusoidal") and len(row) - 1 > block_size:
+            raise bad(
+                f"log-probabilities were asked for {len(row)} tokens, and this model reads {block_size} at once",
+                "logprobs",
+                "context_length_exceeded",
+            )
+        if isinstance(prompt, str):
+            before = [start for start, _ in model.tokenizers.source.spans(prompt)]
+            front = [0] * (len(before) < len(ids) and ids[0] == BOS)
+            before = [*front, *before, *[len(said)] * (len(ids) - len(before) - len(front))]
+        else:
+            before = starts_of(target, ids)
+        first = (0 if prompt else 1) if self.wanted.echo else len(ids)
+        known: list[tuple[float | None, dict[str, float] | None]] = [(None, None)]
+        known += score_row(model, row, self.wanted.logprobs or 0)
+        values, tables = [k[0] for k in known[first:]], [k[1] for k in known[first:]]
+        offsets = [*before, *(len(said) + start for start in starts)][first:]
+        return TokenLogprobs(
+            target.pieces(row[first:]), values, tables if self.wanted.logprobs else [None] * len(values), offsets
+        )

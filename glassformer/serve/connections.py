@@ -9,17 +9,27 @@ the usual way, to the same end.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+from contextlib import suppress
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from glassformer.serve.gate import DECODED, Gate
+from glassformer.serve.refusals import Refused
+
+SPARE = 16  # connections beyond the limit, for probes alone
+OTHER_FILES = 64  # that a server may open beside its connections
+PROBE = re.compile(rb"GET /(?:livez|readyz|health)[? ]")
+FIRST_PATH = re.compile(rb"[A-Z]+ (/[!-~]*)")
 
 FIRST_LINE = re.compile(rb"POST (/[a-z0-9_/]+)(?:\?[!-~]*)? HTTP/1\.1")
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,9})(?=\r\n|$)")
-NOT_PLAIN = re.compile(rb"\r\n(?:transfer-encoding|expect|origin|upgrade|connection(?!: *keep-alive *(?:\r\n|$)))")
+NOT_PLAIN = re.compile(
+    rb"\r\n(?:[ \t]|transfer-encoding|expect|origin|upgrade|connection(?!: *keep-alive *(?:\r\n|$)))"
+)
 
 
 def plain_post(data: bytes) -> tuple[str, int]:
@@ -31,9 +41,43 @@ def plain_post(data: bytes) -> tuple[str, int]:
     if not found or not whole or NOT_PLAIN.search(fields) or head.count(b"\n") != head.count(b"\r\n"):
         return "", 0
     lengths = LENGTH.findall(fields)
-    if not len(lengths) == fields.count(b"content-length") == 1 or int(lengths[0]) < len(body):
+    if not len(lengths) == fields.count(b"content-length") == fields.count(b"\r\nhost:") == 1:
+        return "", 0
+    if int(lengths[0]) < len(body):
         return "", 0
     return found[1].decode(), int(lengths[0]) - len(body)
+
+
+def head_of(data: bytes) -> tuple[dict[bytes, bytes], bytes]:
+    """Headers and query of a request whose head lies in these bytes."""
+    first, *lines = data.partition(b"\r\n\r\n")[0].split(b"\r\n")
+    headers: dict[bytes, bytes] = {}
+    for line in lines:
+        name, _, value = line.partition(b":")
+        headers.setdefault(name.lower(), value.strip())
+    return headers, first.split(b" ")[1].partition(b"?")[2]
+
+
+def connections_that_fit(wanted: int) -> tuple[int, int]:
+    """How many connections to take, and how many new ones at a time: as many as are wanted, if the system lets this process have
+    so many files open. It is asked for more where it allows them."""
+    backlog = 512
+    try:
+        import resource
+    except ImportError:  # not on Windows, which has no such limit
+        return wanted, backlog
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    others = len(os.listdir("/dev/fd")) + OTHER_FILES
+    needed = others + wanted + SPARE + backlog
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        wished = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wished, hard))
+            soft = wished
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted, backlog
+    backlog = max(1, (soft - others) // 4)
+    return max(1, min(wanted, soft - others - SPARE - backlog)), backlog
 
 
 class OneWrite:
@@ -65,16 +109,28 @@ class OneWrite:
 
 
 class Connection(H11Protocol):
-    """One of at most so many connections; closed when no whole head of a request comes in time."""
+    """One of at most so many connections; closed when no whole head of a request comes in time.
+
+    Where there are as many as may be, whoever has been silent longest makes way for one that comes; where nobody is silent, a few
+    more are let in for probes alone, so that a server under siege can still say that it lives."""
 
     gate: Gate
+    most: int
+    silent: dict[Connection, None]  # those of whom the head of a request is awaited, the longest first
+
+    spare = False  # came when there were as many as may be: for probes alone, while there are more
 
     passed_over = 0  # bytes still to come of the body of a request that was refused
     patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Takes a new connection in, or ends it at once where there are as many as may be."""
-        if len(self.connections) >= self.gate.limits.connections:
+        """Takes a new connection in, or ends it at once where there is no place for it."""
+        self.spare = len(self.connections) >= self.most
+        if self.spare and self.silent:
+            longest = next(iter(self.silent))
+            longest.stop_waiting()
+            longest.transport.abort()
+        elif len(self.connections) >= self.most + SPARE:
             transport.abort()
             return
         super().connection_made(OneWrite(transport, self.loop))  # type: ignore[arg-type]
@@ -84,9 +140,11 @@ class Connection(H11Protocol):
         """From now on the head of a request is waited for."""
         self.stop_waiting()
         self.patience = self.loop.call_later(self.gate.limits.read_seconds, self.lose_patience)
+        self.silent[self] = None
 
     def stop_waiting(self) -> None:
         """A head has come, or nobody is there."""
+        self.silent.pop(self, None)
         if self.patience is not None:
             self.patience.cancel()
             self.patience = None
@@ -101,19 +159,35 @@ class Connection(H11Protocol):
         dropped = min(self.passed_over, len(data))
         self.passed_over -= dropped
         data = data[dropped:]
-        if data and not (self.gate.models.full and self.idle() and self.turned_away(data)):
+        if data and self.spare and len(self.connections) > self.most and not PROBE.match(data):
+            self.refuse_spare(data)
+        elif data and not (self.gate.models.full and self.idle() and self.turned_away(data)):
             super().data_received(data)
 
     def turned_away(self, data: bytes) -> bool:
-        """Refuse, if it is certain what is asked."""
+        """Refuse, if it is certain what is asked, and by someone who may ask."""
         path, left = plain_post(data)
         if path not in DECODED:
             return False
+        headers, query = head_of(data)
+        try:
+            self.gate.door.check_host(headers)
+        except Refused:
+            return False
+        if not self.gate.door.has_key(headers, query):
+            return False  # it may be in the body
         self.passed_over = left
         self._unset_keepalive_if_required()
         self.wait()
-        self.transport.write(self.gate.turn_away(path))
+        self.transport.write(self.gate.turn_away(path, path, self.gate.models.refusal()))
         return True
+
+    def refuse_spare(self, data: bytes) -> None:
+        """Say that there is no place for anything but a probe, and close."""
+        found = FIRST_PATH.match(data)
+        refusal = Refused(503, "all connections that this server takes are in use; come again", retry=1)
+        self.transport.write(self.gate.turn_away(found[1].decode() if found else "/", "(none)", refusal))
+        self.transport.close()
 
     def idle(self) -> bool:
         """Is the next that is heard the beginning of a request?"""
@@ -138,6 +212,6 @@ class Connection(H11Protocol):
             super().connection_lost(exc)
 
 
-def connection_kind(gate: Gate) -> type[H11Protocol]:
+def connection_kind(gate: Gate, most: int) -> type[H11Protocol]:
     """The connections of one server, as uvicorn wants to be told of them."""
-    return type("Connection", (Connection,), {"gate": gate})
+    return type("Connection", (Connection,), {"gate": gate, "most": most, "silent": {}})

@@ -16,6 +16,7 @@ from glassformer.serve.fields import from_pairs
 from glassformer.serve.refusals import Refused
 
 HAS_KEY = re.compile(rb"api_key")
+HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::([0-9]{0,5}))?", re.IGNORECASE)
 
 
 class Door:
@@ -29,11 +30,8 @@ class Door:
     def check_host(self, headers: dict[bytes, bytes]) -> str:
         """A name that is not ours is another site's that points here (DNS rebinding). An address is always right."""
         given = headers.get(b"host", b"").decode("latin-1")
-        try:
-            host = (urlsplit(f"//{given}").hostname or "").lower()
-            urlsplit(f"//{given}").port  # noqa: B018 - raises where it is none
-        except ValueError:
-            host = ""
+        found = HOST.fullmatch(given)
+        host = (found[1] or found[2]).lower() if found and int(found[3] or 0) < 2**16 else ""
         if host in self.hosts:
             return given
         try:
@@ -49,7 +47,11 @@ class Door:
             return None
         if origin in self.origins:
             return origin
-        if urlsplit(origin).netloc.lower() != host.lower():
+        try:
+            own = urlsplit(origin).netloc.lower() == host.lower()
+        except ValueError:  # http://[
+            own = False
+        if not own:
             raise Refused(403, "pages of other sites may not ask this server; see --allow-origin")
         return None
 
@@ -57,14 +59,18 @@ class Door:
         """Is it the key? In a time that tells nothing of it."""
         return self.key is None or hmac.compare_digest(hashlib.sha256(given.encode()).digest(), self.key)
 
-    def check_key(self, headers: dict[bytes, bytes], query: bytes, body: bytes, path: str) -> None:
-        """In the header as OpenAI's clients send it, or among the fields as LibreTranslate's do."""
+    def has_key(self, headers: dict[bytes, bytes], query: bytes, body: bytes = b"") -> bool:
+        """Is the key in the header as OpenAI's clients send it, or among the fields as LibreTranslate's do?"""
         if self.key is None:
-            return
+            return True
         bearer = headers.get(b"authorization", b"").decode("latin-1")
         candidates = [bearer.removeprefix("Bearer ").strip(), headers.get(b"x-api-key", b"").decode("latin-1")]
         candidates += keys_among(query, body, headers.get(b"content-type", b""))
-        if any(self.knows(one) for one in candidates if one):
+        return any(self.knows(one) for one in candidates if one)
+
+    def check_key(self, headers: dict[bytes, bytes], query: bytes, body: bytes, path: str) -> None:
+        """Refuse whoever does not have it, in the dialect of the path."""
+        if self.has_key(headers, query, body):
             return
         if path.startswith("/v1"):
             raise Refused(401, "this server needs its API key in the Authorization header", code="invalid_api_key")

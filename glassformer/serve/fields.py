@@ -58,7 +58,7 @@ async def from_multipart(body: bytes, headers: Headers) -> dict[str, Any]:
 
 async def said(request: Request) -> dict[str, Any]:
     """Everything a request says, by name; the body's word counts before the query's."""
-    query = from_pairs(request.url.query)
+    query = from_pairs(request.scope["query_string"].decode("latin-1"))
     body: bytes = request.scope["state"]["body"]
     if not body:
         return query
@@ -75,6 +75,11 @@ async def said(request: Request) -> dict[str, Any]:
     raise Refused(400, "the body must be JSON or a form, and its Content-Type must say which")
 
 
+def missing(name: str) -> Refused:
+    """What LibreTranslate says where a field is not there."""
+    return bad(f"Invalid request: missing {name} parameter", name)
+
+
 async def read(request: Request, kind: type[Fields]) -> Fields:
     """What a request says, held against its schema; the first thing wrong is told by its name."""
     values = await said(request)
@@ -83,6 +88,8 @@ async def read(request: Request, kind: type[Fields]) -> Fields:
     except ValidationError as error:
         wrong = error.errors(include_input=False, include_url=False, include_context=False)[0]
         name = str(wrong["loc"][0]) if wrong["loc"] else None
+        if wrong["type"] == "missing":
+            raise missing(name or "body") from None
         raise bad(f"{name}: {wrong['msg'][:1].lower()}{wrong['msg'][1:200]}", name) from None
 
 

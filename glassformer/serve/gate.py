@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -99,13 +100,14 @@ class Gate:
             else:
                 self.report(f"{scope['method'][:8]} {route} {visit.status or '-'} {outcome} {seconds * 1000:.0f} ms")
 
-    def turn_away(self, path: str) -> bytes:
-        """The whole answer to a request that came while every queue was full, for which nothing else need be known."""
-        self.metrics.begin(path)
-        self.metrics.end(path, "rejected", 429, 0.0)
-        self.sent_away += 1
-        head, body = in_bytes(self.models.refusal(), path)
-        lines = [b"HTTP/1.1 429 Too Many Requests", *(name + b": " + value for name, value in [*head, *SAFE])]
+    def turn_away(self, path: str, route: str, refusal: Refused) -> bytes:
+        """The whole answer to a request that is refused by its first bytes."""
+        self.metrics.begin(route)
+        self.metrics.end(route, "rejected", refusal.status, 0.0)
+        self.sent_away += refusal.status == 429
+        head, body = in_bytes(refusal, path)
+        first = f"HTTP/1.1 {refusal.status} {HTTPStatus(refusal.status).phrase}".encode()
+        lines = [first, *(name + b": " + value for name, value in [*head, *SAFE])]
         return b"\r\n".join([*lines, b"", body])
 
     def report_sent_away(self) -> None:
@@ -166,12 +168,15 @@ class Visit:
         door = self.gate.door
         host = door.check_host(self.headers)
         self.origin = door.check_origin(self.headers, host)
-        if self.route in DECODED and self.scope["method"] == "POST":
+        query, asks = self.scope["query_string"], self.route in DECODED and self.scope["method"] == "POST"
+        if asks and door.has_key(self.headers, query):
             self.gate.models.check_room()  # before anything that costs: under overload most requests end here
         state["body"] = await self.body()
         preflight = self.scope["method"] == "OPTIONS" and self.origin is not None  # a browser sends no key with it
         if self.route not in OPEN and not preflight:
-            door.check_key(self.headers, self.scope["query_string"], state["body"], self.scope["path"])
+            door.check_key(self.headers, query, state["body"], self.scope["path"])
+        if asks:
+            self.gate.models.check_room()
 
     async def body(self) -> bytes:
         """The body, if it is not too large and comes in time."""

@@ -6,7 +6,19 @@ import html
 import re
 from collections.abc import Sequence
 
+from glassformer.serve.refusals import bad
+
 PARTS = re.compile(r"(<!--.*?(?:-->|$)|<(script|style)\b.*?(?:</\2\s*>|$)|<[^>]*(?:>|$))", re.DOTALL | re.IGNORECASE)
+
+
+def unescaped(text: str) -> str:
+    """The text with its entities as characters. Python reads no number of thousands of digits, and no character has one."""
+    try:
+        return html.unescape(text)
+    except ValueError:
+        raise bad(
+            "q: the markup names a character by a number of thousands of digits, which no character has", "q"
+        ) from None
 
 
 class HtmlTexts:
@@ -31,13 +43,18 @@ class HtmlTexts:
                     text = between.strip()
                     before, after = between[: between.index(text)], between[between.index(text) + len(text) :]
                     parts.append((before, len(self.texts), after))
-                    self.texts.append(html.unescape(text))
+                    self.texts.append(unescaped(text))
                 elif between:
                     parts.append(between)
                 if tag is not None:
                     parts.append(tag[0])
                     at = tag.end()
             self.pages.append(parts)
+
+    def gathered(self, found: Sequence[Sequence[str]]) -> list[list[str]]:
+        """What was found of each text, for each piece of markup; each thing once."""
+        places = [[part[1] for part in parts if not isinstance(part, str)] for parts in self.pages]
+        return [list(dict.fromkeys(one for place in own for one in found[place])) for own in places]
 
     def filled(self, translations: Sequence[str]) -> list[str]:
         """The markup with other texts."""

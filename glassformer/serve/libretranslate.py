@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from glassformer.serve.answers import answer_fields
+from glassformer.serve.answers import answer_fields, unknown_of
 from glassformer.serve.asking import EventStream, Service, as_json, ask, check_texts, event_of, streamed
 from glassformer.serve.fields import LIBRE_ERROR, body_schema, from_json, read, responses
 from glassformer.serve.html_text import HtmlTexts
@@ -28,6 +28,7 @@ from glassformer.serve.refusals import bad
 from glassformer.serve.translated_files import TranslatedFiles
 from glassformer.serve.translating import Asked, Translating
 from glassformer.serve.translators import run_for, translators
+from glassformer.serve.worker import too_many_rows
 from glassformer.tasks import TextConstraints
 
 REFUSALS = (400, 403, 404, 408, 413, 429, 500, 503, 504)
@@ -42,7 +43,7 @@ class TranslateFields(BaseModel):
     """What is said to /translate."""
 
     q: str | list[str] = Field(description="The text to translate, or several.")
-    source: str = Field("auto", description="The language of the text, or auto.", max_length=20)
+    source: str = Field(description="The language of the text, or auto.", max_length=20)
     target: str = Field(description="The language to translate to.", max_length=20)
     format: Literal["text", "html"] = "text"
     alternatives: int = Field(0, ge=0, description="So many other translations as well.")
@@ -97,6 +98,8 @@ class Libre:
                 raise bad("stream: one plain text is streamed, without alternatives, trace and glossary", "stream")
             return EventStream(self.events(request, run, Translating(texts, asked, streams=True), fields))
         page = HtmlTexts(texts) if fields.format == "html" else None
+        if page is not None and len(page.texts) > self.service.limits.rows:
+            raise too_many_rows(self.service.limits.rows)
         work = Translating(texts if page is None else page.texts, asked)
         found = await ask(request, self.service, run, work)
         best = [answers[0].text for answers in found]
@@ -110,6 +113,8 @@ class Libre:
             if page is not None:
                 others = [[] for _ in texts]  # markup has one translation
             out["alternatives"] = others if many else others[0]
+        lost = work.unknown if page is None else page.gathered(work.unknown)
+        out |= unknown_of(lost, each=many)
         if page is None:
             out |= answer_fields(found, many, scores=fields.scores, alignment=fields.alignment, trace=fields.trace)
         return as_json(out)
@@ -122,7 +127,7 @@ class Libre:
             if isinstance(event, tuple):
                 (found,) = event
                 extra = answer_fields(found, False, scores=fields.scores, alignment=fields.alignment, trace=False)
-                yield event_of({"translatedText": found[0][0].text} | extra)
+                yield event_of({"translatedText": found[0][0].text} | unknown_of(work.unknown) | extra)
             else:
                 yield event_of({"delta": event})
 

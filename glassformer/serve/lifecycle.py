@@ -15,9 +15,9 @@ from types import FrameType
 import uvicorn
 
 from glassformer.serve.app import Served
-from glassformer.serve.connections import connection_kind
+from glassformer.serve.connections import connection_kind, connections_that_fit
 
-LOOK_SECONDS = 2.0  # between two looks for newer weights
+LOOK_SECONDS = 2.0  # between two looks for runs that do not work, and for newer weights
 TICKS_A_LINE = 10  # between two lines about those who were sent away
 TELL_SECONDS = 1.0  # that being told takes
 
@@ -26,11 +26,15 @@ class Server(uvicorn.Server):
     """uvicorn, ending as it is written above."""
 
     def __init__(self, served: Served, host: str, port: int, report: Callable[[str], None] = lambda _: None) -> None:
+        wanted = served.limits.connections
+        most, backlog = connections_that_fit(wanted)
+        if most < wanted:
+            report(f"this process may have few files open, so it takes {most:,} connections at a time, not {wanted:,}")
         config = uvicorn.Config(
             served.gate,
             host=host,
             port=port,
-            http=connection_kind(served.gate),
+            http=connection_kind(served.gate, most),
             ws="none",
             log_config=None,
             access_log=False,
@@ -39,13 +43,13 @@ class Server(uvicorn.Server):
             proxy_headers=False,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=2,
-            backlog=512,
+            backlog=backlog,
         )
         super().__init__(config)
         self.served, self.report = served, report
         self.asked_to_end_at: float | None = None
         self.told_at: float | None = None
-        self.looked_at = time.monotonic()
+        self.looked_at = 0.0
         self.look: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -57,13 +61,13 @@ class Server(uvicorn.Server):
         self.served.models.draining = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: newer weights, and whether it is time to go."""
+        """Ten times a second: what the runs do, and whether it is time to go."""
         now = time.monotonic()
         if not counter % TICKS_A_LINE:
             self.served.gate.report_sent_away()
         if now - self.looked_at > LOOK_SECONDS and (self.look is None or self.look.done()):
             self.looked_at = now
-            self.look = asyncio.create_task(self.served.models.look_for_newer())
+            self.look = asyncio.create_task(self.served.models.look_around())
         if self.asked_to_end_at is not None and not self.should_exit:
             self.should_exit = self.may_end(now)
         return await super().on_tick(counter)

@@ -15,6 +15,7 @@ class Limits:
     text: int = 20_000  # characters of one text
     batch: int = 128  # texts of one request
     total: int = 200_000  # characters of all texts of one request
+    rows: int = 2048  # lines and sentences that they are cut into, or completions to be written
     alternatives: int = 10
     choices: int = 16  # n and best_of
     logprobs: int = 20

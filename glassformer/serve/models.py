@@ -1,11 +1,12 @@
-"""Several runs at once: each is loaded when it is first asked for, leaves when memory is needed, and is replaced when it has
-newer weights. A worker that is replaced answers what it holds before it goes, so no request is dropped."""
+"""Several runs at once: each is loaded and has to answer before it counts as ready, leaves when memory is needed, and is replaced
+when it has newer weights. A worker that is replaced answers what it holds before it goes, so no request is dropped."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,15 @@ from glassformer.api.loading import load
 from glassformer.config import Recipe
 from glassformer.errors import UserError
 from glassformer.runs.folder import RunFolder
+from glassformer.serve.completing import Completing, Wanted
 from glassformer.serve.languages import codes_of
 from glassformer.serve.limits import Limits
 from glassformer.serve.refusals import Refused
+from glassformer.serve.translating import Asked, Translating
 from glassformer.serve.worker import Worker, told
 from glassformer.serve.works import Work
 
+SHORTEST_PAUSE, LONGEST_PAUSE = 2.0, 60.0  # seconds, between two trials of a run that does not work
 COPIES = 2  # a model on a CPU is held as it was read, and packed for decoding
 STAMPED = ("final/SEAL", "checkpoints/*/SEAL")
 
@@ -36,7 +40,7 @@ class ServedRun:
     """A run under the name that clients call it by, loaded or not."""
 
     def __init__(self, path: Path, languages: tuple[tuple[str, ...], str] | None = None) -> None:
-        self.path, self.folder = path, RunFolder.open(path)
+        self.path, self.folder = path.resolve(), RunFolder.open(path.resolve())
         self.name = path.resolve().name
         self.kind = kind_of(self.folder.recipe)
         if self.kind not in ("transformer", "gpt", "gpt on pairs"):
@@ -48,6 +52,9 @@ class ServedRun:
         self.stamp: object = None
         self.loaded_seal = ""
         self.used_at = 0.0
+        self.works = False  # has it answered, and has nothing been heard since that it cannot?
+        self.failures_seen = 0  # of its worker, before it last answered
+        self.try_at, self.pause = 0.0, SHORTEST_PAUSE  # when one that does not work is tried again
         self.lock = asyncio.Lock()
 
     @property
@@ -73,7 +80,7 @@ class ServedRun:
 
 
 class Models:
-    """The runs of a server by name: loaded when first asked for, and unloaded where memory runs short or a run has changed."""
+    """The runs of a server by name: loaded and tried at the start, and unloaded where memory runs short or a run has changed."""
 
     def __init__(
         self,
@@ -145,25 +152,56 @@ class Models:
             if run.worker is None:
                 async with self.loading:
                     await self.make_room(run)
-                    run.worker = await self.read(run)
+                    try:
+                        run.worker = await self.read(run)
+                    except Exception as error:
+                        self.give_up(run, error)
+                        raise Refused(
+                            500, f"the model {run.name} cannot answer; see the server's log and `glassformer doctor`"
+                        ) from None
             return run.worker
 
+    def give_up(self, run: ServedRun, error: Exception) -> None:
+        """A run that does not work is told of in the log, and tried again after a while. What is wrong may name files, of which
+        nobody outside is told."""
+        run.works, run.try_at = False, time.monotonic() + run.pause
+        run.pause = min(LONGEST_PAUSE, 2 * run.pause)
+        why = str(error) if isinstance(error, UserError | Refused | TimeoutError) else told(error)
+        self.report(f"{run.name} cannot answer: {why or 'it took too long'}")
+
     async def read(self, run: ServedRun) -> Worker:
-        """A worker with the weights of now."""
+        """A worker with the weights of now, which has answered."""
         stamp = run.now()
         seal = run.seal()
-        try:
-            model = await asyncio.to_thread(load, run.path, device=self.device)
-        except UserError as error:
-            self.report(f"{run.name} cannot be loaded: {told(error)}")
-            raise Refused(
-                500, f"the model {run.name} cannot be loaded; see the server's log and `glassformer doctor`"
-            ) from None
+        model = await asyncio.to_thread(load, run.path, device=self.device)
         if self.strict:
             model.recipe = replace(model.recipe, decode=replace(model.recipe.decode, strict=True))
+        worker = Worker(model, self.limits, self.report)
+        try:
+            await self.try_out(run, worker)
+        except BaseException:
+            worker.close()
+            self.retired.append(worker)
+            raise
         run.stamp, run.loaded_seal = stamp, seal
         self.report(f"loaded {run.name}")
-        return Worker(model, self.limits, self.report)
+        return worker
+
+    async def try_out(self, run: ServedRun, worker: Worker) -> None:
+        """Have it answer, if only with a token: that a device has gone, or the tokenizer is another's, shows in nothing less."""
+        failures = worker.failures
+        work: Work = (
+            Translating(["a"], Asked({"max_new_tokens": 1, "min_new_tokens": 0}))
+            if run.translates
+            else Completing([""], Wanted(max_tokens=1))
+        )
+        work.alone = True
+        worker.submit(work)
+        try:
+            await asyncio.wait_for(work.reply, self.limits.seconds)
+        finally:
+            worker.cancel(work)
+        run.works, run.failures_seen, run.pause = True, failures, SHORTEST_PAUSE
 
     async def make_room(self, run: ServedRun) -> None:
         """Put away whom nobody has asked for longest, until there is memory; whoever is busy is waited for."""
@@ -186,6 +224,24 @@ class Models:
             self.retired.append(run.worker)
             run.worker = None
             self.report(f"unloaded {run.name}")
+
+    async def look_around(self) -> None:
+        """Try those that have not answered yet, and those that have failed; then look for newer weights."""
+        for run in self.runs.values():
+            with suppress(Refused):  # it is in the log
+                if not run.works and time.monotonic() >= run.try_at:
+                    await self.load(run)
+            worker = run.worker
+            if worker is not None and worker.failures > run.failures_seen:
+                try:
+                    await self.try_out(run, worker)
+                except Exception as error:
+                    if isinstance(error, Refused) and error.status in (429, 503):
+                        continue  # it is full, or leaving
+                    self.give_up(run, error)
+                    if run.worker is worker:
+                        self.put_away(run)
+        await self.look_for_newer()
 
     async def look_for_newer(self) -> None:
         """Replace workers whose runs have other weights now; one that cannot be read leaves the old one in place."""

@@ -16,13 +16,14 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from glassformer.decode.request import Ending
+from glassformer.serve.answers import unknown_of
 from glassformer.serve.asking import EventStream, Service, as_json, ask, check_texts, event_of, streamed
-from glassformer.serve.completing import Completed, Completing, TokenLogprobs, Wanted
+from glassformer.serve.completing import Choice, Completed, Completing, TokenLogprobs, Wanted
 from glassformer.serve.fields import OPENAI_ERROR, body_schema, read, responses
 from glassformer.serve.models import ServedRun
 from glassformer.serve.refusals import bad
 from glassformer.serve.translating import Asked, Translating
+from glassformer.serve.works import Call, Work
 from glassformer.tasks import Answer, TextConstraints
 
 REFUSALS = (400, 401, 403, 404, 408, 413, 429, 500, 503, 504)
@@ -61,14 +62,10 @@ class ChatFields(Shared):
     """What is said to /v1/chat/completions."""
 
     messages: list[dict[str, Any]] = Field(min_length=1, description="Each with a role and a content, both text.")
-    max_completion_tokens: int | None = Field(None, ge=0)
+    max_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
     logprobs: bool = False
     top_logprobs: int | None = Field(None, ge=0)
-
-
-def finish_of(ended: Ending) -> str:
-    """OpenAI's word for how a text ended."""
-    return "length" if ended == "length" else "stop"
 
 
 def logprobs_of(own: TokenLogprobs | None) -> dict[str, Any] | None:
@@ -78,8 +75,8 @@ def logprobs_of(own: TokenLogprobs | None) -> dict[str, Any] | None:
     return {"tokens": own.tokens, "token_logprobs": own.logprobs, "top_logprobs": own.top, "text_offset": own.offsets}
 
 
-def chat_logprobs_of(own: TokenLogprobs | None) -> dict[str, Any] | None:
-    """As chats have them."""
+def chat_logprobs_of(own: TokenLogprobs | None, most: int) -> dict[str, Any] | None:
+    """As chats have them: the `most` likeliest beside each token, which among them or not has its own."""
     if own is None:
         return None
 
@@ -87,8 +84,18 @@ def chat_logprobs_of(own: TokenLogprobs | None) -> dict[str, Any] | None:
         return {"token": token, "logprob": value, "bytes": list(token.encode("utf-8", "replace"))}
 
     rows = zip(own.tokens, own.logprobs, own.top, strict=True)
-    content = [one(t, v) | {"top_logprobs": [one(*pair) for pair in (top or {}).items()]} for t, v, top in rows]
+    content = [
+        one(t, v) | {"top_logprobs": [one(*pair) for pair in [*(top or {}).items()][:most]]} for t, v, top in rows
+    ]
     return {"content": content, "refusal": None}
+
+
+def empty_completions(prompts: Sequence[str], n: int) -> Call:
+    """What a translator answers where no token may be written."""
+    choices = [Choice("", "length", 0)] * n
+    return Call(
+        lambda model: [Completed(len(ids), 0, choices) for ids in model.tokenizers.source.encode_batch(prompts)]
+    )
 
 
 class OpenAI:
@@ -143,14 +150,16 @@ class OpenAI:
             options["temperature"] = 0.0
         return options
 
-    def translating(self, run: ServedRun, fields: Shared, texts: Sequence[str]) -> Translating:
+    def translating(self, run: ServedRun, fields: Shared, texts: Sequence[str]) -> Work:
         """A translator's work."""
+        if fields.max_tokens == 0:
+            return empty_completions(texts, fields.n)
         options = self.drawing(run, fields)
         if options.get("temperature"):
             options["num_samples"] = fields.n
         elif fields.n > 1:
             options["n_best"] = fields.n
-        if fields.max_tokens:
+        if fields.max_tokens is not None:
             options["max_new_tokens"] = fields.max_tokens
         if fields.stream and fields.n > 1:
             raise bad("stream: a translator streams one translation at a time; set n to 1", "stream")
@@ -203,54 +212,63 @@ class OpenAI:
             wanted = Wanted(
                 self.drawing(run, fields), most, fields.n, best_of, self.stops_of(fields), fields.logprobs, fields.echo
             )
-            work = Completing(prompts, wanted, streams=fields.stream and fields.logprobs is None and not fields.echo)
+            grows = fields.stream and fields.logprobs is None and not fields.echo and most > 0
+            work = Completing(prompts, wanted, streams=grows)
         if fields.stream:
             if len(prompts) > 1 and run.kind == "transformer":
                 raise bad("stream: a translator streams one text at a time", "stream")
             return EventStream(self.events(request, run, work, head, fields))
-        choices, usage = self.completed(await ask(request, self.service, run, work))
-        return as_json(head | {"choices": choices, "usage": usage})
+        found, usage = self.completed(await ask(request, self.service, run, work))
+        choices = [
+            {"index": index, "text": one.text, "finish_reason": one.finish, "logprobs": logprobs_of(one.logprobs)}
+            for index, one in enumerate(found)
+        ]
+        return as_json(head | {"choices": choices, "usage": usage} | unknown_of(work.unknown))
 
     def head(self, prefix: str, kind: str, run: ServedRun) -> dict[str, Any]:
         """What begins every answer."""
         name = f"{prefix}-{secrets.token_hex(12)}"
         return {"id": name, "object": kind, "created": int(time.time()), "model": run.name}
 
-    def completed(self, found: Sequence[Completed | list[Answer]]) -> tuple[list[dict[str, Any]], dict[str, int]]:
-        """Choices of all prompts, numbered through, and what they cost."""
-        choices: list[dict[str, Any]] = []
+    def completed(self, found: Sequence[Completed | list[Answer]]) -> tuple[list[Choice], dict[str, int]]:
+        """Choices of all prompts, and what they cost."""
+        choices: list[Choice] = []
         read_, written = 0, 0
         for own in found:
             if isinstance(own, Completed):
                 read_, written = read_ + own.prompt_tokens, written + own.written_tokens
-                made = [(c.text, c.finish, logprobs_of(c.logprobs)) for c in own.choices]
+                choices += own.choices
             else:
                 read_ += sum(len(part.source) for part in own[0].parts)
                 written += sum(len(answer.ids) for answer in own)
-                made = [(answer.text, finish_of(answer.ended), None) for answer in own]
-            for text, finish, logprobs in made:
-                choices.append({"index": len(choices), "text": text, "finish_reason": finish, "logprobs": logprobs})
+                choices += [Choice(a.text, "length" if a.ended == "length" else "stop", len(a.ids)) for a in own]
         return choices, {"prompt_tokens": read_, "completion_tokens": written, "total_tokens": read_ + written}
 
     async def events(
-        self, request: Request, run: ServedRun, work: Any, head: dict[str, Any], fields: Shared, *, chat: bool = False
+        self, request: Request, run: ServedRun, work: Any, head: dict[str, Any], fields: Shared
     ) -> AsyncIterator[bytes]:
-        """A completion as it is written, [DONE] last; what it cost only where that is asked for."""
+        """A completion as it is written, [DONE] last; what it cost only where that is asked for. Each choice of a chat begins
+        with its role."""
         wants_usage = bool((fields.stream_options or {}).get("include_usage"))
 
-        def chunk(index: int, text: str, finish: str | None, logprobs: Any = None) -> bytes:
-            own: dict[str, Any] = {"index": index, "finish_reason": finish, "logprobs": logprobs}
-            own |= {"delta": {"content": text} if text or finish is None else {}} if chat else {"text": text}
-            return event_of(head | {"choices": [own]} | ({"usage": None} if wants_usage else {}))
+        def chunk(index: int, text: str, finish: str | None, own: TokenLogprobs | None = None) -> bytes:
+            what: dict[str, Any] = {"text": text, "logprobs": logprobs_of(own)}
+            if isinstance(fields, ChatFields):
+                delta = {"content": text} if text or finish is None else {}
+                what = {"delta": delta, "logprobs": chat_logprobs_of(own, fields.top_logprobs or 0)}
+            return sent({"index": index, "finish_reason": finish} | what)
 
-        if chat:
-            first = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None, "logprobs": None}
-            opening = event_of(head | {"choices": [first]} | ({"usage": None} if wants_usage else {}))
-        begun = not chat
+        def sent(choice: dict[str, Any]) -> bytes:
+            lost = unknown_of(work.unknown) if choice["finish_reason"] else {}
+            return event_of(head | {"choices": [choice]} | ({"usage": None} if wants_usage else {}) | lost)
+
+        begun = not isinstance(fields, ChatFields)
         async for event in streamed(request, self.service, run, work):
             if not begun:
                 begun = True
-                yield opening
+                for index in range(fields.n):
+                    opening = {"index": index, "delta": {"role": "assistant", "content": ""}}
+                    yield sent(opening | {"finish_reason": None, "logprobs": None})
             if isinstance(event, str):
                 yield chunk(0, event, None)
             elif len(event) == 3:
@@ -259,10 +277,10 @@ class OpenAI:
                 (found,) = event
                 choices, usage = self.completed(found)
                 if not work.streams:
-                    for choice in choices:
-                        yield chunk(choice["index"], choice["text"], choice["finish_reason"], choice["logprobs"])
+                    for index, choice in enumerate(choices):
+                        yield chunk(index, choice.text, choice.finish, choice.logprobs)
                 elif isinstance(work, Translating):
-                    yield chunk(0, "", choices[0]["finish_reason"])
+                    yield chunk(0, "", choices[0].finish)
                 if wants_usage:
                     yield event_of(head | {"choices": [], "usage": usage})
         yield DONE
@@ -292,16 +310,21 @@ class OpenAI:
             most = 256 if fields.max_tokens is None else fields.max_tokens
             stops = self.stops_of(fields) or ("\nuser:",)
             wanted = Wanted(self.drawing(run, fields), most, fields.n, fields.n, stops, top)
-            work = Completing([prompt], wanted, streams=fields.stream and top is None)
+            texts = [text for _, text in said]
+            work = Completing([prompt], wanted, streams=fields.stream and top is None, said=texts)
         if fields.stream:
-            return EventStream(self.events(request, run, work, head, fields, chat=True))
-        found = await ask(request, self.service, run, work)
-        choices, usage = self.completed(found)
-        raw = [c.logprobs for c in found[0].choices] if isinstance(found[0], Completed) else [None] * len(choices)
-        for choice, own in zip(choices, raw, strict=True):
-            choice["message"] = {"role": "assistant", "content": choice.pop("text"), "refusal": None}
-            choice["logprobs"] = chat_logprobs_of(own)
-        return as_json(head | {"choices": choices, "usage": usage})
+            return EventStream(self.events(request, run, work, head, fields))
+        found, usage = self.completed(await ask(request, self.service, run, work))
+        choices = [
+            {
+                "index": index,
+                "message": {"role": "assistant", "content": one.text, "refusal": None},
+                "finish_reason": one.finish,
+                "logprobs": chat_logprobs_of(one.logprobs, fields.top_logprobs or 0),
+            }
+            for index, one in enumerate(found)
+        ]
+        return as_json(head | {"choices": choices, "usage": usage} | unknown_of(work.unknown))
 
     def add_to(self, app: FastAPI) -> None:
         """Every route, with its schema."""

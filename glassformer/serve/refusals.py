@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from glassformer.errors import UserError
+
+PATH = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:[\\/]|/)[^\s,;'\"]*[\\/][^\s,;'\"]*")
+"""Where files lie is nobody's business outside."""
 
 
 class Refused(Exception):
@@ -13,6 +17,7 @@ class Refused(Exception):
     def __init__(
         self, status: int, message: str, *, param: str | None = None, code: str | None = None, retry: int | None = None
     ) -> None:
+        message = message.encode("utf-8", "replace").decode()  # a name that was asked for may hold half a character
         super().__init__(message)
         self.status, self.message, self.param, self.code, self.retry = status, message, param, code, retry
 
@@ -42,7 +47,7 @@ def refusal_of(error: BaseException) -> Refused:
     if isinstance(error, Refused):
         return error
     if isinstance(error, UserError):
-        return bad(str(error))
+        return bad(PATH.sub("a file of this server", str(error)))
     if isinstance(error, MemoryError):
         return Refused(500, "there was not enough memory to answer this; ask for less at a time")
     return Refused(500, "something went wrong inside while answering this; it is in the server's log")

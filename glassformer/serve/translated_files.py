@@ -12,11 +12,13 @@ from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 
+from glassformer.serve.answers import unknown_of
 from glassformer.serve.asking import Service, as_json, ask
-from glassformer.serve.fields import said
+from glassformer.serve.fields import missing, said
 from glassformer.serve.refusals import Refused, bad
 from glassformer.serve.translating import Asked, Translating
 from glassformer.serve.translators import run_for
+from glassformer.serve.worker import too_many_rows
 from glassformer.tasks import check_text
 
 KEPT_SECONDS = 600.0
@@ -45,17 +47,22 @@ class TranslatedFiles:
         except UnicodeDecodeError:
             raise bad("file: it is not UTF-8", "file") from None
         lines = text.splitlines()
-        for line in lines:
-            check_text(line)
-        source, target = values.get("source", "auto"), values.get("target", "")
+        spoken = [check_text(line) for line in lines if line.strip()]
+        if len(spoken) > service.limits.rows:
+            raise too_many_rows(service.limits.rows)
+        for name in ("source", "target"):
+            if name not in values:
+                raise missing(name)
+        source, target = values["source"], values["target"]
         if not isinstance(source, str) or not isinstance(target, str):
             raise bad("source and target are codes of languages", "source")
         run, _, _ = await asyncio.to_thread(run_for, service, source[:20], target[:20], text[:2000])
-        work = Translating([line for line in lines if line.strip()], Asked())
+        work = Translating(spoken, Asked())
         found = iter(await ask(request, service, run, work))
         done = "\n".join(next(found)[0].text if line.strip() else line for line in lines) + ("\n" if lines else "")
         name = self.keep(kind, done.encode())
-        return as_json({"translatedFileUrl": f"{request.url.scheme}://{request.url.netloc}/download_file/{name}"})
+        url = f"{request.scope['scheme']}://{request.headers['host']}/download_file/{name}"
+        return as_json({"translatedFileUrl": url} | unknown_of(work.unknown))
 
     def keep(self, kind: str, content: bytes) -> str:
         """Keeps a file's content and returns the name to fetch it by; the oldest make way."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,9 +11,11 @@ from glassformer.decode.align import alignments, prompt_alignments
 from glassformer.decode.lengths import translation_limits
 from glassformer.decode.streaming import Streamer
 from glassformer.models import Transformer
-from glassformer.serve.works import QueuedText, Work, row_of
+from glassformer.serve.works import QueuedText, Work, shared_settings
 from glassformer.tasks import Answer, TextConstraints, TextModel, check_constraints, decode_settings
 from glassformer.tasks.translate import PendingText, constraints_of_pieces, joined, plans_of
+from glassformer.text.tokenizer import UNK
+from glassformer.text.unknown import unknown_pieces
 
 NOTHING = Hypothesis([], 0.0, 0.0, [], "eos", "", alignment=[])
 
@@ -37,6 +39,7 @@ class StreamedText:
         self.texts = ["" for _ in pieces]
         self.whole = [not piece.text.strip() for piece in pieces]
         self.shown = ""
+        self.first = 0  # the first piece that is not whole
 
     def write(self, place: int, tokens: Sequence[int], *, over: bool = False) -> str:
         """What can be shown of the text now that was not before."""
@@ -46,10 +49,14 @@ class StreamedText:
         if over:
             self.texts[place] += streamer.flush()
             self.whole[place] = True
-        count = next((n for n, whole in enumerate(self.whole) if not whole), len(self.pieces) - 1) + 1
+        while self.first < len(self.whole) and self.whole[self.first]:
+            self.first += 1
+        if place > self.first:
+            return ""
+        count = min(self.first + 1, len(self.pieces))
         pieces = [*self.pieces[: count - 1], replace(self.pieces[count - 1], after="")]
         # Whole to its end: with what stands behind the last piece.
-        text = join_pieces(self.pieces if all(self.whole) else pieces, self.texts[:count])
+        text = join_pieces(self.pieces if self.first == len(self.pieces) else pieces, self.texts[:count])
         new = text[len(self.shown) :] if text.startswith(self.shown) else ""
         self.shown = text if new else self.shown
         return new
@@ -65,7 +72,7 @@ class Translating(Work):
         self.where: list[tuple[int, int]] = []  # of each row: its text, and the piece of it
         self.shown: StreamedText | None = None
 
-    def rows(self, model: TextModel) -> list[QueuedText]:
+    def rows(self, model: TextModel) -> Iterator[QueuedText]:
         """The pieces of all texts."""
         model.require("translate")
         asked = self.asked
@@ -74,20 +81,22 @@ class Translating(Work):
             options["beam"] = 1  # a beam takes words back, which a stream cannot
         self.settings = decode_settings(model, None, **options)
         check_constraints(model, asked.constraints, self.settings)
-        self.plans = list(plans_of(model, self.texts, NOTHING, asked.trace))
-        rows: list[QueuedText] = []
-        shorter = 0 if isinstance(model.model, Transformer) else 1
-        for number, plan in enumerate(self.plans):
+        shared, shorter = shared_settings(self.settings), 0 if isinstance(model.model, Transformer) else 1
+        for number, plan in enumerate(plans_of(model, iter(self.texts), NOTHING, asked.trace)):
+            self.plans.append(plan)
+            lost = [
+                unknown_pieces(model.tokenizers.source, p.text) for p, s in zip(plan.pieces, plan.sources) if UNK in s
+            ]
+            self.unknown.append(list(dict.fromkeys(word for words in lost for word in words)))
+            if self.streams:
+                self.shown = StreamedText(plan.pieces, model.tokenizers.target.decode, asked.constraints.stops)
             own = constraints_of_pieces(model, plan.pieces, asked.constraints)
             for piece, (ids, constraints) in enumerate(zip(plan.sources, own, strict=True)):
                 if ids:
-                    request = Request(ids, constraints, translation_limits(self.settings, len(ids) - shorter))
+                    limits = translation_limits(self.settings, len(ids) - shorter)
                     self.where.append((number, piece))
-                    rows.append(row_of(self, len(rows), request, self.settings, trace=asked.trace))
-        if self.streams:
-            decode = model.tokenizers.target.decode
-            self.shown = StreamedText(self.plans[0].pieces, decode, asked.constraints.stops)
-        return rows
+                    request = Request(ids, constraints, limits, self.settings.seed)
+                    yield QueuedText(self, len(self.where) - 1, request, shared, asked.trace)
 
     def take(self, row: QueuedText, hypotheses: list[Hypothesis]) -> None:
         """Keeps what one piece of a text was translated to, and streams the rest of it."""
@@ -106,14 +115,17 @@ class Translating(Work):
         if text:
             self.emit(text)
 
-    def result(self, model: TextModel) -> list[list[Answer]]:
+    def result(self, model: TextModel) -> Generator[None, None, list[list[Answer]]]:
         """For each text its answers, best first, put together from its pieces."""
-        if self.asked.align:
-            for plan in self.plans:
-                for source, hypotheses in zip(plan.sources, plan.found, strict=True):
-                    if source:
-                        self.align(model, source, hypotheses)
-        return [joined(model, p.pieces, p.sources, p.found, self.settings) for p in self.plans]
+        answers = []
+        for plan in self.plans:
+            for source, hypotheses in zip(plan.sources, plan.found, strict=True):
+                if source and self.asked.align:
+                    self.align(model, source, hypotheses)
+                    yield
+            answers.append(joined(model, plan.pieces, plan.sources, plan.found, self.settings))
+            yield
+        return answers
 
     def align(self, model: TextModel, source: Sequence[int], hypotheses: Sequence[Hypothesis]) -> None:
         """Which source tokens the best answer looked at."""

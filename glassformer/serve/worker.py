@@ -2,8 +2,9 @@
 
 Rows enter a driver when there is room and leave when they are done (continuous batching); rows of different settings are in
 different drivers, which take turns step by step. Between two steps the worker looks at what has come and what has been given
-up, so that a client who goes away stops costing within one step. Rows in a driver whose step fails are tried again in halves,
-down to the one that cannot be answered: it fails alone.
+up, so that a client who goes away stops costing within one step; and for a moment it makes rows and puts answers together, one
+item of each work in turn, so that a work of very many rows keeps nobody waiting. Rows in a driver whose step fails are tried
+again in halves, down to the one that cannot be answered: it fails alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,14 @@ from glassformer.decode import Driver
 from glassformer.decode.captured import make_driver
 from glassformer.serve.fair_queue import FairQueue
 from glassformer.serve.limits import Limits
-from glassformer.serve.refusals import Refused, refusal_of
+from glassformer.serve.refusals import Refused, bad, refusal_of
 from glassformer.serve.works import QueuedText, Work
 from glassformer.tasks import TextModel
 
 DRIVERS = 8  # settings decoded side by side; more wait for one of these to be free
 IDLE_SECONDS = 30.0  # a driver without work keeps its cache so long
 LONGEST_WAIT = 60  # seconds after which whoever was sent away is asked to come again, at most
+CHORE_SECONDS = 0.02  # between two steps, for making rows and putting answers together
 NAP = 0.5  # between two signs of life where there is nothing to do
 
 
@@ -37,6 +39,13 @@ def told(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return type(error).__name__ + place
+
+
+def too_many_rows(most: int) -> Refused:
+    """What one hears whose texts have more lines or sentences than are decoded for one request."""
+    return bad(
+        f"the texts of this request are more than the {most:,} lines or sentences taken at a time; send them in parts"
+    )
 
 
 class Worker:
@@ -49,12 +58,14 @@ class Worker:
         self._waiting: FairQueue[QueuedText] = FairQueue()
         self._rows: dict[int, QueuedText] = {}  # in a driver, by number
         self._works: dict[int, Work] = {}
+        self._chores: deque[tuple[Work, Iterator[None]]] = deque()
         self._inbox: deque[Work] = deque()
         self._changed = threading.Condition()
         self._numbers, self._groups = itertools.count(), itertools.count(1)
         self._closing = False
         self.held = 0  # works that are not done
         self.steps = 0  # made so far
+        self.failures = 0  # works that failed by no fault of their askers
         self.done_at: deque[float] = deque(maxlen=64)  # when the last works were done
         self.moved_at = time.monotonic()
         self._room_at = 0.0  # when the last who was sent away may find room
@@ -140,6 +151,7 @@ class Worker:
         works = list(self._works.values())
         self._drivers.clear()
         self._rows.clear()
+        self._chores.clear()
         self._waiting = FairQueue()
         for work in works:
             self._settle(work, error=error)
@@ -155,10 +167,9 @@ class Worker:
             self._inbox.clear()
             self._works.update({work.id: work for work in new})
         self.moved_at = time.monotonic()
-        for work in new:
-            if not work.cancelled:
-                self._begin(work)
+        self._chores.extend((work, self._made(work)) for work in new)
         self._drop_cancelled()
+        self._do_chores()
         self._feed()
         for key, driver in list(self._drivers.items()):
             if driver.busy:
@@ -166,17 +177,44 @@ class Worker:
         self._tidy()
         return True
 
-    def _begin(self, work: Work) -> None:
-        try:
-            rows = work.rows(self.model)
-        except Exception as error:
-            self._settle(work, error=error)
-            return
-        work.left = len(rows)
-        for row in rows:
+    def _do_chores(self) -> None:
+        """For a moment: an item of each work in turn. A work that is over, or that nobody waits for any more, has none."""
+        until = time.monotonic() + CHORE_SECONDS
+        while self._chores and time.monotonic() < until:
+            work, items = self._chores.popleft()
+            if work.id not in self._works or work.cancelled:
+                continue
+            try:
+                next(items)
+                self._chores.append((work, items))
+            except StopIteration:
+                pass
+            except Exception as error:
+                self._withdraw(work)
+                self._settle(work, error=error)
+
+    def _made(self, work: Work) -> Iterator[None]:
+        """A work's rows, into the queue one by one; more than one request may have are refused."""
+        samples = 0
+        for row in work.rows(self.model):
+            samples += row.settings.num_samples
+            if samples > self.limits.rows:
+                raise too_many_rows(self.limits.rows)
+            work.left += 1
+            row.group = next(self._groups) if work.alone else 0
             self._waiting.add(work.id, row, len(row.request.ids))
-        if not rows:
-            self._complete(work)
+            yield
+        self._one_less(work)
+
+    def _one_less(self, work: Work) -> None:
+        """Another row of the work is decoded, or all are made; after the last its answer is put together."""
+        work.left -= 1
+        if not work.left:
+            self._chores.append((work, self._completed(work)))
+
+    def _completed(self, work: Work) -> Iterator[None]:
+        value = yield from work.result(self.model)
+        self._settle(work, value=value)
 
     def _drop_cancelled(self) -> None:
         gone = [work for work in self._works.values() if work.cancelled]
@@ -234,7 +272,7 @@ class Worker:
         self._used[key] = time.monotonic()
         try:
             found = driver.step()
-            streaming = [n for n, row in self._rows.items() if row.work.streams and row.key == key]
+            streaming = {n for n, row in self._rows.items() if row.work.streams and row.key == key}
             growing = driver.partial_outputs(streaming) if streaming else {}
         except Exception as error:
             self._part(key, error)
@@ -282,17 +320,7 @@ class Worker:
         except Exception as error:
             self._fail_row(row, error)
             return
-        row.work.left -= 1
-        if not row.work.left:
-            self._complete(row.work)
-
-    def _complete(self, work: Work) -> None:
-        try:
-            value = work.result(self.model)
-        except Exception as error:
-            self._settle(work, error=error)
-            return
-        self._settle(work, value=value)
+        self._one_less(row.work)
 
     def _settle(self, work: Work, *, value: Any = None, error: BaseException | None = None) -> None:
         """The work is done, one way or another, and done once."""
@@ -304,6 +332,7 @@ class Worker:
         if error is not None:
             refusal = refusal_of(error)
             if refusal.status >= 500 and refusal is not error:
+                self.failures += 1
                 self.report(f"a request failed: {told(error)}")
             work.fail(refusal)
         elif not work.cancelled:

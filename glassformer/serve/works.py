@@ -1,14 +1,15 @@
 """What one request asks of a model: rows to be decoded, and what is made of them.
 
 A work is made on the event loop and handed to a worker, whose thread calls `rows`, `take`, `written` and `result`; the loop
-waits for `reply`, reads `events` where it streams, and may `cancel` at any time.
+waits for `reply`, reads `events` where it streams, and may `cancel` at any time. `rows` and `result` are generators: between any
+two of their items the worker turns to others, and looks whether anybody still waits for this one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,17 +39,17 @@ class QueuedText:
         return self.settings, self.trace, self.group
 
 
-def row_of(work: Work, place: int, request: Request, settings: DecodeConfig, *, trace: bool = False) -> QueuedText:
-    """A row whose own limits and seed stand in the request, so that askers who differ in those share a driver."""
-    limits = request.limits
-    shared = replace(settings, seed=1, max_new_tokens=None, min_new_tokens=0)
-    return QueuedText(work, place, replace(request, limits=limits, seed=settings.seed), shared, trace)
+def shared_settings(settings: DecodeConfig) -> DecodeConfig:
+    """The settings without the limits and the seed, which stand in each request, so that askers who differ in those share a
+    driver. Made once for a work: to check settings takes longer than to make a row."""
+    return replace(settings, seed=1, max_new_tokens=None, min_new_tokens=0)
 
 
 class Work:
     """The base of all works: how an answer finds its way back to the event loop."""
 
     streams = False
+    alone = False  # decoded in a driver of its own, which is not kept
 
     def __init__(self) -> None:
         self.id = next(numbers)
@@ -56,11 +57,12 @@ class Work:
         self.reply: asyncio.Future[Any] = self.loop.create_future()
         self.events: asyncio.Queue[Any] = asyncio.Queue()
         self.cancelled = False  # nobody waits any more
-        self.left = 0  # rows that are still being decoded
+        self.unknown: list[list[str]] = []  # of each text, the words or characters that are not in the vocabulary
+        self.left = 1  # rows that are still being decoded, and one while rows are being made
 
-    def rows(self, model: TextModel) -> list[QueuedText]:
+    def rows(self, model: TextModel) -> Iterator[QueuedText]:
         """What is to be decoded. Mistakes of the asker are raised here."""
-        return []
+        yield from ()
 
     def take(self, row: QueuedText, hypotheses: list[Hypothesis]) -> None:
         """Called with the hypotheses of a row when it has been decoded; a work keeps what it needs of them."""
@@ -68,8 +70,9 @@ class Work:
     def written(self, row: QueuedText, sample: int, tokens: Sequence[tuple[int, float]]) -> None:
         """All that a row has written so far, where the work streams."""
 
-    def result(self, model: TextModel) -> Any:
+    def result(self, model: TextModel) -> Generator[None, None, Any]:
         """The answer, when every row has its own."""
+        yield from ()
 
     # ---- from the worker's thread to the loop
 
@@ -100,6 +103,7 @@ class Call(Work):
         super().__init__()
         self.function = function
 
-    def result(self, model: TextModel) -> Any:
+    def result(self, model: TextModel) -> Generator[None, None, Any]:
         """What the function returns for this model."""
+        yield from ()
         return self.function(model)

@@ -6,13 +6,12 @@ contradict each other are refused.
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from glassformer.config import DecodeConfig
-from glassformer.config.fields import coerce
+from glassformer.config.fields import coerce, type_hints
 from glassformer.config.recipe import refuse_unknown
 from glassformer.tasks.text_model import TextModel
 
@@ -23,7 +22,7 @@ USUAL_TEMPERATURE = 0.8  # a GPT whose recipe and caller leave it open samples a
 
 def checked(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options by the names, and of the types, that DecodeConfig has."""
-    hints = typing.get_type_hints(DecodeConfig)
+    hints = type_hints(DecodeConfig)
     refuse_unknown(options, list(hints), "decode")
     return {name: coerce(value, hints[name], f"decode.{name}") for name, value in options.items()}
 

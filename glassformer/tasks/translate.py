@@ -46,12 +46,21 @@ def combinations(parts: Sequence[Sequence[Hypothesis]], config: DecodeConfig) ->
     Searched: the `n_best` choices of one from each part, by the sum of their scores, the unfinished behind the finished."""
     if config.temperature > 0:
         return [[part[min(k, len(part) - 1)] for part in parts] for k in range(max(map(len, parts)))]
-    best: list[list[Hypothesis]] = [[]]
+    best: list[tuple[int, float, Any]] = [
+        (0, 0.0, None)
+    ]  # unfinished parts, the sum of scores, (choices before, the last)
     for part in parts:
-        longer = [[*chosen, one] for chosen in best for one in part]
-        longer.sort(key=lambda chosen: (sum(not h.complete for h in chosen), -sum(h.score for h in chosen)))
+        longer = [(cut + (not h.complete), total + h.score, (own, h)) for cut, total, own in best for h in part]
+        longer.sort(key=lambda choice: (choice[0], -choice[1]))
         best = longer[: config.n_best]
-    return best
+    chosen: list[list[Hypothesis]] = []
+    for _, _, own in best:
+        backwards = []
+        while own is not None:
+            own, last = own
+            backwards.append(last)
+        chosen.append(backwards[::-1])
+    return chosen
 
 
 def most_tokens(model: TextModel) -> int:
@@ -84,17 +93,16 @@ def source_ids(model: TextModel, ids: Sequence[int]) -> list[int]:
 
 def constraints_of_pieces(
     model: TextModel, pieces: Sequence[Piece], constraints: TextConstraints
-) -> list[TokenConstraints]:
+) -> Iterator[TokenConstraints]:
     """For each piece of a text what its answer must be like."""
     if constraints == NOTHING_ASKED:
         before = model.tokenizers.target.before
-        return [TokenConstraints(prefix=before) if before else NO_CONSTRAINTS] * len(pieces)
-    found = []
+        yield from repeat(TokenConstraints(prefix=before) if before else NO_CONSTRAINTS, len(pieces))
+        return
     for number, piece in enumerate(pieces):
         first = number == 0
         terms = wanted_terms(constraints, piece.text, first=first)
-        found.append(token_constraints(model, constraints, terms, first=first))
-    return found
+        yield token_constraints(model, constraints, terms, first=first)
 
 
 @dataclass(slots=True)

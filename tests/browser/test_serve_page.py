@@ -79,6 +79,13 @@ def test_type_and_read(tab: Tab, paths: list[Path]) -> None:
     assert "% sure" in tab.page.inner_text(".readout")
 
 
+def test_what_is_not_in_the_vocabulary_is_told(tab: Tab) -> None:
+    tab.translate("eins Zanzibar drei")
+    assert "Zanzibar" in tab.page.inner_text("#unknown")
+    tab.page.fill("#text", "eins zwei")
+    tab.page.wait_for_selector("#unknown", state="hidden")
+
+
 def test_it_is_written_as_it_comes(tab: Tab) -> None:
     """What is seen before the end is a beginning of what is seen later: the stream is used."""
     tab.translate(TEXT)

@@ -92,15 +92,15 @@ class Running:
 
 @contextmanager
 def running(
-    runs: Sequence[Path], limits: Limits | None = None, door: Door | None = None, **how: Any
+    runs: Sequence[Path], limits: Limits | None = None, door: Door | None = None, *, ready: bool = True, **how: Any
 ) -> Iterator[Running]:
-    """A server until the block is left."""
+    """A server, from when it is ready until the block is left."""
     started, box, log = threading.Event(), {}, []
 
     def live() -> None:
         async def serve() -> None:
             bounds = limits or Limits()
-            models = Models([ServedRun(run) for run in runs], bounds, device="cpu", report=log.append, **how)
+            models = Models([ServedRun(run) for run in runs], bounds, **({"device": "cpu", "report": log.append} | how))
             served = Served(models, bounds, door, log.append)
             server = Server(served, "127.0.0.1", 0, log.append)
             box.update(served=served, server=server)
@@ -109,6 +109,8 @@ def running(
                 await asyncio.sleep(0.005)
             if server.started:
                 box["port"] = server.servers[0].sockets[0].getsockname()[1]
+            while ready and not served.health.ready() and not task.done() and not any("cannot" in one for one in log):
+                await asyncio.sleep(0.005)
             started.set()
             await task
             models.close()

@@ -13,6 +13,8 @@ import pytest
 
 import glassformer
 from glassformer import tasks
+from glassformer.serve.completing import starts_of
+from glassformer.text.tokenizer import Tokenizer
 from tests.serve.harness import Running, make_runs, running
 from tests.talking import SENTENCES
 
@@ -81,6 +83,7 @@ def test_every_way_of_saying_it(server: Running, translator: Any, way: str) -> N
         status, _, found = server.ask("POST", "/translate", (parts + "--b--\r\n").encode(), headers)
     assert status == 200, found
     wanted = translator.translate(text, n_best=3)
+    assert found.pop("unknown") == list("&=%ï你好?")
     assert found == {"translatedText": wanted.texts[0], "alternatives": wanted.texts[1:]}
 
 
@@ -155,7 +158,8 @@ def test_settings_of_the_frontend(server: Running) -> None:
     ("body", "word"),
     [
         ({"source": "en", "target": "de"}, "q"),
-        ({"q": "a", "source": "en"}, "target"),
+        ({"q": "a", "source": "en"}, "missing target parameter"),
+        ({"q": "a", "target": "de"}, "missing source parameter"),
         ({"q": "a", "source": "en", "target": "xx"}, "xx is not supported"),
         ({"q": "a", "source": "fr", "target": "de"}, "fr is not supported"),
         ({"q": 3, "source": "en", "target": "de"}, "q"),
@@ -234,10 +238,56 @@ def test_what_an_evaluation_harness_sends(client: Any, writer: Any) -> None:
     wanted = writer.score(context, continuation)
     start = len(writer.tokenizer.encode(context))
     assert own.token_logprobs[start : len(ids)] == pytest.approx(wanted.token_logprobs, abs=1e-4)
-    assert len(own.tokens) <= len(ids) + 1 and all(len(top) == 1 for top in own.top_logprobs[1:])
+    assert len(own.tokens) <= len(ids) + 1 and all(len(top) <= 2 for top in own.top_logprobs[1:])
+    assert all(top[t] == v for t, v, top in zip(own.tokens[1:], own.token_logprobs[1:], own.top_logprobs[1:]))
     assert all(v <= max(top.values()) + 1e-5 for v, top in zip(own.token_logprobs[1:], own.top_logprobs[1:]))
     nothing = client.completions.create(model="writer", prompt="the cat", echo=True, logprobs=0, max_tokens=0)
     assert nothing.choices[0].text == "the cat" and nothing.usage.completion_tokens == 0
+
+
+def test_log_probabilities_of_what_stands_in_the_text(client: Any, writer: Any) -> None:
+    """The drawn token is among its alternatives, nothing is told of what stands behind a stop, and offsets are those into prompt
+    and completion, shown or not."""
+    prompt = "the cat"
+    how: dict[str, Any] = {"model": "writer", "prompt": prompt, "max_tokens": 12, "seed": 4, "temperature": 2}
+    whole = client.completions.create(**how).choices[0].text
+    for stop, echo in ((None, False), (None, True), (whole[5:7], False), (whole[5:7], True)):
+        found = client.completions.create(**how, logprobs=2, stop=stop, echo=echo).choices[0]
+        own, text = found.logprobs, prompt + found.text.removeprefix(prompt if echo else "")
+        assert [text[at : at + len(t)] for at, t in zip(own.text_offset, own.tokens)] == own.tokens
+        assert "".join(own.tokens) == found.text and own.text_offset[0] == (0 if echo else len(prompt))
+        for token, value, top in zip(own.tokens[echo:], own.token_logprobs[echo:], own.top_logprobs[echo:]):
+            assert top[token] == value and 2 <= len(top) <= 3
+    ids = (
+        client.completions.create(**{**how, "prompt": writer.tokenizer.encode(prompt)}, logprobs=1).choices[0].logprobs
+    )
+    assert ids.text_offset[0] == len(prompt)
+
+
+@pytest.mark.parametrize("kind", ["char", "word", "bpe", "unigram"])
+def test_where_a_token_begins(kind: str) -> None:
+    """With every kind of vocabulary, a character of several tokens included: the text from there on is what follows."""
+    tokenizer = Tokenizer.train(kind, [*SENTENCES, "naïve 你好"] * 3, 400)
+    ids = [1, *tokenizer.encode("the cat, 你好 naïve"), 2]
+    text, starts = tokenizer.decode(ids), starts_of(tokenizer, ids)
+    assert starts == sorted(starts) and starts[0] == 0 and starts[-1] == len(text) and len(starts) == len(ids)
+    for i, start in enumerate(starts):
+        assert text[start:].strip() == tokenizer.decode(ids[i:]).strip() or "\ufffd" in tokenizer.decode(ids[i:])
+
+
+def test_nothing_to_be_written(server: Running, client: Any) -> None:
+    """No token may be written: an empty text of either kind of run, streamed or not; a chat is refused, as OpenAI does."""
+    for model in ("writer", "translator"):
+        how: dict[str, Any] = {"model": model, "prompt": ["the cat", "a dog"], "max_tokens": 0, "n": 2}
+        found = client.completions.create(**how)
+        assert [(c.text, c.finish_reason) for c in found.choices] == [("", "length")] * 4
+        assert found.usage.completion_tokens == 0 < found.usage.prompt_tokens
+        chunks = [c.choices[0] for c in client.completions.create(**{**how, "prompt": "the cat"}, stream=True)]
+        assert [(c.index, c.text, c.finish_reason) for c in chunks] == [(0, "", "length"), (1, "", "length")]
+        for name in ("max_tokens", "max_completion_tokens"):
+            asked = {"model": model, "messages": [{"role": "user", "content": "a"}], name: 0}
+            status, _, body = server.ask("POST", "/v1/chat/completions", asked)
+            assert status == 400 and body["error"]["param"] == name
 
 
 def test_streams_of_openai(server: Running, client: Any) -> None:
@@ -258,6 +308,29 @@ def test_streams_of_openai(server: Running, client: Any) -> None:
     assert last.choices == [] and last.usage == whole.usage
     body = server.ask("POST", "/v1/completions", {**how, "stream": True})[2]
     assert body.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_every_choice_of_a_stream_begins_and_ends(client: Any, temperature: float) -> None:
+    """Also where one text is every choice (greedy): each has its text, its end and, in a chat, its role; all of them cost."""
+    how: dict[str, Any] = {"model": "writer", "max_tokens": 6, "n": 3, "seed": 7, "temperature": temperature}
+    once = client.completions.create(**how, prompt="the cat")
+    alone = client.completions.create(**{**how, "n": 1}, prompt="the cat")
+    assert temperature or once.usage.completion_tokens == 3 * alone.usage.completion_tokens
+    said: list[Any] = [{"model": "writer", "messages": [{"role": "user", "content": "the cat"}]}, {"prompt": "the cat"}]
+    for asked, ask in ((said[0], client.chat.completions), (said[1], client.completions)):
+        is_chat = "messages" in asked
+        whole = ask.create(**how | asked).choices
+        texts, ends, roles = [""] * 3, [0] * 3, [0] * 3
+        for chunk in ask.create(**how | asked, stream=True):
+            (own,) = chunk.choices
+            texts[own.index] += (own.delta.content or "") if is_chat else own.text
+            ends[own.index] += own.finish_reason is not None
+            roles[own.index] += is_chat and own.delta.role == "assistant"
+        assert texts == [c.message.content if is_chat else c.text for c in whole]
+        assert ends == [1] * 3 and roles == [is_chat] * 3
+    scored = list(client.chat.completions.create(**how | said[0], logprobs=True, top_logprobs=2, stream=True))
+    assert all(len(t.top_logprobs) == 2 for c in scored if c.choices[0].logprobs for t in c.choices[0].logprobs.content)
 
 
 def test_chats(client: Any, translator: Any) -> None:

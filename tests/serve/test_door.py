@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -14,7 +16,9 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.serve.command import key_from, limits_from, served_runs
 from glassformer.serve.door import Door
 from glassformer.serve.gate import OPEN
-from tests.serve.harness import Running, make_runs, running
+from glassformer.serve.limits import Limits
+from tests.serve.harness import Running, make_runs, running, until
+from tests.serve.test_trust import held_up
 
 pytestmark = pytest.mark.slow
 
@@ -86,6 +90,14 @@ def test_clients_with_a_key(locked: Running) -> None:
         ("evil.example.com", False),
         ("localhost.evil.com", False),
         ("localhost:x", False),
+        ("localhost:99999", False),
+        ("localhost:", True),
+        ("[::1", False),
+        ("[", False),
+        ("[::1%25eth0]", False),
+        ("127.0.0.1/x?y", False),
+        ("evil.com@localhost", False),
+        ("localhost,evil.com", False),
         ("", False),
     ],
 )
@@ -101,7 +113,15 @@ def test_pages_of_other_sites(locked: Running, paths: list[Path]) -> None:
     pre = {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"}
     status, headers, _ = locked.ask("OPTIONS", "/translate", headers=pre)
     assert status == 204 and "authorization" in headers["access-control-allow-headers"]
-    for origin in ("https://other.org", "null", "http://127.0.0.1.evil.com"):
+    for origin in (
+        "https://other.org",
+        "null",
+        "http://127.0.0.1.evil.com",
+        "http://[",
+        "//[::1",
+        "http://]",
+        "http://[v1.x]:",
+    ):
         status, headers, _ = locked.ask("POST", "/translate", ASKED, {**with_key, "Origin": origin})
         assert status == 403 and "access-control-allow-origin" not in headers
     own = {**with_key, "Origin": locked.address}
@@ -132,6 +152,51 @@ def test_no_text_key_or_address_in_the_log_or_the_books(locked: Running) -> None
     for told in (json.dumps(locked.log), books):
         assert "Zanzibar" not in told and KEY not in told
         assert "127.0.0.1" not in told.replace(locked.address, "")
+
+
+def test_what_cannot_be_read_is_no_error_of_ours(locked: Running) -> None:
+    """Targets that are no paths, a character of thousands of digits, half a character in a name."""
+    key = {"Authorization": f"Bearer {KEY}"}
+    for target in ("@[", "*", "http://[/translate", "//[", "/translate?%ff", "/v1/models/%00", "/download_file/%2e%2e"):
+        with socket.create_connection(("127.0.0.1", locked.port), timeout=10) as raw:
+            raw.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n\r\n".encode())
+            assert raw.recv(100).startswith(b"HTTP/1.1 4"), target
+    for entity in ("&#" + "1" * 4301 + ";", "&#" + "0" * 5000 + "65;"):
+        status, _, body = locked.ask("POST", "/translate", {**ASKED, "q": f"a {entity} b", "format": "html"}, key)
+        assert status == 400 and "thousands of digits" in body["error"]
+    for entity in ("&#x" + "1" * 5000 + ";", "&#1114112;", "&#0;", "&#xd800;", "&#65;", "&" + "a" * 5000 + ";"):
+        assert locked.ask("POST", "/translate", {**ASKED, "q": f"a {entity} b", "format": "html"}, key)[0] == 200
+    form = "".join(
+        f'--b\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'
+        for k, v in {**ASKED, "target": "\\ud800", "q": "a"}.items()
+    )
+    kind = {"Content-Type": "multipart/form-data; boundary=b; charset=unicode_escape"}
+    assert locked.ask("POST", "/translate", (form + "--b--\r\n").encode(), {**key, **kind})[0] == 400
+    assert not locked.served.gate.in_flight and not any("request failed" in line for line in locked.log)
+
+
+def test_host_and_key_come_first_when_all_is_full(paths: list[Path]) -> None:
+    """Who may not ask hears that, and nothing of how busy it is, wherever the key stands and however the bytes come."""
+    with running(paths[:1], Limits(queue=2), door=Door(KEY)) as server, held_up() as go, ThreadPoolExecutor(2) as pool:
+        good = {"Authorization": f"Bearer {KEY}"}
+        assert server.ask("POST", "/translate", {**ASKED, "q": ""}, good)[0] == 200
+        waiting = [pool.submit(server.ask, "POST", "/translate", ASKED, good) for _ in range(2)]
+        until(lambda: server.worker("translator").held == 2)
+        for wrong, status in (({}, 403), ({"Authorization": "Bearer x"}, 403), ({"Host": "evil.com"}, 400)):
+            for extra in ({}, {"Connection": "close"}):  # the short way and the long one
+                given = (good if "Host" in wrong else {}) | wrong | extra
+                found = server.ask("POST", "/translate", ASKED, given)
+                assert found[0] == status and "retry-after" not in found[1] and "waiting" not in found[2]["error"]
+        assert server.ask("POST", "/v1/completions", {"model": "translator", "prompt": "a"})[0] == 401
+        for path, body, given in (
+            ("/translate", ASKED, good),
+            ("/translate", {**ASKED, "api_key": KEY}, {}),
+            ("/translate?" + urlencode({"api_key": KEY}), ASKED, {}),
+        ):
+            status, headers, _ = server.ask("POST", path, body, given)
+            assert status == 429 and "retry-after" in headers
+        go.set()
+        assert [one.result()[0] for one in waiting] == [200, 200]
 
 
 # ---- the command's options

@@ -17,7 +17,10 @@ from typing import Any
 import pytest
 
 import glassformer
+from glassformer.decode.stepper import CachedStepper
+from glassformer.errors import UserError
 from glassformer.serve.limits import Limits
+from glassformer.serve.refusals import refusal_of
 from tests.commands import ROOT
 from tests.serve.harness import Running, make_runs, running
 from tests.serve.test_trust import ASKED, begin, finish, held_up, until
@@ -28,9 +31,11 @@ pytestmark = pytest.mark.slow
 class Command:
     """`glassformer serve` as a process."""
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, *arguments: Any, files: int | None = None) -> None:
         environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "glassformer", "serve", "--port", "0", *map(str, arguments)]
+        if files is not None:
+            command = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *command]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
         self.lines: list[str] = []
         self.reader = threading.Thread(
@@ -82,13 +87,11 @@ def test_who_cannot_be_finished_is_told(tmp_path: Path) -> None:
         command.process.kill()
 
 
-def test_runs_are_loaded_on_first_use_and_leave_under_a_limit(tmp_path: Path) -> None:
+def test_runs_leave_under_a_limit(tmp_path: Path) -> None:
     first, second = make_runs(tmp_path / "a", "translator", "writer")
     with running([first, second]) as server:
         runs = server.served.models.runs
-        assert [run.worker for run in runs.values()] == [None, None]
-        server.post("/translate", ASKED)
-        assert runs["translator"].worker is not None and runs["writer"].worker is None
+        assert all(run.worker is not None for run in runs.values())
         memory = max(run.bytes for run in runs.values())
     with running([first, second], Limits(memory=memory)) as server, ThreadPoolExecutor(8) as pool:
         runs = server.served.models.runs
@@ -103,6 +106,69 @@ def test_runs_are_loaded_on_first_use_and_leave_under_a_limit(tmp_path: Path) ->
         assert list(pool.map(ask, range(12))) == [200] * 12
         assert sum(run.worker is not None for run in runs.values()) == 1
         assert any("unloaded" in line for line in server.log)
+
+
+@pytest.mark.parametrize("what", ["tokenizer", "device"])
+def test_who_cannot_answer_is_not_ready_and_tells_no_path(tmp_path: Path, what: str) -> None:
+    """Told in the log, in words; outside nothing of where files lie. What comes back is found to work."""
+    (run,) = make_runs(tmp_path, "translator")
+    lost, how = run / "tokenizer.json", {"device": "cuda:77"} if what == "device" else {}
+    kept = lost.read_bytes()
+    if what == "tokenizer":
+        lost.unlink()
+    with running([run], ready=False, **how) as server:
+        assert server.ask("GET", "/readyz")[0] == 503 and server.ask("GET", "/livez")[0] == 200
+        until(lambda: any("translator cannot answer: " in line for line in server.log), 30)
+        assert server.ask("GET", "/readyz")[0] == 503
+        for path, body in (("/translate", ASKED), ("/v1/completions", {"model": "translator", "prompt": "a"})):
+            status, _, body = server.ask("POST", path, body)
+            assert status == 500 and str(tmp_path) not in str(body) and "cannot answer" in str(body)
+        if what == "tokenizer":
+            assert any(str(lost) in line for line in server.log)
+            lost.write_bytes(kept)
+            until(lambda: server.ask("GET", "/readyz")[0] == 200, 60)
+            assert server.post("/translate", ASKED)
+
+
+def test_weights_that_are_gone_tell_no_path(tmp_path: Path) -> None:
+    first, second = make_runs(tmp_path, "translator", "writer")
+    with running([first, second]) as server:
+        server.served.models.put_away(server.served.models.runs["writer"])
+        shutil.rmtree(second / "final")
+        status, _, body = server.ask("POST", "/v1/completions", {"model": "writer", "prompt": "a"})
+        assert status == 500 and str(tmp_path) not in str(body)
+        until(lambda: server.ask("GET", "/readyz")[0] == 503)
+        assert server.post("/translate", ASKED)
+
+
+def test_a_device_that_goes_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose every request fails is tried, found not to work and not ready; one text that fails is no reason for that."""
+    (run,) = make_runs(tmp_path, "translator")
+    prefill, gone = CachedStepper.prefill, [False]
+
+    def breaks(self: Any, start: int, jobs: Any, texts: Any, *rest: Any) -> None:
+        if gone[0] or any(len(text) > 30 for text in texts):
+            raise RuntimeError("no device")
+        prefill(self, start, jobs, texts, *rest)
+
+    monkeypatch.setattr(CachedStepper, "prefill", breaks)
+    with running([run]) as server:
+        worker = server.worker("translator")
+        assert server.ask("POST", "/translate", {**ASKED, "q": "a long text that fails by itself"})[0] == 500
+        until(lambda: server.served.models.runs["translator"].failures_seen == 1)
+        assert server.ask("GET", "/readyz")[0] == 200 and server.worker("translator") is worker
+        gone[0] = True
+        assert server.ask("POST", "/translate", ASKED)[0] == 500
+        until(lambda: server.ask("GET", "/readyz")[0] == 503)
+        gone[0] = False
+        until(lambda: server.ask("GET", "/readyz")[0] == 200, 30)
+        assert server.post("/translate", ASKED)
+
+
+def test_what_is_told_outside_names_no_file() -> None:
+    for name in ("/home/anna/runs/x/tokenizer.json", "C:\\runs\\x", "/srv/run"):
+        assert name not in refusal_of(UserError(f"{name} cannot be read: no such file")).message
+    assert refusal_of(UserError("km/h is no word of http://a/b")).message == "km/h is no word of http://a/b"
 
 
 def test_newer_weights_are_picked_up_and_no_request_is_dropped(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import { ask, events, heldKey, holdKey } from "./ask.js";
 import { h, select } from "./elements.js";
 import { HOME_WORDS } from "./home_words.js";
 import { remember, remembered, Store, THEMES } from "./store.js";
-import { LANGUAGES } from "./words.js";
+import { filled, LANGUAGES } from "./words.js";
 
 const ALTERNATIVES = 3;
 const MOST_LOOKED_AT = 400;
@@ -100,6 +100,7 @@ class Home {
     this.input.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.later(0); });
     this.answer = new AnswerView(words);
     this.state = h("p", { id: "state", role: "status", class: "dim" });
+    this.unknown = h("p", { id: "unknown", class: "dim", hidden: true });
     this.others = h("ol", { id: "alternatives" });
     this.otherBox = h("section", { hidden: true }, h("h3", {}, words.alternatives), this.others);
     this.lookButton = h("button", { type: "button", id: "look", disabled: true, onclick: () => this.look() }, words.look);
@@ -109,7 +110,7 @@ class Home {
         models.length || settings.keyRequired ? this.choices() : h("p", {}, words.none),
         h("div", { class: "desk" },
           h("section", {}, h("h3", {}, writes ? words.prompt : words.source), this.input, h("div", { class: "tools" }, h("button", { type: "button", id: "go", onclick: () => this.later(0) }, writes ? words.write : words.go)), this.answer.source),
-          h("section", {}, h("h3", {}, writes ? words.goesOn : words.answer), this.answer.target, this.answer.readout, this.state, h("div", { class: "tools" }, this.lookButton)),
+          h("section", {}, h("h3", {}, writes ? words.goesOn : words.answer), this.answer.target, this.answer.readout, this.unknown, this.state, h("div", { class: "tools" }, this.lookButton)),
         ),
         writes ? null : h("p", { class: "howto" }, words.confidence),
         this.otherBox,
@@ -129,7 +130,7 @@ class Home {
     const own = (under = new AbortController());
     const { text, source, target, model } = store.state;
     store.set({ found: null });
-    this.otherBox.hidden = true;
+    this.otherBox.hidden = this.unknown.hidden = true;
     this.lookButton.disabled = true;
     this.answer.write("");
     this.state.classList.remove("failed");
@@ -171,12 +172,21 @@ class Home {
     for await (const event of events("/v1/completions", asked, signal)) {
       if (event.error) throw new Error(event.error.message);
       this.answer.write((written += event.choices[0]?.text ?? ""));
+      this.tellUnknown(event.unknown);
     }
     this.lookButton.disabled = false;
   }
 
+  /** Words or characters that the model has never seen, and reads all alike. */
+  tellUnknown(found) {
+    if (!found?.length) return;
+    this.unknown.textContent = filled(this.words.unknown, found.join(" "));
+    this.unknown.hidden = false;
+  }
+
   show(found) {
     this.answer.show(found);
+    this.tellUnknown(found.unknown);
     const others = [...new Set(found.alternatives ?? [])].filter((text) => text !== found.translatedText);
     this.others.replaceChildren(...others.map((text) => h("li", {}, text)));
     this.otherBox.hidden = !others.length;

@@ -1,0 +1,137 @@
+"""Requests of very many rows: bounded after cutting, made in slices, with settings made once, so that nobody else waits."""
+
+from __future__ import annotations
+
+import http.client
+import random
+import re
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import glassformer
+from glassformer.config import DecodeConfig
+from glassformer.decode import split_text
+from glassformer.serve.limits import Limits
+from glassformer.tasks import decode_settings
+from tests.serve.harness import Running, make_runs, running, until
+from tests.serve.test_trust import ASKED
+
+pytestmark = pytest.mark.slow
+
+MULTIPART = {"Content-Type": "multipart/form-data; boundary=b"}
+
+
+def file_of(lines: int) -> bytes:
+    """The body of a request to translate a file of so many short lines."""
+    content = "\n".join("ab"[n % 2] for n in range(lines))
+    parts = [("source", "en", ""), ("target", "de", ""), ("file", content, '; filename="a.txt"')]
+    body = "".join(f'--b\r\nContent-Disposition: form-data; name="{k}"{x}\r\n\r\n{v}\r\n' for k, v, x in parts)
+    return (body + "--b--\r\n").encode()
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return make_runs(tmp_path_factory.mktemp("runs"), "translator", "writer")
+
+
+@pytest.fixture(scope="module")
+def server(paths: list[Path]) -> Iterator[Running]:
+    with running(paths, Limits(rows=50)) as found:
+        yield found
+
+
+@pytest.mark.parametrize("way", ["file", "html", "lines", "sentences"])
+def test_rows_are_bounded_after_cutting(server: Running, way: str) -> None:
+    """However they come about: lines of a file, fragments of markup, lines or sentences of a text."""
+
+    def ask(count: int) -> tuple[int, Any]:
+        if way == "file":
+            return server.ask("POST", "/translate_file", file_of(count), MULTIPART)[::2]
+        text = {"html": "<b>a</b>" * count, "lines": "a\n" * count, "sentences": "The cat sat on it. " * count}[way]
+        return server.ask("POST", "/translate", {**ASKED, "q": text, "format": "html" if way == "html" else "text"})[
+            ::2
+        ]
+
+    assert ask(50)[0] == 200
+    status, body = ask(51 if way != "sentences" else 500)
+    assert status == 400 and "50 lines or sentences" in body["error"]
+    until(lambda: not server.worker("translator").held)
+    assert not server.worker("translator")._rows and not len(server.worker("translator")._waiting)
+
+
+def test_completions_are_rows_too(server: Running) -> None:
+    asked = {"model": "writer", "max_tokens": 1, "n": 10}
+    assert server.ask("POST", "/v1/completions", {**asked, "prompt": ["a"] * 5})[0] == 200
+    status, _, body = server.ask("POST", "/v1/completions", {**asked, "prompt": ["a"] * 6})
+    assert status == 400 and "50" in body["error"]["message"]
+
+
+def test_a_server_that_makes_very_many_rows_lives_and_looks_who_has_gone(paths: list[Path]) -> None:
+    """20,000 lines: while they are made, probes say yes and others are answered; when the client goes, no more are made."""
+    limits = Limits(rows=20_000, dead_seconds=5.0, hung_seconds=5.0)
+    with running(paths[:1], limits) as server:
+        server.post("/translate", ASKED)
+        worker = server.worker("translator")
+        for leaves_early in (False, True):
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+            connection.request("POST", "/translate_file", file_of(20_000), MULTIPART)
+            (work,) = until(lambda: list(worker._works.values()))
+            until(lambda: work.where)  # noqa: B023
+            if not leaves_early:
+                assert server.ask("POST", "/translate", ASKED)[0] == 200
+                assert len(work.where) < 20_000 or work.left > 1
+                while len(work.where) < 20_000:
+                    assert server.ask("GET", "/livez")[0] == server.ask("GET", "/readyz")[0] == 200
+            connection.close()
+            until(lambda: worker.held == 0)
+            assert not len(worker._waiting) and not worker._rows and not worker._chores
+            assert not leaves_early or len(work.where) < 20_000
+        server.check_books()
+
+
+def test_settings_are_made_once_for_a_request(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the types of their fields are not read again for each."""
+    made, check = [0], DecodeConfig.__post_init__
+
+    def counted(self: DecodeConfig) -> None:
+        made[0] += 1
+        check(self)
+
+    monkeypatch.setattr(DecodeConfig, "__post_init__", counted)
+    counts = []
+    for rows in (1, 40):
+        made[0] = 0
+        server.post("/translate", {**ASKED, "q": "a\n" * rows})
+        counts.append(made[0])
+    assert counts[0] == counts[1] > 0
+
+
+def test_types_of_settings_are_read_once(paths: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    model = glassformer.load(paths[0], device="cpu")
+    decode_settings(model, None, beam=2)
+    monkeypatch.setattr(typing, "get_type_hints", lambda *_: pytest.fail("read again"))
+    assert decode_settings(model, None, beam=3).beam == 3
+
+
+def test_a_stream_of_many_lines_says_what_the_answer_says(server: Running, paths: list[Path]) -> None:
+    model = glassformer.load(paths[0], device="cpu")
+    text = "\n".join(f"a cat {n} sat." for n in range(40))
+    body = server.ask("POST", "/translate", {**ASKED, "q": text, "stream": True})[2].decode()
+    said = "".join(re.findall(r'"delta":"((?:[^"\\]|\\.)*)"', body)).replace("\\n", "\n").replace('\\"', '"')
+    assert said == str(model.translate(text, beam=1))
+
+
+def test_texts_are_cut_as_by_the_plainest_pattern() -> None:
+    """Runs of blanks and dots at random; and very long ones, which a pattern that begins anew within a run would never finish."""
+    draw = random.Random(0)
+    for _ in range(300):
+        text = "".join(draw.choice(' \n\t.!?")a B') for _ in range(draw.randrange(40)))
+        lines = [part.strip() for part in re.split(r"\s*\n\s*", text)]
+        assert [p.text for p in split_text(text, lambda _: True)] == ([line for line in lines if line] or [""])
+    for run in (" ", ".", "\t", "?!", ".)", "\n "):
+        text = "a" + run * 50_000 + "b"
+        assert "".join(p.before + p.text + p.after for p in split_text(text, lambda t: len(t) < 1000)) == text

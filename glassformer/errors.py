@@ -16,6 +16,12 @@ class ConfigError(UserError):
     """A setting of a recipe, a parameter or an option that cannot be, or that another one rules out."""
 
 
+class UnknownName(UserError, KeyError):
+    """A name that nothing has, looked up as in a dictionary."""
+
+    __str__ = ValueError.__str__  # a KeyError shows its sentence in quotation marks
+
+
 def packages_of(extra: str) -> list[str]:
     """The packages that an extra of ours asks for, by their names; empty where the package was never installed."""
     try:

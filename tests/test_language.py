@@ -29,6 +29,8 @@ from tests.small_runs import small_run
 ROOT = Path(__file__).parents[1]
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 TYPERS = {"Options", "Arguments", "Commands", "Usage:", "[required]", "[default: {}]"}
+TYPERS |= {"Install completion for the current shell."}
+TYPERS |= {"Show completion for the current shell, to copy it or customize the installation."}
 TYPERS |= {"Show this message and exit.", "missing argument {}; see: {}"}
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completion import COMPLETED
 from glassformer.config import VERSION, did_you_mean
 from glassformer.errors import ConfigError
 from glassformer.language import language, localized, translated
@@ -54,7 +55,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on stder
 
 
 def with_quiet(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """The verb with one option more."""
+    """The verb with one option more, and with what the shell completes."""
 
     @functools.wraps(verb)
     def called(*args: Any, quiet: bool = False, **options: Any) -> Any:
@@ -63,6 +64,9 @@ def with_quiet(verb: Callable[..., Any]) -> Callable[..., Any]:
         return verb(*args, **options)
 
     own = inspect.signature(verb, eval_str=True)
+    for name, complete in COMPLETED.items():
+        if name in own.parameters:
+            own.parameters[name].annotation.__metadata__[0].autocompletion = complete
     extra = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet)
     called.__signature__ = own.replace(parameters=[*own.parameters.values(), extra])  # type: ignore[attr-defined]
     called.__annotations__ = {name: p.annotation for name, p in own.parameters.items()} | {"quiet": Quiet}
@@ -160,7 +164,6 @@ def make_app() -> typer.Typer:
 
     app = typer.Typer(
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["--help", "-h"]},

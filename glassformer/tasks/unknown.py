@@ -10,8 +10,10 @@ from glassformer.text.unknown import unknown_pieces
 
 def unknown(model: TextModel, text: str) -> list[str]:
     """The words or characters of a text that are not in the model's vocabulary, as the model's own verb would read it."""
-    parts = {"fill": MASK_MARKER.split, "tag": lambda line: words_of(model, line)}.get(
-        model.verb, lambda whole: [whole]
-    )
-    found = (piece for part in parts(text) for piece in unknown_pieces(model.tokenizers.source, part))
+    parts = [text]
+    if model.verb == "fill":
+        parts = MASK_MARKER.split(text)
+    elif model.verb == "tag":
+        parts = words_of(model, text)
+    found = (piece for part in parts for piece in unknown_pieces(model.tokenizers.source, part))
     return list(dict.fromkeys(found))

@@ -52,6 +52,9 @@ MISTAKES: list[tuple[str, str]] = [
     # ---- what is missing
     ("translate", "missing argument"),
     ("info", "say what to look at"),
+    ("train", "say what to train: a recipe's name, a .toml file, or a file of data, such as pairs.tsv"),
+    ("init nowhere.tsv", "there is no file nowhere.tsv"),
+    ("init pairs.tsv --out mine.toml", "mine.toml is there already; choose another name with --out"),
     ("train nowhere.toml", "there is no recipe file nowhere.toml"),
     ("train mine.toml data.train=pears.tsv", "there is no file"),
     ("translate runs/nowhere hello", "there is no run runs/nowhere"),

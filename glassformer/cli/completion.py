@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+DATA = (".tsv", ".csv", ".jsonl", ".txt", ".gz", ".parquet")
+
 
 def paths(incomplete: str) -> Iterator[tuple[str, Path]]:
     """What is in the folder that the word has come to and goes on as it begins, as it would be typed."""
@@ -30,11 +32,13 @@ def complete_run(incomplete: str) -> list[str]:
 
 
 def complete_recipe(incomplete: str) -> list[str]:
-    """The built-in recipes, .toml files, and run folders to go on with."""
+    """The built-in recipes, .toml files and files of data, and run folders to go on with."""
     from glassformer.config import recipe_names
 
     names = [name for name in recipe_names() if name.startswith(incomplete)]
-    return names + [word for word, path in paths(incomplete) if path.suffix == ".toml"] + complete_run(incomplete)
+    return (
+        names + [word for word, path in paths(incomplete) if path.suffix in (".toml", *DATA)] + complete_run(incomplete)
+    )
 
 
 def complete_setting(incomplete: str) -> list[str]:

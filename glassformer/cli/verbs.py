@@ -24,6 +24,7 @@ EXAMPLES = {
     "demo": "demo",
     "recipes": "recipes",
     "info": "info transformer-base",
+    "init": "init pairs.tsv",
     "plan": "plan dates train.steps=200",
     "train": "train dates train.steps=200 --out runs/mine",
     "doctor": "doctor runs/dates",
@@ -111,6 +112,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         heads,
         import_model,
         info,
+        init,
         look,
         plan,
         recipes,
@@ -125,7 +127,13 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
     )
 
     return {
-        "Begin": {"demo": demo.demo, "recipes": recipes.recipes, "info": info.info, "plan": plan.plan},
+        "Begin": {
+            "demo": demo.demo,
+            "recipes": recipes.recipes,
+            "info": info.info,
+            "init": init.init,
+            "plan": plan.plan,
+        },
         "Train": {
             "train": train.train,
             "doctor": doctor.doctor,

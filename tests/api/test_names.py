@@ -77,7 +77,7 @@ def test_a_name_that_nobody_has(what: str, runs: dict[str, Any], as_in_productio
 def test_whoever_looks_names_up_may_still_catch_a_key_error(runs: dict[str, Any]) -> None:
     _, cache = runs["gpt"].run_with_cache("a")
     assert cache.get("nope") is None and "nope" not in cache
-    with pytest.raises(KeyError, match="^there is no activation 'nope'"):
+    with pytest.raises(KeyError, match=r"^there is no activation 'nope'"):
         cache["nope"]
 
 

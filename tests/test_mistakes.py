@@ -82,7 +82,11 @@ MISTAKES: list[tuple[str, str]] = [
     ("info runs/mt model.n_layer=2", "is a run, whose settings are what they are"),
     ("train broken.toml", "broken.toml is not valid TOML"),
     ("train latin.toml", "latin.toml is not valid TOML"),
-    ("train mine.toml data.train=one-column.tsv", "only one column"),
+    (
+        "train mine.toml data.train=one-column.tsv",
+        "only one column; each line must be source and target, with a tab between (data.on_error=skip leaves such lines out, "
+        "and `glassformer data check` finds them all)",
+    ),
     ("train mine.toml data.train=empty.tsv", "empty.tsv is empty"),
     ("train mine.toml data.train=latin.tsv", "not valid UTF-8 (byte 0xfc)"),
     # ---- a model of another family

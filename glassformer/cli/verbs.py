@@ -194,9 +194,18 @@ def panels_in_the_persons_language() -> Iterator[None]:
 
     headings = ("OPTIONS_PANEL_TITLE", "ARGUMENTS_PANEL_TITLE", "COMMANDS_PANEL_TITLE")
     names = (*headings, "REQUIRED_LONG_STRING", "DEFAULT_STRING")
-    own = {name: getattr(rich_utils, name) for name in names}
+    own: dict[str, Any] = {name: getattr(rich_utils, name) for name in names}
     for name, text in own.items():
         setattr(rich_utils, name, translated(text))
+    make_text = own["_make_rich_text"] = rich_utils._make_rich_text
+
+    def make_folding_text(*args: Any, **options: Any) -> Any:
+        text = make_text(*args, **options)
+        if hasattr(text, "overflow"):
+            text.overflow = "fold"  # Chinese has no blanks to break at; a table would cut it off
+        return text
+
+    rich_utils._make_rich_text = make_folding_text
     try:
         yield
     finally:

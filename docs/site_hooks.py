@@ -27,6 +27,8 @@ CODE = re.compile(r"^\[code: ([\w.]+)\]\(((?:\.\./)+[\w/.-]+\.py)\)$", re.MULTIL
 MEASURED = re.compile(r"^\[measured: ([\w-]+)\]\(([\w/.-]+)\)$", re.MULTILINE)
 VERDICT = re.compile(r"\[verdict: ([\w-]+)\]\(([\w/.-]+)\)")
 OUTSIDE = re.compile(r"\]\(((?:\.\./)+)([\w/.-]+)((?:#[\w-]*)?)\)")
+CHINESE_LINK = re.compile(r"(\]\((?!\.\./\.\./README|\.\./README)[\w./-]+)\.zh\.md")
+"""In the checkout a Chinese page links to Chinese pages by their files; the site finds the page of its language by itself."""
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 FULL_WIDTH = "\u3000-\u303f\uff00-\uffef\u201c\u201d\u2018\u2019"
 HAN = f"\u4e00-\u9fff{FULL_WIDTH}"
@@ -281,6 +283,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     if not re.search(r"^## ", markdown, re.MULTILINE):
         page.meta["hide"] = ["toc"]  # there is none, and tables can use the place
     language = "zh" if here.endswith(".zh.md") else "en"
+    markdown = CHINESE_LINK.sub(r"\1.md", markdown)
     has_claims = (ROOT / "docs" / "claims.md").is_file()
     markdown = show_measured(show_code(markdown, here), language, has_claims, "../" * here.count("/"))
     if config.theme["language"] == "zh" and language == "en":

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from glassformer.config import VERSION
 
 if TYPE_CHECKING:
-    from glassformer.api import Classifier, Filler, Generator, Tagger, Translator, load
+    from glassformer.api import Classifier, Filler, Generator, Tagger, Translator, load, train
     from glassformer.config import DataConfig, DecodeConfig, ModelConfig, Recipe, TrainConfig
     from glassformer.models import BERT, GPT, Transformer, build_model, preset
     from glassformer.nn import MultiHeadAttention, Rows, attention
     from glassformer.probe import ablate, record, replace, run_with_cache, tap_names, tap_shapes
+    from glassformer.studies.evaluation import evaluate
     from glassformer.studies.look.foreign import attention_view
     from glassformer.studies.look.notebook import look
 

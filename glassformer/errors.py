@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import re
+import shlex
+from pathlib import Path
+
 
 class UserError(ValueError):
     """Something the person at the keyboard can put right; the message is one sentence that says what, where and how."""
@@ -9,3 +14,48 @@ class UserError(ValueError):
 
 class ConfigError(UserError):
     """A setting of a recipe, a parameter or an option that cannot be, or that another one rules out."""
+
+
+class UnknownName(UserError, KeyError):
+    """A name that nothing has, looked up as in a dictionary."""
+
+    __str__ = ValueError.__str__  # a KeyError shows its sentence in quotation marks
+
+
+def packages_of(extra: str) -> list[str]:
+    """The packages that an extra of ours asks for, by their names; empty where the package was never installed."""
+    try:
+        asked = importlib.metadata.requires("glassformer") or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    found: list[str] = []
+    for line in asked:
+        what, _, condition = line.partition(";")
+        if not re.search(rf"""extra == ['"]{re.escape(extra)}['"]""", condition):
+            continue
+        if own := re.match(r"glassformer\[(.*)\]", what.strip()):
+            found += [name for other in own[1].split(",") for name in packages_of(other.strip())]
+        else:
+            found.append(re.split(r"[^\w.-]", what.strip())[0])
+    return list(dict.fromkeys(found))
+
+
+def is_installed(package: str) -> bool:
+    """Whether a distribution of this name is there."""
+    try:
+        importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def install_hint(extra: str) -> str:
+    """The command that brings what an extra asks for. The package is on no index: a checkout is installed anew with the extra,
+    and beside an installed wheel the missing packages go by their own names."""
+    checkout = Path(__file__).resolve().parents[1]
+    if (checkout / "pyproject.toml").exists() and (checkout / "constraints.txt").exists():
+        here = "" if checkout == Path.cwd() else f"{checkout}/"
+        pins, own = f"{here}constraints.txt", f"{here.rstrip('/') or '.'}[{extra}]"
+        return f"pip install -c {shlex.quote(pins)} -e {shlex.quote(own)}"
+    packages = packages_of(extra)
+    return f"pip install {' '.join([name for name in packages if not is_installed(name)] or packages)}"

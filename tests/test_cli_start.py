@@ -69,6 +69,44 @@ def test_quiet_before_or_after_the_verb(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("tra", ["train", "translate"]),
+        ("train dates-", ["dates-gpt"]),
+        ("train mi", ["mine.toml"]),
+        ("translate ", ["runs/mine"]),
+        ("compare runs/mine ru", ["runs/"]),
+        ("train dates --from runs/m", ["runs/mine"]),
+        ("plan dates train.warm", ["train.warmup="]),
+        ("data c", ["check"]),
+    ],
+)
+def test_the_shell_completes_commands_recipes_runs_and_settings(
+    words: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As bash asks for it; without waiting for torch."""
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    (tmp_path / "runs" / "mine" / "run.json").touch()
+    (tmp_path / "mine.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    typed = f"glassformer {words}"
+    monkeypatch.setenv("_GLASSFORMER_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split(" ")) - 1))
+    with pytest.raises(SystemExit):
+        run_command([])
+    found = capsys.readouterr().out.split()
+    assert found[: len(expected)] == expected if words == "tra" else found == expected
+
+
+def test_the_completion_for_a_shell_can_be_had(capsys: pytest.CaptureFixture[str]) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        with pytest.raises(SystemExit):
+            run_command(["--show-completion", shell])
+        assert "glassformer" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
     "command",
     [
         f"PYTHONIOENCODING=ascii {sys.executable} -m glassformer recipes",

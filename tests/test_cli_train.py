@@ -4,6 +4,7 @@ each mistake its sentence."""
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from glassformer import runs
 from glassformer.cli.train import print_next
 from glassformer.config import read_recipe
 from glassformer.data.sources import open_split
-from glassformer.errors import UserError
+from glassformer.errors import UserError, install_hint
 from glassformer.runs.folder import RunFolder
 from tests.commands import call, call_by_hand
 from tests.number_pairs import pairs, recipe, write_tsv
@@ -288,6 +289,8 @@ def test_an_extra_that_is_not_installed_is_a_sentence(
     """Caught: a traceback of an import, and a folder that looks like a run."""
     monkeypatch.setitem(sys.modules, {"tensorboard": "torch.utils.tensorboard"}.get(setting, setting), None)
     write_tsv(tmp_path / "train.tsv", pairs(60))
-    with pytest.raises(UserError, match=rf"train.{setting} needs {setting}; install it with: pip install 'glassformer"):
+    with pytest.raises(
+        UserError, match=rf"train.{setting} needs {setting}; install it with: {re.escape(install_hint(setting))}"
+    ):
         runs.train(recipe(tmp_path, steps=2, **{setting: True}), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from glassformer import plots
+from glassformer.config import DataConfig
 from glassformer.data import doctor
 from glassformer.data.doctor import DoctorReport, check
+from glassformer.data.prepare import labels_of
 from glassformer.errors import UserError
 from glassformer.text import languages
 from tests.commands import call
@@ -308,3 +310,62 @@ def test_case_and_spacing_do_not_hide_a_leak(healthy: dict[str, Path]) -> None:
     spoilt = [line.upper().replace(" ", "  ") for line in pairs(400, 0)[:20]]
     write(healthy["test"], healthy["test"].read_text().splitlines() + spoilt)
     assert found(check(list(healthy.values())), "leaked").level == "error"
+
+
+def test_columns_exchanged_in_all_of_val(tmp_path: Path) -> None:
+    """Only train knows which side is which; broken variant: val held against itself."""
+    clean = translated(600, 1)
+    train = write(tmp_path / "train.tsv", ["\t".join(pair) for pair in clean])
+    val = write(tmp_path / "val.tsv", ["\t".join(pair) for pair in translated(80, 2)])
+    assert "exchanged" not in {f.kind for f in check([train, val]).findings}
+    write(val, ["\t".join(pair[::-1]) for pair in translated(80, 2)])
+    finding = found(check([train, val]), "exchanged")
+    assert (finding.split, finding.level) == ("val", "error") and finding.count > 40
+
+
+def mojibake(text: str, encoding: str) -> str:
+    return text.encode("utf-8").decode(encoding, errors="ignore")
+
+
+def test_what_was_read_in_a_wrong_way(healthy: dict[str, Path]) -> None:
+    """Mojibake of Western and Chinese code pages, invisible blanks, CR inside a line, a line without end; and none of them in
+    text that merely has accents, typographic signs and Chinese."""
+    good = ["déjà vu, Ärger; «LIBERTÉ» – “x”…\tja", "你好吗，今天天气很好\tПривет", "می\u200cخواهم\tja"]
+    spoilt = [
+        ("mojibake", mojibake("déjà vu", "cp1252") + "\tja"),
+        ("mojibake", "a dog\t" + mojibake("don’t", "cp1252")),
+        ("mojibake", mojibake("今天天气很好", "gbk") + "\tja"),
+        ("zero-width", "a\u200b dog\tja"),
+        ("empty", "\u200b \ufeff\tja"),
+        ("CR alone", "a dog\rand a cat\tja"),
+        ("more than 10,000", "a dog " * 14_800 + "\tja"),
+    ]
+    lines = healthy["train"].read_text().splitlines()
+    write(healthy["train"], lines + good)
+    odd = {f.kind for f in check(list(healthy.values())).findings}
+    assert not odd - {"ratio", "unknown"}, odd
+    healthy["train"].write_bytes("".join(line + "\n" for line in [*lines, *(bad for _, bad in spoilt)]).encode())
+    findings = check(list(healthy.values())).findings
+    for number, (name, _) in enumerate(spoilt, 401):
+        assert any(name in f.kind and number in f.lines for f in findings), (name, number, findings)
+
+
+def test_labels_that_stand_where_texts_should(tmp_path: Path) -> None:
+    """Exchanged columns, and labels alone; training refuses what cannot be learned."""
+    draw = random.Random(4)
+    lines = [(draw.choice(["good", "bad"]), sentence(draw, 5)) for _ in range(60)]
+    file = write(tmp_path / "train.tsv", ["\t".join(line) for line in lines])
+    assert not check([file], "classify").mistake
+    write(file, ["\t".join(line[::-1]) for line in lines])
+    assert found(check([file], "classify"), "exchanged").level == "error"
+    with pytest.raises(UserError, match="are labels and texts exchanged"):
+        labels_of(DataConfig(task="classify"), lines)
+    assert labels_of(DataConfig(task="classify"), [line[::-1] for line in lines]) == ["bad", "good"]
+    alone = write(tmp_path / "labels.txt", [label for label, _ in lines])
+    assert "is it a list of labels" in found(check([alone]), "labels").message
+
+
+def test_a_file_of_carriage_returns_alone(tmp_path: Path) -> None:
+    file = tmp_path / "train.tsv"
+    file.write_bytes(b"\r".join(line.encode() for line in pairs(30, 1)))
+    assert "lines end in CR alone" in found(check([file]), "line ends").message

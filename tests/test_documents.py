@@ -129,3 +129,20 @@ def test_the_notebooks_run(tmp_path: Path) -> None:
     assert any("tensor([[8.]])" in data.get("text/plain", "") for data in told)
     assert any("iframe" in data.get("text/html", "") for data in told)
     assert (tmp_path / "runs" / "turned-round" / "run.json").exists()
+
+
+LINK = re.compile(r"\]\(([^)#\s:]+\.md)(?:#[^)]*)?\)")
+
+
+def test_chinese_pages_link_to_chinese_pages() -> None:
+    """In the checkout, where nobody finds the page of one's language by itself; but for the way to the same page in English."""
+    pages = [ROOT / "README.zh.md", *sorted((ROOT / "docs").rglob("*.zh.md"))]
+    links = 0
+    for page in pages:
+        for target in LINK.findall(page.read_text("utf-8")):
+            path = page.parent / target
+            links += target.endswith(".zh.md")
+            own = path.resolve() == page.with_name(page.name.replace(".zh.md", ".md")).resolve()
+            in_english = not target.endswith(".zh.md") and path.with_suffix(".zh.md").exists()
+            assert own or not in_english, f"{page.relative_to(ROOT)} links to {target} in English"
+    assert links > 200

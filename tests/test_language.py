@@ -29,6 +29,8 @@ from tests.small_runs import small_run
 ROOT = Path(__file__).parents[1]
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 TYPERS = {"Options", "Arguments", "Commands", "Usage:", "[required]", "[default: {}]"}
+TYPERS |= {"Install completion for the current shell."}
+TYPERS |= {"Show completion for the current shell, to copy it or customize the installation."}
 TYPERS |= {"Show this message and exit.", "missing argument {}; see: {}"}
 
 
@@ -197,3 +199,21 @@ def is_stale(key: str) -> bool:
 def test_no_translation_is_stale() -> None:
     assert [key for key in catalogue() if key not in TYPERS and is_stale(key)] == []
     assert is_stale("there is no fyle {}") and is_stale("a sentence that was never in the package")
+
+
+@pytest.mark.parametrize("verb", ["", "train", "translate", "generate", "data check", "serve", "ablate"])
+def test_help_wraps_and_loses_nothing(
+    verb: str, chinese: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At 80 columns, every paragraph of help stands there whole. Caught: a sentence without blanks that ends in an ellipsis."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+    run_command([*verb.split(), "--help"])
+    shown = capsys.readouterr().out
+    assert "…" not in shown and max(language.width(line) for line in shown.splitlines()) <= 80
+    flat = re.sub(r"[\s│]", "", shown)
+    command = in_the_persons_language(typer.main.get_command(make_app()))
+    for word in verb.split():
+        command = command.commands[word]
+    for thing in command.params:
+        assert re.sub(r"\s|\\(?=\[)", "", getattr(thing, "help", None) or "") in flat

@@ -52,6 +52,9 @@ MISTAKES: list[tuple[str, str]] = [
     # ---- what is missing
     ("translate", "missing argument"),
     ("info", "say what to look at"),
+    ("train", "say what to train: a recipe's name, a .toml file, or a file of data, such as pairs.tsv"),
+    ("init nowhere.tsv", "there is no file nowhere.tsv"),
+    ("init pairs.tsv --out mine.toml", "mine.toml is there already; choose another name with --out"),
     ("train nowhere.toml", "there is no recipe file nowhere.toml"),
     ("train mine.toml data.train=pears.tsv", "there is no file"),
     ("translate runs/nowhere hello", "there is no run runs/nowhere"),
@@ -79,7 +82,11 @@ MISTAKES: list[tuple[str, str]] = [
     ("info runs/mt model.n_layer=2", "is a run, whose settings are what they are"),
     ("train broken.toml", "broken.toml is not valid TOML"),
     ("train latin.toml", "latin.toml is not valid TOML"),
-    ("train mine.toml data.train=one-column.tsv", "only one column"),
+    (
+        "train mine.toml data.train=one-column.tsv",
+        "only one column; each line must be source and target, with a tab between (data.on_error=skip leaves such lines out, "
+        "and `glassformer data check` finds them all)",
+    ),
     ("train mine.toml data.train=empty.tsv", "empty.tsv is empty"),
     ("train mine.toml data.train=latin.tsv", "not valid UTF-8 (byte 0xfc)"),
     # ---- a model of another family

@@ -75,7 +75,7 @@ def fault_of(command: str) -> str | None:
         return next((f"there is no study {w}" for w in plain if w not in hooks().study_names()), None)
     if verb.name in ("train", "plan", "ablate") and plain:
         known = {*recipe_names(), *READY_ABLATIONS}
-        if plain[0] not in known and not plain[0].endswith(".toml") and not plain[0].startswith("runs/"):
+        if plain[0] not in known and not plain[0].endswith((".toml", ".tsv", ".txt")) and not plain[0].startswith("runs/"):
             return f"there is no recipe {plain[0]}"
         base = plain[0] if plain[0] in recipe_names() else "dates"
         varied = [words[i + 1] for i, word in enumerate(words) if word == "--vary"]
@@ -154,11 +154,13 @@ def test_both_languages_have_the_same(path: Path) -> None:
     english, chinese = (p.read_text(encoding="utf-8") for p in (path, path.with_suffix(".zh.md")))
     kinds = {
         "code": lambda text: hooks().CODE.findall(text),
-        "studies": lambda text: hooks().MEASURED.findall(text),
+        "studies": lambda text: [
+            (name, link.replace(".zh.md", ".md")) for name, link in hooks().MEASURED.findall(text)
+        ],
         "figures": lambda text: re.findall(r"\]\(([\w/.-]+?)(?:\.zh)?\.(?:svg|png)\)", text),
         "tests": lambda text: sorted(TEST.findall(text)),
         "commands": lambda text: sorted(commands_of(text)),
-        "links": lambda text: sorted(re.sub(r"\.zh(?=\.(svg|png)$)", "", link) for _, link in LINK.findall(text)),
+        "links": lambda text: sorted(re.sub(r"\.zh(?=\.(svg|png|md)$)", "", link) for _, link in LINK.findall(text)),
         "headings": lambda text: [len(h) for h in re.findall(r"^(#+) ", text, re.MULTILINE)],
         "formulas": lambda text: len(re.findall(r"^\$\$", text, re.MULTILINE)),
         "rows": lambda text: len(re.findall(r"^\|", text, re.MULTILINE)),

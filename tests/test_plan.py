@@ -49,6 +49,22 @@ def test_a_plan_counts_and_measures(data: Path) -> None:
     assert "for 1,000 steps" in shown["time"]
 
 
+def test_a_plan_says_what_is_left_out(tmp_path: Path) -> None:
+    """An empty side, one of zero-width blanks, a line that cannot be read, one far too long; each with its sentence."""
+    lines = ["\t".join(pair) for pair in pairs(100)]
+    lines += ["one\t", "one\t\u200b", "only one column", "one " * 3000 + "\tone", "o\u200bne\tone"]
+    (tmp_path / "train.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    settings = recipe(tmp_path, steps=10).to_dict()
+    settings["data"]["on_error"] = "skip"
+    rows = make_plan(Recipe.from_dict(settings), seconds=0.0).rows()
+    at = [name for name, _ in rows].index("left out")
+    told = " | ".join(text for _, text in rows[at : at + 5])
+    for said in ("2 of the train examples have an empty side", "1 lines cannot be used", "1 examples hold zero-width"):
+        assert said in told
+    assert "hold a line of more than 10,000 characters" in told and "have more than model.block_size=" in told
+    assert rows[at + 5][0] == "batch"
+
+
 def test_nothing_is_left_behind(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))

@@ -219,3 +219,16 @@ def test_the_one_file_teaches_itself() -> None:
     shown = next(block for block in fenced(ENGLISH, "console") if command in block)
     assert done.stdout.splitlines()[0] in shown
     assert float(re.findall(r"([\d.]+)% of \d+ unseen", done.stdout)[0]) > 95
+
+
+def figures_in(text: str) -> Counter[str]:
+    """Every number of a README, as often as it stands there; 229k and 22.9 万 are one, and a month's number is none."""
+    text = re.sub(r"(?<=年) \d+ 月", "", text)
+    text = re.sub(r"([\d.]+) 万", lambda m: f"{float(m[1]) * 10:g}k", text)
+    return Counter(found.rstrip(".,") for found in re.findall(r"(?<![\w.#])\d[\d,.]*(?:k(?![A-Za-z])|%)?", text))
+
+
+def test_both_readmes_give_the_same_figures() -> None:
+    """Caught: a measurement that was brought up to date in one language alone."""
+    english, chinese = figures_in(ENGLISH), figures_in(CHINESE)
+    assert english - chinese == chinese - english == Counter() and english.total() > 200

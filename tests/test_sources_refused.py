@@ -97,7 +97,7 @@ def test_missing_extras_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     write(tmp_path / "saved" / "state.json", "{}")
     monkeypatch.setitem(__import__("sys").modules, module, None)
     records.open_datasets.cache_clear()
-    with pytest.raises(UserError, match=r"pip install 'glassformer\["):
+    with pytest.raises(UserError, match=r"install it with: pip install .*\[\w+\]"):
         list(open_split(DataConfig(path=str(tmp_path), train=name), "train"))
 
 

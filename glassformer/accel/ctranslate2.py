@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, install_hint
 
 ACTIVATIONS = {
     "relu": "RELU",
@@ -106,7 +106,7 @@ def unsupported_setting(config: ModelConfig) -> str | None:
 def compute_type() -> str:
     """The 8-bit arithmetic that CTranslate2 has on this processor."""
     if not is_installed():
-        raise ConfigError("engine=int8 is CTranslate2's; install it with: pip install 'glassformer[ct2]'")
+        raise ConfigError(f"engine=int8 is CTranslate2's; install it with: {install_hint('ct2')}")
     import ctranslate2
 
     have = ctranslate2.get_supported_compute_types("cpu")

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
 from glassformer import tasks
+from glassformer.errors import UserError
 from glassformer.models import Transformer
 from glassformer.nn.rows import Rows
-from glassformer.probe import run_with_cache
+from glassformer.probe import ByName, run_with_cache
 from glassformer.tasks import TextModel
 from glassformer.tasks.generate import prompt_ids
 from glassformer.text.tokenizer import BOS, EOS
 
+Pieces = TypeVar("Pieces", list[str], list[list[str]])
 
-class ActivationCache(dict[str, Tensor]):
-    """Activations by their names, and the tokens of both sides as they can be read."""
 
-    def __init__(self, found: dict[str, Tensor], tokens: list[str], source_tokens: list[str]) -> None:
+class ActivationCache(ByName[Tensor], Generic[Pieces]):
+    """Activations by their names, and the tokens of both sides as they can be read: of one text, or of each of a list."""
+
+    def __init__(self, found: dict[str, Tensor], tokens: Pieces, source_tokens: Pieces) -> None:
         super().__init__(found)
-        self.tokens, self.source_tokens = tokens, source_tokens
+        self.tokens: Pieces = tokens
+        self.source_tokens: Pieces = source_tokens
 
     def __repr__(self) -> str:
-        return f"ActivationCache of {len(self)} activations over {' '.join(self.tokens)!r}"
+        many = any(isinstance(piece, list) for piece in self.tokens)
+        over = f"{len(self.tokens)} texts" if many else repr(" ".join(map(str, self.tokens)))
+        return f"ActivationCache of {len(self)} activations over {over}"
 
 
 def model_inputs(model: TextModel, text: str, target: str | None) -> tuple[list[int], list[int]]:
@@ -42,12 +48,26 @@ def model_inputs(model: TextModel, text: str, target: str | None) -> tuple[list[
     return [*prompt_ids(model, text), *written], []
 
 
+def texts_with_cache(
+    model: TextModel, texts: Sequence[str], targets: Sequence[str] | None = None, names: str | Sequence[str] = "*"
+) -> tuple[Tensor, ActivationCache[list[list[str]]]]:
+    """The logits of texts, a row each, and every activation whose name matches. Behind the tokens of a shorter text there is
+    padding, whose activations mean nothing."""
+    if not texts:
+        raise UserError("there is no text to run; give at least one")
+    if targets is not None and len(targets) != len(texts):
+        raise UserError(f"there are {len(texts)} texts and {len(targets)} targets; they go together one by one")
+    read = [model_inputs(model, text, None if targets is None else targets[i]) for i, text in enumerate(texts)]
+    ids, sources = [own for own, _ in read], [source for _, source in read]
+    inputs: list[Any] = [Rows.from_lists(side).to(model.device) for side in (sources, ids) if any(side)]
+    logits, found = run_with_cache(model.model, *inputs, names=names)
+    pieces, source_pieces = model.tokenizers.target.pieces, model.tokenizers.source.pieces
+    return logits, ActivationCache(found, [pieces(own) for own in ids], [source_pieces(own) for own in sources])
+
+
 def text_with_cache(
     model: TextModel, text: str, target: str | None = None, names: str | Sequence[str] = "*"
-) -> tuple[Tensor, ActivationCache]:
+) -> tuple[Tensor, ActivationCache[list[str]]]:
     """The logits of a text, and every activation whose name matches."""
-    ids, source = model_inputs(model, text, target)
-    inputs: list[Any] = [Rows.from_lists([own]).to(model.device) for own in (source, ids) if own]
-    logits, found = run_with_cache(model.model, *inputs, names=names)
-    pieces = model.tokenizers.target.pieces(ids)
-    return logits, ActivationCache(found, pieces, model.tokenizers.source.pieces(source))
+    logits, found = texts_with_cache(model, [text], None if target is None else [target], names)
+    return logits, ActivationCache(found, found.tokens[0], found.source_tokens[0])

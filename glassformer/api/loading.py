@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 
 from glassformer.api.models import MODELS, Classifier, Filler, Generator, RunOrigin, Tagger, Translator
+from glassformer.config import did_you_mean
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.interop.adapter import add_adapter
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
+from glassformer.tasks.text_model import Verb
+
+AnyModel = Translator | Generator | Filler | Classifier | Tagger
 
 
 def pick_device(device: str | torch.device) -> torch.device:
@@ -58,25 +62,60 @@ def origin_of(folder: RunFolder, step: int | None) -> RunOrigin:
     return RunOrigin(folder.path, "final weights" if own is None else f"weights of step {own}", metrics_at(folder, own))
 
 
+Device = str | torch.device
+Adapter = str | Path | None
+
+
+@overload
+def load(
+    run: str | Path, *, task: Literal["translate"], device: Device = ..., step: int | None = ..., adapter: Adapter = ...
+) -> Translator: ...
+@overload
+def load(
+    run: str | Path, *, task: Literal["generate"], device: Device = ..., step: int | None = ..., adapter: Adapter = ...
+) -> Generator: ...
+@overload
+def load(
+    run: str | Path, *, task: Literal["fill"], device: Device = ..., step: int | None = ..., adapter: Adapter = ...
+) -> Filler: ...
+@overload
+def load(
+    run: str | Path, *, task: Literal["classify"], device: Device = ..., step: int | None = ..., adapter: Adapter = ...
+) -> Classifier: ...
+@overload
+def load(
+    run: str | Path, *, task: Literal["tag"], device: Device = ..., step: int | None = ..., adapter: Adapter = ...
+) -> Tagger: ...
+@overload
+def load(
+    run: str | Path, *, task: None = ..., device: Device = ..., step: int | None = ..., adapter: Adapter = ...
+) -> AnyModel: ...
 def load(
     run: str | Path,
     *,
-    device: str | torch.device = "auto",
+    task: Verb | None = None,
+    device: Device = "auto",
     step: int | None = None,
-    adapter: str | Path | None = None,
-) -> Translator | Generator | Filler | Classifier | Tagger:
+    adapter: Adapter = None,
+) -> AnyModel:
     """The model of a run: its final weights, or those that it has kept of `step`. `adapter`: with the corrections of a LoRA
     training that began with this run added in, from its `final/adapter.safetensors`.
 
-    What comes back depends on what was trained: a `Translator`, `Generator`, `Filler`, `Classifier` or `Tagger`.
+    What comes back depends on what was trained: a `Translator`, `Generator`, `Filler`, `Classifier` or `Tagger`. `task` says
+    which is meant (translate, generate, fill, classify or tag): a run of another kind is refused, and a type checker knows
+    what there is. A GPT on pairs can be either of the first two.
 
     >>> type(load("runs/dates")).__name__
     'Translator'
     """
+    if task is not None and task not in MODELS:
+        raise UserError(f"task is one of {', '.join(MODELS)}, not {task!r}{did_you_mean(str(task), list(MODELS))}")
     known = pick_device(device)
     folder = RunFolder.open(run)
     model, recipe = folder.load_model(step=step, device=known), folder.recipe
     if adapter is not None:
         add_adapter(model, Path(adapter))
-    verb = TextModel(model, folder.tokenizers, recipe).verb
-    return MODELS[verb](model, folder.tokenizers, recipe, origin_of(folder, step))  # type: ignore[return-value]
+    plain = TextModel(model, folder.tokenizers, recipe)
+    if task is not None:
+        plain.require(task)
+    return MODELS[task or plain.verb](model, folder.tokenizers, recipe, origin_of(folder, step))  # type: ignore[return-value]

@@ -9,7 +9,7 @@ person: one text or many, options with completion, answers that print well, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack, overload
@@ -19,10 +19,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer import tasks
-from glassformer.api.activations import ActivationCache, text_with_cache
+from glassformer.api.activations import ActivationCache, text_with_cache, texts_with_cache
 from glassformer.api.options import DecodeOptions, WritingOptions, parted, spelled_out
 from glassformer.api.results import Classification, Filling, Generation, Tagging, Translation
-from glassformer.config import DecodeConfig, ModelConfig, Recipe
+from glassformer.config import DecodeConfig, ModelConfig, Recipe, did_you_mean
 from glassformer.errors import UserError
 from glassformer.evaluate import measures_text
 from glassformer.models import BERT, GPT, Transformer
@@ -51,6 +51,8 @@ def one_or_many(texts: Any, answer: Callable[[list[Any]], list[T]]) -> T | list[
     """A text is answered with one answer, a list with a list."""
     if isinstance(texts, str):
         return answer([texts])[0]
+    if not isinstance(texts, Iterable) or isinstance(texts, bytes):
+        raise UserError(f"a text or a list of texts is needed, not {type(texts).__name__}")
     return answer(list(texts))
 
 
@@ -76,7 +78,8 @@ class LoadedModel(TextModel):
     def __getattr__(self, name: str) -> Any:
         if name in ("stream", "score") or any(name in verbs for verbs in VERBS.values()):
             raise WrongVerb(f"this run is {FAMILIES[self.model.config.family]} made to {self.verb}; it cannot {name}")
-        raise AttributeError(f"a {type(self).__name__} has no {name!r}")
+        close = did_you_mean(name, [known for known in dir(type(self)) if not known.startswith("_")])
+        raise AttributeError(f"a {type(self).__name__} has no {name!r}{close}")
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -104,12 +107,27 @@ class LoadedModel(TextModel):
             return tasks.embed(self, [texts], pool=pool)[0]
         return tasks.embed(self, list(texts), pool=pool)
 
+    @overload
     def run_with_cache(
-        self, text: str, target: str | None = None, *, names: str | Sequence[str] = "*"
-    ) -> tuple[Tensor, ActivationCache]:
+        self, texts: str, target: str | None = ..., *, names: str | Sequence[str] = ...
+    ) -> tuple[Tensor, ActivationCache[list[str]]]: ...
+    @overload
+    def run_with_cache(
+        self,
+        texts: list[str] | tuple[str, ...],
+        target: list[str] | tuple[str, ...] | None = ...,
+        *,
+        names: str | Sequence[str] = ...,
+    ) -> tuple[Tensor, ActivationCache[list[list[str]]]]: ...
+    def run_with_cache(self, texts: Any, target: Any = None, *, names: str | Sequence[str] = "*") -> Any:
         """A text through the model with every activation kept: the logits, and a dictionary by name (`tap_shapes(model)`
-        lists the names). A Translator reads the text with `target`, or with its own answer."""
-        return text_with_cache(self, text, target, names)
+        lists the names); of a list, a row each, padded at its end. A Translator reads a text with its `target`, or with its
+        own answer."""
+        if isinstance(texts, str):
+            return text_with_cache(self, texts, target, names)
+        if isinstance(target, str) or not isinstance(texts, Iterable):
+            raise UserError("run_with_cache takes a text and a target, or a list and a list")
+        return texts_with_cache(self, list(texts), target, names)
 
     def export(
         self,
@@ -137,7 +155,11 @@ class LoadedModel(TextModel):
 
     def to(self, device: str | torch.device) -> LoadedModel:
         """Moves the weights to another device."""
-        self.model.to(device)
+        try:
+            known = torch.device(device)
+        except RuntimeError:
+            raise UserError(f"there is no device {device!r}; use cpu or cuda") from None
+        self.model.to(known)
         return self
 
     def settings(self, config: DecodeConfig | None = None, **options: Unpack[DecodeOptions]) -> DecodeConfig:

@@ -11,6 +11,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar
 
+from glassformer.errors import ConfigError
 from glassformer.tasks import TextConstraints
 
 
@@ -65,14 +66,17 @@ class FromRecipe:
 
 
 def parted(options: Mapping[str, Any]) -> tuple[TextConstraints, dict[str, Any]]:
-    """The constraints on the text, and the other options."""
-    wanted = {name: options[name] for name in CONSTRAINTS if name in options}
+    """The constraints on the text, and the other options. One term, banned text or stop string may be given by itself."""
+
+    def several(name: str) -> tuple[str, ...]:
+        given = options.get(name) or ()
+        return (given,) if isinstance(given, str) else tuple(given)
+
+    glossary = options.get("glossary") or {}
+    if not isinstance(glossary, Mapping):
+        raise ConfigError(f"glossary is a dictionary of words and their terms, not {type(glossary).__name__}")
     constraints = TextConstraints(
-        terms=tuple(wanted.get("terms", ())),
-        glossary=wanted.get("glossary") or {},
-        prefix=wanted.get("prefix", ""),
-        banned=tuple(wanted.get("banned", ())),
-        stops=tuple(wanted.get("stops", ())),
+        several("terms"), glossary, options.get("prefix", ""), several("banned"), several("stops")
     )
     return constraints, {name: value for name, value in options.items() if name not in CONSTRAINTS}
 

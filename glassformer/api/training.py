@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer import runs
-from glassformer.api.loading import load
-from glassformer.api.models import Classifier, Filler, Generator, Tagger, Translator
+from glassformer.api.loading import AnyModel, load
 from glassformer.config import Recipe
 from glassformer.config.fields import did_you_mean
 from glassformer.config.fine_tune import fine_tuned
@@ -119,7 +118,7 @@ def train(
     from_run: str | Path | None = None,
     device: str = "auto",
     **overrides: Any,
-) -> Translator | Generator | Filler | Classifier | Tagger:
+) -> AnyModel:
     """Trains a model and gives it back, ready to use; the run is left in the folder `out` (`runs/NAME`, if none is named).
 
     `recipe` is a built-in recipe's name, a TOML file or a dictionary of its tables; a run's folder with `resume=True` goes
@@ -136,6 +135,8 @@ def train(
     ('Translator', 2)
     """
     check_recipe(recipe)
+    if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
+        raise UserError("callbacks is a list of functions, each called with a report of every logged step")
     trainer_callbacks = [Reporter(tuple(callbacks))] if callbacks else []
     if isinstance(recipe, str | Path) and RunFolder.is_run(Path(recipe)):
         if not resume:

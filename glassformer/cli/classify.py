@@ -34,13 +34,18 @@ def classify(
 
     model = load(run, device=device, step=step)
     model.require("classify")
+    unknown = lines.Unknown(lambda text: tasks.unknown(model, text))
 
     def answer(texts: Sequence[str]) -> list[lines.Output]:
         found = []
         for text, labels in zip(texts, tasks.classify(model, texts), strict=True):
             best = labels[:top]
             if as_json:
-                found.append(lines.Output([lines.as_line({"source": text, "labels": [asdict(b) for b in best]})]))
+                found.append(
+                    lines.Output(
+                        [lines.as_line({"source": text, "labels": [asdict(b) for b in best], **unknown.fact(text)})]
+                    )
+                )
             else:
                 found.append(lines.Output(["\t".join(f"{b.label}\t{b.probability:.4f}" for b in best)]))
         return found
@@ -55,5 +60,6 @@ def classify(
         batch=batch_size or lines.BATCH,
         group=8 * (batch_size or lines.BATCH),
         escape=lines.escaped,
+        unknown=unknown,
     )
     lines.reply(given, job)

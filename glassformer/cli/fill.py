@@ -38,12 +38,13 @@ def fill(
 
     model = load(run, device=device, step=step)
     model.require("fill")
+    unknown = lines.Unknown(lambda text: tasks.unknown(model, text))
 
     def answer(texts: Sequence[str]) -> list[lines.Output]:
         found = []
         for text, filled in zip(texts, tasks.fill(model, texts, top=top), strict=True):
             if as_json:
-                found.append(lines.Output([lines.as_line({"source": text, **asdict(filled)})]))
+                found.append(lines.Output([lines.as_line({"source": text, **asdict(filled), **unknown.fact(text)})]))
                 continue
             columns = [
                 ", ".join(f"{word.label.strip(' ')} {word.probability:.3f}" for word in mask) for mask in filled.masks
@@ -61,5 +62,6 @@ def fill(
         batch=batch_size or lines.BATCH,
         group=8 * (batch_size or lines.BATCH),
         escape=lines.escaped,
+        unknown=unknown,
     )
     lines.reply(given, job)

@@ -29,6 +29,7 @@ class Writer:
     constraints: TextConstraints
     shows_prompt: bool
     json: bool
+    unknown: lines.Unknown
 
     @property
     def wide(self) -> int:
@@ -40,7 +41,9 @@ class Writer:
         tokens = sum(len(answer.ids) for answer in answers)
         if self.json:
             facts = [writing.answer_facts(answer) for answer in answers]
-            return lines.Output([lines.as_line({"prompt": prompt, "answers": facts})], tokens)
+            return lines.Output(
+                [lines.as_line({"prompt": prompt, "answers": facts, **self.unknown.fact(prompt)})], tokens
+            )
         shown = [(prompt if self.shows_prompt else "") + answer.text for answer in answers]
         return lines.Output(shown + [""] * (self.wide - len(shown)), tokens)
 
@@ -55,6 +58,7 @@ class Writer:
         """The text as it comes. What is wrong is said without a beginning of an answer, so the first piece is waited for."""
         from glassformer import tasks
 
+        self.unknown.tell([prompt])
         pieces = tasks.stream_generated(self.model, prompt, config=self.config, constraints=self.constraints)
         first = next(pieces, "")
         lines.stdout_write((prompt if self.shows_prompt else "") + first)
@@ -64,6 +68,7 @@ class Writer:
 
     def show_whole(self, prompts: Sequence[str]) -> None:
         """Each text as it is, with its line breaks."""
+        self.unknown.tell(prompts)
         between = "\n" if self.json else f"\n{BETWEEN}\n"
         lines.stdout_write(between.join(text for output in self.answer(prompts) for text in output.lines) + "\n")
 
@@ -81,6 +86,7 @@ class Writer:
             batch=self.config.batch_size or lines.BATCH,
             group=writing.lines_together(self.config, self.model.device),
             begins=True,
+            unknown=self.unknown,
         )
 
 
@@ -105,7 +111,8 @@ def make_writer(
         options = options | {"beam": model.recipe.decode.beam or 4}  # terms are met by a search
     config = tasks.decode_settings(model, **options)
     tasks.check_constraints(model, constraints, config)
-    return Writer(model, config, constraints, not only_new and model.kind != "gpt on pairs", as_json)
+    unknown = lines.Unknown(lambda prompt: tasks.unknown(model, prompt))
+    return Writer(model, config, constraints, not only_new and model.kind != "gpt on pairs", as_json, unknown)
 
 
 def generate(

@@ -6,16 +6,17 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from glassformer.cli.line_input import Line
 from glassformer.errors import ConfigError, UserError
-from glassformer.screen import warn
+from glassformer.screen import say, warn
 
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 BATCH = 32
 """Texts at a time for a model that reads, where nobody says otherwise."""
+SHOWN = 5  # pieces that are named of those no vocabulary has
 
 
 def as_line(facts: dict[str, Any]) -> str:
@@ -34,6 +35,28 @@ class Output:
 
     lines: list[str]
     tokens: int = 0
+
+
+@dataclass
+class Unknown:
+    """What of the texts is not in the model's vocabulary: `pieces` finds it in one. It is told once a command, of the first texts
+    that have any, and stands in the JSON of each."""
+
+    pieces: Callable[[str], list[str]]
+    told: bool = False
+
+    def tell(self, texts: Iterable[str]) -> None:
+        """Say it of the first few pieces, unless it was said already."""
+        if self.told or not (found := list(dict.fromkeys(piece for text in texts for piece in self.pieces(text)))):
+            return
+        self.told = True
+        shown = ", ".join(repr(piece) for piece in found[:SHOWN])
+        more = f" and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
+        say(f"not in this model's vocabulary, and read as unknown: {shown}{more}")
+
+    def fact(self, text: str) -> dict[str, Any]:
+        """The field of a text's JSON, where there is anything to tell."""
+        return {"unknown": found} if (found := self.pieces(text)) else {}
 
 
 @contextmanager
@@ -64,6 +87,7 @@ class TextJob:
     group: int = 8 * BATCH  # lines that are answered together, at most
     begins: bool = False  # without a text, one begins
     escape: Callable[[str], str] = str  # of an argument's answer; lines of a file have no line breaks in them
+    unknown: Unknown = field(default_factory=lambda: Unknown(lambda text: []))
 
     def blank(self, text: str) -> Output:
         """The answer to a text in which there is nothing."""
@@ -77,6 +101,7 @@ class TextJob:
         """The output for each line, as it comes, and whether it is an answer."""
         begins = self.begins and len(lines) == 1
         real = [line.text for line in lines if line.problem is None and (begins or not line.blank)]
+        self.unknown.tell(real)
         together: Iterator[Output] | None = None
         with suppress_one_text():
             together = iter(self.answer(real)) if real else iter(())

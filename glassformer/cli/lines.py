@@ -25,7 +25,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.answer_file import AnswerFile, refuse_same_file, sha256_of_input
-from glassformer.cli.job import BATCH, Output, TextJob, as_line, escaped
+from glassformer.cli.job import BATCH, Output, TextJob, Unknown, as_line, escaped
 from glassformer.cli.line_input import Line, check_line, open_lines, read_groups
 from glassformer.errors import ConfigError, UserError
 from glassformer.screen import Progress, say
@@ -258,4 +258,4 @@ def reply(given: Input, job: TextJob) -> None:
         raise SystemExit(1)
 
 
-__all__ = ["BATCH", "Input", "Output", "TextJob", "as_line", "escaped", "reply", "stdout_write"]
+__all__ = ["BATCH", "Input", "Output", "TextJob", "Unknown", "as_line", "escaped", "reply", "stdout_write"]

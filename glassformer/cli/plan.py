@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from glassformer.config import read_recipe
+from glassformer.cli.own_data import sorted_words, with_data
+from glassformer.config import Recipe
 from glassformer.errors import ConfigError
 from glassformer.language import localized
 from glassformer.screen import table_console
@@ -15,12 +16,13 @@ LONGEST = 3600  # seconds; after an hour of measuring one might as well train
 
 
 def plan(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name or a .toml file.")],
+    recipe: Annotated[str, typer.Argument(help="A recipe's name, a .toml file or a file of data.")],
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...")] = None,
     seconds: Annotated[float, typer.Option(help="How long to measure.")] = 5.0,
 ) -> None:
     """Parameters, memory, whether it fits here, tokens a second measured in a few seconds, and the time to finish."""
-    known = read_recipe(recipe, overrides or [])
+    values, name = with_data(*sorted_words(recipe, [], overrides or []))
+    known = Recipe.from_dict(values, name=name)
 
     from rich.table import Table
 

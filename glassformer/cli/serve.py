@@ -48,13 +48,11 @@ def serve(
     try:
         from glassformer.serve.command import run_server
     except ModuleNotFoundError as error:
-        from glassformer.errors import UserError
+        from glassformer.errors import UserError, install_hint
 
         if (error.name or "").startswith("glassformer"):
             raise
-        raise UserError(
-            f"serving needs the package {error.name}; install it with: pip install 'glassformer[serve]'"
-        ) from None
+        raise UserError(f"serving needs the package {error.name}; install it with: {install_hint('serve')}") from None
     run_server(
         runs,
         (host, port),

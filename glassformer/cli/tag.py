@@ -36,12 +36,17 @@ def tag(
 
     model = load(run, device=device, step=step)
     model.require("tag")
+    unknown = lines.Unknown(lambda text: tasks.unknown(model, text))
 
     def answer(texts: Sequence[str]) -> list[lines.Output]:
         found = []
         for text, words in zip(texts, tasks.tag(model, list(texts)), strict=True):
             if as_json:
-                found.append(lines.Output([lines.as_line({"source": text, "words": [asdict(w) for w in words]})]))
+                found.append(
+                    lines.Output(
+                        [lines.as_line({"source": text, "words": [asdict(w) for w in words], **unknown.fact(text)})]
+                    )
+                )
             else:
                 found.append(lines.Output([" ".join(f"{w.word}/{w.label}" for w in words)]))
         return found
@@ -56,5 +61,6 @@ def tag(
         batch=batch_size or lines.BATCH,
         group=8 * (batch_size or lines.BATCH),
         escape=lines.escaped,
+        unknown=unknown,
     )
     lines.reply(given, job)

@@ -6,28 +6,39 @@ import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer.cli.own_data import sorted_words, with_data
 from glassformer.config import RECIPE_FOLDER, Recipe, read_recipe
 from glassformer.config.fields import check_name
 from glassformer.config.fine_tune import fine_tuned
-from glassformer.config.recipe import apply_overrides, read_values
+from glassformer.config.recipe import apply_overrides
 from glassformer.errors import ConfigError
 from glassformer.files.streams import unbreakable_screen
 from glassformer.language import localized, width
-from glassformer.screen import warn
+from glassformer.screen import say, warn
 
 if TYPE_CHECKING:
     from glassformer.runs.folder import RunFolder
 
 
+WhatToTrain = Annotated[
+    str | None, typer.Argument(help="A recipe's name, a .toml file, a file of data, or (with --resume) a run folder.")
+]
+DataFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--data", help="Train on this file; again for val and test. Without a recipe, one is chosen for it."),
+]
+
+
 def train(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name, a .toml file, or (with --resume) a run folder.")],
+    recipe: WhatToTrain = None,
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Changes, such as train.steps=200.")
     ] = None,
+    data: DataFiles = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME by default.")] = None,
     from_run: Annotated[
         Path | None, typer.Option("--from", help="Fine-tune: begin with the weights and tokenizers of this run.")
@@ -46,23 +57,26 @@ def train(
     """Train a model: [bold]glassformer train dates[/], [bold]glassformer train my.toml train.steps=200[/]; or go on
     from one that is there, on other data: [bold]glassformer train mine.toml --from runs/dates[/].
 
+    A file of data is enough: [bold]glassformer train pairs.tsv[/] chooses a small model by what the file holds, and says so;
+    [bold]glassformer init pairs.tsv[/] writes that recipe down, to be changed.
+
     A recipe with --resume goes on with its run, or starts it where there is none yet, so the same command can be given
     again and again. Exit codes: 0 trained; 2 something to put right; 75 stopped on request (Ctrl-C or SIGTERM) and saved,
     go on with --resume.
     """
     from glassformer.runs.facts import is_run
 
-    changes = overrides or []
-    if not resume and from_run is None and not is_run(Path(recipe)):
+    recipe, files, changes = sorted_words(recipe, data or [], overrides or [], resume=resume)
+    if not resume and from_run is None and not files and recipe is not None and not is_run(Path(recipe)):
         read_recipe(recipe, changes)  # what is wrong with it is said before torch is waited for
 
     from glassformer import runs
     from glassformer.runs import making
     from glassformer.runs.folder import RunFolder
 
-    if resume:
+    if resume and recipe is not None:
         making.adopt_draft(Path(recipe))
-    if RunFolder.is_run(Path(recipe)):
+    if recipe is not None and RunFolder.is_run(Path(recipe)):
         if not resume:
             raise ConfigError(
                 f"{recipe} is a run, not a recipe; go on with it by: glassformer train {shlex.quote(recipe)} --resume"
@@ -71,20 +85,31 @@ def train(
         wanted = with_overrides(RunFolder(folder).recipe, changes) if changes else None
         run_it(lambda: runs.resume(folder, wanted, accept_changes=accept_changes), folder)
         return
-    if resume and Path(recipe).is_dir():
+    if resume and recipe is not None and Path(recipe).is_dir():
         RunFolder.open(recipe)  # says what is wrong with it
-    values, name = read_values(recipe, changes)
+    values, name = with_data(recipe, files, changes, say)
     called = str(values.get("name", name))
     check_name(called, "a recipe's name")
     folder = out or Path("runs") / called
     if resume and RunFolder.is_run(folder):
-        own = RunFolder(folder)
-        tuned = "from" in own.facts
-        resolved = (
-            fine_tuned(own.recipe, values, name=name, resumed=True) if tuned else Recipe.from_dict(values, name=name)
-        )
+        resolved = resumed_recipe(RunFolder(folder), values, name)
         run_it(lambda: runs.resume(folder, resolved, accept_changes=accept_changes), folder)
-    elif from_run is not None:
+    else:
+        begin(values, name, folder, from_run, overwrite=overwrite)
+
+
+def resumed_recipe(run: RunFolder, values: dict[str, Any], name: str) -> Recipe:
+    """The recipe that a run is gone on with: of one that was fine-tuned, what is left open is the run's."""
+    if "from" in run.facts:
+        return fine_tuned(run.recipe, values, name=name, resumed=True)
+    return Recipe.from_dict(values, name=name)
+
+
+def begin(values: dict[str, Any], name: str, folder: Path, from_run: Path | None, *, overwrite: bool) -> None:
+    """A new run, from nothing or from the weights of another."""
+    from glassformer import runs
+
+    if from_run is not None:
         start = runs.start_of(from_run)
         if folder.resolve() == start.run.path.resolve():
             raise ConfigError(f"{folder} is the run to begin with; choose another folder with --out")

@@ -31,7 +31,9 @@ class Shown:
         if self.trace and not self.json:
             raise ConfigError("--trace tells more than a line can hold; add --json")
 
-    def output(self, text: str, answers: list[Answer], tokens_are_words: bool, wide: int) -> lines.Output:
+    def output(
+        self, text: str, answers: list[Answer], tokens_are_words: bool, wide: int, unknown: lines.Unknown
+    ) -> lines.Output:
         """The answers to one text in `wide` lines, or all of them in a line of JSON."""
         tokens = sum(len(part.hypothesis.ids) for answer in answers for part in answer.parts)
         links: list[Any] = [()] * len(answers)
@@ -45,7 +47,7 @@ class Shown:
             facts = [writing.answer_facts(answer, align=self.align, trace=self.trace) for answer in answers]
             for fact, found in zip(facts, links, strict=True):
                 fact |= {"word_links": found} if self.words else {}
-            return lines.Output([lines.as_line({"source": text, "answers": facts})], tokens)
+            return lines.Output([lines.as_line({"source": text, "answers": facts, **unknown.fact(text)})], tokens)
         shown = []
         for answer, found in zip(answers, links, strict=True):
             before = f"{answer.score:.4f}\t" if self.scores else ""
@@ -73,13 +75,16 @@ def make_job(
     config = tasks.decode_settings(model, **options)
     tasks.check_constraints(model, constraints, config)
     wide = 1 if shown.json else writing.answers_a_text(config)
+    unknown = lines.Unknown(lambda text: tasks.unknown(model, text))
     tokens_are_words = model.tokenizers.target.kind == "word"
 
     def answer(texts: Sequence[str]) -> Iterator[lines.Output]:
         found = tasks.translate_each(
             model, texts, config=config, constraints=constraints, align=shown.align, trace=shown.trace
         )
-        return (shown.output(text, one, tokens_are_words, wide) for text, one in zip(texts, found, strict=True))
+        return (
+            shown.output(text, one, tokens_are_words, wide, unknown) for text, one in zip(texts, found, strict=True)
+        )
 
     return lines.TextJob(
         "translate",
@@ -91,6 +96,7 @@ def make_job(
         wide,
         batch=config.batch_size or lines.BATCH,
         group=writing.lines_together(config, model.device),
+        unknown=unknown,
     )
 
 

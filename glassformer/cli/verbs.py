@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completion import COMPLETED
 from glassformer.config import VERSION, did_you_mean
 from glassformer.errors import ConfigError
 from glassformer.language import language, localized, translated
@@ -23,6 +24,7 @@ EXAMPLES = {
     "demo": "demo",
     "recipes": "recipes",
     "info": "info transformer-base",
+    "init": "init pairs.tsv",
     "plan": "plan dates train.steps=200",
     "train": "train dates train.steps=200 --out runs/mine",
     "doctor": "doctor runs/dates",
@@ -54,7 +56,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on stder
 
 
 def with_quiet(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """The verb with one option more."""
+    """The verb with one option more, and with what the shell completes."""
 
     @functools.wraps(verb)
     def called(*args: Any, quiet: bool = False, **options: Any) -> Any:
@@ -63,6 +65,9 @@ def with_quiet(verb: Callable[..., Any]) -> Callable[..., Any]:
         return verb(*args, **options)
 
     own = inspect.signature(verb, eval_str=True)
+    for name, complete in COMPLETED.items():
+        if name in own.parameters:
+            own.parameters[name].annotation.__metadata__[0].autocompletion = complete
     extra = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet)
     called.__signature__ = own.replace(parameters=[*own.parameters.values(), extra])  # type: ignore[attr-defined]
     called.__annotations__ = {name: p.annotation for name, p in own.parameters.items()} | {"quiet": Quiet}
@@ -107,6 +112,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         heads,
         import_model,
         info,
+        init,
         look,
         plan,
         recipes,
@@ -121,7 +127,13 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
     )
 
     return {
-        "Begin": {"demo": demo.demo, "recipes": recipes.recipes, "info": info.info, "plan": plan.plan},
+        "Begin": {
+            "demo": demo.demo,
+            "recipes": recipes.recipes,
+            "info": info.info,
+            "init": init.init,
+            "plan": plan.plan,
+        },
         "Train": {
             "train": train.train,
             "doctor": doctor.doctor,
@@ -160,7 +172,6 @@ def make_app() -> typer.Typer:
 
     app = typer.Typer(
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["--help", "-h"]},
@@ -183,9 +194,18 @@ def panels_in_the_persons_language() -> Iterator[None]:
 
     headings = ("OPTIONS_PANEL_TITLE", "ARGUMENTS_PANEL_TITLE", "COMMANDS_PANEL_TITLE")
     names = (*headings, "REQUIRED_LONG_STRING", "DEFAULT_STRING")
-    own = {name: getattr(rich_utils, name) for name in names}
+    own: dict[str, Any] = {name: getattr(rich_utils, name) for name in names}
     for name, text in own.items():
         setattr(rich_utils, name, translated(text))
+    make_text = own["_make_rich_text"] = rich_utils._make_rich_text
+
+    def make_folding_text(*args: Any, **options: Any) -> Any:
+        text = make_text(*args, **options)
+        if hasattr(text, "overflow"):
+            text.overflow = "fold"  # Chinese has no blanks to break at; a table would cut it off
+        return text
+
+    rich_utils._make_rich_text = make_folding_text
     try:
         yield
     finally:

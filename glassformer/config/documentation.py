@@ -7,14 +7,16 @@ import ast
 import dataclasses
 import inspect
 import io
+import json
 import textwrap
 import tokenize
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from glassformer.config.recipe import PARTS
-from glassformer.language import in_language
+from glassformer.config.recipe import PARTS, Recipe
+from glassformer.language import in_language, language
 
 HEAD = """# Settings
 
@@ -26,6 +28,11 @@ CHINESE_HEAD = """# 设置
 配方里能写的一切，由 `python3 docs/make_settings.py` 从 `glassformer/config/` 里各字段的注释和屏幕的译文生成。
 在命令行上：`glassformer info --settings [model|data|train|decode]`；每一项都可以写成 `part.name=value`，
 放在 `glassformer train RECIPE` 后面。`none` 表示没有设。"""
+
+RECIPE_HEAD = (
+    "A recipe: what is set here differs from the defaults; a line that begins with # shows the default.",
+    "Train with: glassformer train THIS_FILE. What it will take: glassformer plan THIS_FILE.",
+)
 
 
 @dataclass(frozen=True)
@@ -105,14 +112,46 @@ def settings_of(part: str) -> list[Setting]:
     ]
 
 
-def settings_page(language: str = "en") -> str:
+def toml_value(value: Any) -> str:
+    """A setting's value as TOML writes it."""
+    if value is None or isinstance(value, str):
+        return json.dumps("none" if value is None else value, ensure_ascii=False)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(toml_value, value))}]"
+    if dataclasses.is_dataclass(value):
+        set_ones = ((f.name, own) for f in dataclasses.fields(value) if (own := getattr(value, f.name)) is not None)
+        return "{" + ", ".join(f"{name} = {toml_value(own)}" for name, own in set_ones) + "}"
+    return repr(value)
+
+
+def commented_recipe(recipe: Recipe, chosen: Mapping[str, Any]) -> str:
+    """A recipe as a TOML file in which every setting stands with its comment: those of `chosen` (by part) as settings, all others
+    as comments with the value that they have anyway."""
+    lines = [f"# {in_language(line, language())}" for line in RECIPE_HEAD]
+    for part in PARTS:
+        lines += ["", f"[{part}]"]
+        own = dict(chosen.get(part, {}))
+        if "preset" in own:
+            lines.append(f"preset = {toml_value(own.pop('preset'))}")
+        for setting in settings_of(part):
+            about = "; ".join(in_language(text, language()) for text in (setting.takes, setting.about) if text)
+            lines += ["", f"# {about}"]
+            is_chosen = setting.name in own
+            value = own[setting.name] if is_chosen else getattr(getattr(recipe, part), setting.name)
+            lines.append(f"{'' if is_chosen else '#'}{setting.name} = {toml_value(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def settings_page(which: str = "en") -> str:
     """docs/settings.md, or with zh docs/settings.zh.md."""
-    columns = "| 设置 | 写什么 | 默认值 | |" if language == "zh" else "| setting | takes | default | |"
-    lines = [CHINESE_HEAD if language == "zh" else HEAD]
+    columns = "| 设置 | 写什么 | 默认值 | |" if which == "zh" else "| setting | takes | default | |"
+    lines = [CHINESE_HEAD if which == "zh" else HEAD]
     for part in PARTS:
         lines += ["", f"## [{part}]", "", columns, "| --- | --- | --- | --- |"]
         for setting in settings_of(part):
-            takes, about = (in_language(text, language) for text in (setting.takes, setting.about))
+            takes, about = (in_language(text, which) for text in (setting.takes, setting.about))
             cells = [f"`{setting.name}`", takes, f"`{setting.default}`", about]
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"

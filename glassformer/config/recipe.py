@@ -162,6 +162,11 @@ def read_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> Recipe:
 FILE_KEYS = ("train", "val", "test", "train_target", "val_target", "test_target")
 
 
+def is_none(value: Any) -> bool:
+    """Whether a setting of a recipe is written as not set."""
+    return isinstance(value, str) and value.lower() in ("none", "null")
+
+
 def place_in(values: dict[str, Any], folder: Path) -> None:
     """Paths in a recipe belong to the recipe's folder, wherever the command is given. Anything that is no path is left as it
     is, to be refused with its own sentence; so is the name of a data set that is no folder here."""
@@ -174,12 +179,12 @@ def place_in(values: dict[str, Any], folder: Path) -> None:
             return [placed(item) for item in name]
         if isinstance(name, dict):
             return {key: placed(item) if key in ("path", "target") else item for key, item in name.items()}
-        if not isinstance(name, str) or "\0" in name:
+        if not isinstance(name, str) or "\0" in name or is_none(name):
             return name
         path = folder / Path(name).expanduser()
         return name if data.get("format") == "datasets" and not path.exists() else os.path.abspath(path)
 
-    for key in ("path", "tokenizer_file") if "path" in data else ("tokenizer_file", *FILE_KEYS):
+    for key in ("tokenizer_file", *FILE_KEYS) if is_none(data.get("path", "none")) else ("path", "tokenizer_file"):
         if key in data:
             data[key] = placed(data[key])
 

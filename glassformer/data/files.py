@@ -44,8 +44,12 @@ Complain = Callable[[BadLine], None]
 
 
 def refuse(problem: BadLine) -> None:
-    """Ends the reading at the first line that cannot be used."""
-    raise problem
+    """Ends the reading at the first line that cannot be used, and says how to go on without it."""
+    if problem.line is None:
+        raise problem
+    raise UserError(
+        f"{problem} (data.on_error=skip leaves such lines out, and `glassformer data check` finds them all)"
+    )
 
 
 @dataclass
@@ -106,6 +110,11 @@ def all_lines(path: Path, reading: Reading) -> Iterator[tuple[int, str | None]]:
             if number == 1:
                 raw = raw.removeprefix(BYTE_ORDER_MARK)
             raw = raw.removesuffix(b"\n").removesuffix(b"\r")
+            if raw.count(b"\r") > 1:
+                problem = "lines end in CR alone, as on old Macintoshes; save the file with LF or CRLF (tr '\\r' '\\n')"
+                reading.complain(BadLine("line ends", path, number, problem))
+                yield number, None
+                continue
             yield number, decode(raw, path, number, reading.complain)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from glassformer.config import DataConfig, Recipe
 from glassformer.data.files import Document, Reading
 from glassformer.data.report import DataReport, in_words
 from glassformer.data.sources import DataReader, why_empty
-from glassformer.data.splits import hash_of
+from glassformer.data.splits import hash_of, look_like_texts
 from glassformer.data.splits import plain as plain_form
 from glassformer.data.store import StoreWriter, run_examples
 from glassformer.data.tokens import TokenFile
@@ -83,7 +84,13 @@ def labels_of(config: DataConfig, train: Any) -> list[str]:
     """The labels that occur in the training split, in order; none where none are learned."""
     labels: list[str] = []
     if config.task == "classify":
-        labels = sorted({label for _, label in train})
+        counts = Counter(label for _, label in train)
+        labels, total = sorted(counts), counts.total()
+        if look_like_texts(len(labels), len({text for text, _ in train}) if len(labels) > total // 2 else total, total):
+            raise UserError(
+                f"there are {len(labels):,} different labels in {total:,} training examples: are labels and texts exchanged? The "
+                "label comes first, then a tab and the text"
+            )
     elif config.task == "tag":
         labels = sorted({tag for _, tags in train for tag in tags})
     if config.task in ("classify", "tag") and len(labels) < 2:
@@ -264,6 +271,7 @@ def read_once(
         skipped=reader.skipped.count,
         first_skipped=reader.skipped.first,
         left_out=reader.left_out,
+        odd={kind: count for kind, count in reader.odd.items() if count},
         in_train=dict(reader.in_train),
         splits=in_words(reader.carved, config.val_fraction, config.task, config.builtin),
         cut_short=cut_short,

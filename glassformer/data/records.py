@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from glassformer.data.files import BYTE_ORDER_MARK, BadLine, Complain, Reading, decode, numbered_lines
-from glassformer.errors import UserError
+from glassformer.errors import UserError, install_hint
 
 Record = dict[str, Any]
 LARGEST_JSON = 256 << 20  # bytes of a .json file, which is read whole; JSONL has no such limit
@@ -26,7 +26,7 @@ def import_extra(module: str, extra: str, path: Path) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise UserError(f"{path} needs {module}: install the extra with pip install 'glassformer[{extra}]'") from None
+        raise UserError(f"{path} needs {module}; install it with: {install_hint(extra)}") from None
 
 
 def parsed(text: str, path: Path, number: int | None, complain: Complain) -> Any:

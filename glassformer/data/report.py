@@ -31,6 +31,7 @@ class DataReport:
     skipped: int = 0
     first_skipped: list[str] = field(default_factory=list)
     left_out: int = 0
+    odd: dict[str, int] = field(default_factory=dict)
     in_train: dict[str, int] = field(default_factory=dict)
     splits: str = ""
     cut_short: bool = False
@@ -60,6 +61,8 @@ class DataReport:
             shown_lines = "".join(f"\n    {line}" for line in self.first_skipped)
             more = "\n    …" if self.skipped > len(self.first_skipped) else ""
             yield f"{self.skipped:,} lines cannot be used and are skipped (data.on_error=skip):{shown_lines}{more}"
+        for kind, count in self.odd.items():
+            yield f"{count:,} examples hold {kind}; see `glassformer data check`"
         if self.left_out:
             yield f"{self.left_out:,} training examples are left out, since they would give away held-out ones"
         for split, count in self.in_train.items():

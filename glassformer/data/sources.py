@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 from glassformer.config import DataConfig
 from glassformer.data.files import Document, Reading, Skipped, document_pieces, files_below
 from glassformer.data.memory import WHERE, given_splits, memory_rows
+from glassformer.data.oddities import INVISIBLE, LONG, is_blank
 from glassformer.data.origins import SPLITS, Origin, Split, origins_of, shown
 from glassformer.data.readers import LocatedExample, read_rows
 from glassformer.data.splits import hash_of, held_out_files, plain, source_of, split_of, times_of
@@ -59,7 +60,9 @@ def text_files(origins: tuple[Origin, ...]) -> list[tuple[str, Path, int]]:
 
 def has_empty_side(task: str, example: Any) -> bool:
     """Whether there is nothing to read, or nothing to learn."""
-    return task != "text" and (not example[0] or not example[1])
+    if task in ("text", "tag"):
+        return task == "tag" and not (example[0] and example[1])
+    return is_blank(example[0]) or is_blank(example[1])
 
 
 def lowered(task: str, example: Any) -> Any:
@@ -90,6 +93,7 @@ class DataReader:
     skipped: Skipped = field(default_factory=Skipped)
     empty: Counter[str] = field(default_factory=Counter)  # examples with an empty side, by split
     in_train: Counter[str] = field(default_factory=Counter)  # training examples that val or test hold as well
+    odd: Counter[str] = field(default_factory=Counter)  # examples with what hardly belongs into a text, by its name
     left_out: int = 0  # training examples that would have given a held-out one away
     carved: tuple[Split, ...] = ()
     held_targets: set[int] = field(default_factory=set)
@@ -180,6 +184,7 @@ class DataReader:
             if has_empty_side(config.task, row.example):
                 self.empty[split] += 1
                 continue
+            self.look_at(row.example)
             example = self.learned(row.example)
             raw = source_of(config.task, row.example if self.by_raw_source else example)
             key = raw if self.by_raw_source else plain(raw)
@@ -197,6 +202,13 @@ class DataReader:
             times = times_of(origin.weight, key) if fallen == "train" else 1
             if times:
                 yield Found(fallen, self.learned(row.example, origin.tag) if origin.tag else example, times)
+
+    def look_at(self, example: Any) -> None:
+        """Count what can be read and was hardly meant; the rest of what the data doctor knows is his."""
+        sides = example if self.config.task == "pairs" else example[:1] if self.config.task == "classify" else ()
+        for side in sides:
+            self.odd["zero-width blanks"] += INVISIBLE.search(side) is not None
+            self.odd[f"a line of more than {LONG:,} characters"] += len(side) > LONG
 
     def of_texts(self, split: Split, origins: tuple[Origin, ...]) -> Iterator[Found]:
         """Files as documents; where val is carved, whole files of many, or the end of one."""

@@ -39,6 +39,12 @@ def plain(text: str) -> str:
     return "".join(text.casefold().split())
 
 
+def look_like_texts(labels: int, texts: int, examples: int) -> bool:
+    """Whether so many different labels and texts of a classification are each other: nearly every label another one, and texts
+    that come again and again."""
+    return examples >= 20 and labels > 0.5 * examples and texts < 0.5 * labels
+
+
 def source_of(task: str, example: Any) -> str:
     """What a model reads of an example."""
     match task:

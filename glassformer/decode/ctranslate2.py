@@ -28,7 +28,7 @@ from glassformer.decode.checksum import weight_checksum
 from glassformer.decode.lengths import length_rule
 from glassformer.decode.request import Hypothesis, Request, SpecialTokens, ranked
 from glassformer.decode.slots import Job
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, install_hint
 
 NO_PENALTY = 1e-30  # not 0, with which CTranslate2 may stop at its first answer
 MIN_POSITIONS = 512  # rows of a table of positions that has no end, at first
@@ -264,7 +264,7 @@ def cached_engine(model: Any, special: SpecialTokens, name: str) -> CTranslate2E
     if next(model.parameters()).device.type != "cpu":
         raise ConfigError(f"engine={name} is for a CPU, and the model is on a GPU; use engine=auto")
     if not conversion.is_installed():
-        raise ConfigError(f"engine={name} is CTranslate2's; install it with: pip install 'glassformer[ct2]'")
+        raise ConfigError(f"engine={name} is CTranslate2's; install it with: {install_hint('ct2')}")
     now = weight_checksum(model)
     with lock:
         made = engines.setdefault(model, {})

@@ -26,7 +26,7 @@ from glassformer.config import ModelConfig
 from glassformer.decode.checksum import weight_checksum
 from glassformer.decode.request import Request
 from glassformer.decode.slots import Job
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, install_hint
 from glassformer.nn.rows import Rows
 
 MIN_POSITIONS = 512  # rows of a table of positions that has no end, at first
@@ -111,7 +111,7 @@ class OnnxNet:
 def check_supported(config: ModelConfig) -> None:
     """Says in a sentence what keeps this model from onnxruntime."""
     if not conversion.is_installed():
-        raise ConfigError("engine=onnx needs onnx and onnxruntime; install them with: pip install 'glassformer[onnx]'")
+        raise ConfigError(f"engine=onnx needs onnx and onnxruntime; install them with: {install_hint('onnx')}")
     if (unsupported := conversion.unsupported(config)) is not None:
         raise ConfigError(f"engine=onnx has nothing for {unsupported[0]}; use engine=auto")
 

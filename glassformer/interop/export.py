@@ -20,7 +20,7 @@ import torch
 
 from glassformer.accel import ctranslate2 as ct2
 from glassformer.config import VERSION
-from glassformer.errors import UserError
+from glassformer.errors import UserError, install_hint
 from glassformer.files import owned
 from glassformer.interop.card import card
 from glassformer.interop.gguf import export_gguf
@@ -54,7 +54,7 @@ def token_names(tokenizer: Tokenizer, size: int) -> list[str]:
 def refuse_for_ctranslate2(model: TextModel) -> None:
     """Where CTranslate2 has no word for something, that is said with the nearest it has."""
     if not ct2.is_installed():
-        raise UserError("exporting to ct2 needs CTranslate2; install it with: pip install 'glassformer[ct2]'")
+        raise UserError(f"exporting to ct2 needs CTranslate2; install it with: {install_hint('ct2')}")
     if (unsupported := ct2.unsupported(model.model.config)) is not None:
         raise UserError(f"CTranslate2 has nothing for {unsupported[0]}; {unsupported[1]}, and onnx can say more")
 

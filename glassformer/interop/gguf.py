@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from glassformer.config import ModelConfig
-from glassformer.errors import UserError
+from glassformer.errors import UserError, install_hint
 from glassformer.interop.dialects import Dialect, dialect_for
 from glassformer.interop.dialects.decoder import QWEN2
 from glassformer.interop.dialects.foreign import READABLE, TIDY
@@ -261,9 +261,7 @@ def export_gguf(
     try:
         import gguf
     except ImportError:
-        raise UserError(
-            "exporting to gguf needs the package gguf; install it with: pip install 'glassformer[gguf]'"
-        ) from None
+        raise UserError(f"exporting to gguf needs the package gguf; install it with: {install_hint('gguf')}") from None
     config, origin = model.config, origin_of(tokenizer)
     own: dict[str, Tensor] = dict(model.named_parameters())
     if config.family != "gpt":

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from glassformer.errors import install_hint
 from glassformer.interop.importing import Imported
 from glassformer.interop.parity import SAMPLE, ParityFailed, ParityReport, Side, compare, folder_size
 from glassformer.interop.runtimes import make_cases
@@ -58,5 +59,5 @@ def cannot_compare(source: Path, found: Imported, head: str | None) -> str | Non
     if head == "next-sentence":
         return "not compared with its source: transformers has no class with the next-sentence head alone"
     if importlib.util.find_spec("transformers") is None:
-        return "not compared with its source: that needs transformers (pip install 'glassformer[hf]')"
+        return f"not compared with its source: that needs transformers ({install_hint('hf')})"
     return None

@@ -14,7 +14,7 @@ import torch
 from glassformer.accel import onnx as conversion
 from glassformer.config import Recipe
 from glassformer.decode.onnx import OnnxNet
-from glassformer.errors import UserError
+from glassformer.errors import UserError, install_hint
 from glassformer.interop.foreign import LARGEST_JSON, read_json
 from glassformer.nn.rows import Rows
 from glassformer.tasks import TextModel
@@ -26,9 +26,7 @@ POSITIONS = 512  # rows, at least, of a table of positions that has no end
 def refuse_for_onnx(model: TextModel) -> None:
     """Where the graphs cannot say something, that is said with the nearest they can."""
     if not conversion.is_installed():
-        raise UserError(
-            "exporting to onnx needs onnx and onnxruntime; install them with: pip install 'glassformer[onnx]'"
-        )
+        raise UserError(f"exporting to onnx needs onnx and onnxruntime; install them with: {install_hint('onnx')}")
     if (unsupported := conversion.unsupported(model.model.config)) is not None:
         raise UserError(f"these ONNX graphs have nothing for {unsupported[0]}; {unsupported[1]}")
 

@@ -122,9 +122,9 @@ def replace(model: nn.Module, pattern: str, change: Hook) -> Iterator[None]:
 
 
 @contextmanager
-def record(model: nn.Module, *patterns: str) -> Iterator[dict[str, Tensor]]:
+def record(model: nn.Module, *patterns: str, into: dict[str, Tensor] | None = None) -> Iterator[dict[str, Tensor]]:
     """Inside, every run of the model leaves the matching activations in the dictionary, detached, the latest run's."""
-    seen: dict[str, Tensor] = {}
+    seen: dict[str, Tensor] = {} if into is None else into
 
     def keeper(full: str) -> Hook:
         def keep(value: Tensor) -> Tensor:

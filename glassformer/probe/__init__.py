@@ -22,6 +22,7 @@ This file knows nothing of text, of scores or of files.
 from glassformer.probe.cutting import ablate, mean_outputs, pruned
 from glassformer.probe.patching import Effects, effect_map, patch
 from glassformer.probe.seeing import (
+    ByName,
     Component,
     attentions,
     find_parts,
@@ -36,6 +37,7 @@ from glassformer.probe.seeing import (
 )
 
 __all__ = [
+    "ByName",
     "Component",
     "Effects",
     "ablate",

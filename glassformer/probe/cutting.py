@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from glassformer.data.batches import Batch
-from glassformer.errors import UserError
+from glassformer.errors import UnknownName, UserError
 from glassformer.models import build_model
 from glassformer.nn import taps
 from glassformer.nn.attention import MultiHeadAttention
@@ -60,6 +60,8 @@ def ablate(
     for part in find_parts(own, heads):
         by_tap.setdefault(part.tap, []).append(part)
     found = attentions(own)
+    if mode == "mean" and means is not None and (lacking := sorted(by_tap.keys() - means.keys())):
+        raise UnknownName(f"means has nothing for {lacking[0]}; mean_outputs(model, batches) makes it of all parts")
 
     def cutter(tap: str, parts: list[Component]) -> taps.Hook:
         if parts[0].head is None:

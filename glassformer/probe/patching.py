@@ -14,7 +14,7 @@ from torch import Tensor
 from glassformer.errors import UserError
 from glassformer.nn import taps
 from glassformer.nn.rows import Rows
-from glassformer.probe.seeing import net, record
+from glassformer.probe.seeing import net, record, replace
 
 Score = Callable[[Float[Tensor, "B T V"]], Float[Tensor, "B"]]
 """From the scores a model gives to a number for each row: how much it leans to the one answer rather than the other."""
@@ -48,7 +48,7 @@ def patch(model: Any, activations: Mapping[str, Tensor], positions: Sequence[int
 
     with ExitStack() as stack:
         for name, other in activations.items():
-            stack.enter_context(taps.replace(net(model), name, carry(other)))
+            stack.enter_context(replace(model, name, carry(other)))
         yield
 
 

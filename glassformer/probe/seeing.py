@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.config import did_you_mean
-from glassformer.errors import UserError
+from glassformer.errors import UnknownName, UserError
 from glassformer.models import BERT, GPT, Transformer
 from glassformer.nn import taps
 from glassformer.nn.attention import MultiHeadAttention
 
 Net = Transformer | GPT | BERT
 Named = str | tuple[str, int]
+T = TypeVar("T")
+
+
+class ByName(dict[str, T]):
+    """Activations, or what there is to say of them, by their names; one that is not there is asked back."""
+
+    def __missing__(self, name: str) -> T:
+        raise UnknownName(
+            f"there is no activation {name!r} among these {len(self)}{did_you_mean(str(name), list(self))}"
+        )
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,14 @@ def net(model: Any) -> Net:
     return found
 
 
+def check_names(model: Net, patterns: Iterable[str]) -> None:
+    """Refuse a pattern that matches no activation: it is a misspelt name."""
+    for pattern in patterns:
+        if not taps.find_taps(model, pattern):
+            close = did_you_mean(pattern, taps.tap_names(model))
+            raise UnknownName(f"{pattern!r} matches no activation{close}; tap_names(model) lists them")
+
+
 # ---- see, change
 
 
@@ -57,7 +75,8 @@ def record(model: Any, *patterns: str) -> Any:
     >>> seen["decoder.0.attention.weights"].shape
     torch.Size([1, 2, 3, 3])
     """
-    return taps.record(net(model), *patterns)
+    check_names(net(model), patterns)
+    return taps.record(net(model), *patterns, into=ByName())
 
 
 def replace(model: Any, pattern: str, change: taps.Hook) -> Any:
@@ -69,6 +88,7 @@ def replace(model: Any, pattern: str, change: taps.Hook) -> Any:
     >>> with replace(model, "decoder.0.mlp.out", lambda x: 0 * x):
     ...     without = model(torch.tensor([[1, 2, 3]]))
     """
+    check_names(net(model), [pattern])
     return taps.replace(net(model), pattern, change)
 
 
@@ -90,13 +110,13 @@ def tap_shapes(model: Any) -> dict[str, tuple[str, str]]:
     >>> tap_shapes(GPT(n_layer=1, n_head=2, n_embd=8, vocab_size=9))["decoder.0.attention.weights"][0]
     'B H T S'
     """
-    return taps.tap_shapes(net(model))
+    return ByName(taps.tap_shapes(net(model)))
 
 
 @torch.no_grad()
 def run_with_cache(model: Any, *inputs: Any, names: str | Sequence[str] = "*") -> tuple[Tensor, dict[str, Tensor]]:
     """The logits of one run, and every activation whose name matches, by name. What `glassformer.load(run)` gives may be
-    handed a text.
+    handed a text, or a list of texts.
 
     >>> import torch
     >>> from glassformer import GPT
@@ -105,12 +125,12 @@ def run_with_cache(model: Any, *inputs: Any, names: str | Sequence[str] = "*") -
     >>> cache["decoder.0.attention.weights"].shape
     torch.Size([1, 2, 3, 3])
     """
-    if inputs and isinstance(inputs[0], str) and hasattr(model, "run_with_cache"):
+    if inputs and isinstance(inputs[0], str | list | tuple) and hasattr(model, "run_with_cache"):
         return model.run_with_cache(*inputs, names=names)
     own = net(model)
     with record(own, *([names] if isinstance(names, str) else names)) as seen:
         logits = own(*inputs)
-    return logits, dict(seen)
+    return logits, seen
 
 
 # ---- parts by name
@@ -136,6 +156,7 @@ def mlps(model: Any) -> list[Component]:
 def find_parts(model: Any, names: Iterable[Named | Component]) -> list[Component]:
     """The parts that names stand for, each once; a name that stands for none is refused with a suggestion."""
     own = net(model)
+    names = [names] if isinstance(names, str) else names
     known = {str(part): part for part in [*heads(own), *mlps(own)]}
     whole = {name: [Component(name, number) for number in m.head_ids] for name, m in attentions(own).items()}
     found: dict[Component, None] = {}

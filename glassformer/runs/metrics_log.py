@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import UserError
+from glassformer.errors import UserError, install_hint
 from glassformer.files.owned import open_own
 from glassformer.screen import warn
 from glassformer.train.trainer import StepReport
@@ -23,7 +23,7 @@ def needed_for(setting: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError:
-        raise UserError(f"{setting} needs {extra}; install it with: pip install 'glassformer[{extra}]'") from None
+        raise UserError(f"{setting} needs {extra}; install it with: {install_hint(extra)}") from None
 
 
 class LogFile:

@@ -24,6 +24,7 @@ from glassformer.data.report import DataReport
 from glassformer.machine import available_memory
 from glassformer.models import build_model
 from glassformer.runs import make_session, pick_device
+from glassformer.runs.data_notes import too_long
 from glassformer.runs.folder import RunFolder
 from glassformer.screen import duration
 from glassformer.text.tokenizers import Tokenizers
@@ -56,6 +57,7 @@ class TrainingPlan:
     epoch_steps: float | None
     cut_short: bool  # there is more data than was looked at
     advice: str  # empty where it fits
+    notes: tuple[str, ...] = ()  # what of the data is left out, a sentence each
 
     @property
     def fits(self) -> bool:
@@ -76,6 +78,7 @@ class TrainingPlan:
         if self.examples is not None:
             epoch = "" if self.epoch_steps is None else f"; an epoch is {about}{counted(self.epoch_steps, 'step')}"
             rows += [("data", f"{about}{self.examples:,} {self.unit}{epoch}")]
+        rows += [("left out" if number == 0 else "", note) for number, note in enumerate(self.notes)]
         rows += [
             ("batch", f"about {self.step_tokens:,.0f} target tokens a step"),
             ("memory", self.memory_in_words()),
@@ -132,6 +135,7 @@ class StepTrial:
     examples: int
     unit: str
     epoch_steps: float
+    notes: tuple[str, ...] = ()  # what is left out of the data
 
 
 def size_of(batches: Batches) -> tuple[int, str]:
@@ -158,7 +162,12 @@ def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -
         spent, done = time.perf_counter() - began, progress.step - steps
         epoch_steps = trainer.batches.epoch_length() / recipe.train.accumulate
         return StepTrial(
-            activations, (progress.tokens - tokens) / done, spent / done, *size_of(trainer.batches), epoch_steps
+            activations,
+            (progress.tokens - tokens) / done,
+            spent / done,
+            *size_of(trainer.batches),
+            epoch_steps,
+            tuple(too_long(trainer.batches, "train", recipe)),
         )
     finally:
         session.log.close()
@@ -217,4 +226,5 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
         epoch_steps=found.epoch_steps if found is not None else None,
         cut_short=more,
         advice=advice,
+        notes=(*(() if report is None else report.notes()), *(() if seen is None else seen.notes)),
     )

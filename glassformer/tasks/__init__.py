@@ -16,6 +16,7 @@ from glassformer.tasks.tag import tag
 from glassformer.tasks.text_model import LONGEST_TEXT, TextModel, check_text
 from glassformer.tasks.token_scores import TokenScores, token_scores
 from glassformer.tasks.translate import stream_translated, translate, translate_each, translations
+from glassformer.tasks.unknown import unknown
 from glassformer.tasks.word_links import word_links
 
 __all__ = [
@@ -45,5 +46,6 @@ __all__ = [
     "translate",
     "translate_each",
     "translations",
+    "unknown",
     "word_links",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from glassformer.data.builtin.dates import date_tokens
 from glassformer.decode import predict
+from glassformer.errors import UserError
 from glassformer.tasks.results import Tagged
 from glassformer.tasks.text_model import TextModel, as_list
 from glassformer.text.tokenizer import BOS
@@ -20,7 +21,11 @@ def tag(model: TextModel, sentences: Sequence[str | Sequence[str]]) -> list[list
     """For each sentence (its words, or a line that is cut into words) the likeliest label of each word. A sentence longer
     than the model reads is read in stretches."""
     model.require("tag")
-    words = [words_of(model, s) if isinstance(s, str) else list(s) for s in as_list(sentences)]
+    asked = as_list(sentences)
+    for own in asked:
+        if not isinstance(own, str | list | tuple):
+            raise UserError(f"a sentence is a line or a list of words, not {type(own).__name__}")
+    words = [words_of(model, own) if isinstance(own, str) else list(own) for own in asked]
     encode, most = model.tokenizers.target.encode_batch, model.max_text_tokens
     stand_in = encode(["?"])[0]
     rows: list[list[int]] = []

@@ -85,6 +85,8 @@ class TextModel:
 
 def check_text(text: str) -> str:
     """The text as a stranger gave it, if it is one. (A text of one's own may hold a NUL: training data does.)"""
+    if not isinstance(text, str):
+        raise UserError(f"a text is a str, not {type(text).__name__}")
     if len(text) > LONGEST_TEXT:
         raise UserError(
             f"the text has {len(text):,} characters, and at most {LONGEST_TEXT:,} are taken at once; break it into lines"

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from glassformer.errors import UserError
+from glassformer.errors import UserError, install_hint
 
 # For the `tokenizers` library (Oniguruma): a run of Han; a number with its marks inside, such as 3.14, 19:30, 2024-05-03;
 # a word with its apostrophes and hyphens inside, such as don't, twenty-one; any other visible character by itself.
@@ -69,7 +69,7 @@ def load_jieba() -> Any:
             import jieba
     except ImportError:
         raise UserError(
-            "cutting Chinese text into words needs jieba: install the extra with pip install 'glassformer[zh]', "
+            f"cutting Chinese text into words needs jieba: install it with {install_hint('zh')}, "
             "or set data.tokenizer to char, bpe or unigram"
         ) from None
     jieba.setLogLevel(60)  # it reports the loading of its dictionary on stderr

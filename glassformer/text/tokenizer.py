@@ -201,9 +201,14 @@ class Tokenizer:
         real = ids if isinstance(ids, list) else list(map(int, ids))
         if min(real, default=CONTROL) < CONTROL:
             real = [i for i in real if i >= CONTROL]
-        if self._bytes_of:
-            return b"".join(map(self._bytes_of.__getitem__, real)).decode("utf-8", errors="replace")
-        words = [self._text_of[i] for i in real]
+        try:
+            if self._bytes_of:
+                return b"".join(map(self._bytes_of.__getitem__, real)).decode("utf-8", errors="replace")
+            words = [self._text_of[i] for i in real]
+        except IndexError:
+            raise UserError(
+                f"there is no token {max(real)}; the ids of this vocabulary end at {self.vocab_size - 1}"
+            ) from None
         return "".join(words) if self.kind == "char" else join_words(words)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -213,6 +218,8 @@ class Tokenizer:
     def _piece(self, index: int) -> str:
         if index < CONTROL:
             return CONTROL_NAMES[index].replace(" ", "")
+        if index >= self.vocab_size:
+            raise UserError(f"there is no token {index}; the ids of this vocabulary end at {self.vocab_size - 1}")
         if self._bytes_of:
             return self._bytes_of[index].decode("utf-8", errors="backslashreplace")
         return self._text_of[index]

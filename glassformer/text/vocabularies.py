@@ -57,6 +57,8 @@ def encodable(texts: Iterable[str]) -> Iterator[str]:
                 f"the text has a lone surrogate (U+{ord(text[error.start]):04X}) at character {error.start + 1}, "
                 "which is half a character and cannot be encoded; remove it"
             ) from None
+        except AttributeError:
+            raise UserError(f"a text is a str, not {type(text).__name__}") from None
         yield text
 
 

@@ -9,12 +9,16 @@ error means that training on this would be a mistake:
     leaked              more than 1% of val or test stands word for word in train: the score would be of memory
     copies              more than half of the pairs have two identical sides: one file twice, or the wrong one
     shifted             one side is moved against the other by a line or two, from some line on (see sides.py)
-    exchanged           more than 1% of the pairs have their columns exchanged
-    NUL                 a binary file, or UTF-16; more than 5% replacement characters, control characters or HTML
+    exchanged           more than 1% of the pairs have their columns exchanged (of val and test: by the words of train); labels
+                        that look like texts
+    line ends           CR alone, as on old Macintoshes
+    NUL                 a binary file, or UTF-16; more than 5% replacement characters, control characters, HTML, mojibake,
+                        zero-width blanks or lines without end (oddities.py)
 
 A warning is for a person to weigh: empty sides (training passes them over), some identical sides, duplicates, a few
 leaked examples or known sources, a few exchanged pairs, a third column, traces of HTML or of a wrong encoding, pairs whose
-sides differ in length far more than the others, more than 5% unknown words (half: is it another language?).
+sides differ in length far more than the others, more than 5% unknown words (half: is it another language?), a text of few
+different lines (is it a list of labels?).
 
 What is remembered of an example is 56 bytes, hashes and lengths, never its text. Equality is of a 64-bit hash of the text
 without case and blanks, as where splits are carved.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,7 @@ import numpy as np
 from glassformer.config import DataConfig
 from glassformer.data.doctor.sides import anchors
 from glassformer.data.files import BadLine, Reading
+from glassformer.data.oddities import ODD, is_blank
 from glassformer.data.origins import Split
 from glassformer.data.readers import LocatedExample
 from glassformer.data.sources import all_rows
@@ -22,6 +22,7 @@ from glassformer.data.splits import hash_of, plain
 from glassformer.errors import UserError
 
 SHOWN_LINES = 5
+FEW_LINES = 20  # a text of many lines that has no more different ones is a list of labels
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class SplitFacts:
     n_empty: int = 0
     n_identical: int = 0
     labels: Counter[str] = field(default_factory=Counter)
+    different_lines: set[int] = field(default_factory=set)  # of a text: hashes of the first few, to know labels by
 
     @property
     def examples(self) -> int:
@@ -147,27 +149,20 @@ def whole_documents(rows: Iterable[LocatedExample], facts: SplitFacts) -> Iterat
     for row in rows:
         digest.update(row.example.text.encode("utf-8", errors="surrogatepass"))
         look_at(facts, row.line, row.example.text)
-        facts.source_lengths.extend(map(len, row.example.text.splitlines()))
+        lines = row.example.text.splitlines()
+        facts.source_lengths.extend(map(len, lines))
+        if len(facts.different_lines) <= FEW_LINES:
+            facts.different_lines.update(map(hash, lines))
         if row.example.ends:
             documents += 1
             yield LocatedExample(int.from_bytes(digest.digest(), "big"), row.path, documents)
             digest = hashlib.blake2b(digest_size=8)
 
 
-ODD = {
-    "NUL": re.compile("\0"),
-    "replacement characters": re.compile("\ufffd"),
-    "control characters": re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]"),
-    "HTML": re.compile(
-        r"</?(?:p|br|div|span|a|b|i|em|strong|li|ul|td|tr|table|img|font|h[1-6])\b[^<>]*>|&(?:[a-z]{2,8}|#\d+);", re.I
-    ),
-}
-
-
 def look_at(facts: SplitFacts, line: int, text: str) -> None:
-    """What a text should not hold: traces of a wrong encoding, of a binary file, of a page."""
-    for kind, pattern in ODD.items():
-        if pattern.search(text):
+    """What a text should not hold: see oddities.py."""
+    for kind, is_there in ODD.items():
+        if is_there(text):
             facts.n_odd[kind] += 1
             lines = facts.odd.setdefault(kind, [])
             lines += [line] * (len(lines) < SHOWN_LINES)
@@ -180,7 +175,7 @@ def remember(task: str, facts: SplitFacts, row: LocatedExample) -> None:
     else:
         first, second = row.example
         text = " ".join(first) if task == "tag" else first
-        if not first or not second:
+        if not first or not second or (task != "tag" and (is_blank(first) or is_blank(second))):
             facts.n_empty += 1
             facts.empty += [row.line] * (len(facts.empty) < SHOWN_LINES)
             return

@@ -10,12 +10,13 @@ from typing import Literal
 import numpy as np
 
 from glassformer.config import DataConfig
-from glassformer.data.doctor.facts import SHOWN_LINES, DoctorReport, Finding, SplitFacts
+from glassformer.data.doctor.facts import FEW_LINES, SHOWN_LINES, DoctorReport, Finding, SplitFacts
 from glassformer.data.doctor.sides import exchanged, shifted
 from glassformer.data.files import Reading
 from glassformer.data.origins import Split
+from glassformer.data.readers import LocatedExample
 from glassformer.data.sources import all_rows
-from glassformer.data.splits import source_of
+from glassformer.data.splits import look_like_texts, source_of
 from glassformer.errors import UserError
 from glassformer.text.tokenizer import UNK, Tokenizer
 
@@ -26,6 +27,7 @@ FOREIGN_LIMIT = 0.5  # above, a question is asked
 IDENTICAL_NOTICE, UNKNOWN_NOTICE = 0.01, 0.05  # above: warnings
 WORDS_FROM = 100_000  # so many examples of train teach the words, and as many of val and test are held against them
 WORDS_KEPT = 50_000
+LABEL_LINES = 50  # a text of fewer lines may well repeat itself
 
 
 def inside(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
@@ -56,6 +58,23 @@ def inside(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
         if len(strange):
             message = f"{len(strange)} of {total} pairs differ in length {RATIO_LIMIT:g} times more than is usual here"
             yield Finding("warning", name, "ratio", message, len(strange), lines_at(facts, strange))
+    if (
+        config.task == "text"
+        and total
+        and len(facts.source_lengths) > LABEL_LINES
+        and len(facts.different_lines) <= FEW_LINES
+    ):
+        message = (
+            f"{len(facts.source_lengths):,} lines, and only {len(facts.different_lines)} different ones: is it a list of labels? "
+            "Labels stand before their texts, with a tab between (--task classify)"
+        )
+        yield Finding("warning", name, "labels", message, len(facts.different_lines))
+    if config.task == "classify" and look_like_texts(len(facts.labels), len(set(facts.source)), total):
+        message = (
+            f"{len(facts.labels):,} different labels in {total:,} examples: are labels and texts exchanged? The label "
+            "comes first"
+        )
+        yield Finding("error", name, "exchanged", message, len(facts.labels))
     if config.task in ("classify", "tag") and name == "train" and total and len(facts.labels) < 2:
         yield Finding("error", name, "labels", f"all examples have the label {next(iter(facts.labels))!r}", total)
 
@@ -73,10 +92,17 @@ def shift_findings(facts: SplitFacts) -> Iterator[Finding]:
         yield Finding("error", facts.name, "shifted", message, facts.examples - place, (where,))
 
 
+def whole_pairs(config: DataConfig, name: Split) -> list[LocatedExample]:
+    """The first pairs of a split with nothing empty."""
+    rows = itertools.islice(all_rows(config, name, Reading(lambda _: None)), WORDS_FROM)
+    return [row for row in rows if all(row.example)]
+
+
 def exchange_findings(config: DataConfig, name: Split, facts: SplitFacts) -> Iterator[Finding]:
-    """Pairs whose source stands where the target should."""
-    rows = [r for r in itertools.islice(all_rows(config, name, Reading(lambda _: None)), WORDS_FROM) if all(r.example)]
-    places = exchanged([row.example for row in rows])
+    """Pairs whose source stands where the target should: by the words of train, or where it is train by its own."""
+    rows = whole_pairs(config, name)
+    train = [row.example for row in whole_pairs(config, "train")] if name != "train" else None
+    places = exchanged([row.example for row in rows], train)
     if places:
         level: Literal["error", "warning"] = "error" if len(places) > LEAK_LIMIT * len(rows) else "warning"
         message = f"{len(places)} of {len(rows)} pairs seem to have their columns exchanged"

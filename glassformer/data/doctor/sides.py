@@ -41,21 +41,24 @@ class SideWords:
             for side, text in zip(self.counts, pair, strict=True):
                 side.update(words_of(text))
 
-    def looks_right(self, pair: tuple[str, str]) -> tuple[float, float]:
-        """For each side the log-odds that it stands where it should, by the counts of all other pairs."""
+    def looks_right(self, pair: tuple[str, str], counted: bool = True) -> tuple[float, float]:
+        """For each side the log-odds that it stands where it should, by the counts of all other pairs; `counted`: this one is
+        among those that were counted."""
         odds = [0.0, 0.0]
         for own, text in enumerate(pair):
             for word in words_of(text):
-                here, there = self.counts[own][word] - 1, self.counts[1 - own][word]
+                here, there = self.counts[own][word] - counted, self.counts[1 - own][word]
                 odds[own] += math.log((here + 0.5) / (there + 0.5)) if here + there else 0.0
         return odds[0], odds[1]
 
 
-def exchanged(pairs: Sequence[tuple[str, str]]) -> list[int]:
-    """The places of pairs whose sides are exchanged."""
-    known = SideWords(pairs)
-    odds = np.array([known.looks_right(pair) for pair in pairs]).reshape(-1, 2)
-    usual = np.median(odds, axis=0) if len(odds) else np.zeros(2)
+def exchanged(pairs: Sequence[tuple[str, str]], others: Sequence[tuple[str, str]] | None = None) -> list[int]:
+    """The places of pairs whose sides are exchanged, by the words of `others` (of train, where these are val or test), or else
+    by their own: of a split that is exchanged as a whole, only the others know."""
+    known = SideWords(pairs if others is None else others)
+    odds = np.array([known.looks_right(pair, others is None) for pair in pairs]).reshape(-1, 2)
+    right = odds if others is None else np.array([known.looks_right(pair) for pair in others]).reshape(-1, 2)
+    usual = np.median(right, axis=0) if len(right) else np.zeros(2)
     if (usual < TOLD_APART).any():
         return []
     return np.flatnonzero((odds < -EXCHANGED * usual).all(axis=1)).tolist()  # type: ignore[no-any-return]

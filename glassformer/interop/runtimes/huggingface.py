@@ -14,7 +14,7 @@ from torch import Tensor
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import SpecialTokens
-from glassformer.errors import UserError
+from glassformer.errors import UserError, install_hint
 from glassformer.interop.runtimes.cases import Activations, Case
 from glassformer.interop.tables import half_split
 from glassformer.text.tokenizer import BOS, EOS, PAD
@@ -64,7 +64,7 @@ class TransformersRuntime:
         except ImportError:
             raise UserError(
                 "to compare an exported folder with the original, transformers is needed; install it with: "
-                "pip install 'glassformer[hf]'"
+                f"{install_hint('hf')}"
             ) from None
         from transformers.utils import logging
 

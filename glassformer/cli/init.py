@@ -1,0 +1,58 @@
+"""`glassformer init`: a recipe with every setting and its comment, for data that is there."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.config import Recipe
+from glassformer.config.documentation import commented_recipe
+from glassformer.errors import UserError
+from glassformer.language import localized
+
+DEMO: dict[str, Any] = {
+    "model": {"preset": "transformer-tiny", "n_layer": 2},
+    "data": {"builtin": "reverse", "tokenizer": "char"},
+    "train": {"steps": 1000},
+}
+"""Without data of one's own: a built-in set, in whose place a file goes."""
+
+
+def init(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Data: train, val and test, a file each, or two aligned ones."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The recipe's file; NAME.toml by default, by the data's name.")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="Files: pairs, text, classify or tag; guessed if not said.")] = None,
+) -> None:
+    """Write a recipe for your data, as `train FILE` would choose it: a TOML file with every setting and what it does."""
+    chosen, name = DEMO, "recipe"
+    if files:
+        from glassformer.data.first_recipe import first_recipe
+
+        made = first_recipe(files, task)
+        chosen, name = made.values, made.name
+    path = out or Path(f"{name}.toml")
+    data = dict(chosen["data"])
+    for key in ("train", "val", "test", "train_target", "val_target", "test_target"):
+        if key in data:
+            data[key] = os.path.relpath(data[key], path.parent)
+    recipe = Recipe.from_dict(chosen, name=name)
+    text = commented_recipe(recipe, chosen | {"data": data})
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UserError(f"{path} is there already; choose another name with --out") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}") from None
+    if files:
+        print(localized(made.chosen))
+    print(localized(f"{path} is written; change what you like, and: glassformer train {shlex.quote(str(path))}"))

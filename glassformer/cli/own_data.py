@@ -1,0 +1,70 @@
+"""A file of data in the place of a recipe: `glassformer train pairs.tsv`, `glassformer train --data pairs.tsv`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import recipe_names
+from glassformer.config.recipe import apply_overrides, read_values
+from glassformer.errors import ConfigError
+
+
+def is_data(word: str) -> bool:
+    """Whether a word is a file or folder of data, and no recipe and no run."""
+    path = Path(word)
+    is_recipe = path.suffix == ".toml" or word in recipe_names()
+    return not is_recipe and path.exists() and not (path / "run.json").exists()
+
+
+def task_of(changes: Sequence[str]) -> str | None:
+    """What `data.task=…` says, where it is there."""
+    given = [change.partition("=")[2].strip() for change in changes if change.startswith("data.task=")]
+    return given[-1] if given else None
+
+
+def sorted_words(
+    recipe: str | None, data: Sequence[Path], overrides: Sequence[str], *, resume: bool = False
+) -> tuple[str | None, list[Path], list[str]]:
+    """The recipe, the files of data and the changes among the words of a command line: a first word that is a change is no
+    recipe where there is `--data`, and one that is a file of data stands for `--data` (with `resume`, a folder is a run)."""
+    if recipe is not None and data and "=" in recipe:
+        return None, list(data), [recipe, *overrides]
+    if recipe is not None and not data and is_data(recipe) and not (resume and Path(recipe).is_dir()):
+        files = [recipe, *(word for word in overrides if "=" not in word and Path(word).exists())]
+        return None, [Path(file) for file in files], [word for word in overrides if word not in files]
+    return recipe, list(data), list(overrides)
+
+
+def with_data(
+    recipe: str | None, files: Sequence[Path], changes: Sequence[str], say: Callable[[str], None] = lambda text: None
+) -> tuple[dict[str, Any], str]:
+    """The tables of a recipe, and its name: of a recipe by name or file, with `files` in the place of its data; without a recipe,
+    of one made for the files. `say` is told what was chosen."""
+    if recipe is None and not files:
+        raise ConfigError("say what to train: a recipe's name, a .toml file, or a file of data, such as pairs.tsv")
+    if recipe is not None and not files:
+        return read_values(recipe, changes)
+
+    from glassformer.data.first_recipe import first_recipe
+
+    made = first_recipe(files, task_of(changes))
+    if recipe is None:
+        values, name = made.values, made.name
+        words = " ".join(shlex.quote(str(file)) for file in files)
+        say(f"{made.chosen}; to see and change it: glassformer init {words}")
+    else:
+        values, name = read_values(recipe)
+        kept = {key: value for key, value in values.get("data", {}).items() if key not in (*FILES, "builtin")}
+        values["data"] = kept | {key: value for key, value in made.values["data"].items() if key in (*FILES, "task")}
+    for key in FILES[:-2]:
+        if isinstance(file := values["data"].get(key), str):
+            values["data"][key] = os.path.abspath(file)
+    apply_overrides(values, changes)
+    return values, name
+
+
+FILES = ("train", "val", "test", "train_target", "val_target", "test_target", "format", "path")

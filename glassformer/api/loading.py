@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from glassformer.api.models import MODELS, Classifier, Filler, Generator, RunOrigin, Tagger, Translator
+from glassformer.api.models import MODELS, Classifier, Embedder, Filler, Generator, RunOrigin, Tagger, Translator
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.interop.adapter import add_adapter
@@ -64,11 +64,12 @@ def load(
     device: str | torch.device = "auto",
     step: int | None = None,
     adapter: str | Path | None = None,
-) -> Translator | Generator | Filler | Classifier | Tagger:
+) -> Translator | Generator | Filler | Classifier | Tagger | Embedder:
     """The model of a run: its final weights, or those that it has kept of `step`. `adapter`: with the corrections of a LoRA
     training that began with this run added in, from its `final/adapter.safetensors`.
 
-    What comes back depends on what was trained: a `Translator`, `Generator`, `Filler`, `Classifier` or `Tagger`.
+    What comes back depends on what was trained: a `Translator`, `Generator`, `Filler`, `Classifier` or `Tagger`; an
+    encoder that was imported without a head is an `Embedder`.
 
     >>> type(load("runs/dates")).__name__
     'Translator'

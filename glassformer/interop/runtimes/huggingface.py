@@ -20,7 +20,11 @@ from glassformer.interop.tables import half_split
 from glassformer.text.tokenizer import BOS, EOS, PAD
 
 HALF_SPLIT = ("marian", "pegasus")
-HEADS = {"classify": "AutoModelForSequenceClassification", "tag": "AutoModelForTokenClassification"}
+HEADS = {
+    "classify": "AutoModelForSequenceClassification",
+    "tag": "AutoModelForTokenClassification",
+    "none": "AutoModel",
+}
 FAMILIES = {"transformer": "AutoModelForSeq2SeqLM", "gpt": "AutoModelForCausalLM", "bert": "AutoModelForMaskedLM"}
 
 
@@ -90,14 +94,15 @@ class TransformersRuntime:
             scores = self.model(input_ids=ids, attention_mask=mask, decoder_input_ids=targets).logits
             return [own[: len(case.answer)].float().numpy() for own, case in zip(scores, cases, strict=True)]
         ids, mask = padded([[*case.prompt, *case.answer[:-1]] for case in cases], self.ids.pad)
-        scores = self.model(input_ids=ids, attention_mask=mask).logits
+        found = self.model(input_ids=ids, attention_mask=mask)
+        scores = found.last_hidden_state if self.head == "none" else found.logits
         if self.head == "classify":
             return [own[None].float().numpy() for own in scores]
-        found = []
+        told = []
         for own, case in zip(scores, cases, strict=True):
             start = len(case.prompt) - 1 if case.answer else 0
-            found.append(own[start : start + (len(case.answer) or len(case.prompt))].float().numpy())
-        return found
+            told.append(own[start : start + (len(case.answer) or len(case.prompt))].float().numpy())
+        return told
 
     @torch.no_grad()
     def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:

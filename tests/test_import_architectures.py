@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save_file
 import glassformer
 from glassformer.cli.verbs import run_command
 from glassformer.errors import UserError
+from glassformer.interop.huggingface import export_folder
 from glassformer.interop.import_run import read_source, write_run
 from glassformer.interop.importing import Imported, Languages
 from glassformer.nn.rows import Rows
@@ -132,6 +133,28 @@ REFUSED: dict[str, tuple[str, Made]] = {
     "bert, one label": ("one label", lambda f: bert(f, "ForSequenceClassification", num_labels=1)),
     "mbart-25": ("mBART-25", lambda f: again(lambda g: bart(g, "MBart"), f, decoder_start_token_id=5)),
 }
+
+
+@pytest.mark.parametrize("made", [marian, gpt2, bart], ids=["marian", "gpt2", "bart"])
+def test_a_vocabulary_of_another_size_is_one_sentence(made: Made, tmp_path: Path) -> None:
+    """Broken variant: a shared table of `decoder_vocab_size` rows, which transformers then cannot load."""
+    model, _ = edited(made, tmp_path / "theirs", vocab_size=300_000)
+    assert model.config.vocab_size < 300_000
+    with pytest.raises(UserError, match="by the model's config it should be"):
+        run_command(["import", str(tmp_path / "theirs"), "--out", str(tmp_path / "run")])
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
+
+
+def test_a_folder_that_transformers_cannot_load_is_one_sentence(tmp_path: Path) -> None:
+    bert(tmp_path / "theirs")
+    run = write_run(read_source(str(tmp_path / "theirs")), tmp_path / "run")
+    (tmp_path / "hf").mkdir()
+    export_folder(run.load_model(), run.tokenizers, run.recipe, tmp_path / "hf")
+    facts = json.loads((tmp_path / "hf" / "config.json").read_text())
+    (tmp_path / "hf" / "config.json").write_text(json.dumps(facts | {"vocab_size": 300_000}))
+    with pytest.raises(UserError, match="transformers cannot load"):
+        run_command(["import", str(tmp_path / "hf"), "--out", str(tmp_path / "again")])
+    assert not (tmp_path / "again").exists()
 
 
 def tied_llama(folder: Path) -> tuple[Any, Any]:

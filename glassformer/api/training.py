@@ -9,7 +9,7 @@ from typing import Any
 
 from glassformer import runs
 from glassformer.api.loading import load
-from glassformer.api.models import Classifier, Filler, Generator, Tagger, Translator
+from glassformer.api.models import Classifier, Embedder, Filler, Generator, Tagger, Translator
 from glassformer.config import Recipe
 from glassformer.config.fields import did_you_mean
 from glassformer.config.fine_tune import fine_tuned
@@ -119,7 +119,7 @@ def train(
     from_run: str | Path | None = None,
     device: str = "auto",
     **overrides: Any,
-) -> Translator | Generator | Filler | Classifier | Tagger:
+) -> Translator | Generator | Filler | Classifier | Tagger | Embedder:
     """Trains a model and gives it back, ready to use; the run is left in the folder `out` (`runs/NAME`, if none is named).
 
     `recipe` is a built-in recipe's name, a TOML file or a dictionary of its tables; a run's folder with `resume=True` goes

@@ -39,5 +39,5 @@ def own_export(out: Path) -> Collection[str]:
 def list_files(folder: Path) -> None:
     """Writes the names of its files into an export, by which it is known as one."""
     facts = read_json(folder, FACTS, LARGEST_JSON) if (folder / FACTS).exists() else {"glassformer": VERSION}
-    facts["files"] = sorted({*files_in(folder), FACTS})
+    facts |= {"files": sorted({*files_in(folder), FACTS})}
     (folder / FACTS).write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -126,7 +126,7 @@ def marian_to(config: ModelConfig) -> dict[str, Any]:
 def marian_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Our settings from a Marian's config.json."""
     shares = bool(hf.get("share_encoder_decoder_embeddings", True))
-    target = hf.get("decoder_vocab_size") or need(hf, "vocab_size")
+    target = need(hf, "vocab_size") if shares else hf.get("decoder_vocab_size") or need(hf, "vocab_size")
     two = {} if shares else {"source_vocab_size": need(hf, "vocab_size")}
     return seq2seq_from(hf) | {"pre_norm": False, "final_norm": False, "vocab_size": target} | two
 

@@ -76,7 +76,11 @@ class TransformersRuntime:
         logging.disable_progress_bar()
         kind = getattr(transformers, HEADS.get(head, FAMILIES[family]))
         began = time.perf_counter()
-        self.model: Any = kind.from_pretrained(folder, dtype="auto", local_files_only=True).eval()
+        try:
+            self.model: Any = kind.from_pretrained(folder, dtype="auto", local_files_only=True).eval()
+        except Exception as error:  # whatever a library finds wrong with somebody's folder
+            said = " ".join(str(error).split())[:300]
+            raise UserError(f"transformers cannot load {folder}, so it cannot be compared: {said}") from None
         self.load_seconds = time.perf_counter() - began
         self.family, self.head, self.alpha = family, head, alpha
         self.rules = DecodeConfig(length_rule="power", alpha=alpha, stop_rule="first-k")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from glassformer.config import VERSION
 
 if TYPE_CHECKING:
-    from glassformer.api import Classifier, Filler, Generator, Tagger, Translator, load, train
+    from glassformer.api import Classifier, Embedder, Filler, Generator, Tagger, Translator, load, train
     from glassformer.config import DataConfig, DecodeConfig, ModelConfig, Recipe, TrainConfig
     from glassformer.models import BERT, GPT, Transformer, build_model, preset
     from glassformer.nn import MultiHeadAttention, Rows, attention
@@ -25,7 +25,7 @@ __version__ = VERSION
 # Where each public name lives. They are fetched when they are first asked for, so that `glassformer --help` and whatever
 # else needs no tensors does not wait for torch.
 HOMES = {
-    "glassformer.api": ("Classifier", "Filler", "Generator", "Tagger", "Translator", "load"),
+    "glassformer.api": ("Classifier", "Embedder", "Filler", "Generator", "Tagger", "Translator", "load"),
     "glassformer.config": ("DataConfig", "DecodeConfig", "ModelConfig", "Recipe", "TrainConfig"),
     "glassformer.models": ("BERT", "GPT", "Transformer", "build_model", "preset"),
     "glassformer.nn": ("MultiHeadAttention", "Rows", "attention"),
@@ -91,6 +91,7 @@ __all__ = [
     "Classifier",
     "DataConfig",
     "DecodeConfig",
+    "Embedder",
     "Filler",
     "Generator",
     "ModelConfig",

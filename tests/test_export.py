@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,10 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("text", {**LLAMA, "n_kv_head": 1}),
     "qwen3": ("prompts", {**LLAMA, "qk_norm": True, "tie_output": False}),
     "bert": ("masked", ENCODER),
+    "bert, scaled": ("masked", ENCODER | {"scale_embeddings": True, "tie_output": False}),
+    "bert classify, scaled": ("classify", ENCODER | {"scale_embeddings": True, "share_layers": True}),
+    "other wavelengths": ("pairs", {"sinusoid_base": 50.0, "share_layers": True}),
+    "gpt2, shared layers": ("text", {"positions": "learned", "activation": "gelu_tanh", "share_layers": True}),
     "bert classify": ("classify", ENCODER),
     "bert tag": ("tag", ENCODER | {"n_token_type": 2}),
 }
@@ -72,7 +77,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 WRITING = ["post-norm", "pre-norm", "gpt2", "llama", "qwen3"]
 CASES = [(name, to) for to in ("hf", "ct2", "onnx") for name in WRITING]
-CASES += [(name, "gguf") for name in ("gpt2", "llama", "qwen3")]
+CASES += [(name, "gguf") for name in ("gpt2", "llama", "qwen3", "gpt2, shared layers")]
+CASES += [
+    (name, "hf") for name in ("bert, scaled", "bert classify, scaled", "other wavelengths", "gpt2, shared layers")
+]
 CASES += [(name, to) for to in ("hf", "onnx") for name in ("bert", "bert classify", "bert tag")]
 
 
@@ -108,6 +116,34 @@ def test_weights_come_back_bit_for_bit(name: str, runs: Any, tmp_path: Path) -> 
     back = tensors_from(dialect_for(recipe.model), recipe.model, read_tensors(tmp_path))
     own = dict(model.model.named_parameters())
     assert back.keys() == own.keys() and all(torch.equal(back[n], own[n]) for n in own)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_transformers_loads_it_without_a_word(
+    name: str, runs: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is missing, unexpected, newly initialized or ignored in the folder, nor where its model writes."""
+    import transformers
+
+    model = glassformer.load(runs(name), device="cpu")
+    exporting.write(model, "hf", tmp_path, "fp32", "x")
+    kind = getattr(transformers, json.loads((tmp_path / "config.json").read_text())["architectures"][0])
+    transformers.logging.set_verbosity_warning()
+    logger = transformers.logging.get_logger("transformers")
+    logger.addHandler(caplog.handler)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            loaded = kind.from_pretrained(tmp_path)
+            given = transformers.AutoTokenizer.from_pretrained(tmp_path)(["eins zwei"], return_tensors="pt")
+            if loaded.can_generate():
+                loaded.generate(**given, max_new_tokens=4)
+            if model.kind == "transformer":
+                loaded.generate(**given)
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 @pytest.mark.slow
@@ -232,3 +268,35 @@ def test_the_command(runs: Any, tmp_path: Path, capsys: pytest.CaptureFixture[st
     with pytest.raises(UserError, match="not empty"):
         run_command(given)
     assert {p.name: p.read_bytes() for p in out.iterdir()} == before
+    changed = [*given[:4], "--overwrite", "--quantize", "int8", *given[4:]]
+    (out / "notes.txt").write_text("somebody's")
+    with pytest.raises(UserError, match=r"holds notes\.txt, which is no file of the export"):
+        run_command(changed)
+    (out / "notes.txt").unlink()
+    assert {p.name: p.read_bytes() for p in out.iterdir()} == before
+    assert run_command(changed) == 0
+    assert (out / "model.bin").stat().st_size < len(before["model.bin"]) and {p.name for p in out.iterdir()} == {
+        *before
+    }
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "model.bin").write_text("somebody's")
+    with pytest.raises(UserError, match="was not exported by this command"):
+        run_command([*given[:4], "--overwrite", "--out", str(tmp_path / "other")])
+    assert sorted(os.listdir(tmp_path)) == ["other", "out", "sample.tsv"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("to", ["hf", "ct2", "onnx", "gguf"])
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(to: str, runs: Any, tmp_path: Path) -> None:
+    """A file may not grow beyond 8 kB here."""
+    import resource
+
+    given = ["export", str(runs("gpt2")), "--to", to, "--out", str(tmp_path / "out")]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, limits[1]))
+    try:
+        with pytest.raises(UserError, match=r"out could not be written: .*; nothing was left there"):
+            run_command(given)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert os.listdir(tmp_path) == []

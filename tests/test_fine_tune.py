@@ -160,7 +160,8 @@ def test_an_adapter_goes_out_alone_and_comes_back_as_a_run(base: RunFolder, data
     assert run_command(["export", str(run.path), "--to", "adapter"]) == 0
     out = tmp_path / "run-adapter"
     assert (
-        sorted(os.listdir(out)) == ["README.md", "adapter.safetensors"] and "rank 2" in (out / "README.md").read_text()
+        sorted(os.listdir(out)) == ["README.md", "adapter.safetensors", "glassformer.json"]
+        and "rank 2" in (out / "README.md").read_text()
     )
     assert (out / "adapter.safetensors").stat().st_size < 0.5 * (run.final / "model.safetensors").stat().st_size
     given = ["--adapter", str(out / "adapter.safetensors"), "--out"]
@@ -172,6 +173,16 @@ def test_an_adapter_goes_out_alone_and_comes_back_as_a_run(base: RunFolder, data
     )
     with pytest.raises(UserError, match="learned beside other weights"):
         glassformer.load(run.path, adapter=out / "adapter.safetensors")
+    for nameless in (tmp_path / "adapter.safetensors", tmp_path / "final" / "adapter.safetensors"):
+        nameless.parent.mkdir(exist_ok=True)
+        nameless.write_bytes((run.final / "adapter.safetensors").read_bytes())  # it says nothing by itself
+        with pytest.raises(UserError, match="does not say which weights it was learned beside"):
+            glassformer.load(base.path, adapter=nameless)
+    with pytest.raises(UserError, match="learned beside other weights"):
+        glassformer.load(run.path, adapter=run.final / "adapter.safetensors")
+    with pytest.raises(UserError, match="not empty"):
+        run_command(["export", str(run.path), "--to", "adapter"])
+    assert run_command(["export", str(run.path), "--to", "adapter", "--overwrite"]) == 0
     with pytest.raises(UserError, match="has no adapter"):
         export_adapter(base, tmp_path / "none")
     weights, state = read_checkpoint(run.start)

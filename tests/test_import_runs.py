@@ -6,8 +6,11 @@ Hostile tokenizers and configs, too: each is refused in a sentence, at once, and
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import struct
+import subprocess
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -68,6 +71,35 @@ def test_a_run_is_moved_and_still_answers(translator: Path, tmp_path: Path) -> N
     write_run(read_source(str(translator / "theirs")), tmp_path / "a")
     (tmp_path / "a").rename(tmp_path / "b")
     assert glassformer.load(tmp_path / "b").translate("the cat sat", beam=3, n_best=3).texts == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "there"), [("kill", False), ("kill", True), ("interrupt", True)])
+def test_an_import_that_breaks_off_in_its_comparison_leaves_no_run(
+    how: str, there: bool, good: Path, tmp_path: Path
+) -> None:
+    """Whatever is left is called unfinished by doctor and is not loaded; and the import can be made again."""
+    run = tmp_path / "run"
+    if there:
+        run.mkdir()
+    program = [sys.executable, "-m", "tests.programs.broken_import", how, "import", str(good), "--out", str(run)]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == {"kill": -9, "interrupt": 130}[how], ended.stderr
+    if how != "kill":
+        assert (os.listdir(run) == [] if there else not run.exists()) and len(os.listdir(tmp_path)) == there
+    elif there:
+        with pytest.raises(UserError, match="broken off before the run was compared"):
+            glassformer.load(run)
+        done = call("doctor", run)
+        assert done.returncode == 1 and "broken off" in done.stdout
+        return
+    else:
+        with pytest.raises(UserError, match="no run"):
+            glassformer.load(run)
+        assert "has not been finished" in call("doctor", run).stdout
+    assert call("import", good, "--out", run).returncode == 0
+    assert (run / "parity.json").exists() and call("doctor", run).returncode == 0
+    assert os.listdir(tmp_path) == ["run"]
 
 
 def test_a_nanogpt_checkpoint_needs_a_word(tmp_path: Path) -> None:

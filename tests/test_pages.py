@@ -75,7 +75,11 @@ def fault_of(command: str) -> str | None:
         return next((f"there is no study {w}" for w in plain if w not in hooks().study_names()), None)
     if verb.name in ("train", "plan", "ablate") and plain:
         known = {*recipe_names(), *READY_ABLATIONS}
-        if plain[0] not in known and not plain[0].endswith((".toml", ".tsv", ".txt")) and not plain[0].startswith("runs/"):
+        if (
+            plain[0] not in known
+            and not plain[0].endswith((".toml", ".tsv", ".txt"))
+            and not plain[0].startswith("runs/")
+        ):
             return f"there is no recipe {plain[0]}"
         base = plain[0] if plain[0] in recipe_names() else "dates"
         varied = [words[i + 1] for i, word in enumerate(words) if word == "--vary"]

@@ -5,7 +5,8 @@
                                      cross_key.i, cross_value.i, source_mask (B, S)
                                      ->  logits (R, T, V), present_key.i, present_value.i (R, H, P + T, D)
     GPT               model.onnx     the same without a source
-    BERT              model.onnx     input_ids, attention_mask (B, T)  ->  logits (B, T, V)
+    BERT              model.onnx     input_ids, attention_mask (B, T)  ->  logits (B, T, V); without a head logits are the last
+                                     hidden state (B, T, C)
 
 Every axis with a letter may have any size: P is 0 for the first call, R is a multiple of B (the beams of a source stand side
 by side). A mask is 1 where a token is real; positions are counted over real tokens, so prompts of different lengths are padded
@@ -228,6 +229,10 @@ def bert_graph(model: Any, n_positions: int, weights: str = "fp32") -> Any:
         mean = g("Div", total, g("ReduceSum", real, g.constant([1]), keepdims=1))
         x = g("Add", mean, g("Mul", x, g.scalar(0.0)))
     head = model.head
+    if head is None:
+        g("Identity", x, to="logits")
+        g.add_output("logits", ["rows", "new", c.n_embd])
+        return g.model()
     if c.head == "mlm":
         activation = c.activation if c.activation in ("relu", "gelu", "gelu_tanh", "relu2", "silu") else "gelu"
         x = norm(g, "head.norm", head.norm, activate(g, activation, linear(g, "head.dense", head.dense, x)))

@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 
 import torch
 
-from glassformer.api.models import MODELS, Classifier, Filler, Generator, RunOrigin, Tagger, Translator
+from glassformer.api.models import MODELS, Classifier, Embedder, Filler, Generator, RunOrigin, Tagger, Translator
 from glassformer.config import did_you_mean
 from glassformer.errors import UserError
 from glassformer.files import structured
@@ -16,7 +16,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
 from glassformer.tasks.text_model import Verb
 
-AnyModel = Translator | Generator | Filler | Classifier | Tagger
+AnyModel = Translator | Generator | Filler | Classifier | Tagger | Embedder
 
 
 def pick_device(device: str | torch.device) -> torch.device:
@@ -88,6 +88,10 @@ def load(
 ) -> Tagger: ...
 @overload
 def load(
+    run: str | Path, *, task: Literal["embed"], device: Device = ..., step: int | None = ..., adapter: Adapter = ...
+) -> Embedder: ...
+@overload
+def load(
     run: str | Path, *, task: None = ..., device: Device = ..., step: int | None = ..., adapter: Adapter = ...
 ) -> AnyModel: ...
 def load(
@@ -101,9 +105,10 @@ def load(
     """The model of a run: its final weights, or those that it has kept of `step`. `adapter`: with the corrections of a LoRA
     training that began with this run added in, from its `final/adapter.safetensors`.
 
-    What comes back depends on what was trained: a `Translator`, `Generator`, `Filler`, `Classifier` or `Tagger`. `task` says
-    which is meant (translate, generate, fill, classify or tag): a run of another kind is refused, and a type checker knows
-    what there is. A GPT on pairs can be either of the first two.
+    What comes back depends on what was trained: a `Translator`, `Generator`, `Filler`, `Classifier` or `Tagger`; an
+    encoder that was imported without a head is an `Embedder`. `task` says which is meant (translate, generate, fill, classify,
+    tag or embed): a run of another kind is refused, and a type checker knows what there is. A GPT on pairs can be either of the
+    first two.
 
     >>> type(load("runs/dates")).__name__
     'Translator'

@@ -28,7 +28,7 @@ from glassformer.evaluate import measures_text
 from glassformer.models import BERT, GPT, Transformer
 from glassformer.tasks import TextModel, TokenScores
 from glassformer.tasks.embed import Pool
-from glassformer.tasks.text_model import FAMILIES, VERBS, Verb, WrongVerb
+from glassformer.tasks.text_model import FAMILIES, VERBS, Verb
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.tokenizers import Tokenizers
 
@@ -77,7 +77,7 @@ class LoadedModel(TextModel):
 
     def __getattr__(self, name: str) -> Any:
         if name in ("stream", "score") or any(name in verbs for verbs in VERBS.values()):
-            raise WrongVerb(f"this run is {FAMILIES[self.model.config.family]} made to {self.verb}; it cannot {name}")
+            raise self.cannot(name)
         close = did_you_mean(name, [known for known in dir(type(self)) if not known.startswith("_")])
         raise AttributeError(f"a {type(self).__name__} has no {name!r}{close}")
 
@@ -136,10 +136,12 @@ class LoadedModel(TextModel):
         *,
         quantize: str | None = None,
         sample: Sequence[Any] | None = None,
+        overwrite: bool = False,
     ) -> ParityReport:
         """Writes the model as a folder that other programs run (`to`: hf, ct2, onnx or gguf; `quantize`: fp16 or int8), loads
         it there, and gives the report of how equal the two are on `sample`: pairs (source, reference) or texts; without
-        one, the run's own test split. An export that is another model is an error, and leaves nothing."""
+        one, the run's own test split. An export that is another model is an error, and leaves nothing. `overwrite`: an
+        earlier export in that folder is replaced."""
         from glassformer.interop.export import export_model
         from glassformer.interop.sample import NO_SPLIT, own_sample
 
@@ -151,6 +153,7 @@ class LoadedModel(TextModel):
         else:
             on, examples = own_sample(self.recipe.data, run)
         facts: dict[str, Any] = {"run": run, "metrics": self.metrics, "name": None if run is None else run.name}
+        facts["overwrite"] = overwrite
         return export_model(self, to, Path(out), examples, quantize=quantize, on=on, **facts)
 
     def to(self, device: str | torch.device) -> LoadedModel:
@@ -343,12 +346,23 @@ class Tagger(LoadedModel):
         return one_or_many(sentences, lambda own: [Tagging(words) for words in tasks.tag(self, own)])
 
 
+class Embedder(LoadedModel):
+    """An encoder without a head: it makes vectors of texts, as every model here can (`embed`).
+
+    model = glassformer.load("runs/all-MiniLM-L6-v2")      # an imported sentence encoder
+    model.embed(["a text", "another"])                     # a row a text: the mean of its tokens' last hidden states
+    """
+
+    made_for = "embed"
+
+
 MODELS: dict[Verb, type[LoadedModel]] = {
     "translate": Translator,
     "generate": Generator,
     "fill": Filler,
     "classify": Classifier,
     "tag": Tagger,
+    "embed": Embedder,
 }
 
-__all__ = ["Classifier", "Filler", "Generator", "LoadedModel", "RunOrigin", "Tagger", "Translator"]
+__all__ = ["Classifier", "Embedder", "Filler", "Generator", "LoadedModel", "RunOrigin", "Tagger", "Translator"]

@@ -35,6 +35,9 @@ def export(
         typer.Option(help="Compare on this file, in a format of training data; without it, on the run's test split."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The parity report as one JSON object on stdout.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an earlier export in that folder, once the new one is proven.")
+    ] = False,
     step: lines.Step = None,
 ) -> None:
     """Export a run, load it in the program it is for, and compare the two.
@@ -45,7 +48,7 @@ def export(
     if to == "adapter":
         if quantize or sample or as_json or step is not None:
             raise UserError("an adapter is exported as it is: leave out --quantize, --sample, --json and --step")
-        adapter_alone(run, out or run.parent / f"{run.name}-adapter")
+        adapter_alone(run, out or run.parent / f"{run.name}-adapter", overwrite)
         return
     from glassformer.api import load
     from glassformer.interop.export import check, export_model
@@ -67,6 +70,7 @@ def export(
             name=run.name,
             run=run if step is None else None,
             metrics=model.metrics,
+            overwrite=overwrite,
         )
     except ParityFailed as failed:
         show(failed.report, as_json)
@@ -76,12 +80,12 @@ def export(
     say(f"{report.verdict()}; it is in {place}")
 
 
-def adapter_alone(run: Path, place: Path) -> None:
+def adapter_alone(run: Path, place: Path, overwrite: bool) -> None:
     """The corrections of a LoRA training in a folder of their own."""
     from glassformer.interop.adapter import export_adapter
     from glassformer.runs.folder import RunFolder
 
-    size, whole = export_adapter(RunFolder.open(run), place)
+    size, whole = export_adapter(RunFolder.open(run), place, overwrite=overwrite)
     say(f"with the model it began with it is {run}, to the bit: {size:,} bytes, of {whole:,}; it is in {place}")
 
 

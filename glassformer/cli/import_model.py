@@ -47,7 +47,7 @@ def import_model(
     """Take in a model that was made elsewhere: [bold]glassformer import opus-mt-de-en[/].
 
     GPT-2, Llama, Mistral, Qwen2, Qwen3, OPT, Marian (OPUS-MT), Pegasus, BART, mBART-50, M2M100 (NLLB), BERT and RoBERTa with
-    their heads, and nanoGPT. What comes out is a run, which the other commands take like any other.
+    their heads or without one, and nanoGPT. What comes out is a run, which the other commands take like any other.
     Only safetensors are read; of a name at the hub no pickle and no code is fetched.
     """
     from glassformer.interop.import_run import read_source, write_run
@@ -69,35 +69,38 @@ def import_model(
         run = write_run(found, out or Path("runs") / found.recipe.name, file)
     else:
         found = read_source(source, head=head, languages=languages, pickle=pickle, tokenizer=tokenizer)
-        run = write_run(found, out or Path("runs") / found.recipe.name, file)
-        prove(Path(source), found, run, head, sample)
+        place = out or Path("runs") / found.recipe.name
+        run = write_run(found, place, file, lambda draft: prove(Path(source), found, draft, head, sample, place))
     for note in found.notes:
         warn(note)
     model = run.load_model()
     verb = TextModel(model, run.tokenizers, run.recipe).verb
     print(f"a {found.model_type} of {model.num_params():,} parameters is now the run {run.path}")
-    path, text = quote(str(run.path)), '"… ___ …"' if verb == "fill" else '"…"'
-    print(f"next: glassformer {verb} {path} {text}")
+    path = quote(str(run.path))
+    if verb == "embed":
+        print(f'next: python -c \'import glassformer; print(glassformer.load("{run.path}").embed("…"))\'')
+    else:
+        text = '"… ___ …"' if verb == "fill" else '"…"'
+        print(f"next: glassformer {verb} {path} {text}")
     print(f"      glassformer train RECIPE --from {path}")
 
 
-def prove(source: Path, found: Imported, run: RunFolder, head: str | None, sample: Path | None) -> None:
-    """Compare the run with its source, print the report, and leave nothing of a run that is another model."""
+def prove(source: Path, found: Imported, draft: RunFolder, head: str | None, sample: Path | None, place: Path) -> None:
+    """Compare the run with its source before it takes its place, and print the report; one that is another model is given up."""
     from glassformer.cli.export import show
     from glassformer.interop.import_parity import cannot_compare, import_parity
     from glassformer.interop.parity import ParityFailed
 
     if (why := cannot_compare(source, found, head)) is not None:
-        warn(f"{run.path}: {why}")
+        warn(f"{place}: {why}")
         return
     try:
         texts = None if sample is None else [t for t in sample.read_text(encoding="utf-8").splitlines() if t.strip()]
-        report = import_parity(source, found, run, texts)
+        report = import_parity(source, found, draft, texts)
     except (ParityFailed, OSError, UnicodeDecodeError) as error:
-        run.discard()
         if not isinstance(error, ParityFailed):
             raise ConfigError(f"the sample {sample} cannot be read: {error}") from None
         show(error.report, as_json=False)
-        warn(f"glassformer: {error}; nothing was left in {run.path}")
+        warn(f"glassformer: {error}; nothing was left in {place}")
         raise SystemExit(1) from None
     show(report, as_json=False)

@@ -176,6 +176,8 @@ def output_parts(config: ModelConfig) -> list[ParameterTensor]:
     width, words = config.n_embd, config.vocab_size
     found = []
     if config.family == "bert":
+        if config.head == "none":
+            return []
         if config.head != "tag":
             found.append(ParameterTensor("head.dense", "matrix", (width, width), width * config.bias))
         if config.head != "mlm":

@@ -106,8 +106,8 @@ class ModelConfig:
     share_layers: bool = False  # all layers of a stack have the same parameters, for the experiment
     residual: bool = True  # false: no residual connections, for the experiment (may be written no_res=true)
     n_token_type: int = 0  # BERT: embeddings that say to which of several sentences a token belongs; 0: none
-    # BERT: what is predicted: masked tokens, the class of a text, or a tag for each word
-    head: Literal["mlm", "classify", "tag"] = "mlm"
+    # BERT: what is predicted: masked tokens, the class of a text, or a tag for each word; none: nothing, texts become vectors
+    head: Literal["mlm", "classify", "tag", "none"] = "mlm"
     pool: Literal["first", "mean"] = "first"  # classify: read the class off the first token, or off the mean of all
     n_label: int = 0  # BERT: the number of classes or tags; filled in from the data
     # how weights begin: normal with deviation 0.02 (GPT-2's), or Glorot's uniform (the paper's)

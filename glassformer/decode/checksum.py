@@ -1,4 +1,5 @@
-"""Has a weight changed? Copies of weights (packed, on a device, in another engine) are used as long as the checksum stays.
+"""Has a weight changed, or a batch norm's running statistics? Copies of weights (packed, on a device, in another engine) are
+used as long as the checksum stays.
 
 An optimizer may write to parameters without anything in torch telling so (a fused step raises no version), so sums over every
 row of every parameter are compared: a look at each weight, where decoding a text looks at each for every token.
@@ -15,13 +16,19 @@ from torch import Tensor
 LINE_LENGTHS = (8191, 8179)
 
 
+def saved_buffers(model: Any) -> list[Tensor]:
+    """What is saved with the parameters and is none: running statistics. Tables that are computed and grow are not."""
+    own = [(module, name, b) for module in model.modules() for name, b in module.named_buffers(recurse=False)]
+    return [b for module, name, b in own if name not in module._non_persistent_buffers_set]
+
+
 def weight_checksum(model: Any) -> Tensor:
-    """Changes whenever a weight does, at the price of one look at each: the bits of every parameter in words of 64, written
-    in lines of 8,191 words, and the sums of the columns. Words that change places are seen too, unless they are a multiple of
-    a line apart."""
+    """Changes whenever a weight does, at the price of one look at each: the bits of every parameter, and of every buffer that
+    is saved with them, in words of 64, written in lines of 8,191 words, and the sums of the columns. Words that change places
+    are seen too, unless they are a multiple of a line apart."""
     integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     sums = []
-    for p in model.parameters():
+    for p in (*model.parameters(), *saved_buffers(model)):
         bits = p.detach().contiguous().view(-1)
         fits = bits.numel() * bits.element_size() % 8 == 0 == bits.storage_offset() * bits.element_size() % 8
         bits = bits.view(torch.int64) if fits else bits.view(integers[bits.element_size()]).long()

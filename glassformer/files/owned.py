@@ -15,7 +15,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from glassformer.errors import UserError
@@ -160,17 +160,33 @@ def remove_own(folder: Path, is_own: Callable[[str], bool], *, keep_folder: bool
     return sorted(left)
 
 
+def take_place(draft: Path, path: Path, old: Collection[str]) -> None:
+    """A finished folder takes its name. Of one that has the name, the files `old` go once the new one is there."""
+    if not old:
+        os.rename(draft, path)
+        return
+    aside = Path(tempfile.mkdtemp(prefix=f".old-{path.name}-", dir=path.parent))
+    os.rename(path, aside)
+    try:
+        os.rename(draft, path)
+    except OSError:
+        os.rename(aside, path)
+        raise
+    remove_own(aside, lambda name: name in old)
+
+
 @contextlib.contextmanager
-def new_folder(path: Path, what: str) -> Iterator[Path]:
-    """A folder to fill, which takes the name `path` only when all has gone well; else nothing of it is left."""
-    require_new_or_empty(path, what)
+def new_folder(path: Path, what: str, old: Collection[str] = ()) -> Iterator[Path]:
+    """A folder to fill, which takes the name `path` only when all has gone well; else nothing of it is left. `old`: the files
+    of a folder of that name which it replaces."""
+    refuse_link(path) if old else require_new_or_empty(path, what)
     draft = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".making-{path.name}-", dir=path.parent))
         yield draft
         os.chmod(draft, 0o777 & ~current_umask())
-        os.rename(draft, path)
+        take_place(draft, path, old)
     except OSError as error:
         raise UserError(f"{path} could not be written: {error.strerror or error}; nothing was left there") from error
     finally:

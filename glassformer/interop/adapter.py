@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from glassformer.errors import UserError
 from glassformer.files import owned
-from glassformer.interop.foreign import inside, read_tensor_file
+from glassformer.interop.exported import list_files, own_export
+from glassformer.interop.foreign import inside, read_tensor_file, write_tensor_file
 from glassformer.interop.importing import Imported
 from glassformer.models.weights import load_model_tensors, model_tensors
 from glassformer.nn.lora import LORA_TENSORS, merge_lora
@@ -48,11 +49,17 @@ def fingerprint(weights: Mapping[str, Tensor]) -> str:
 
 
 def learned_beside(path: Path) -> str | None:
-    """The fingerprint of the weights that a file was learned beside, where it says so."""
+    """The fingerprint of the weights that a file was learned beside: as it says itself, or, where it lies in the run that
+    learned it, of what that run began with."""
     from safetensors import safe_open
 
     with safe_open(inside(path.parent, path.name), framework="pt") as file:
-        return (file.metadata() or {}).get(BESIDE)
+        if (said := (file.metadata() or {}).get(BESIDE)) is not None:
+            return said
+    run = RunFolder(path.resolve().parent.parent)
+    if path.resolve().parent != run.final or not run.is_run(run.path) or checkpoint.problem(run.start) is not None:
+        return None
+    return fingerprint(checkpoint.read_checkpoint(run.start)[0]["model"])
 
 
 def add_adapter(model: nn.Module, path: Path) -> None:
@@ -68,7 +75,13 @@ def add_adapter(model: nn.Module, path: Path) -> None:
         weight, a, b = own.get(f"{layer}.weight"), found[f"{layer}.lora_a"], found[f"{layer}.lora_b"]
         if weight is None or a.dim() != 2 or b.dim() != 2 or weight.shape != (b.size(0), a.size(1)):
             raise UserError(f"{path} was learned beside another model: {layer} is not there, or of another shape")
-    if learned_beside(path) not in (None, fingerprint(own)):
+    beside = learned_beside(path)
+    if beside is None:
+        raise UserError(
+            f"{path} does not say which weights it was learned beside, and added to others it would make a model that nobody has "
+            "trained; take the file that `glassformer export RUN --to adapter` writes, or the one in its run's final/"
+        )
+    if beside != fingerprint(own):
         raise UserError(f"{path} was learned beside other weights than these; give it the run that it began with")
     load_model_tensors(
         model, merge_lora({**own, **{n: t.to(next(model.parameters()).device) for n, t in found.items()}})
@@ -86,10 +99,8 @@ def with_adapter(run: RunFolder, path: Path) -> Imported:
     return Imported(recipe, model_tensors(model), run.tokenizers, "run with an adapter")
 
 
-def export_adapter(run: RunFolder, out: Path) -> tuple[int, int]:
-    """Writes a run's adapter into a new folder; the bytes of it, and of the whole model."""
-    from safetensors.torch import save_file
-
+def export_adapter(run: RunFolder, out: Path, *, overwrite: bool = False) -> tuple[int, int]:
+    """Writes a run's adapter into a new folder, or over an earlier export; the bytes of it, and of the whole model."""
     if not (run.final / FILE).exists():
         raise UserError(
             f"{run.path} has no adapter: it was not trained with train.lora_rank, or its weights are an average; export it "
@@ -109,10 +120,11 @@ def export_adapter(run: RunFolder, out: Path) -> tuple[int, int]:
             f"the adapter alone is not the model of {run.path}: {what} learned too; export the whole model to hf, ct2, onnx "
             "or gguf"
         )
-    with owned.new_folder(out, "an export") as draft:
-        save_file(corrections, draft / FILE, {"format": "pt", BESIDE: fingerprint(start["model"])})
+    with owned.new_folder(out, "an export", own_export(out) if overwrite else ()) as draft:
+        write_tensor_file(corrections, draft / FILE, {BESIDE: fingerprint(start["model"])})
         size, all_of_it = (draft / FILE).stat().st_size, sum(t.numel() * t.element_size() for t in whole.values())
         config, base = run.recipe.train, Path(str(state.get("from", {}).get("path", "RUN"))).name
         facts = {"name": out.name, "rank": config.lora_rank, "alpha": config.lora_alpha, "base": base}
         (draft / "README.md").write_text(CARD.format(**facts, size=size, whole=all_of_it), encoding="utf-8")
+        list_files(draft)
     return size, all_of_it

@@ -14,6 +14,7 @@ TAGS = {
     "generate": "text-generation",
     "fill": "fill-mask",
     "classify": "text-classification",
+    "embed": "feature-extraction",
 }
 
 LOADING = {
@@ -43,12 +44,13 @@ CALLS = {
     "print(tokenizer.decode(answer.sequences_ids[0]))",
 }  # fmt: skip
 KINDS = {"transformer": "ForSeq2SeqLM", "gpt": "ForCausalLM", "bert": "ForMaskedLM"}
-HEADS = {"classify": "ForSequenceClassification", "tag": "ForTokenClassification"}
+HEADS = {"classify": "ForSequenceClassification", "tag": "ForTokenClassification", "none": ""}
 
 
 def snippet(to: str, config: ModelConfig, *, own_target: bool) -> str:
     """A few lines that load the folder and use it."""
     call = CALLS.get((to, config.family), "")
+    call = call.replace(".logits", ".last_hidden_state") if config.head == "none" else call
     target = 'tokenizers.Tokenizer.from_file("FOLDER/target/tokenizer.json")' if own_target else "tokenizer"
     kind = HEADS.get(config.head, KINDS[config.family])
     return LOADING[to].format(kind=kind, call=call.replace("TARGET", target), ids="[5, 6, 2]")

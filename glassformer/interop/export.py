@@ -23,6 +23,7 @@ from glassformer.config import VERSION
 from glassformer.errors import UserError, install_hint
 from glassformer.files import owned
 from glassformer.interop.card import card
+from glassformer.interop.exported import FACTS, list_files, own_export
 from glassformer.interop.gguf import export_gguf
 from glassformer.interop.huggingface import export_folder, write_tokenizers
 from glassformer.interop.onnx import refuse_for_onnx, write_onnx
@@ -147,7 +148,7 @@ def write(model: TextModel, to: str, folder: Path, weights: str, name: str) -> l
         case _:
             notes = write_gguf(model, folder, weights, name)
     facts = {"glassformer": VERSION, "recipe": model.recipe.to_dict()}
-    (folder / "glassformer.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / FACTS).write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return notes
 
 
@@ -196,13 +197,15 @@ def export_model(
     name: str | None = None,
     run: Path | None = None,
     metrics: dict[str, float] | None = None,
+    overwrite: bool = False,
 ) -> ParityReport:
-    """Writes `out`, a new or empty folder, and gives the parity report that is saved in it. ParityFailed where it is another
-    model than here; then nothing is left."""
+    """Writes `out`, a new or empty folder (with `overwrite` an earlier export), and gives the parity report that is saved in it.
+    ParityFailed where it is another model than here; then nothing is left."""
     weights = check(model, to, quantize)
+    old = own_export(out) if overwrite else ()
     model.model.eval()
     cases = make_cases(model, islice(examples, 4 * SAMPLE), SAMPLE)
-    with owned.new_folder(out, "an export") as draft:
+    with owned.new_folder(out, "an export", old) as draft:
         notes = write(model, to, draft, weights, name or out.name)
         runtime = open_runtime(model, to, draft)
         theirs = Side(runtime.name, folder_size(draft), runtime.load_seconds)
@@ -214,4 +217,5 @@ def export_model(
         report.save(draft)
         text = card(model, to, name or out.name, metrics or {}, report, notes)
         (draft / "README.md").write_text(text, encoding="utf-8")
+        list_files(draft)
     return report

@@ -8,6 +8,7 @@ the file holds, a shape whose product is not its bytes, a name that climbs out o
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -138,6 +139,17 @@ def read_tensor_file(path: Path) -> dict[str, Tensor]:
             return {name: file.get_tensor(name) for name, (kind, _) in kinds.items() if kind in FLOATING}
     except SafetensorError as error:
         raise UserError(f"{path} is not a safetensors file: {error}") from None
+
+
+def write_tensor_file(tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[str, str] | None = None) -> None:
+    """A safetensors file; OSError where it cannot be written, as of any other file."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    try:
+        save_file(dict(tensors), path, {"format": "pt", **(metadata or {})})
+    except SafetensorError as error:
+        raise OSError(errno.EIO, " ".join(str(error).split()), str(path)) from None
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:

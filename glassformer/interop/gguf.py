@@ -12,7 +12,9 @@ is written without its words: ids go in and come out.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -291,4 +293,8 @@ def export_gguf(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+    try:
+        gguf.GGUFReader(path)
+    except (ValueError, IndexError):  # its writer does not tell what a full disk has not taken
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from None
     return notes

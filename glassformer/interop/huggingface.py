@@ -6,7 +6,9 @@ Our own recipe travels inside (`glassformer.json`), so that what was exported an
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +16,21 @@ import torch
 from torch import Tensor
 
 from glassformer.config import VERSION, ModelConfig, Recipe
+from glassformer.errors import UserError
 from glassformer.interop.dialects import Dialect, dialect_for
 from glassformer.interop.dialects.bert import TYPES
 from glassformer.interop.dialects.decoder import QWEN2, QWEN2_LACKS
+from glassformer.interop.dialects.foreign import with_prefix
+from glassformer.interop.foreign import write_tensor_file
 from glassformer.interop.origin import LEFT_OUT, origin_of
-from glassformer.interop.tables import from_half_split, to_half_split, to_ours, to_theirs
+from glassformer.interop.tables import from_half_split, half_split, to_half_split, to_ours, to_theirs
 from glassformer.interop.tokenizer_files import write_tokenizer_folder
 from glassformer.models import BERT, GPT, Transformer, build_model
+from glassformer.nn.positions import sinusoids
 from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK
 from glassformer.text.tokenizers import Tokenizers
 
-OUTPUT_OF_SCALED = "lm_head.weight"
+POOLER = "bert.pooler.dense"
 
 
 def scales_by_hand(dialect: Dialect, config: ModelConfig) -> bool:
@@ -32,11 +38,28 @@ def scales_by_hand(dialect: Dialect, config: ModelConfig) -> bool:
     return config.scale_embeddings and not dialect.scales
 
 
+def output_name(config: ModelConfig) -> str | None:
+    """What the output layer over the vocabulary is called there; None where the model has none."""
+    if config.family == "bert":
+        return "cls.predictions.decoder.weight" if config.head == "mlm" else None
+    return "lm_head.weight"
+
+
+def every_layer(config: ModelConfig, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The parameters of a model whose layers are all one (`share_layers`), with that layer in every place."""
+    out = dict(own)
+    if config.share_layers:
+        for stack, layers in (("encoder", config.encoder_layers), ("decoder", config.n_layer)):
+            first = {n.removeprefix(f"{stack}.0."): t for n, t in own.items() if n.startswith(f"{stack}.0.")}
+            out |= {f"{stack}.{i}.{name}": tensor for i in range(1, layers) for name, tensor in first.items()}
+    return out
+
+
 def tensors_to(
     dialect: Dialect, config: ModelConfig, own: Mapping[str, Tensor]
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Our parameters under the dialect's names, and what its config must say besides `dialect.to_config`."""
-    own = {name: tensor.detach() for name, tensor in own.items()}
+    own = {name: tensor.detach() for name, tensor in every_layer(config, own).items()}
     if dialect is QWEN2:  # the others are zero
         own = {name: tensor for name, tensor in own.items() if not QWEN2_LACKS.search(name)}
     if dialect.half_split:
@@ -46,28 +69,50 @@ def tensors_to(
         # An output layer of its own makes their model forget that the two tables are one.
         for side in ("encoder", "decoder"):
             tensors[f"model.{side}.embed_tokens.weight"] = tensors["model.shared.weight"].clone()
+    if dialect.half_split and config.positions == "sinusoidal":
+        # They would compute the same (of another base they could not), and call a table that is missing newly initialized.
+        table = sinusoids(config.block_size, config.n_embd, config.sinusoid_base)[:, half_split(config.n_embd)]
+        tensors |= {f"model.{side}.embed_positions.weight": table.float() for side in ("encoder", "decoder")}
     if config.family == "bert" and not config.n_token_type:
         tensors[TYPES] = torch.zeros(1, config.n_embd)
-    if not scales_by_hand(dialect, config):
-        return tensors, {}
-    table = next(entry.theirs for entry in dialect.table(config) if entry.ours == ("embedding.weight",))
-    # The output layer keeps the table as it is, so that the way back is exact.
-    tensors.setdefault(OUTPUT_OF_SCALED, tensors[table])
-    tensors[table] = tensors[table] * config.n_embd**0.5
-    return tensors, {"tie_word_embeddings": False}
+    if config.head == "none":  # their class has a pooler, too
+        tensors |= {
+            f"{POOLER}.weight": torch.zeros(config.n_embd, config.n_embd),
+            f"{POOLER}.bias": torch.zeros(config.n_embd),
+        }
+    output, extra = output_name(config), {}
+    if scales_by_hand(dialect, config):
+        name = next(entry.theirs for entry in dialect.table(config) if entry.ours == ("embedding.weight",))
+        if output is not None:  # which keeps the table as it is, so that the way back is exact
+            tensors.setdefault(output, tensors[name])
+            extra = {"tie_word_embeddings": False}
+        tensors[name] = tensors[name] * config.n_embd**0.5
+    if config.family == "bert" and output in tensors:  # an output layer of its own has a bias of its own there
+        tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"].clone()
+    if config.head == "none":
+        tensors = {name.removeprefix("bert."): tensor for name, tensor in tensors.items()}
+    return tensors, extra
 
 
 def tensors_from(dialect: Dialect, config: ModelConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The dialect's tensors as the parameters of our model of this config; anything missing, left over or of another
     shape is an error."""
+    if config.share_layers:
+        apart = tensors_from(dialect, replace(config, share_layers=False), tensors)
+        own = {name: t for name, t in apart.items() if not re.match(r"(encoder|decoder)\.[1-9]", name)}
+        if not all(torch.equal(tensor, apart[name]) for name, tensor in every_layer(config, own).items()):
+            raise UserError(
+                "the layers of this model should all be one (model.share_layers), and in the file they differ"
+            )
+        return own
     with torch.device("meta"):
         shapes = {name: p.shape for name, p in build_model(config).named_parameters()}
     table = dialect.table(config)
-    found = dict(tensors)
+    found = with_prefix("bert.", dict(tensors)) if config.head == "none" else dict(tensors)
     if scales_by_hand(dialect, config):
-        name = next(entry.theirs for entry in table if entry.ours == ("embedding.weight",))
-        if config.tie_output and OUTPUT_OF_SCALED in found:
-            found[name] = found.pop(OUTPUT_OF_SCALED)
+        name, output = next(e.theirs for e in table if e.ours == ("embedding.weight",)), output_name(config)
+        if config.tie_output and output in found:
+            found[name] = found.pop(output)
         else:
             found[name] = found[name] / config.n_embd**0.5
     own = to_ours(table, found, shapes, ignored=dialect.ignored(config))
@@ -108,11 +153,16 @@ def generation_config(recipe: Recipe) -> dict[str, Any]:
         "eos_token_id": EOS,
         "pad_token_id": PAD,
         "suppress_tokens": [PAD, BOS, UNK, MASK],
-        "max_length": recipe.model.block_size,
     }
     if recipe.model.family == "transformer":
-        facts |= {"decoder_start_token_id": BOS, "num_beams": recipe.decode.beams, "early_stopping": False}
-        facts |= {"length_penalty": recipe.decode.alpha}
+        facts |= {
+            "decoder_start_token_id": BOS,
+            "max_new_tokens": recipe.model.block_size
+            - 1,  # beside max_length, max_new_tokens of one's own is warned of
+            "num_beams": recipe.decode.beams,
+        }
+        if recipe.decode.beams > 1:  # with one beam they are warned of
+            facts |= {"early_stopping": False, "length_penalty": recipe.decode.alpha}
     return facts
 
 
@@ -125,16 +175,14 @@ def export_folder(
     model: Transformer | GPT | BERT, tokenizers: Tokenizers, recipe: Recipe, folder: Path, *, half: bool = False
 ) -> list[str]:
     """Writes weights, configs and tokenizers into a folder that is there; gives what a reader should know."""
-    from safetensors.torch import save_file
-
     config, origin = model.config, origin_of(tokenizers.target)
     own: dict[str, Tensor] = dict(model.named_parameters())
     kind = torch.float16 if half else torch.float32
 
     def save(tensors: Mapping[str, Tensor], name: str) -> None:
-        numbers = {n: t.detach().to("cpu", kind).clone() for n, t in tensors.items()}
-        save_file(numbers, folder / name, {"format": "pt"})
+        write_tensor_file({n: t.detach().to("cpu", kind).clone() for n, t in tensors.items()}, folder / name)
 
+    rows: dict[str, Tensor] = {}
     if origin is not None:
         origin.refuse(own, recipe)
         rows, config, own = origin.left_out(own), origin.config(config), origin.tensors(own)
@@ -149,10 +197,12 @@ def export_folder(
     facts |= {"dtype": "float16" if half else "float32"} | (origin.config_ids() if origin is not None else {})
     write_json(folder / "config.json", facts)
     own_recipe = {"glassformer": VERSION, "recipe": recipe.to_dict()}
+    if scales_by_hand(dialect, config) and output_name(config) is None:
+        rows = {"embedding.weight": own["embedding.weight"]}  # there it is written multiplied
+    if rows:
+        save(rows, LEFT_OUT)
     if origin is not None:
         origin.write(folder)
-        if rows:
-            save(rows, LEFT_OUT)
         write_json(folder / "glassformer.json", own_recipe | {"ids": "foreign"})
         return []
     if config.family != "bert":
@@ -160,5 +210,7 @@ def export_folder(
     notes = write_tokenizers(tokenizers, recipe, folder)
     if tokenizers.target.kind == "word":
         notes.append("words come back with a space between any two: restoring the spacing is not part of the file")
+    if config.head == "none":
+        notes.append("BertModel's pooler, which this model has not, is written as zeros; use last_hidden_state")
     write_json(folder / "glassformer.json", own_recipe)
     return notes

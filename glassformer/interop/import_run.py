@@ -8,6 +8,7 @@ fine-tuning (`train RECIPE --from RUN`).
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,8 +75,11 @@ def with_file(model: Imported, file: Path) -> Imported:
     return replace(model, recipe=replace(model.recipe, data=data))
 
 
-def write_run(model: Imported, out: Path, file: Path | None = None) -> RunFolder:
-    """A new run with these weights as its final ones; whole or not at all. `file`: examples for its splits."""
+def write_run(
+    model: Imported, out: Path, file: Path | None = None, prove: Callable[[RunFolder], None] | None = None
+) -> RunFolder:
+    """A new run with these weights as its final ones; whole or not at all. `file`: examples for its splits. `prove` looks at
+    the run before it is finished and takes its name; where it raises, or is stopped or killed, there is no run."""
     if RunFolder.is_run(out):
         raise UserError(f"{out} holds a run already; choose another folder with --out")
     built = build_model(model.recipe.model)
@@ -87,12 +91,13 @@ def write_run(model: Imported, out: Path, file: Path | None = None) -> RunFolder
         if file is not None:
             prepare(model.recipe, draft.path, old=model.tokenizers)
         model.tokenizers.save(draft.path)
-        draft.write_recipe(model.recipe, VERSION, draft.prepared_files())
-        draft = RunFolder(draft.path)
         state = {"step": 0, "weights": {"imported": model.model_type}, "run": draft.id}
         write_checkpoint(draft.final, {"model": model.weights}, state | {"recipe": model.recipe.to_dict()})
+        if prove is not None:
+            prove(RunFolder(draft.path, in_the_making=True))
+        draft.write_recipe(model.recipe, VERSION, draft.prepared_files())
     except BaseException:
-        making.give_up(draft, out, None)
+        making.give_up(draft, out, None, keep_folder=draft.path == out)
         raise
     run, _ = making.put_in_place(draft, out)
-    return run
+    return RunFolder(run.path)

@@ -20,10 +20,11 @@ from glassformer.errors import UserError
 from glassformer.interop.dialects import Dialect
 from glassformer.interop.dialects.dialect import need
 from glassformer.interop.dialects.foreign import READABLE, TIDY
-from glassformer.interop.foreign import read_json, read_tensors
+from glassformer.interop.dialects.reading import class_of, labels_of, refuse_settings, settled
+from glassformer.interop.foreign import read_json, read_tensor_file, read_tensors
 from glassformer.interop.foreign_tokenizers import ForeignTokenizer, control_ids, read_tokenizers
 from glassformer.interop.huggingface import tensors_from
-from glassformer.interop.origin import remember, with_left_out
+from glassformer.interop.origin import LEFT_OUT, remember, with_left_out
 from glassformer.interop.tokenizer_files import read_own_tokenizers
 from glassformer.interop.vocabulary import NEVER, Vocabulary
 from glassformer.text.tokenizer import BOS, EOS
@@ -79,12 +80,10 @@ def model_config(dialect: Dialect, hf: Mapping[str, Any], folder: Path) -> Model
     return config
 
 
-def with_head(hf: dict[str, Any], head: str | None, tensors: dict[str, Tensor]) -> tuple[dict[str, Any], list[str]]:
-    """The config of a BERT whose next-sentence head is wanted: a classifier of two classes. And the labels."""
-    labels = hf.get("id2label")
-    named = [str(v)[:200] for _, v in sorted(labels.items(), key=by_number)] if isinstance(labels, dict) else []
+def with_head(hf: dict[str, Any], head: str | None, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """The config of a BERT whose next-sentence head is wanted: a classifier of two classes."""
     if head != "next-sentence":
-        return hf, named
+        return hf
     for old, new in (("cls.seq_relationship.", "classifier."),):
         if f"{old}weight" not in tensors:
             raise UserError("the file has no next-sentence head (cls.seq_relationship)")
@@ -93,12 +92,7 @@ def with_head(hf: dict[str, Any], head: str | None, tensors: dict[str, Tensor]) 
     for name in [n for n in tensors if n.startswith("cls.predictions.")]:
         tensors.pop(name)
     classes = {str(i): label for i, label in enumerate(NEXT_SENTENCE)}
-    return hf | {"architectures": ["BertForSequenceClassification"], "id2label": classes}, NEXT_SENTENCE
-
-
-def by_number(entry: tuple[Any, Any]) -> int:
-    """Labels come by numbers that are texts."""
-    return int(entry[0]) if str(entry[0]).isdigit() else 0
+    return hf | {"architectures": ["BertForSequenceClassification"], "id2label": classes}
 
 
 ROWS = ("embedding.weight", "source_embedding.weight", "target_embedding.weight", "output.weight", "output_bias")
@@ -169,7 +163,7 @@ def recipe_of(
 ) -> Recipe:
     """A recipe under which every verb takes the model up."""
     data: dict[str, Any] = {"task": "pairs" if config.family == "transformer" else "text"}
-    if config.head != "mlm":
+    if config.n_label:
         data["task"] = config.head
     if config.family == "bert":
         data["close_texts"] = True
@@ -204,8 +198,11 @@ def read_folder(
     tensors = read_tensors(folder)
     if (folder / "glassformer.json").exists():
         return read_own_export(folder, dialect, tensors)
+    refuse_settings(dialect.name, hf)
     tensors = TIDY.get(dialect.name, lambda _, found: found)(hf, {n: t.float() for n, t in tensors.items()})
-    hf, labels = with_head(dict(hf), head, tensors)
+    hf = with_head(dict(hf), head, tensors)
+    class_of(dialect.name, hf)
+    hf, tensors = settled(dialect.name, hf, tensors)
     config = model_config(dialect, hf, folder)
     if config.output_bias and "final_logits_bias" not in tensors:
         config = replace(config, output_bias=False)
@@ -225,7 +222,7 @@ def read_folder(
         folder_name(Path(name) if name else folder), config, hf, generation, adds_begin(theirs, hf, folder)
     )
     notes = notes_on(config, target)
-    labels = labels if config.head != "mlm" else []
+    labels = labels_of(hf) if config.n_label else []
     return Imported(
         recipe, own, Tokenizers(write, read, labels), dialect.name, notes, {"target": target, "source": source}
     )
@@ -259,6 +256,11 @@ def read_own_export(folder: Path, dialect: Dialect, tensors: dict[str, Tensor]) 
     if said.get("ids") == "foreign":
         return read_returned(folder, dialect, tensors, recipe)
     own = tensors_from(dialect, recipe.model, tensors)
+    if (folder / LEFT_OUT).exists():
+        kept = read_tensor_file(folder / LEFT_OUT)
+        if any(name not in own or tensor.shape != own[name].shape for name, tensor in kept.items()):
+            raise UserError(f"{folder / LEFT_OUT} is of another model; take it out to import the model without it")
+        own |= kept
     return Imported(recipe, own, read_own_tokenizers(folder, recipe), dialect.name)
 
 

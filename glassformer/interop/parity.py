@@ -211,7 +211,7 @@ def compare(
     if not cases:
         raise UserError("there is no text to compare the two on; give a file of texts that fit the model by --sample")
     ours = OurRuntime(model, theirs.rules, theirs.special, cut_competes=theirs.cut_competes, prefix=theirs.prefix)
-    limits, reads_only = LIMITS[report.weights], model.verb in ("fill", "classify", "tag")
+    limits, reads_only = LIMITS[report.weights], model.verb in ("fill", "classify", "tag", "embed")
     longest = max(len(case.answer or case.prompt) for case in cases)
     limit = min(LONGEST, 2 * longest + 8) if model.kind == "gpt" else 2 * longest + 8
     if not reads_only:

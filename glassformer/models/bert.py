@@ -3,8 +3,9 @@
 mlm        masked language modelling: what stood at the masked positions
 classify   one label a sentence, read off its first token (as BERT does) or off the mean of its tokens
 tag        one label a token
+none       no head: what comes out is the last hidden state, for texts as vectors
 
-All three are one label a position, so a row may hold one sentence or several: a class stands at its sentence's first
+The first three are one label a position, so a row may hold one sentence or several: a class stands at its sentence's first
 position and every other position has no label.
 """
 
@@ -81,7 +82,7 @@ class BERT(BaseModel):
     def __init__(self, config: ModelConfig | None = None, **settings: Any) -> None:
         config = self.resolve(config, settings)
         super().__init__(config)
-        if config.head != "mlm" and config.n_label < 2:
+        if config.head in ("classify", "tag") and config.n_label < 2:
             raise ConfigError(
                 f"model.head={config.head!r} needs model.n_label of at least 2; it is set from the data, or by hand"
             )
@@ -91,7 +92,9 @@ class BERT(BaseModel):
         self.embedding_norm = make_norm(config) if config.embedding_norm else None
         self.encoder = make_encoder(config, config.n_layer)
         self.mean_pooling = config.head == "classify" and config.pool == "mean"
-        self.head = MLMHead(config) if config.head == "mlm" else ClassificationHead(config)
+        self.head: MLMHead | ClassificationHead | None = None
+        if config.head != "none":
+            self.head = MLMHead(config) if config.head == "mlm" else ClassificationHead(config)
         self.output = (
             nn.Linear(config.n_embd, config.vocab_size, bias=False)
             if config.head == "mlm" and not config.tie_output
@@ -101,6 +104,10 @@ class BERT(BaseModel):
 
     def output_layer(self) -> tuple[Tensor, Tensor | None]:
         """Weight and bias of the layer from which logits come, of tokens (mlm) or of labels."""
+        if self.head is None:
+            raise ConfigError(
+                "this BERT has no head (model.head is none), so it has no scores and no loss; it embeds texts"
+            )
         if isinstance(self.head, ClassificationHead):
             return self.head.label.weight, self.head.label.bias
         return (self.embedding.weight if self.output is None else self.output.weight), self.head.bias
@@ -127,7 +134,10 @@ class BERT(BaseModel):
         return self.logits(self.hidden(rows, types), rows.real)
 
     def logits(self, x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T V"]:
-        """The head and the output layer: logits of the V tokens of the vocabulary, or of the labels. (B, T, C) -> (B, T, V)"""
+        """The head and the output layer: logits of the V tokens of the vocabulary, or of the labels. (B, T, C) -> (B, T, V).
+        Without a head: x as it is."""
+        if self.head is None:
+            return self.tap("logits", x)
         weight, bias = self.output_layer()
         return self.tap("logits", nn.functional.linear(self.head(x, real), weight, bias))
 
@@ -143,5 +153,6 @@ class BERT(BaseModel):
         """Summed over the positions that have a label (any other label is -100)."""
         rows = as_rows(rows, lengths)
         weight, bias = self.output_layer()
+        assert self.head is not None
         x = self.head(self.hidden(rows, types), rows.real)
         return self.cross_entropy(x, weight, labels, bias=bias, smoothing=smoothing)

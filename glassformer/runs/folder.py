@@ -53,6 +53,7 @@ class RunFolder:
     """One run, by the folder it is."""
 
     path: Path
+    in_the_making: bool = False  # whoever makes it looks at it before it is finished
 
     @staticmethod
     def is_run(path: Path) -> bool:
@@ -286,6 +287,10 @@ class RunFolder:
                 return str(error)
             if self.id is not None and state.get("run", self.id) != self.id:
                 return "they are the final weights of another run"
+            if not (self.prepared or self.in_the_making) and "imported" in state.get("weights", {}):
+                return (
+                    "the import was broken off before the run was compared with its source; remove it and import again"
+                )
         return wrong
 
     def weights_folder(self, step: int | None = None, report: Callable[[str], None] = warn) -> Path:

@@ -21,7 +21,7 @@ from glassformer.text.tokenizers import Tokenizers
 LONGEST_TEXT = 100_000
 """Characters a text may have; what is longer is a file, and its lines are texts."""
 
-Verb = Literal["translate", "generate", "fill", "classify", "tag"]
+Verb = Literal["translate", "generate", "fill", "classify", "tag", "embed"]
 VERBS: dict[str, tuple[Verb, ...]] = {
     "transformer": ("translate",),
     "gpt": ("generate",),
@@ -29,6 +29,7 @@ VERBS: dict[str, tuple[Verb, ...]] = {
     "mlm": ("fill",),
     "classify": ("classify",),
     "tag": ("tag",),
+    "none": ("embed",),
 }
 """What each kind of model can do; the first is what it is made for."""
 
@@ -64,14 +65,20 @@ class TextModel:
 
     @property
     def verb(self) -> Verb:
-        """What it does with texts: translate, generate, fill, classify or tag."""
+        """What it does with texts: translate, generate, fill, classify or tag; embed, as all do, where it has no head."""
         return VERBS[self.kind][0]
 
     def require(self, verb: Verb) -> None:
         """Refuse, in a sentence, what this model was not made for."""
         if verb not in VERBS[self.kind]:
-            family = FAMILIES[self.model.config.family]
-            raise WrongVerb(f"this run is {family} made to {self.verb}; it cannot {verb}")
+            raise self.cannot(verb)
+
+    def cannot(self, verb: str) -> WrongVerb:
+        """The sentence that says what this model is, and that it is not made for this."""
+        family = FAMILIES[self.model.config.family]
+        if self.kind == "none":
+            return WrongVerb(f"this run is {family} without a head, which embeds texts; it cannot {verb}")
+        return WrongVerb(f"this run is {family} made to {self.verb}; it cannot {verb}")
 
     @property
     def max_text_tokens(self) -> int:

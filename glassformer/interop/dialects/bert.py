@@ -1,4 +1,4 @@
-"""BERT: the encoder alone, with its heads."""
+"""BERT: the encoder alone, with its heads or without one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from glassformer.interop.dialects.dialect import (
     attention_rows,
     need,
 )
+from glassformer.interop.dialects.reading import HEADS, labels_of
 from glassformer.interop.tables import Entry, same
 from glassformer.text.tokenizer import PAD
 
@@ -42,6 +43,8 @@ def bert_table(config: ModelConfig) -> list[Entry]:
         rows += same("head.norm", "cls.predictions.transform.LayerNorm")
         rows.append(Entry(("head.bias",), "cls.predictions.bias"))
         return rows + ([] if config.tie_output else same("output", "cls.predictions.decoder", bias=False))
+    if config.head == "none":
+        return rows
     rows += same("head.dense", "bert.pooler.dense") if config.head == "classify" else []
     return rows + same("head.label", "classifier")
 
@@ -78,10 +81,8 @@ def bert_to(config: ModelConfig) -> dict[str, Any]:
 
 def bert_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Our settings from a BERT's config.json."""
-    labels = hf.get("id2label") or {}
-    head = {"BertForSequenceClassification": "classify", "BertForTokenClassification": "tag"}.get(
-        next(iter(hf.get("architectures") or ["BertForMaskedLM"])), "mlm"
-    )
+    name = next(iter(hf.get("architectures") or ["BertForMaskedLM"]))
+    head = next((head for ending, head in HEADS.items() if name.endswith(ending)), "mlm")
     return {
         "family": "bert",
         "vocab_size": need(hf, "vocab_size"),
@@ -104,14 +105,19 @@ def bert_from(hf: Mapping[str, Any]) -> dict[str, Any]:
         "positions": "learned",
         "scale_embeddings": False,
         "head": head,
-        "n_label": 0 if head == "mlm" else len(labels),
+        "n_label": len(labels_of(hf)) if head in ("classify", "tag") else 0,
     }
 
 
 BERT = Dialect(
     "bert",
     "bert",
-    {"mlm": "BertForMaskedLM", "classify": "BertForSequenceClassification", "tag": "BertForTokenClassification"},
+    {
+        "mlm": "BertForMaskedLM",
+        "classify": "BertForSequenceClassification",
+        "tag": "BertForTokenClassification",
+        "none": "BertModel",
+    },
     SAME_HEADS
     | {
         "positions": "learned",

@@ -147,15 +147,19 @@ def llama_to(config: ModelConfig) -> dict[str, Any]:
 
 
 def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Our settings from a Llama's or Qwen3's config.json."""
-    rope = hf.get("rope_parameters") or hf.get("rope_scaling") or {}
+    """Our settings from a Llama's config.json."""
+    rope = hf.get("rope_scaling") or hf.get("rope_parameters") or {}
+    if not isinstance(rope, dict) or any(isinstance(value, dict) for value in rope.values()):
+        raise UserError("rope_parameters differ from layer to layer, and here all layers turn alike")
+    if {hf.get("partial_rotary_factor"), rope.get("partial_rotary_factor")} - {None, 1}:
+        raise UserError("partial_rotary_factor: only a part of each head is turned, and here the whole of it is")
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind not in ("default", "linear", "llama3"):
         raise UserError(f"rope_type {kind!r} is not known here; default, linear and llama3 can be imported")
     scaled: dict[str, Any] = {}
-    if kind != "default":
+    if kind != "default" and rope.get("factor") != 1:
         scaled = {"rotary_scaling": kind, "rotary_factor": float(need(rope, "factor", (int, float)))}
-    if kind == "llama3":
+    if kind == "llama3" and scaled:
         scaled |= {
             "rotary_low": float(need(rope, "low_freq_factor", (int, float))),
             "rotary_high": float(need(rope, "high_freq_factor", (int, float))),
@@ -163,8 +167,6 @@ def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
         }
     if need(hf, "hidden_act", str) not in ("silu", "swish"):
         raise UserError(f"hidden_act {hf['hidden_act']!r} is not known here; a gate of silu (SwiGLU) can be imported")
-    if bool(hf.get("attention_bias", False)) != bool(hf.get("mlp_bias", False)):
-        raise UserError("attention_bias and mlp_bias differ, and this model has biases everywhere or nowhere")
     heads = need(hf, "num_attention_heads")
     return {
         "family": "gpt",
@@ -178,7 +180,7 @@ def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
         "head_size": hf.get("head_dim") or need(hf, "hidden_size") // heads,
         "norm": "rms",
         "norm_eps": float(hf.get("rms_norm_eps", 1e-6)),
-        "bias": bool(hf.get("attention_bias", False)),
+        "bias": bool(hf.get("attention_bias") or hf.get("mlp_bias")),  # those that are lacking are zero
         "activation": "swiglu",
         "positions": "rotary",
         "rotary_base": float(rope.get("rope_theta") or hf.get("rope_theta") or 10000.0),
@@ -186,9 +188,32 @@ def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
         "attention_dropout": float(hf.get("attention_dropout", 0.0)),
         "dropout": 0.0,
         "tie_output": bool(hf.get("tie_word_embeddings", False)),
-        "qk_norm": hf.get("model_type") == "qwen3",
         "scale_embeddings": False,
     }
+
+
+def qwen_window(hf: Mapping[str, Any]) -> int | None:
+    """How many keys a token of a Qwen sees; None: all. Layers that differ in that cannot be said."""
+    window = hf.get("sliding_window", 4096) if hf.get("use_sliding_window") else None
+    layers, block = need(hf, "num_hidden_layers"), need(hf, "max_position_embeddings")
+    if type(window) is not int or window >= block:
+        return None
+    kinds = hf.get("layer_types")
+    if not isinstance(kinds, list):
+        first = hf.get("max_window_layers", 28)
+        kinds = [("full" if type(first) is int and i < first else "sliding") + "_attention" for i in range(layers)]
+    if len(found := set(map(str, kinds))) == 1 and found <= {"full_attention", "sliding_attention"}:
+        return window if found == {"sliding_attention"} else None
+    raise UserError(
+        f"use_sliding_window: some layers of this model see a window of {window:,} tokens and others all (max_window_layers, "
+        "layer_types), and here all layers see the same; it cannot be imported"
+    )
+
+
+def qwen3_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Our settings from a Qwen3's config.json: a Llama with a norm on queries and keys, whose biases are attention's alone."""
+    sizes = {"head_dim": hf.get("head_dim", 128), "num_key_value_heads": hf.get("num_key_value_heads", 32)}
+    return llama_from({**hf, **sizes, "mlp_bias": False}) | {"qk_norm": True, "window": qwen_window(hf)}
 
 
 QWEN2_LACKS = re.compile(r"\.(attention\.out|mlp\.(gate|up|down))\.bias$")
@@ -247,7 +272,7 @@ QWEN3 = Dialect(
     LLAMA_NEEDS | {"qk_norm": True, "bias": False},
     llama_table,
     llama_to,
-    llama_from,
+    qwen3_from,
     ignored=copy_of_the_table,
 )
 LLAMA = Dialect(

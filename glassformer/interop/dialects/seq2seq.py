@@ -107,8 +107,9 @@ def seq2seq_from(hf: Mapping[str, Any]) -> dict[str, Any]:
         "norm": "layer",
         "norm_eps": 1e-5,
         "bias": True,
-        "positions": "sinusoidal",
+        "positions": "learned" if hf.get("learned_positions") else "sinusoidal",
         "vocab_size": need(hf, "vocab_size"),
+        "share_source_target": bool(hf.get("share_encoder_decoder_embeddings", True)),
         "output_bias": True,
     }
 
@@ -125,8 +126,8 @@ def marian_to(config: ModelConfig) -> dict[str, Any]:
 def marian_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Our settings from a Marian's config.json."""
     shares = bool(hf.get("share_encoder_decoder_embeddings", True))
-    target = hf.get("decoder_vocab_size") or need(hf, "vocab_size")
-    two = {} if shares else {"source_vocab_size": need(hf, "vocab_size"), "share_source_target": False}
+    target = need(hf, "vocab_size") if shares else hf.get("decoder_vocab_size") or need(hf, "vocab_size")
+    two = {} if shares else {"source_vocab_size": need(hf, "vocab_size")}
     return seq2seq_from(hf) | {"pre_norm": False, "final_norm": False, "vocab_size": target} | two
 
 

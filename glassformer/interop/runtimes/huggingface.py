@@ -20,7 +20,11 @@ from glassformer.interop.tables import half_split
 from glassformer.text.tokenizer import BOS, EOS, PAD
 
 HALF_SPLIT = ("marian", "pegasus")
-HEADS = {"classify": "AutoModelForSequenceClassification", "tag": "AutoModelForTokenClassification"}
+HEADS = {
+    "classify": "AutoModelForSequenceClassification",
+    "tag": "AutoModelForTokenClassification",
+    "none": "AutoModel",
+}
 FAMILIES = {"transformer": "AutoModelForSeq2SeqLM", "gpt": "AutoModelForCausalLM", "bert": "AutoModelForMaskedLM"}
 
 
@@ -72,7 +76,11 @@ class TransformersRuntime:
         logging.disable_progress_bar()
         kind = getattr(transformers, HEADS.get(head, FAMILIES[family]))
         began = time.perf_counter()
-        self.model: Any = kind.from_pretrained(folder, dtype="auto", local_files_only=True).eval()
+        try:
+            self.model: Any = kind.from_pretrained(folder, dtype="auto", local_files_only=True).eval()
+        except Exception as error:  # whatever a library finds wrong with somebody's folder
+            said = " ".join(str(error).split())[:300]
+            raise UserError(f"transformers cannot load {folder}, so it cannot be compared: {said}") from None
         self.load_seconds = time.perf_counter() - began
         self.family, self.head, self.alpha = family, head, alpha
         self.rules = DecodeConfig(length_rule="power", alpha=alpha, stop_rule="first-k")
@@ -90,14 +98,15 @@ class TransformersRuntime:
             scores = self.model(input_ids=ids, attention_mask=mask, decoder_input_ids=targets).logits
             return [own[: len(case.answer)].float().numpy() for own, case in zip(scores, cases, strict=True)]
         ids, mask = padded([[*case.prompt, *case.answer[:-1]] for case in cases], self.ids.pad)
-        scores = self.model(input_ids=ids, attention_mask=mask).logits
+        found = self.model(input_ids=ids, attention_mask=mask)
+        scores = found.last_hidden_state if self.head == "none" else found.logits
         if self.head == "classify":
             return [own[None].float().numpy() for own in scores]
-        found = []
+        told = []
         for own, case in zip(scores, cases, strict=True):
             start = len(case.prompt) - 1 if case.answer else 0
-            found.append(own[start : start + (len(case.answer) or len(case.prompt))].float().numpy())
-        return found
+            told.append(own[start : start + (len(case.answer) or len(case.prompt))].float().numpy())
+        return told
 
     @torch.no_grad()
     def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:

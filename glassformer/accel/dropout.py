@@ -34,6 +34,8 @@ def keep_mask(shape: torch.Size, p: float, seed: Int[Tensor, ""]) -> Bool[Tensor
 class HashDropout(nn.Dropout):
     """Dropout by the hash of a seed and the index while it is compiled; torch's otherwise."""
 
+    stands_for = nn.Dropout
+
     def forward(self, x: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
         """x, with numbers dropped while training."""
         if not self.training or self.p == 0.0 or not torch.compiler.is_compiling():

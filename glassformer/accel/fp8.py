@@ -142,6 +142,8 @@ def float8_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 class Float8Linear(nn.Linear):
     """nn.Linear in 8 bits while it trains; its weights stay as they are, and evaluation is exact."""
 
+    stands_for = nn.Linear
+
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) -> (..., out)"""
         if not self.training:
@@ -151,6 +153,8 @@ class Float8Linear(nn.Linear):
 
 class Float8Attention(FusedQKVAttention):
     """Its fused QKV projection, too, is in 8 bits; the attention itself is as ever."""
+
+    stands_for = MultiHeadAttention
 
     def qkv_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """As FusedQKVAttention's, in 8 bits while it trains."""

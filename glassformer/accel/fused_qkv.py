@@ -15,6 +15,8 @@ from glassformer.nn.positions import Rotation
 class FusedQKVAttention(MultiHeadAttention):
     """Multi-head attention whose three projections are one product while it is compiled; otherwise as ever."""
 
+    stands_for = MultiHeadAttention
+
     def qkv_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """x W^T + b, for W the three weights concatenated. (B, T, C) -> (B, T, q + k + v)"""
         return F.linear(x, weight, bias)

@@ -71,6 +71,8 @@ class ShortAttentionKernel:
     """A kernel for MultiHeadAttention: in training, rows of at most `max_keys` keys by `ShortAttention`; all
     else by torch's kernel."""
 
+    stands_for = staticmethod(fused_attention)
+
     max_keys: int
 
     def applies(self, q: Tensor, k: Tensor, mask: AttentionMask, dropout: float) -> bool:

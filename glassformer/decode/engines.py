@@ -3,8 +3,9 @@
 Engines of other people's: `int8` and `ctranslate2` (ctranslate2.py), `onnx` (onnx.py).
 
 `auto` and `fast` are the decoder (decoder.py), on a CPU with packed weights (ops/packed.py). `plain` is the model itself, one
-token at a time; it also stands in while someone listens to or interferes with the model (the decoder has no taps), and
-where heads that share keys were pruned, since their groups need no longer be equal. A decoder is made when it is first asked
+token at a time; it also answers while someone listens to or interferes with the model by a tap or a hook of torch, where a
+module is not exactly one of ours (a subclass, another kernel, a swapped part, a parametrization), and where heads that share keys
+were pruned, since their groups need no longer be equal. A decoder is made when it is first asked
 for, kept as long as its model, and sees the weights of now whenever a driver begins.
 """
 
@@ -25,11 +26,26 @@ from glassformer.decode.decoder import IncrementalDecoder
 from glassformer.decode.ops.packed import PackedOps
 from glassformer.decode.ops.torch import TorchOps
 from glassformer.errors import ConfigError
-from glassformer.nn.block import Stack
-from glassformer.nn.taps import Tapped
+from glassformer.models import GPT, Transformer
+from glassformer.models.bert import ClassificationHead
+from glassformer.nn.attention import MultiHeadAttention, fused_attention
+from glassformer.nn.block import Block, Decoder, DecoderLayer, Encoder, EncoderLayer, Stack
+from glassformer.nn.embedding import Embedding
+from glassformer.nn.feedforward import MLP, GatedMLP
+from glassformer.nn.lora import LoRALinear
+from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
+from glassformer.nn.positions import ALiBiSlopes, LearnedPositions, PositionalEncoding, Rotary
 
 EXTERNAL_ENGINES = ("int8", "ctranslate2", "onnx")
 """Engines that are other people's programs."""
+KNOWN = frozenset({
+    Transformer, GPT, Encoder, Decoder, Stack, Block, EncoderLayer, DecoderLayer, MultiHeadAttention, MLP, GatedMLP, Embedding,
+    LayerNorm, RMSNorm, BatchNorm, NoNorm, PositionalEncoding, LearnedPositions, Rotary, ALiBiSlopes, ClassificationHead,
+    nn.Linear, LoRALinear, nn.Dropout,
+})  # fmt: skip
+"""The modules that the decoder knows. What is forgotten here is slow, never wrong: the model itself answers. A part that `accel`
+installs for training says of which of them it `stands_for`: in evaluation it does just what that one does."""
+TORCH_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 MEMORY_SHARE = 0.25  # of the free memory that one cache may take
 UNKNOWN_MEMORY = 2**32  # bytes, where the system does not say what is free
 
@@ -40,17 +56,30 @@ gpu_decoders: weakref.WeakKeyDictionary[nn.Module, dict[str, tuple[Tensor, Any, 
 lock = threading.Lock()
 
 
-def is_watched(model: nn.Module) -> bool:
-    """Does anyone listen to the model, or interfere with it?"""
-    return any(module.hooks for module in model.modules() if isinstance(module, Tapped))
+def is_as_built(model: nn.Module) -> bool:
+    """Is every module exactly one of ours, with nothing done to it from outside: no tap, no hook of torch, no method or kernel of
+    its own? Only then can the decoder, which reads weights and knows what these modules do with them, take the model's place."""
+    if torch.nn.modules.module._has_any_global_hook():
+        return False
+    return all(is_known(module) for module in model.modules())
+
+
+def is_known(module: nn.Module) -> bool:
+    """Does this module do what the decoder takes it to do? By exact type: a subclass may do anything."""
+    kind, own = type(module), vars(module)
+    if vars(kind).get("stands_for", kind) not in KNOWN or own.get("hooks") or any(own[name] for name in TORCH_HOOKS):
+        return False
+    kernel = own.get("kernel", fused_attention)
+    if kernel is not fused_attention and not hasattr(type(kernel), "stands_for"):
+        return False
+    return not any(callable(getattr(kind, name, None)) for name in own)  # a method that was replaced
 
 
 def uses_plain_model(model: Any, config: DecodeConfig) -> bool:
     """Is it the model itself that runs?"""
-    is_ours = isinstance(getattr(model, "decoder", None), Stack)
     c = model.config
-    uneven = bool(is_ours and c.pruned_heads and c.kv_heads < c.n_head)
-    return config.engine == "plain" or not is_ours or uneven or is_watched(model)
+    uneven = bool(c.pruned_heads and c.kv_heads < c.n_head)
+    return config.engine == "plain" or uneven or not is_as_built(model)
 
 
 def best_ops(model: Any, rows: int) -> type[TorchOps]:

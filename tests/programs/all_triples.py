@@ -1,6 +1,8 @@
-"""Every triple of the phrasebook, a line each."""
+"""Every triple that the phrasebook's grammar writes, a line each."""
 
-from glassformer.data.builtin.phrases import split_of, triples
+from tools.phrasebook import FAMILIES
+from tools.phrasebook.book import sentences
 
-for triple in triples():
-    print(*triple[:3], split_of(triple), triple.key.family, *map("=".join, triple.key.fillers), sep="\t")
+for family in FAMILIES:
+    for each in sentences(family):
+        print(each.en, each.zh, each.de, each.split, family.name, *map("=".join, each.fillers), sep="\t")

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.builtin.phrasebook.activities import EAT, GO, Activity, Verb
-from glassformer.data.builtin.phrasebook.clauses import DE_HAVE, PRESENT, Form, de_verb, en_clause
-from glassformer.data.builtin.phrasebook.families import family
-from glassformer.data.builtin.phrasebook.persons import (
+from tools.phrasebook.activities import EAT, GO, Activity, Verb
+from tools.phrasebook.clauses import DE_HAVE, PRESENT, Form, de_verb, en_clause
+from tools.phrasebook.families import family
+from tools.phrasebook.persons import (
     CHILDREN,
     ER,
     ONE_PERSON,
@@ -15,8 +15,8 @@ from glassformer.data.builtin.phrasebook.persons import (
     form_fits,
     in_question,
 )
-from glassformer.data.builtin.phrasebook.places import CITIES
-from glassformer.data.builtin.phrasebook.wording import (
+from tools.phrasebook.places import CITIES
+from tools.phrasebook.wording import (
     DAYS,
     EVERY_EVENING,
     HOURS,

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.builtin.phrasebook.activities import GO, Activity, Verb
-from glassformer.data.builtin.phrasebook.clauses import (
+from tools.phrasebook.activities import GO, Activity, Verb
+from tools.phrasebook.clauses import (
     CAN,
     DE_BE_PAST,
     DE_HAVE,
@@ -14,8 +14,8 @@ from glassformer.data.builtin.phrasebook.clauses import (
     clause,
     en_be,
 )
-from glassformer.data.builtin.phrasebook.families import family
-from glassformer.data.builtin.phrasebook.persons import (
+from tools.phrasebook.families import family
+from tools.phrasebook.persons import (
     ER,
     GROWN_UPS,
     PEOPLE,
@@ -26,7 +26,7 @@ from glassformer.data.builtin.phrasebook.persons import (
     form_fits,
     in_question,
 )
-from glassformer.data.builtin.phrasebook.places import (
+from tools.phrasebook.places import (
     CITIES,
     EUROPEAN_CITIES,
     IN_TOWN,
@@ -35,8 +35,8 @@ from glassformer.data.builtin.phrasebook.places import (
     Place,
     Vehicle,
 )
-from glassformer.data.builtin.phrasebook.things import BELONGINGS, CLOTHES, Thing, wears
-from glassformer.data.builtin.phrasebook.wording import (
+from tools.phrasebook.things import BELONGINGS, CLOTHES, Thing, wears
+from tools.phrasebook.wording import (
     EXCUSE_ME,
     GERMAN_EIN,
     GERMAN_THE,

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.builtin.phrasebook.activities import Activity, Verb
-from glassformer.data.builtin.phrasebook.clauses import FUTURE, PAST, Form, de_verb
-from glassformer.data.builtin.phrasebook.families import family
-from glassformer.data.builtin.phrasebook.persons import (
+from tools.phrasebook.activities import Activity, Verb
+from tools.phrasebook.clauses import FUTURE, PAST, Form, de_verb
+from tools.phrasebook.families import family
+from tools.phrasebook.persons import (
     AUNT,
     CHILDREN,
     ER,
@@ -33,7 +33,7 @@ from glassformer.data.builtin.phrasebook.persons import (
     in_question,
     same_people,
 )
-from glassformer.data.builtin.phrasebook.wording import (
+from tools.phrasebook.wording import (
     NEXT_WEEKEND,
     NOTHING,
     PAST_TIMES,

@@ -7,9 +7,9 @@ and the verb's places in German.
 from dataclasses import dataclass
 from typing import Literal
 
-from glassformer.data.builtin.phrasebook.activities import Activity
-from glassformer.data.builtin.phrasebook.persons import ER, ICH, Person, Someone, in_question
-from glassformer.data.builtin.phrasebook.wording import (
+from tools.phrasebook.activities import Activity
+from tools.phrasebook.persons import ER, ICH, Person, Someone, in_question
+from tools.phrasebook.wording import (
     HABITUAL_TIMES,
     YESTERDAY,
     Sentence,

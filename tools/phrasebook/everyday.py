@@ -1,7 +1,7 @@
 """Everyday life: who does what when."""
 
-from glassformer.data.builtin.phrasebook.activities import ACTIVITIES, Activity, activity_fits
-from glassformer.data.builtin.phrasebook.clauses import (
+from tools.phrasebook.activities import ACTIVITIES, Activity, activity_fits
+from tools.phrasebook.clauses import (
     CAN,
     FORMS,
     FUTURE,
@@ -15,9 +15,9 @@ from glassformer.data.builtin.phrasebook.clauses import (
     de_verb,
     en_be,
 )
-from glassformer.data.builtin.phrasebook.families import family
-from glassformer.data.builtin.phrasebook.persons import ER, PEOPLE, Someone, form_fits, in_question
-from glassformer.data.builtin.phrasebook.wording import (
+from tools.phrasebook.families import family
+from tools.phrasebook.persons import ER, PEOPLE, Someone, form_fits, in_question
+from tools.phrasebook.wording import (
     EVERY_DAY,
     EVERY_EVENING,
     EVERY_WEEKEND,

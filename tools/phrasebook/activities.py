@@ -4,8 +4,8 @@ and checked."""
 from dataclasses import dataclass
 from functools import cached_property
 
-from glassformer.data.builtin.phrasebook.persons import CHILDREN, FRIENDS, Someone
-from glassformer.data.builtin.phrasebook.wording import (
+from tools.phrasebook.persons import CHILDREN, FRIENDS, Someone
+from tools.phrasebook.wording import (
     words,
 )
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from glassformer.data.builtin.phrasebook.wording import Sentence
+from tools.phrasebook.wording import Sentence
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.builtin.phrasebook.activities import BUY, Activity
-from glassformer.data.builtin.phrasebook.clauses import (
+from tools.phrasebook.activities import BUY, Activity
+from tools.phrasebook.clauses import (
     CAN,
     DE_HAVE,
     DEGREES,
@@ -19,8 +19,8 @@ from glassformer.data.builtin.phrasebook.clauses import (
     degree_fits,
     is_so,
 )
-from glassformer.data.builtin.phrasebook.families import family
-from glassformer.data.builtin.phrasebook.persons import (
+from tools.phrasebook.families import family
+from tools.phrasebook.persons import (
     ER,
     FATHER,
     FRIENDS,
@@ -41,7 +41,7 @@ from glassformer.data.builtin.phrasebook.persons import (
     in_question,
     same_people,
 )
-from glassformer.data.builtin.phrasebook.things import (
+from tools.phrasebook.things import (
     BOOKS,
     CLOTHES,
     COLOURED,
@@ -56,7 +56,7 @@ from glassformer.data.builtin.phrasebook.things import (
     some,
     wears,
 )
-from glassformer.data.builtin.phrasebook.wording import (
+from tools.phrasebook.wording import (
     ADJECTIVE_AFTER_EIN,
     ADJECTIVE_AFTER_THE,
     EXCUSE_ME,

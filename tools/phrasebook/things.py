@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from glassformer.data.builtin.phrasebook.persons import YOU, I, Someone
-from glassformer.data.builtin.phrasebook.wording import (
+from tools.phrasebook.persons import YOU, I, Someone
+from tools.phrasebook.wording import (
     ADJECTIVE_AFTER_EIN,
     GERMAN_EIN,
     Case,

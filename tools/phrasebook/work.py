@@ -1,7 +1,7 @@
 """Work and school: subjects, languages, skills, workplaces."""
 
-from glassformer.data.builtin.phrasebook.activities import WORK, Activity, Verb
-from glassformer.data.builtin.phrasebook.clauses import (
+from tools.phrasebook.activities import WORK, Activity, Verb
+from tools.phrasebook.clauses import (
     CAN,
     DEGREES,
     FUTURE,
@@ -15,10 +15,10 @@ from glassformer.data.builtin.phrasebook.clauses import (
     clause,
     degree_fits,
 )
-from glassformer.data.builtin.phrasebook.families import family
-from glassformer.data.builtin.phrasebook.persons import ER, GROWN_UPS, PEOPLE, WE, I, Someone, form_fits, in_question
-from glassformer.data.builtin.phrasebook.shopping import When
-from glassformer.data.builtin.phrasebook.wording import NOTHING, Sentence, Words, question, statement, words
+from tools.phrasebook.families import family
+from tools.phrasebook.persons import ER, GROWN_UPS, PEOPLE, WE, I, Someone, form_fits, in_question
+from tools.phrasebook.shopping import When
+from tools.phrasebook.wording import NOTHING, Sentence, Words, question, statement, words
 
 SCHOOL_SUBJECTS = (
     Words("mathematics", "数学", "Mathematik"),

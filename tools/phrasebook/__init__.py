@@ -16,14 +16,14 @@ each with its list of fillers, and one function that writes the three sentences.
 
 The price: it is a small, tidy world. A model trained on it does not speak these languages.
 The words are in wording.py, persons.py, activities.py, things.py and places.py, and clauses.py joins them; then comes a module
-a topic. None of them knows of splits, sampling or directions: see `phrases`.
+a topic. None of them knows of splits, sampling or directions: see book.py and glassformer.data.builtin.phrases.
 """
 
-from glassformer.data.builtin.phrasebook.deeds import does_to, feels
-from glassformer.data.builtin.phrasebook.everyday import future, habit, how_often, modal_today, past, right_now
-from glassformer.data.builtin.phrasebook.families import Family
-from glassformer.data.builtin.phrasebook.food import likes_but_not, please_bring, portions, prefers, tastes, there_is
-from glassformer.data.builtin.phrasebook.people import (
+from tools.phrasebook.deeds import does_to, feels
+from tools.phrasebook.everyday import future, habit, how_often, modal_today, past, right_now
+from tools.phrasebook.families import Family
+from tools.phrasebook.food import likes_but_not, please_bring, portions, prefers, tastes, there_is
+from tools.phrasebook.people import (
     has,
     has_but_not,
     has_job,
@@ -32,15 +32,15 @@ from glassformer.data.builtin.phrasebook.people import (
     taller_than,
     years_older,
 )
-from glassformer.data.builtin.phrasebook.questions import (
+from tools.phrasebook.questions import (
     knows_when,
     what_question,
     when_question,
     who_question,
     why_question,
 )
-from glassformer.data.builtin.phrasebook.reasons import because, errands
-from glassformer.data.builtin.phrasebook.shopping import (
+from tools.phrasebook.reasons import because, errands
+from tools.phrasebook.shopping import (
     belongs,
     buys,
     gives,
@@ -50,8 +50,8 @@ from glassformer.data.builtin.phrasebook.shopping import (
     price,
     where_to_buy,
 )
-from glassformer.data.builtin.phrasebook.times import birthday, daily_routine, since, timetable, what_day, what_time
-from glassformer.data.builtin.phrasebook.travel import (
+from tools.phrasebook.times import birthday, daily_routine, since, timetable, what_day, what_time
+from tools.phrasebook.travel import (
     finding_the_way,
     has_been,
     hours_between,
@@ -61,7 +61,7 @@ from glassformer.data.builtin.phrasebook.travel import (
     tickets,
     trip,
 )
-from glassformer.data.builtin.phrasebook.weather import (
+from tools.phrasebook.weather import (
     cold_or_warm,
     colder_than,
     if_it_rains,
@@ -69,7 +69,7 @@ from glassformer.data.builtin.phrasebook.weather import (
     temperature,
     weather,
 )
-from glassformer.data.builtin.phrasebook.wishes import (
+from tools.phrasebook.wishes import (
     greets,
     hopes_that,
     if_someone_had,
@@ -77,7 +77,7 @@ from glassformer.data.builtin.phrasebook.wishes import (
     requests,
     would_like,
 )
-from glassformer.data.builtin.phrasebook.work import can_do, finds, speaks, works_at
+from tools.phrasebook.work import can_do, finds, speaks, works_at
 
 FAMILIES: tuple[Family, ...] = (
     weather,

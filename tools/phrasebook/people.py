@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.builtin.phrasebook.clauses import (
+from tools.phrasebook.clauses import (
     DE_BE,
     DE_HAVE,
     DEGREES,
@@ -14,8 +14,8 @@ from glassformer.data.builtin.phrasebook.clauses import (
     en_be,
     is_so,
 )
-from glassformer.data.builtin.phrasebook.families import family
-from glassformer.data.builtin.phrasebook.persons import (
+from tools.phrasebook.families import family
+from tools.phrasebook.persons import (
     AUNT,
     ER,
     FATHER,
@@ -43,8 +43,8 @@ from glassformer.data.builtin.phrasebook.persons import (
     in_question,
     same_people,
 )
-from glassformer.data.builtin.phrasebook.things import ANIMALS, KIN, Thing, some
-from glassformer.data.builtin.phrasebook.wording import (
+from tools.phrasebook.things import ANIMALS, KIN, Thing, some
+from tools.phrasebook.wording import (
     NOTHING,
     TODAY,
     YESTERDAY,

@@ -1,6 +1,6 @@
 """Questions: why, when, who, what."""
 
-from glassformer.data.builtin.phrasebook.activities import (
+from tools.phrasebook.activities import (
     ACTIVITIES,
     BUY,
     DRINK,
@@ -15,7 +15,7 @@ from glassformer.data.builtin.phrasebook.activities import (
     Activity,
     activity_fits,
 )
-from glassformer.data.builtin.phrasebook.clauses import (
+from tools.phrasebook.clauses import (
     CAN,
     FUTURE,
     HAVE_TO,
@@ -27,8 +27,8 @@ from glassformer.data.builtin.phrasebook.clauses import (
     en_clause,
     zh_verb,
 )
-from glassformer.data.builtin.phrasebook.families import family
-from glassformer.data.builtin.phrasebook.persons import (
+from tools.phrasebook.families import family
+from tools.phrasebook.persons import (
     ER,
     FATHER,
     HE,
@@ -47,9 +47,9 @@ from glassformer.data.builtin.phrasebook.persons import (
     Someone,
     in_question,
 )
-from glassformer.data.builtin.phrasebook.shopping import When
-from glassformer.data.builtin.phrasebook.times import EVENTS, Event, en_third
-from glassformer.data.builtin.phrasebook.wording import (
+from tools.phrasebook.shopping import When
+from tools.phrasebook.times import EVENTS, Event, en_third
+from tools.phrasebook.wording import (
     FUTURE_TIMES,
     HABITUAL_TIMES,
     NEAR_TIMES,

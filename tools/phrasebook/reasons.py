@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.builtin.phrasebook.activities import ACTIVITIES, Activity, activity_fits, going_to
-from glassformer.data.builtin.phrasebook.clauses import (
+from tools.phrasebook.activities import ACTIVITIES, Activity, activity_fits, going_to
+from tools.phrasebook.clauses import (
     DE_BE_PAST,
     DE_HAVE_PAST,
     FUTURE,
@@ -13,9 +13,9 @@ from glassformer.data.builtin.phrasebook.clauses import (
     en_be,
     en_clause,
 )
-from glassformer.data.builtin.phrasebook.families import family
-from glassformer.data.builtin.phrasebook.persons import FRIENDS, PEOPLE, Someone
-from glassformer.data.builtin.phrasebook.wording import (
+from tools.phrasebook.families import family
+from tools.phrasebook.persons import FRIENDS, PEOPLE, Someone
+from tools.phrasebook.wording import (
     EVERY_DAY,
     EVERY_WEEKEND,
     FUTURE_TIMES,

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.builtin.phrasebook.activities import ACTIVITIES, Activity, activity_fits
-from glassformer.data.builtin.phrasebook.clauses import (
+from tools.phrasebook.activities import ACTIVITIES, Activity, activity_fits
+from tools.phrasebook.clauses import (
     A_BIT,
     DE_BE,
     DE_BE_PAST,
@@ -22,10 +22,10 @@ from glassformer.data.builtin.phrasebook.clauses import (
     en_clause,
     is_so,
 )
-from glassformer.data.builtin.phrasebook.families import family
-from glassformer.data.builtin.phrasebook.persons import ER, PEOPLE, Someone
-from glassformer.data.builtin.phrasebook.places import CITIES, HERE
-from glassformer.data.builtin.phrasebook.wording import (
+from tools.phrasebook.families import family
+from tools.phrasebook.persons import ER, PEOPLE, Someone
+from tools.phrasebook.places import CITIES, HERE
+from tools.phrasebook.wording import (
     FUTURE_TIMES,
     NEXT_WEEKEND,
     NOTHING,

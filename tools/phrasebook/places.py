@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from glassformer.data.builtin.phrasebook.wording import (
+from tools.phrasebook.wording import (
     GERMAN_THE,
     Gender,
     Words,

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.builtin.phrasebook.activities import DRINK, EAT, Activity, Verb
-from glassformer.data.builtin.phrasebook.clauses import (
+from tools.phrasebook.activities import DRINK, EAT, Activity, Verb
+from tools.phrasebook.clauses import (
     FUTURE,
     IS_IT,
     NOT,
@@ -17,10 +17,10 @@ from glassformer.data.builtin.phrasebook.clauses import (
     Mood,
     de_verb,
 )
-from glassformer.data.builtin.phrasebook.families import family
-from glassformer.data.builtin.phrasebook.persons import CHILDREN, ER, OBJECTS, PEOPLE, YOU, Someone
-from glassformer.data.builtin.phrasebook.places import HERE
-from glassformer.data.builtin.phrasebook.things import (
+from tools.phrasebook.families import family
+from tools.phrasebook.persons import CHILDREN, ER, OBJECTS, PEOPLE, YOU, Someone
+from tools.phrasebook.places import HERE
+from tools.phrasebook.things import (
     ANIMALS,
     BOOKS,
     CLOTHES,
@@ -34,7 +34,7 @@ from glassformer.data.builtin.phrasebook.things import (
     some,
     some_of,
 )
-from glassformer.data.builtin.phrasebook.wording import (
+from tools.phrasebook.wording import (
     GERMAN_THE,
     NOTHING,
     TOMORROW,

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from glassformer.data.builtin.phrasebook.activities import ACTIVITIES, DRINK, EAT, Activity, activity_fits
-from glassformer.data.builtin.phrasebook.clauses import (
+from tools.phrasebook.activities import ACTIVITIES, DRINK, EAT, Activity, activity_fits
+from tools.phrasebook.clauses import (
     DE_WOULD,
     DE_WOULD_HAVE,
     FUTURE,
@@ -17,8 +17,8 @@ from glassformer.data.builtin.phrasebook.clauses import (
     en_clause,
     zh_verb,
 )
-from glassformer.data.builtin.phrasebook.families import family
-from glassformer.data.builtin.phrasebook.persons import (
+from tools.phrasebook.families import family
+from tools.phrasebook.persons import (
     CHILDREN,
     ER,
     HE,
@@ -31,7 +31,7 @@ from glassformer.data.builtin.phrasebook.persons import (
     form_fits,
     in_question,
 )
-from glassformer.data.builtin.phrasebook.wording import (
+from tools.phrasebook.wording import (
     LAST_WEEKEND,
     NEXT_WEEKEND,
     NOTHING,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from glassformer.data.builtin.phrasebook.wording import (
+from tools.phrasebook.wording import (
     Words,
 )
 

@@ -47,7 +47,7 @@ def trash_name(path: Path) -> Path:
     """A name that nobody looks under; a number is added where somebody's files keep it taken."""
     name = path.with_name(f".trash-{path.name}")
     for number in itertools.count(1):
-        if not name.exists():
+        if not os.path.lexists(name):
             return name
         name = path.with_name(f".trash-{path.name}-{number}")
     raise AssertionError
@@ -60,8 +60,11 @@ def is_own_file(name: str) -> bool:
 
 def empty_out(folder: Path) -> None:
     """Removes a checkpoint that nobody looks for any more, file by file; what is not of a checkpoint stays, and what cannot
-    be removed now is left for `recover`."""
+    be removed now is left for `recover`. Of one that was moved elsewhere and linked back the link goes, and no more."""
     with contextlib.suppress(OSError):
+        if folder.is_symlink():
+            folder.unlink()
+            return
         for path in sorted(folder.iterdir()):
             durable.fault_point("during-prune")
             if is_own_file(path.name) and not path.is_dir():
@@ -83,19 +86,18 @@ def put_in_place(temporary: Path, folder: Path) -> None:
     empty_out(folder.with_name(f".trash-{folder.name}"))
     trash = trash_name(folder)
     durable.fault_point("before-rename")
-    if folder.exists():
+    if os.path.lexists(folder):
         os.replace(folder, trash)
         durable.fault_point("between-renames")
     try:
         os.replace(temporary, folder)
     except OSError:
-        if trash.exists() and not folder.exists():
+        if os.path.lexists(trash) and not os.path.lexists(folder):
             os.replace(trash, folder)
         raise
     durable.fault_point("after-rename")
     fsync(folder.parent)
-    if trash.exists():
-        empty_out(trash)
+    empty_out(trash)
 
 
 def write_checkpoint(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> None:
@@ -232,7 +234,7 @@ def half_done(folder: Path) -> list[Path]:
     """Checkpoints that a crash left half written or half removed."""
     if not folder.is_dir() or folder.is_symlink():
         return []
-    return sorted(p for p in folder.iterdir() if HALF_DONE.fullmatch(p.name) and p.is_dir() and not p.is_symlink())
+    return sorted(p for p in folder.iterdir() if HALF_DONE.fullmatch(p.name) and (p.is_dir() or p.is_symlink()))
 
 
 def recover(folder: Path) -> None:
@@ -241,7 +243,7 @@ def recover(folder: Path) -> None:
     found = half_done(folder)
     for path in (p for p in found if p.name.startswith(".trash-")):
         original = path.with_name(HALF_DONE.fullmatch(path.name)[2])  # type: ignore[index]
-        if not original.exists() and temporary_name(original).exists():
+        if not os.path.lexists(original) and temporary_name(original).exists():
             os.replace(path, original)
         else:
             empty_out(path)
@@ -310,7 +312,7 @@ class Checkpoints:
                 name = self.folder / f"damaged-{self.path(later).name}"
                 empty_out(name)  # of an earlier time
                 number = 1
-                while name.exists():
+                while os.path.lexists(name):
                     number += 1
                     name = self.folder / f"damaged-{self.path(later).name}-{number}"
                 os.replace(self.path(later), name)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -31,7 +30,7 @@ from glassformer.errors import UserError
 from glassformer.files import durable, structured
 from glassformer.files.checksums import ListedFile, file_problem
 from glassformer.files.durable import fsync, temporary_name, to_json, write_bytes
-from glassformer.files.owned import own_folder, refuse_link
+from glassformer.files.owned import free_name, own_folder, refuse_link
 from glassformer.files.structured import read_regular
 
 FORMAT = 1
@@ -44,13 +43,8 @@ class Damaged(UserError):
 
 
 def trash_name(path: Path) -> Path:
-    """A name that nobody looks under; a number is added where somebody's files keep it taken."""
-    name = path.with_name(f".trash-{path.name}")
-    for number in itertools.count(1):
-        if not os.path.lexists(name):
-            return name
-        name = path.with_name(f".trash-{path.name}-{number}")
-    raise AssertionError
+    """A name that nobody looks under."""
+    return free_name(path.with_name(f".trash-{path.name}"))
 
 
 def is_own_file(name: str) -> bool:
@@ -311,12 +305,8 @@ class Checkpoints:
             if later > step:
                 name = self.folder / f"damaged-{self.path(later).name}"
                 empty_out(name)  # of an earlier time
-                number = 1
-                while os.path.lexists(name):
-                    number += 1
-                    name = self.folder / f"damaged-{self.path(later).name}-{number}"
-                os.replace(self.path(later), name)
-                aside.append(name)
+                aside.append(free_name(name))
+                os.replace(self.path(later), aside[-1])
         return aside
 
     def set_aside(self) -> list[Path]:

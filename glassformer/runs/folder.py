@@ -20,6 +20,7 @@ somebody's. What is used is checked first, each file once a process.
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
@@ -207,6 +208,11 @@ class RunFolder:
     def final(self) -> Path:
         """The weights that the run is used by, once it has ended."""
         return self.path / "final"
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether anything was saved that it could be used by."""
+        return bool(self.checkpoints.steps()) or os.path.lexists(self.final)
 
     def finished(self) -> int | None:
         """The step at which training ended and left the final weights, whole; None while there is more to do: none were

@@ -236,6 +236,30 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert contents(tmp_path) == {"new/whole": b"whole"}
 
 
+@pytest.mark.parametrize(
+    "command", ["study residuals --quick", "ablate copy --vary model.n_head=1,2", "reproduce copy --no-plan"]
+)
+def test_one_study_at_a_time_works_in_a_folder(command: str, tmp_path: Path) -> None:
+    """The second is refused in a sentence, and a kill frees the folder. Broken: both train, and one's files are the other's."""
+    place = tmp_path / "quick" if command.startswith("study") else tmp_path
+    ready, go = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        with owned.OwnedFiles(place).exclusive_lock("study"):
+            os.write(ready[1], b"1")
+            os.read(go[0], 1)
+        os._exit(1)
+    assert os.read(ready[0], 1) == b"1"
+    try:
+        done = call(*command.split(), "--out", tmp_path)
+        assert done.returncode == 2 and f"is at work in {place}; wait for it" in done.stderr, done.stderr
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    with owned.OwnedFiles(place).exclusive_lock("study"):
+        pass
+
+
 def killed_while_staging(place: Path) -> None:
     """A process of its own, which is killed when half of what it makes is there."""
     child = os.fork()

@@ -236,6 +236,11 @@ class OwnedFiles:
         except (OSError, structured.Unreadable):
             return set()
 
+    def exclusive_lock(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """One command at a time works in this folder, and a kill frees it; `what` is what a second one is told is there."""
+        (lock,) = self.claim(".lock")
+        return exclusive_lock(lock, f"another {what} is at work in {self.folder}; wait for it, or choose another --out")
+
     def claim(self, *names: str) -> list[Path]:
         """The paths to write to, once it is sure that nobody else's files are there; from now on they are on the list."""
         known = self.names()

@@ -18,7 +18,9 @@ from glassformer.files.durable import to_json
 from glassformer.runs.facts import seal_of
 from glassformer.runs.folder import RunFolder
 from glassformer.text.tokenizer import Tokenizer
+from tests.commands import call
 from tests.fuzz.mutations import make_right, seal_checkpoint
+from tests.small_runs import small_run
 from tests.talking import make_run
 
 TEXTS = ["the cat sat", "a dog ran"]
@@ -149,3 +151,27 @@ def test_a_run_json_that_asks_for_a_giant_is_refused_before_it_is_built(run: Pat
     facts["recipe"]["model"] |= {"n_layer": 9000, "n_embd": 4096}
     (run / "run.json").write_bytes(to_json(facts | {"seal": seal_of(facts)}))
     refused(run, "do not belong together")
+
+
+@pytest.mark.slow
+def test_examples_that_were_replaced_are_not_measured_on(tmp_path: Path) -> None:
+    """Other data under the name of the test split, or one where there was none. Broken: scores of whatever lies there."""
+    run = small_run(tmp_path, "pairs", steps=2, validate_every=2, save_every=2).path
+    path = run / "data" / "test.examples.gz"
+    commands: list[list[object]] = [
+        ["evaluate", run, "--split"],
+        ["compare", run, run, "--out", tmp_path / "compared", "--split"],
+        ["heads", run, "--examples", 4, "--out", tmp_path / "heads", "--split"],
+    ]
+    whole = path.read_bytes()
+    shutil.copyfile(run / "data" / "train.examples.gz", path)
+    for command in (*([*c, "test"] for c in commands), ["export", run, "--to", "hf", "--out", tmp_path / "hf"]):
+        done = call(*command)
+        assert done.returncode == 2 and str(path) in done.stderr, (command, done.stderr)
+        assert "bring it back from a copy" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert not (tmp_path / "hf").exists()
+    path.write_bytes(whole)
+    assert call(*commands[0], "test").returncode == 0, "brought back, it is measured on again"
+    shutil.copyfile(path, run / "data" / "test.text.tokens")
+    done = call(*commands[0], "test")
+    assert done.returncode == 2 and "is not of this run" in done.stderr, done.stderr

@@ -176,6 +176,19 @@ class RunFolder:
         expected = ListedFile(listed["size"], listed["sha256"])
         return checksums.file_problem(self.path / name, expected, again=again)
 
+    def check_data(self, split: str) -> None:
+        """What the preparation left of a split must be what it left, before anything is measured on it. Runs of earlier versions
+        list nothing."""
+        listed = self.facts.get("files", {})
+        patterns = (f"data/{split}.examples.gz", f"data/{split}.*.tokens")
+        here = {p.relative_to(self.path).as_posix() for one in patterns for p in self.path.glob(one)}
+        for name in sorted(here | {n for n in listed if n.startswith(f"data/{split}.")}) if listed else ():
+            wrong = self.file_problem(name) if name in listed else "is not of this run"
+            if wrong is not None:
+                raise UserError(
+                    f"{self.path / name} cannot be used: it {wrong}; bring it back from a copy ({self.see_doctor})"
+                )
+
     # ---- weights
 
     def saved_in(self, name: str) -> Checkpoints:

@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from torch import Tensor
 
@@ -36,6 +36,36 @@ from glassformer.files.structured import read_regular
 FORMAT = 1
 MANIFEST, SEAL, STATE = "manifest.json", "SEAL", "state.json"
 SMALL = 1 << 20  # bytes a manifest may have
+
+
+class WeightsOf(TypedDict, total=False):
+    """Where final weights are from: a checkpoint, the mean of several, another model, or one with fewer heads."""
+
+    step: int | None
+    averaged: list[int]
+    imported: str
+    pruned: list[str]
+
+
+State = TypedDict(
+    "State",
+    {
+        "step": int,
+        "run": str | None,
+        "recipe": dict[str, Any],
+        "best_step": int | None,
+        "waiting": int,
+        "threads": int,
+        "metrics_bytes": int,
+        "samples_bytes": int,
+        "tokens": int,
+        "weights": WeightsOf,
+        "new_tokens": int,
+        "from": dict[str, Any],
+    },
+    total=False,
+)
+"""What state.json holds of what is looked at without restoring it, each where it is there."""
 
 
 class Damaged(UserError):
@@ -181,6 +211,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     """The state as it lies there; Damaged in a sentence where it cannot be read."""
     try:
         found: dict[str, Any] = structured.read(folder / STATE, dict[str, Any])
+        structured.convert(found, State, str(folder / STATE))
     except OSError as error:
         raise Damaged(f"{folder / STATE} cannot be read: {error.strerror}") from None
     except structured.Unreadable as error:

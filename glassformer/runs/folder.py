@@ -280,7 +280,7 @@ class RunFolder:
         return self.path / "samples.jsonl"
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl that can be read: a torn one is no reason to do without the others."""
+        """The numbers of metrics.jsonl, line by line, that can be read: a torn one is no reason to do without the others."""
         try:
             lines = structured.read_regular(self.metrics_file, 1 << 30).split(b"\n")
         except (OSError, UserError):
@@ -290,7 +290,7 @@ class RunFolder:
             with suppress(ValueError, RecursionError):
                 value = json.loads(line)
                 if isinstance(value, dict) and isinstance(value.get("step"), int):
-                    found.append(value)
+                    found.append({name: number for name, number in value.items() if isinstance(number, int | float)})
         return found
 
     # ---- the model

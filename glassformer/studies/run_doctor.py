@@ -70,9 +70,8 @@ def look_at_recipe(run: RunFolder) -> RunFinding:
         recipe, sealed = run.recipe, run.sealed
     except UserError as error:
         return RunFinding("run.json", "damaged", str(error), size_of(path))
-    about = (
-        f"{recipe.name}: {recipe.model.family}, {recipe.train.steps:,} steps, glassformer {run.facts['glassformer']}"
-    )
+    version = run.facts.get("glassformer", "unknown")
+    about = f"{recipe.name}: {recipe.model.family}, {recipe.train.steps:,} steps, glassformer {version}"
     if not sealed:
         return RunFinding("run.json", "damaged", f"{about}; it has been changed since it was written", size_of(path))
     return RunFinding("run.json", "good", about, size_of(path))

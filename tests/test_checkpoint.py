@@ -130,6 +130,36 @@ def test_a_crash_anywhere_leaves_the_old_or_the_new(
         assert read_checkpoint(found.path(3))[1]["step"] == 3
 
 
+@pytest.mark.parametrize("how", ["prune", "write", "crash", "set aside"])
+def test_a_checkpoint_linked_from_another_disk_loses_its_link_and_no_file(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Moved to a larger disk and linked back. Broken: its files are removed there, through the link."""
+    found = Checkpoints(tmp_path / "saves")
+    for step in (1, 2, 3):
+        write_checkpoint(found.path(step), weights(step), {"step": step})
+    disk, linked = tmp_path / "disk", found.path(1)
+    linked.rename(disk)
+    linked.symlink_to(disk, target_is_directory=True)
+    assert found.problem(1) is None, "it can be used from there"
+    if how == "write":
+        write_checkpoint(linked, weights(11), {"step": 1})
+    elif how == "set aside":
+        for _ in range(2):  # the second time what was set aside at the first goes
+            found.set_aside_after(0)
+            write_checkpoint(linked, weights(11), {"step": 1})
+    else:
+        if how == "crash":
+            monkeypatch.setattr(Path, "unlink", lambda self, missing_ok=False: (_ for _ in ()).throw(OSError(5, "")))
+        found.prune(1)
+        monkeypatch.undo()
+        recover(found.folder)
+        assert found.steps() == [3]
+    assert problem(disk) is None and read_checkpoint(disk)[1] == {"step": 1}
+    assert torch.equal(read_checkpoint(disk)[0]["model"]["a"], weights(1)["model"]["a"])
+    assert not [p for p in found.folder.iterdir() if p.name.startswith(".") or p.is_symlink()]
+
+
 def test_an_error_between_the_renames_puts_the_old_one_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "saves" / "final"
     write_checkpoint(folder, weights(1), {"step": 1})

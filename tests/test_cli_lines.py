@@ -251,6 +251,34 @@ def test_two_jobs_do_not_share_a_file(run: Path, source: Path, tmp_path: Path, m
         translate.translate(run, file=source, out=out, resume=True, **SMALL)
 
 
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("resume", [False, True])
+def test_killed_at_its_very_start_the_same_command_begins_again(
+    nth: int, resume: bool, run: Path, source: Path, tmp_path: Path
+) -> None:
+    """Before the record, between it and the file, and after both. Broken: a file that nobody has begun, and so is never gone on
+    with. An empty file without a record is somebody's all the same."""
+    whole, out = tmp_path / "whole.txt", tmp_path / "out.txt"
+    translate.translate(run, file=source, out=whole, **SMALL)
+    facts = json.loads(record_of(whole).read_bytes())["job"]
+    child = os.fork()
+    if child == 0:
+        calls = iter(range(nth))
+        sys.addaudithook(lambda event, _: kill_self() if event == "open" and next(calls, None) is None else None)
+        with answer_file.AnswerFile(out, facts, resume=resume):
+            kill_self()
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    translate.translate(run, file=source, out=out, resume=resume, **SMALL)
+    assert out.read_bytes() == whole.read_bytes()
+    (tmp_path / "empty.txt").touch()
+    with pytest.raises(UserError, match=r"there already|was not begun by this command"):
+        translate.translate(run, file=source, out=tmp_path / "empty.txt", resume=resume, **SMALL)
+
+
+def kill_self() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 @pytest.mark.slow
 def test_a_killed_process_and_a_full_disk(run: Path, tmp_path: Path) -> None:
     """SIGKILL after the first answers; a limit on the size of a file stands for a disk that fills up: one sentence, a code

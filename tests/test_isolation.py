@@ -7,12 +7,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import stat
 from pathlib import Path
 
 import pytest
 
 from glassformer.files import owned
+from glassformer.runs import making
 from glassformer.runs.folder import RunFolder
+from glassformer.studies import run_doctor
+from glassformer.studies.run_doctor import examine
 from tests.commands import call
 from tests.small_runs import small_run
 
@@ -229,3 +234,85 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         (draft / "whole").write_text("whole")
         assert not (tmp_path / "new").exists()
     assert contents(tmp_path) == {"new/whole": b"whole"}
+
+
+@pytest.mark.parametrize(
+    "command", ["study residuals --quick", "ablate copy --vary model.n_head=1,2", "reproduce copy --no-plan"]
+)
+def test_one_study_at_a_time_works_in_a_folder(command: str, tmp_path: Path) -> None:
+    """The second is refused in a sentence, and a kill frees the folder. Broken: both train, and one's files are the other's."""
+    place = tmp_path / "quick" if command.startswith("study") else tmp_path
+    ready, go = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        with owned.OwnedFiles(place).exclusive_lock("study"):
+            os.write(ready[1], b"1")
+            os.read(go[0], 1)
+        os._exit(1)
+    assert os.read(ready[0], 1) == b"1"
+    try:
+        done = call(*command.split(), "--out", tmp_path)
+        assert done.returncode == 2 and f"is at work in {place}; wait for it" in done.stderr, done.stderr
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    with owned.OwnedFiles(place).exclusive_lock("study"):
+        pass
+
+
+def killed_while_staging(place: Path) -> None:
+    """A process of its own, which is killed when half of what it makes is there."""
+    child = os.fork()
+    if child == 0:
+        with owned.new_folder(place, "an export") as draft:
+            (draft / "model.safetensors").write_bytes(bytes(5000))
+            os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+def test_what_a_killed_export_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    """A whole copy of the model would lie there for good. What a living process makes, and what only has such a name, stays."""
+    killed_while_staging(tmp_path / "run-hf")
+    (left,) = owned.abandoned(tmp_path)
+    theirs = tmp_path / ".making-run-hf-notes"
+    theirs.mkdir()
+    (theirs / "notes.md").write_text("somebody's")
+    (tmp_path / ".making-link").symlink_to(left)
+    with owned.new_folder(tmp_path / "run-ct2", "an export") as draft:
+        assert not left.exists()
+        with owned.new_folder(tmp_path / "run-onnx", "an export") as other:
+            (other / "model.onnx").write_text("whole")
+        (draft / "model.bin").write_text("whole")
+    (tmp_path / ".making-link").unlink()
+    expected = {".making-run-hf-notes/notes.md": b"somebody's", "run-ct2/model.bin": b"whole"}
+    assert contents(tmp_path) == expected | {"run-onnx/model.onnx": b"whole"}
+    assert stat.S_IMODE((tmp_path / "run-ct2").stat().st_mode) == stat.S_IMODE(theirs.stat().st_mode)
+
+
+def test_the_doctor_names_what_was_left_and_prunes_it(run: RunFolder, tmp_path: Path) -> None:
+    """Without --prune nothing is changed; with it only what glassformer left, and a checkpoint behind a link stays whole."""
+    mine = tmp_path / "runs" / "mine"
+    shutil.copytree(run.path, mine)
+    killed_while_staging(tmp_path / "runs" / "mine-hf")
+    aside = making.set_aside(mine)
+    shutil.copytree(run.path, mine)
+    shutil.copytree(mine / "checkpoints" / "step-00000002", tmp_path / "disk")
+    (mine / "checkpoints" / ".trash-step-00000002").symlink_to(tmp_path / "disk")
+    shutil.copytree(tmp_path / "disk", mine / "checkpoints" / "damaged-step-00000003")
+    (mine / "notes.md").write_text("mine")
+    before = contents(tmp_path)
+    found = {f.name: f for f in examine(mine).findings if f.condition == "note"}
+    staging = next(name for name in found if name.startswith("../.making-mine-hf-"))
+    names = {staging, f"../{aside.name}", "checkpoints/.trash-step-00000002", "checkpoints/damaged-step-00000003"}
+    assert found.keys() == names and found[staging].size == 5000
+    assert {f.name for f in examine(mine.parent).findings} == {n[3:] for n in names if n.startswith("../")}
+    assert contents(tmp_path) == before
+    done = call("doctor", mine, "--prune", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert {Path(n).name for n in names} == {one["name"] for one in told["pruned"]}
+    assert [f for f in told["findings"] if f["condition"] == "note"] == []
+    gone = {name for name in before if Path(name).parts[:2] != ("runs", "mine") and Path(name).parts[0] != "disk"}
+    gone |= {name for name in before if "damaged-" in name or ".trash-" in name}
+    assert contents(tmp_path) == {name: content for name, content in before.items() if name not in gone}
+    assert run_doctor.prune(mine) == [] == run_doctor.prune(mine.parent)

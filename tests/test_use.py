@@ -12,13 +12,17 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from glassformer import runs
 from glassformer.api import load
 from glassformer.errors import UserError
 from glassformer.files.durable import to_json
 from glassformer.runs.facts import seal_of
 from glassformer.runs.folder import RunFolder
+from glassformer.studies.run_doctor import examine
 from glassformer.text.tokenizer import Tokenizer
+from tests.commands import call
 from tests.fuzz.mutations import make_right, seal_checkpoint
+from tests.small_runs import small_run
 from tests.talking import make_run
 
 TEXTS = ["the cat sat", "a dog ran"]
@@ -149,3 +153,79 @@ def test_a_run_json_that_asks_for_a_giant_is_refused_before_it_is_built(run: Pat
     facts["recipe"]["model"] |= {"n_layer": 9000, "n_embd": 4096}
     (run / "run.json").write_bytes(to_json(facts | {"seal": seal_of(facts)}))
     refused(run, "do not belong together")
+
+
+@pytest.mark.slow
+def test_examples_that_were_replaced_are_not_measured_on(tmp_path: Path) -> None:
+    """Other data under the name of the test split, or one where there was none. Broken: scores of whatever lies there."""
+    run = small_run(tmp_path, "pairs", steps=2, validate_every=2, save_every=2).path
+    path = run / "data" / "test.examples.gz"
+    commands: list[list[object]] = [
+        ["evaluate", run, "--split"],
+        ["compare", run, run, "--out", tmp_path / "compared", "--split"],
+        ["heads", run, "--examples", 4, "--out", tmp_path / "heads", "--split"],
+    ]
+    whole = path.read_bytes()
+    shutil.copyfile(run / "data" / "train.examples.gz", path)
+    for command in (*([*c, "test"] for c in commands), ["export", run, "--to", "hf", "--out", tmp_path / "hf"]):
+        done = call(*command)
+        assert done.returncode == 2 and str(path) in done.stderr, (command, done.stderr)
+        assert "bring it back from a copy" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert not (tmp_path / "hf").exists()
+    path.write_bytes(whole)
+    assert call(*commands[0], "test").returncode == 0, "brought back, it is measured on again"
+    shutil.copyfile(path, run / "data" / "test.text.tokens")
+    done = call(*commands[0], "test")
+    assert done.returncode == 2 and "is not of this run" in done.stderr, done.stderr
+
+
+WRONG_KINDS: tuple[Any, ...] = ("x", 1.5, None, ["x"], {"a": 1}, -1, 10**25)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["run.json", "final/state.json", "checkpoints/step-00000002/state.json"])
+def test_a_field_of_another_kind_is_a_sentence(name: str, resumable: Path, tmp_path: Path) -> None:
+    """Every field, sealed again so that only its kind is wrong: whoever reads the run refuses it in a sentence that says where,
+    or does not need it. Broken: an AttributeError of whoever came to it first."""
+    run = tmp_path / "run"
+    shutil.copytree(resumable, run)
+    path = run / name
+    before, sealed = json.loads(path.read_bytes()), {p: p.read_bytes() for p in path.parent.iterdir() if p.is_file()}
+    if name.startswith("checkpoints/"):
+        shutil.rmtree(run / "final")  # else a resume ends before it looks at a checkpoint
+    more: dict[str, Any] = {"from": {"path": "x", "id": "y"}} if name == "run.json" else {}
+    refusals: list[tuple[str, str]] = []
+    for key, wrong in ((key, wrong) for key in before | more for wrong in WRONG_KINDS):
+        path.write_bytes(to_json({**before, **more, key: wrong}))
+        make_right(run, path)
+        for use in (load, examine, lambda where: runs.resume(where, accept_changes=True)):
+            try:
+                use(run)
+            except UserError as error:
+                refusals.append((key, str(error)))
+        for file, content in sealed.items():
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(content)
+        for left in (
+            *run.glob("checkpoints/damaged-*"),
+            *(run / "final" for _ in range(name.startswith("checkpoints/"))),
+        ):
+            shutil.rmtree(left, ignore_errors=True)
+    assert {"step", "recipe"} & {key for key, _ in refusals}
+    assert [(key, said) for key, said in refusals if str(run) not in said and key not in said] == []
+
+
+@pytest.fixture(scope="module")
+def resumable(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two steps, with a checkpoint and final weights."""
+    folder = tmp_path_factory.mktemp("kinds")
+    return small_run(folder, "pairs", steps=2, validate_every=2, save_every=2, validate_examples=1, history=False).path
+
+
+@pytest.mark.parametrize("device", ["meta", "xpu", "mps", "vulkan", "cuda:99", "hpu", "nonsense", "", "cuda:-1"])
+def test_a_device_that_cannot_be_used_is_a_sentence(device: str, run: Path) -> None:
+    """Torch knows names of devices that no machine has all of. Broken: what torch says about it, as a defect of ours."""
+    if device == "mps" and torch.backends.mps.is_available():
+        pytest.skip("this machine has one")
+    with pytest.raises(UserError, match=r"there is no device|cannot be used here|torch sees no CUDA device"):
+        load(run, device=device)

@@ -10,8 +10,8 @@ import torch
 from glassformer.api.models import MODELS, Classifier, Embedder, Filler, Generator, RunOrigin, Tagger, Translator
 from glassformer.config import did_you_mean
 from glassformer.errors import UserError
-from glassformer.files import structured
 from glassformer.interop.adapter import add_adapter
+from glassformer.runs.checkpoint import read_state
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
 from glassformer.tasks.text_model import Verb
@@ -29,7 +29,14 @@ def pick_device(device: str | torch.device) -> torch.device:
         raise UserError(f"there is no device {device!r}; use auto, cpu or cuda") from None
     if known.type == "cuda" and not torch.cuda.is_available():
         raise UserError(f"device {device} was asked for, and torch sees no CUDA device here; use cpu")
-    return known
+    try:
+        if (
+            torch.ones(1, device=known).sum().item() == 1
+        ):  # torch knows the names of devices that this build or machine lacks
+            return known
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError):
+        pass
+    raise UserError(f"device {device} cannot be used here; use auto, cpu or cuda")
 
 
 def metrics_at(folder: RunFolder, step: int | None) -> dict[str, float]:
@@ -48,7 +55,7 @@ def origin_of(folder: RunFolder, step: int | None) -> RunOrigin:
         return RunOrigin(folder.path, f"checkpoint of step {step}", metrics_at(folder, step))
     state: dict[str, Any] = {}
     if (path := folder.weights_folder() / "state.json").exists():
-        state = structured.read(path, dict[str, Any])
+        state = read_state(path.parent)
     weights = state.get("weights", {})
     if "averaged" in weights:
         return RunOrigin(

@@ -1,9 +1,10 @@
 """A file of answers that can be gone on with: the answers, and beside them FILE.job, which says whose they are.
 
 The record holds the fingerprint of the job (the input's bytes, the run's weights and tokenizers, the verb and its options)
-and how far it is: so many lines, so many bytes, and their SHA-256. It is brought up to date about once a second, after the
-answers themselves are on the disk. `--resume` compares all of it before a byte is touched; what a kill left behind the last
-record is cut off and answered again. A file that this command did not begin is never touched.
+and how far it is: so many lines, so many bytes, and their SHA-256. It is there before the file of answers is, and is brought
+up to date about once a second, after the answers themselves are on the disk. `--resume` compares all of it before a byte is
+touched; what a kill left behind the last record is cut off and answered again. A file that this command did not begin is
+never touched.
 """
 
 from __future__ import annotations
@@ -104,13 +105,21 @@ class AnswerFile:
             raise UserError(f"{path} cannot be written: {error.strerror}") from None
 
     def begin(self) -> BinaryIO:
-        """A new file; one that is there is never touched."""
+        """A new file, once the record says whose it will be; one that is there is never touched, unless it is empty and the
+        record says that it was begun so and broken off."""
+        record = read_record(self.path)
         if os.path.lexists(self.path):
-            raise UserError(
-                f"{self.path} is there already; go on with it by --resume, or delete it, or choose another --out"
-            )
-        if os.path.lexists(record_of(self.path)) and read_record(self.path) is None:
+            empty = self.path.is_file() and not self.path.is_symlink() and self.path.stat().st_size == 0
+            if not empty or record is None or record.bytes or record.done:
+                raise UserError(
+                    f"{self.path} is there already; go on with it by --resume, or delete it, or choose another --out"
+                )
+            file = os.fdopen(os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_APPEND), "wb", buffering=0)
+            lock(file, self.path)  # type: ignore[arg-type]
+            return file  # type: ignore[return-value]
+        if os.path.lexists(record_of(self.path)) and record is None:
             raise UserError(f"{record_of(self.path)} is in the way and is not glassformer's; choose another --out")
+        self.write_record()
         file = os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb", buffering=0)
         lock(file, self.path)  # type: ignore[arg-type]
         return file  # type: ignore[return-value]
@@ -167,6 +176,10 @@ class AnswerFile:
     def record(self) -> None:
         """Put the answers on the disk, and then the record that says so."""
         os.fsync(self.file.fileno())
+        self.write_record()
+
+    def write_record(self) -> None:
+        """Whose answers these are, and how far they are."""
         facts = Record(FORMAT, self.job, self.lines, self.bytes, self.digest.hexdigest(), self.done, VERSION)
         write_atomically(record_of(self.path), to_json(asdict(facts)))
         self.recorded = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -13,18 +14,25 @@ from glassformer.screen import table_console
 
 
 def doctor(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: Annotated[Path, typer.Argument(help="A run folder, or a folder with runs or exports in it.")],
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove what killed commands have left behind, and say what and how much.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Read every byte of a run and say what is there, what is damaged, and what --resume would do. Changes nothing.
+    """Read every byte of a run and say what is there, damaged or left behind, and what --resume would do. Changes nothing.
+
+    With --prune, what killed commands have left in it and beside it is cleared away.
 
     Exit codes: 0 all is whole; 1 something is damaged; 2 this is no run.
     """
-    from glassformer.studies.run_doctor import examine
+    from glassformer.studies import run_doctor
 
-    found = examine(run)
+    pruned = run_doctor.prune(run) if prune else []
+    found = run_doctor.examine(run)
     if as_json:
-        print(json.dumps({"run": str(run), **found.to_dict()}))
+        facts = {"pruned": [asdict(one) for one in pruned]} if prune else {}
+        print(json.dumps({"run": str(run), **found.to_dict(), **facts}))
     else:
         from rich.table import Table
         from rich.text import Text
@@ -44,6 +52,10 @@ def doctor(
                 Text(localized(finding.about)),
             )
         console = table_console()
+        for one in pruned:
+            console.print(f"cleared away: {one.name}, {one.size / 1000:,.0f} kB ({one.about})", soft_wrap=True)
+        if prune and not pruned:
+            console.print("nothing to clear away")
         console.print(table)
         console.print(found.outlook, soft_wrap=True)
     if found.damaged:

@@ -136,8 +136,12 @@ def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
     began = time.perf_counter()
     try:
         run = work()
-    except runs.Stopped:
-        warn(f"stopped; go on with: glassformer train {shlex.quote(str(folder))} --resume")
+    except runs.Stopped as stopped:
+        warn(
+            f"stopped; go on with: glassformer train {shlex.quote(str(folder))} --resume"
+            if stopped.goes_on
+            else "stopped before the first checkpoint; the same command begins again"
+        )
         raise SystemExit(runs.STOPPED) from None
     if run is None:
         return

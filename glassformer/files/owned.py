@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import shutil
 import stat
@@ -23,6 +24,8 @@ from glassformer.files import structured
 from glassformer.files.durable import to_json, write_atomically
 
 LIST = ".glassformer-files"
+MARK = ".glassformer-staging"
+"""In a folder that is not finished yet: locked by whoever fills it."""
 
 
 def refuse_link(path: Path) -> None:
@@ -49,6 +52,12 @@ def require_new_or_empty(path: Path, what: str) -> None:
         raise UserError(
             f"{path} is not empty (it has {some}), and {what} is only made in a new or an empty folder; choose another one"
         )
+
+
+def free_name(path: Path) -> Path:
+    """The path, or with -2, -3 … at its end: the first under which there is nothing."""
+    names = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return next(name for name in itertools.chain([path], names) if not os.path.lexists(name))
 
 
 def own_folder(path: Path) -> Path:
@@ -97,6 +106,26 @@ def exclusive_lock(path: Path, refusal: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool | None:
+    """Whether a process holds this lock; None where that cannot be known: there is no such file, or its file system has no
+    locks."""
+    import fcntl
+
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def identity(path: Path) -> tuple[int, int] | None:
@@ -175,30 +204,36 @@ def take_place(draft: Path, path: Path, old: Collection[str]) -> None:
     remove_own(aside, lambda name: name in old)
 
 
+def abandoned(folder: Path) -> list[Path]:
+    """Staging folders in `folder` whose process is gone: the mark in them says that they are ours, and nobody holds it."""
+    with contextlib.suppress(OSError):
+        found = sorted(p for p in folder.iterdir() if p.name.startswith(".making-") and not p.is_symlink())
+        return [p for p in found if is_locked(p / MARK) is False]
+    return []
+
+
 @contextlib.contextmanager
 def new_folder(path: Path, what: str, old: Collection[str] = ()) -> Iterator[Path]:
-    """A folder to fill, which takes the name `path` only when all has gone well; else nothing of it is left. `old`: the files
-    of a folder of that name which it replaces."""
+    """A folder to fill, which takes the name `path` only when all has gone well; else nothing of it is left, and what a kill
+    leaves is removed by whoever comes next. `old`: the files of a folder of that name which it replaces."""
     refuse_link(path) if old else require_new_or_empty(path, what)
-    draft = None
+    staging = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".making-{path.name}-", dir=path.parent))
-        yield draft
-        os.chmod(draft, 0o777 & ~current_umask())
-        take_place(draft, path, old)
+        for left in abandoned(path.parent):
+            shutil.rmtree(left, ignore_errors=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".making-{path.name}-", dir=path.parent))
+        with exclusive_lock(staging / f".tmp-{MARK}", f"{staging} is another process's"):
+            os.rename(staging / f".tmp-{MARK}", staging / MARK)  # once it has this name it is locked
+            draft = staging / "content"
+            draft.mkdir()
+            yield draft
+            take_place(draft, path, old)
     except OSError as error:
         raise UserError(f"{path} could not be written: {error.strerror or error}; nothing was left there") from error
     finally:
-        if draft is not None and draft.is_dir():
-            shutil.rmtree(draft, ignore_errors=True)
-
-
-def current_umask() -> int:
-    """The permissions that new files of this process are without."""
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
+        if staging is not None:
+            shutil.rmtree(staging, ignore_errors=True)
 
 
 class OwnedFiles:
@@ -215,6 +250,11 @@ class OwnedFiles:
             return set() if path.is_symlink() else set(structured.read(path, list[str], 1 << 20))
         except (OSError, structured.Unreadable):
             return set()
+
+    def exclusive_lock(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """One command at a time works in this folder, and a kill frees it; `what` is what a second one is told is there."""
+        (lock,) = self.claim(".lock")
+        return exclusive_lock(lock, f"another {what} is at work in {self.folder}; wait for it, or choose another --out")
 
     def claim(self, *names: str) -> list[Path]:
         """The paths to write to, once it is sure that nobody else's files are there; from now on they are on the list."""

@@ -34,7 +34,7 @@ def read_regular(path: Path, limit: int = LARGEST) -> bytes:
             raise Unreadable(
                 f"{path} cannot be read: it has {found.st_size:,} bytes, and at most {limit:,} are expected"
             )
-        return file.read(limit + 1)
+        return file.read(found.st_size + 1)
 
 
 def convert(value: Any, kind: Any, where: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 from glassformer.config import DataConfig
 from glassformer.data.store import run_examples, stored_splits
 from glassformer.errors import UserError
+from glassformer.runs.folder import RunFolder
 
 NO_SPLIT = "keeps no examples to compare on; give a file of texts by --sample (Python: sample=[...])"
 
@@ -19,4 +20,5 @@ def own_sample(data: DataConfig, run: Path) -> tuple[str, Iterator[Any]]:
     split = next((name for name in ("test", "val", "train") if name in kept), None)
     if split is None:
         raise UserError(f"{run} {NO_SPLIT}")
+    RunFolder.open(run).check_data(split)
     return f"the {split} split", iter(run_examples(data, split, run / "data"))

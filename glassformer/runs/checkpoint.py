@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from torch import Tensor
 
@@ -31,7 +30,7 @@ from glassformer.errors import UserError
 from glassformer.files import durable, structured
 from glassformer.files.checksums import ListedFile, file_problem
 from glassformer.files.durable import fsync, temporary_name, to_json, write_bytes
-from glassformer.files.owned import own_folder, refuse_link
+from glassformer.files.owned import free_name, own_folder, refuse_link
 from glassformer.files.structured import read_regular
 
 FORMAT = 1
@@ -39,18 +38,43 @@ MANIFEST, SEAL, STATE = "manifest.json", "SEAL", "state.json"
 SMALL = 1 << 20  # bytes a manifest may have
 
 
+class WeightsOf(TypedDict, total=False):
+    """Where final weights are from: a checkpoint, the mean of several, another model, or one with fewer heads."""
+
+    step: int | None
+    averaged: list[int]
+    imported: str
+    pruned: list[str]
+
+
+State = TypedDict(
+    "State",
+    {
+        "step": int,
+        "run": str | None,
+        "recipe": dict[str, Any],
+        "best_step": int | None,
+        "waiting": int,
+        "threads": int,
+        "metrics_bytes": int,
+        "samples_bytes": int,
+        "tokens": int,
+        "weights": WeightsOf,
+        "new_tokens": int,
+        "from": dict[str, Any],
+    },
+    total=False,
+)
+"""What state.json holds of what is looked at without restoring it, each where it is there."""
+
+
 class Damaged(UserError):
     """A checkpoint whose bytes are not those that were written."""
 
 
 def trash_name(path: Path) -> Path:
-    """A name that nobody looks under; a number is added where somebody's files keep it taken."""
-    name = path.with_name(f".trash-{path.name}")
-    for number in itertools.count(1):
-        if not name.exists():
-            return name
-        name = path.with_name(f".trash-{path.name}-{number}")
-    raise AssertionError
+    """A name that nobody looks under."""
+    return free_name(path.with_name(f".trash-{path.name}"))
 
 
 def is_own_file(name: str) -> bool:
@@ -60,8 +84,11 @@ def is_own_file(name: str) -> bool:
 
 def empty_out(folder: Path) -> None:
     """Removes a checkpoint that nobody looks for any more, file by file; what is not of a checkpoint stays, and what cannot
-    be removed now is left for `recover`."""
+    be removed now is left for `recover`. Of one that was moved elsewhere and linked back the link goes, and no more."""
     with contextlib.suppress(OSError):
+        if folder.is_symlink():
+            folder.unlink()
+            return
         for path in sorted(folder.iterdir()):
             durable.fault_point("during-prune")
             if is_own_file(path.name) and not path.is_dir():
@@ -83,19 +110,18 @@ def put_in_place(temporary: Path, folder: Path) -> None:
     empty_out(folder.with_name(f".trash-{folder.name}"))
     trash = trash_name(folder)
     durable.fault_point("before-rename")
-    if folder.exists():
+    if os.path.lexists(folder):
         os.replace(folder, trash)
         durable.fault_point("between-renames")
     try:
         os.replace(temporary, folder)
     except OSError:
-        if trash.exists() and not folder.exists():
+        if os.path.lexists(trash) and not os.path.lexists(folder):
             os.replace(trash, folder)
         raise
     durable.fault_point("after-rename")
     fsync(folder.parent)
-    if trash.exists():
-        empty_out(trash)
+    empty_out(trash)
 
 
 def write_checkpoint(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]) -> None:
@@ -185,6 +211,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     """The state as it lies there; Damaged in a sentence where it cannot be read."""
     try:
         found: dict[str, Any] = structured.read(folder / STATE, dict[str, Any])
+        structured.convert(found, State, str(folder / STATE))
     except OSError as error:
         raise Damaged(f"{folder / STATE} cannot be read: {error.strerror}") from None
     except structured.Unreadable as error:
@@ -232,7 +259,7 @@ def half_done(folder: Path) -> list[Path]:
     """Checkpoints that a crash left half written or half removed."""
     if not folder.is_dir() or folder.is_symlink():
         return []
-    return sorted(p for p in folder.iterdir() if HALF_DONE.fullmatch(p.name) and p.is_dir() and not p.is_symlink())
+    return sorted(p for p in folder.iterdir() if HALF_DONE.fullmatch(p.name) and (p.is_dir() or p.is_symlink()))
 
 
 def recover(folder: Path) -> None:
@@ -241,7 +268,7 @@ def recover(folder: Path) -> None:
     found = half_done(folder)
     for path in (p for p in found if p.name.startswith(".trash-")):
         original = path.with_name(HALF_DONE.fullmatch(path.name)[2])  # type: ignore[index]
-        if not original.exists() and temporary_name(original).exists():
+        if not os.path.lexists(original) and temporary_name(original).exists():
             os.replace(path, original)
         else:
             empty_out(path)
@@ -309,12 +336,8 @@ class Checkpoints:
             if later > step:
                 name = self.folder / f"damaged-{self.path(later).name}"
                 empty_out(name)  # of an earlier time
-                number = 1
-                while name.exists():
-                    number += 1
-                    name = self.folder / f"damaged-{self.path(later).name}-{number}"
-                os.replace(self.path(later), name)
-                aside.append(name)
+                aside.append(free_name(name))
+                os.replace(self.path(later), aside[-1])
         return aside
 
     def set_aside(self) -> list[Path]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Required, TypedDict
 
 from glassformer.config import VERSION, ModelConfig
 from glassformer.errors import UserError
@@ -19,9 +18,11 @@ if TYPE_CHECKING:
     from glassformer.text.tokenizers import Tokenizers
 
 RUN_FORMAT = 1
+REPLACED = ".replaced.json"
+"""In a run that was set aside for another: whose place it had."""
 OWN = re.compile(
     r"(\.tmp-)?(run\.json|labels\.json|tokenizer(\.source|\.target)?\.json(\.tmp)?)"
-    r"|\.lock|parity\.json|metrics\.jsonl|samples\.jsonl|train\.log|curves\.(png|svg)"
+    r"|(\.tmp-)?\.replaced\.json|\.lock|parity\.json|metrics\.jsonl|samples\.jsonl|train\.log|curves\.(png|svg)"
     r"|data/(train|val|test)\.[\w.-]+|data/(\.tmp-)?report\.json"
     r"|((checkpoints|snapshots|history)/(damaged-|\.tmp-|\.trash-)?step-\d{8,}(-\d+)?|(\.tmp-|\.trash-)?(final|start)(-\d+)?)"
     r"/([a-z]+\.safetensors|state\.json|manifest\.json|SEAL)"
@@ -30,16 +31,27 @@ OWN = re.compile(
 """The names that a run writes, and so may remove."""
 
 
-@dataclass(frozen=True)
-class RunFacts:
-    """What run.json must hold; what else it holds is kept."""
+class OriginFacts(TypedDict, total=False):
+    """The run that another one begins with: where it was, and its id."""
 
-    recipe: dict[str, Any]
-    format: int
-    glassformer: str = "unknown"
-    files: dict[str, ListedFile] | None = None
-    seal: str | None = None
-    id: str | None = None
+    path: str
+    id: str | None
+
+
+RunFacts = TypedDict(
+    "RunFacts",
+    {
+        "recipe": Required[dict[str, Any]],
+        "format": Required[int],
+        "glassformer": str,
+        "files": dict[str, ListedFile],
+        "seal": str | None,
+        "id": str | None,
+        "from": OriginFacts,
+    },
+    total=False,
+)
+"""What run.json holds; what else it holds is kept."""
 
 
 def migrated(facts: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -72,7 +84,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
         raise UserError(f"{path} cannot be read: it has no recipe")
     facts = migrated(facts, folder)
     known = structured.convert(facts, RunFacts, str(path))
-    if strange := [n for n in known.files or {} if Path(n).is_absolute() or ".." in Path(n).parts]:
+    if strange := [n for n in known.get("files", {}) if Path(n).is_absolute() or ".." in Path(n).parts]:
         raise UserError(f"{path} cannot be read: it lists {strange[0][:80]!r}, which lies outside the run")
     return facts  # type: ignore[no-any-return]
 

@@ -20,6 +20,7 @@ somebody's. What is used is checked first, each file once a process.
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
@@ -176,6 +177,19 @@ class RunFolder:
         expected = ListedFile(listed["size"], listed["sha256"])
         return checksums.file_problem(self.path / name, expected, again=again)
 
+    def check_data(self, split: str) -> None:
+        """What the preparation left of a split must be what it left, before anything is measured on it. Runs of earlier versions
+        list nothing."""
+        listed = self.facts.get("files", {})
+        patterns = (f"data/{split}.examples.gz", f"data/{split}.*.tokens")
+        here = {p.relative_to(self.path).as_posix() for one in patterns for p in self.path.glob(one)}
+        for name in sorted(here | {n for n in listed if n.startswith(f"data/{split}.")}) if listed else ():
+            wrong = self.file_problem(name) if name in listed else "is not of this run"
+            if wrong is not None:
+                raise UserError(
+                    f"{self.path / name} cannot be used: it {wrong}; bring it back from a copy ({self.see_doctor})"
+                )
+
     # ---- weights
 
     def saved_in(self, name: str) -> Checkpoints:
@@ -208,6 +222,11 @@ class RunFolder:
     def final(self) -> Path:
         """The weights that the run is used by, once it has ended."""
         return self.path / "final"
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether anything was saved that it could be used by."""
+        return bool(self.checkpoints.steps()) or os.path.lexists(self.final)
 
     def finished(self) -> int | None:
         """The step at which training ended and left the final weights, whole; None while there is more to do: none were
@@ -262,7 +281,7 @@ class RunFolder:
         return self.path / "samples.jsonl"
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl that can be read: a torn one is no reason to do without the others."""
+        """The numbers of metrics.jsonl, line by line, that can be read: a torn one is no reason to do without the others."""
         try:
             lines = structured.read_regular(self.metrics_file, 1 << 30).split(b"\n")
         except (OSError, UserError):
@@ -272,7 +291,7 @@ class RunFolder:
             with suppress(ValueError, RecursionError):
                 value = json.loads(line)
                 if isinstance(value, dict) and isinstance(value.get("step"), int):
-                    found.append(value)
+                    found.append({name: number for name, number in value.items() if isinstance(number, int | float)})
         return found
 
     # ---- the model

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -28,7 +28,7 @@ from glassformer.runs.metrics_log import truncate_log
 from glassformer.runs.overview import overview
 from glassformer.runs.session import Session, check_state
 from glassformer.runs.setup import make_session
-from glassformer.runs.stop import StopRequest
+from glassformer.runs.stop import Stopped, StopRequest
 from glassformer.runs.validation import metric_of
 from glassformer.screen import warn
 from glassformer.train.changes import as_prepared, changes, check_changes
@@ -36,8 +36,10 @@ from glassformer.train.memory import is_out_of_memory, less_memory
 from glassformer.train.trainer import TrainerCallback
 
 
-def out_of_memory(path: Path, recipe: Recipe) -> UserError:
+def out_of_memory(path: Path, recipe: Recipe, *, goes_on: bool) -> UserError:
     """What to say when memory ran out: what is safe, and how to go on with less."""
+    if not goes_on:
+        return UserError(f"out of memory before the first checkpoint; to train with less, {less_memory(recipe)}")
     return UserError(
         f"out of memory; what was saved before is intact. To go on with less, {less_memory(recipe)}, as in: "
         f"glassformer train {quote(str(path))} train.accumulate={2 * recipe.train.accumulate} --resume --accept-changes"
@@ -45,24 +47,29 @@ def out_of_memory(path: Path, recipe: Recipe) -> UserError:
 
 
 @contextmanager
-def friendly_errors(path: Path, recipe: Recipe) -> Iterator[None]:
-    """What a person can put right is told in a sentence. Nothing is saved on the way out: the last checkpoint stands."""
+def friendly_errors(path: Path, recipe: Recipe, *, anew: bool = False) -> Iterator[None]:
+    """What a person can put right is told in a sentence. Nothing is saved on the way out: the last checkpoint stands; and where
+    a run that is trained `anew` has none yet, the one it was to replace is back."""
     try:
         yield
-    except (UserError, BrokenPipeError):
-        raise
-    except OSError as error:
-        if error.errno != errno.ENOMEM:
+    except BaseException as error:
+        goes_on = True
+        with suppress(UserError, OSError):
+            goes_on = not (anew and making.put_back(path))
+        if isinstance(error, Stopped):
+            error.goes_on = goes_on
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError) and error.errno != errno.ENOMEM:
             where = error.filename or path
+            if not goes_on:
+                raise UserError(f"{where}: {error.strerror or error}; put that right, then train again") from error
             raise UserError(
                 f"{where}: {error.strerror or error}; what was saved before is untouched. Put that right, then go on with: "
                 f"glassformer train {quote(str(path))} --resume"
             ) from error
-        raise out_of_memory(path, recipe) from error
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise out_of_memory(path, recipe) from error
+        no_memory = isinstance(error, MemoryError | RuntimeError) and is_out_of_memory(error)
+        if no_memory or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+            raise out_of_memory(path, recipe, goes_on=goes_on) from error
+        raise
 
 
 def prepared(run: RunFolder, recipe: Recipe, given: Any = None, start: Start | None = None) -> RunFolder:
@@ -152,7 +159,8 @@ def train(
     metric_of(recipe)
     check_task(recipe.data, recipe.model.family, recipe.model.head)
     stop = StopRequest()
-    with unbreakable_screen(), friendly_errors(out, recipe), stop.listening(), ExitStack() as held:
+    with unbreakable_screen(), friendly_errors(out, recipe, anew=True), stop.listening(), ExitStack() as held:
+        making.put_back(out)
         if RunFolder.is_run(out) and not overwrite:
             raise UserError(
                 f"{out} holds a run already; go on with it by --resume, or choose another folder with --out, "

@@ -2,22 +2,25 @@
 
 A run is made in a new or an empty folder. A new one stands beside its place under a temporary name until its data is
 prepared, so that what cannot start leaves nothing; an empty one that is there already (a mounted disk, say) is filled where
-it is. A run that is to be replaced is set aside when the new one is prepared, and dropped when the new one has its first
-checkpoint: file by file, and only what it wrote itself.
+it is. A run that is to be replaced is set aside when the new one is prepared, and says in a file of its own whose place it had.
+It is dropped when the new one has its first checkpoint: file by file, and only what it wrote itself. Until then it is put back
+where the new one ends: at once, or, if there was no time (SIGKILL, a power cut), by the next `train` in its place or by
+`doctor --prune`; `--resume` goes on with the new one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from glassformer.config import VERSION, Recipe
 from glassformer.errors import UserError
-from glassformer.files import owned
-from glassformer.files.durable import fsync
+from glassformer.files import owned, structured
+from glassformer.files.durable import fsync, to_json, write_atomically
+from glassformer.runs.facts import REPLACED
 from glassformer.runs.folder import RunFolder
 from glassformer.screen import warn
 
@@ -58,12 +61,10 @@ def begin(out: Path, recipe: Recipe, origin: dict[str, Any] | None = None) -> Ru
 
 
 def set_aside(out: Path) -> Path:
-    """The run that is to be replaced, under another name."""
-    aside = beside(out, "replaced")
-    for number in range(2, 1000):
-        if not aside.exists():
-            break
-        aside = beside(out, "replaced").with_name(f"{beside(out, 'replaced').name}-{number}")
+    """The run that is to be replaced, under another name; whose place it had is told by a file in it."""
+    whole = Path(os.path.abspath(out))
+    write_atomically(out / REPLACED, to_json({"name": whole.name}))
+    aside = owned.free_name(beside(out, "replaced"))
     os.rename(out, aside)
     return aside
 
@@ -83,6 +84,7 @@ def put_in_place(draft: RunFolder, out: Path) -> tuple[RunFolder, Path | None]:
     except OSError:
         if aside is not None:
             os.rename(aside, out)
+            (out / REPLACED).unlink(missing_ok=True)
         raise
     fsync(Path(os.path.abspath(out)).parent)
     return RunFolder(out), aside
@@ -95,6 +97,7 @@ def give_up(run: RunFolder, out: Path, aside: Path | None, *, keep_folder: bool 
         run.discard(keep_folder=keep_folder)
         if aside is not None:
             os.rename(aside, out)
+            (out / REPLACED).unlink(missing_ok=True)
 
 
 def adopt_draft(out: Path) -> None:
@@ -106,23 +109,72 @@ def adopt_draft(out: Path) -> None:
         os.rename(draft, out)
 
 
+@dataclass(frozen=True)
+class Replaced:
+    """What a run that was set aside says of itself: whose place it had, and whether it is being dropped."""
+
+    name: str
+    dropped: bool = False
+
+
+def read_replaced(path: Path) -> Replaced | None:
+    """Whose place a run had that was set aside; None where it does not say."""
+    if path.is_symlink():
+        return None
+    try:
+        found: Replaced = structured.read(path / REPLACED, Replaced, 1 << 16)
+    except (OSError, UserError):
+        return None
+    return found if found.name == Path(found.name).name != "" else None
+
+
 def replaced(out: Path) -> list[Path]:
-    """Runs that were set aside for the one that stands here now."""
-    name = re.escape(beside(out, "replaced").name)
-    parent = Path(os.path.abspath(out)).parent
+    """Runs that were set aside for the one that stands here now, by what they say themselves: `.replaced-x-2` is one of x-2,
+    or the second of x."""
+    whole = Path(os.path.abspath(out))
     with contextlib.suppress(OSError):
-        found = [p for p in parent.iterdir() if re.fullmatch(rf"{name}(-\d+)?", p.name)]
-        return sorted(p for p in found if p.is_dir() and not p.is_symlink())
+        found = sorted(p for p in whole.parent.iterdir() if p.name.startswith(".replaced-"))
+        return [p for p in found if (said := read_replaced(p)) is not None and said.name == whole.name]
     return []
 
 
+def drop(path: Path, name: str) -> None:
+    """Removes a run file by file. What somebody else put into its folder stays, under a name that shows, and is told."""
+    left = RunFolder(path).discard()
+    if left:
+        kept = owned.free_name(path.with_name(f"kept-from-{name}"))
+        os.rename(path, kept)
+        warn(f"the old run is gone; what was not its own ({', '.join(left[:3])}) is in {kept}")
+
+
 def drop_replaced(out: Path) -> None:
-    """The new run has its first checkpoint: the old one goes. What somebody else put into its folder stays, under a name
-    that shows."""
+    """The new run has its first checkpoint: the old one goes."""
+    name = Path(os.path.abspath(out)).name
     for path in replaced(out):
         with contextlib.suppress(OSError):
-            left = RunFolder(path).discard()
-            if left:
-                kept = path.with_name(path.name.replace(".replaced-", "kept-from-", 1))
-                os.rename(path, kept)
-                warn(f"the old run is gone; what was not its own ({', '.join(left[:3])}) is in {kept}")
+            write_atomically(path / REPLACED, to_json({"name": name, "dropped": True}))  # half of it is never put back
+            drop(path, name)
+
+
+def to_put_back(out: Path) -> Path | None:
+    """The run that was set aside for one that has not come to a checkpoint, if it has weights itself."""
+    if os.path.lexists(out) and (RunFolder(out).has_weights or not RunFolder.is_run(out)):
+        return None
+    kept = (p for p in replaced(out) if RunFolder(p).has_weights and not read_replaced(p).dropped)  # type: ignore[union-attr]
+    return next(kept, None)
+
+
+def put_back(out: Path) -> bool:
+    """Until a new run has its first checkpoint, the old one is the run: it takes its place again where the new one has died
+    before that. Whether it did; refused, where the new one is being trained."""
+    aside = to_put_back(out)
+    if aside is None:
+        return False
+    with contextlib.ExitStack() as held:
+        if RunFolder.is_run(out):
+            held.enter_context(RunFolder(out).exclusive_lock())
+            drop(out, Path(os.path.abspath(out)).name)
+        os.rename(aside, out)
+        (out / REPLACED).unlink(missing_ok=True)
+    warn(f"the training that was to replace {out} had no checkpoint yet: the run from before is back")
+    return True

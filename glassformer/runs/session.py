@@ -56,6 +56,9 @@ def is_historic(step: int) -> bool:
     return step == 0 or (step >= 10 and step in (10 ** (len(str(step)) - 1), 3 * 10 ** (len(str(step)) - 1)))
 
 
+MOST = 1 << 53  # of anything that is counted
+
+
 @dataclass(frozen=True)
 class SavedState:
     """What the state of a checkpoint must hold for training to go on from it; see `Progress` for what it means."""
@@ -83,8 +86,9 @@ class SavedState:
 def check_state(state: dict[str, Any], folder: Path) -> None:
     """Damaged in a sentence where a state has another shape."""
     found = structured.convert(state, SavedState, str(folder / checkpoint.STATE))
-    if min(found.step, found.tokens, found.epoch, found.index, found.metrics_bytes, found.samples_bytes) < 0:
-        raise checkpoint.Damaged(f"{folder} cannot be used: its state has negative counts")
+    counts = {n: v for n, v in vars(found).items() if isinstance(v, int)}
+    if strange := [name for name, count in counts.items() if not 0 <= count < MOST]:
+        raise checkpoint.Damaged(f"{folder} cannot be used: {strange[0]} in its state is no count")
 
 
 @dataclass

@@ -19,7 +19,9 @@ ASKS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if hasattr(signal, "SIGHUP
 
 class Stopped(BaseException):
     """The run was asked to stop, and what there was to save is saved. Like KeyboardInterrupt no error, so nothing that
-    handles errors along the way swallows it."""
+    handles errors along the way swallows it. `goes_on`: whether --resume goes on from there."""
+
+    goes_on = True
 
 
 class StopRequest:

@@ -24,6 +24,7 @@ from glassformer.data.store import run_examples
 from glassformer.errors import UserError
 from glassformer.evaluate import model_inputs
 from glassformer.nn.loss import IGNORE
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.validation import greedy
 from glassformer.tasks import TextModel, translations
 
@@ -57,6 +58,8 @@ def held_out(
     limit = min(limit, sys.maxsize)
     recipe = model.recipe
     data = recipe.data
+    if folder is not None and examples is None and RunFolder.is_run(folder.parent):
+        RunFolder(folder.parent).check_data(split)
     budget = max(256, min(8192, 2**23 // max(1, recipe.model.vocab_size)))
     stored = run_examples(data, split, folder or Path()) if examples is None else examples  # type: ignore[arg-type]
     with TemporaryDirectory() as temporary:

@@ -1,4 +1,5 @@
-"""A look at a run's folder: what is in it, what is damaged, and from where it can go on. Nothing is changed.
+"""A look at a run's folder: what is in it, what is damaged, and from where it can go on; and what was left behind in it and
+beside it. Nothing is changed, unless what was left behind is to be pruned.
 
 Every byte that has a checksum is read, so the look takes as long as reading the run once.
 """
@@ -15,10 +16,13 @@ from shlex import quote
 from typing import Any, Literal
 
 from glassformer.errors import UserError
+from glassformer.files import owned
 from glassformer.models.weights import check_finite, check_fits
 from glassformer.runs.checkpoint import read_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.making import beside
+from glassformer.studies import leftovers
+from glassformer.studies.leftovers import Leftover, Pruned, size_of
 
 Condition = Literal["good", "note", "damaged"]
 MARKS = {
@@ -59,16 +63,6 @@ class Diagnosis:
         return {"damaged": self.damaged, "findings": findings, "outlook": self.outlook}
 
 
-def size_of(path: Path) -> int:
-    """Bytes, of a file or of all in a folder; what goes away while it is looked at has none."""
-    total = 0
-    for folder, _, names in os.walk(path) if path.is_dir() else [(str(path.parent), [], [path.name])]:
-        for name in names:
-            with suppress(OSError):
-                total += os.stat(os.path.join(folder, name)).st_size
-    return total
-
-
 def look_at_recipe(run: RunFolder) -> RunFinding:
     """Whether run.json can be read and is as it was written."""
     path = run.path / "run.json"
@@ -76,9 +70,8 @@ def look_at_recipe(run: RunFolder) -> RunFinding:
         recipe, sealed = run.recipe, run.sealed
     except UserError as error:
         return RunFinding("run.json", "damaged", str(error), size_of(path))
-    about = (
-        f"{recipe.name}: {recipe.model.family}, {recipe.train.steps:,} steps, glassformer {run.facts['glassformer']}"
-    )
+    version = run.facts.get("glassformer", "unknown")
+    about = f"{recipe.name}: {recipe.model.family}, {recipe.train.steps:,} steps, glassformer {version}"
     if not sealed:
         return RunFinding("run.json", "damaged", f"{about}; it has been changed since it was written", size_of(path))
     return RunFinding("run.json", "good", about, size_of(path))
@@ -109,8 +102,6 @@ def look_at_checkpoints(run: RunFolder, problems: dict[int, str | None]) -> list
         )
     if best is not None and best not in problems:
         found.append(RunFinding(f"checkpoints/{run.checkpoints.path(best).name}", "damaged", "the best one is missing"))
-    for path in run.checkpoints.set_aside():
-        found.append(RunFinding(f"checkpoints/{path.name}", "note", "set aside by an earlier resume", size_of(path)))
     return found
 
 
@@ -156,21 +147,7 @@ def look_at_metrics(run: RunFolder) -> list[RunFinding]:
 
 def is_busy(run: RunFolder) -> bool:
     """Whether a training holds the run's lock."""
-    import fcntl
-
-    try:
-        descriptor = os.open(run.path / ".lock", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
-    return False
+    return owned.is_locked(run.path / ".lock") is True
 
 
 def readable(run: RunFolder) -> bool:
@@ -223,6 +200,43 @@ def look_at_model(run: RunFolder) -> list[RunFinding]:
     return found
 
 
+def left_by(run: RunFolder) -> list[Leftover]:
+    """What commands that were killed left in a run (unless it is being trained) and beside it."""
+    inner = [] if is_busy(run) else [*leftovers.inside(run), *leftovers.beside(run.path)]
+    return [*inner, *leftovers.beside(Path(os.path.abspath(run.path)).parent, run.path)]
+
+
+def name_of(left: Leftover, folder: Path) -> str:
+    """As it is named from the folder that was looked at."""
+    return os.path.relpath(left.path, folder)
+
+
+def examine_folder(path: Path) -> Diagnosis:
+    """What was left behind in a folder that is no run itself, but holds some, or had something left in it."""
+    found = list(leftovers.beside(path))
+    if not found and not any(RunFolder.is_run(one) for one in path.iterdir()):
+        raise UserError(f"{path} is not a run: it has no run.json")
+    findings = [RunFinding(left.path.name, "note", left.about, size_of(left.path)) for left in found]
+    said = (
+        f"glassformer doctor {quote(str(path))} --prune clears away what was left"
+        if found
+        else "nothing was left behind"
+    )
+    return Diagnosis(findings, said)
+
+
+def prune(path: Path) -> list[Pruned]:
+    """Clears away what commands that were killed have left in a run and beside it, or in a folder of runs."""
+    if not path.is_dir():
+        raise UserError(f"there is no folder {path}")
+    run = RunFolder(path)
+    if not run.is_run(path):
+        return leftovers.prune(list(leftovers.beside(path)))
+    if is_busy(run):
+        raise UserError(f"another process is training in {path}; let it end, or stop it first")
+    return leftovers.prune(left_by(run))
+
+
 def look(run: RunFolder, busy: bool) -> Diagnosis:
     """A diagnosis of the whole folder, which is left as it is."""
     findings = [look_at_recipe(run)]
@@ -232,10 +246,7 @@ def look(run: RunFolder, busy: bool) -> Diagnosis:
     findings += look_at_checkpoints(run, problems) + look_at_weights(run) + look_at_metrics(run)
     if readable(run):
         findings += look_at_model(run)
-    if not busy:
-        for left in run.leftovers():
-            name = left.relative_to(run.path).as_posix()
-            findings.append(RunFinding(name, "note", "left half done by a crash; --resume clears it up", size_of(left)))
+    findings += [RunFinding(name_of(left, run.path), "note", left.about, size_of(left.path)) for left in left_by(run)]
     return Diagnosis(findings, outlook(run, problems, busy))
 
 
@@ -252,7 +263,7 @@ def examine(path: Path) -> Diagnosis:
         raise UserError(f"there is no folder {path}")
     run = RunFolder(path)
     if not run.is_run(path) and not (path / "checkpoints").is_dir():
-        raise UserError(f"{path} is not a run: it has no run.json")
+        return examine_folder(path)
     busy = is_busy(run)
     for _ in range(LOOKS if busy else 0):
         with suppress(OSError, UserError):  # a checkpoint went away between its name and its files

@@ -114,6 +114,7 @@ def evaluate_run(
     else:
         split, notes = kept_split(run, split)
         data, on, folder = recipe.data, split, run.path / "data"
+        run.check_data(split)
         examples = run_examples(data, split, folder)  # type: ignore[arg-type]
     model = load(path, device=device) if model is None else model
     scores, count, more = score_examples(model, recipe, data, split, examples, limit, folder)

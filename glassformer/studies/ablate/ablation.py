@@ -15,7 +15,7 @@ import torch
 
 from glassformer.config import VERSION, Recipe
 from glassformer.errors import ConfigError, UserError
-from glassformer.files.owned import LIST, OwnedFiles, exclusive_lock, require_new_or_empty
+from glassformer.files.owned import LIST, OwnedFiles, require_new_or_empty
 from glassformer.runs import Stopped
 from glassformer.runs.stop import StopRequest
 from glassformer.screen import Progress, say
@@ -82,7 +82,6 @@ def prepare_folder(out: Path) -> None:
     if not (out / LIST).is_file():
         require_new_or_empty(out, "an ablation")
     out.mkdir(parents=True, exist_ok=True)
-    OwnedFiles(out).claim(".lock")
 
 
 def score_all(
@@ -162,7 +161,7 @@ def ablate(
         trials = make_trials(ablation.recipes, variants, ablation.overrides, ablation.seeds, out, threads)
         if not only_plan:
             prepare_folder(out)
-            held.enter_context(exclusive_lock(out / ".lock", f"another ablation is at work in {out}; wait for it"))
+            held.enter_context(OwnedFiles(out).exclusive_lock("ablation"))
         left = [trial for trial in trials if not trial.finished()]
         with stop.may_drop():
             cost = estimate(ablation.recipes, left, len(trials) - len(left), at_once, threads, out)

@@ -183,8 +183,14 @@ def conduct(study: Study, effort: Effort, out: Path, *, jobs: int | None = None)
     if jobs is not None and jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {jobs}")
     out.mkdir(parents=True, exist_ok=True)
+    with OwnedFiles(out).exclusive_lock("study"):
+        return conduct_locked(study, effort, out, jobs or machine.cores())
+
+
+def conduct_locked(study: Study, effort: Effort, out: Path, jobs: int) -> StudyReport:
+    """The same, in a folder where nobody else is at work."""
     began = time.perf_counter()
-    results, machines = trials_of(study, effort, out, jobs or machine.cores())
+    results, machines = trials_of(study, effort, out, jobs)
     facts = {
         "effort": effort.name,
         "seeds": effort.seeds,

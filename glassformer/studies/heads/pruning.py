@@ -83,6 +83,8 @@ def fill_pruned(
     run: RunFolder, folder: RunFolder, recipe: Recipe, weights: dict[str, Tensor], heads: Sequence[Component]
 ) -> None:
     """What a pruned run has: tokenizers, what to measure it on, and weights."""
+    for split in ("val", "test"):
+        run.check_data(split)
     (folder.path / "data").mkdir()
     wanted = ("tokenizer*.json", "labels.json", "metrics.jsonl", "data/val.examples.gz", "data/test.examples.gz")
     for path in (path for name in wanted for path in run.path.glob(name)):

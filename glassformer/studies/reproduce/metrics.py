@@ -62,6 +62,7 @@ def write_lines(path: Path, lines: Sequence[str]) -> None:
 def text_score(run: RunFolder, metric: Metric) -> Score:
     """Every sentence of the test split, written as the recipe's [decode] says."""
     model = load(run.path, device=device_of(run.recipe).type)
+    run.check_data("test")
     pairs = list(run_examples(run.recipe.data, "test", run.path / "data"))
     wanted = [target for _, target in pairs]
     found = translate_each(model, [source for source, _ in pairs])

@@ -126,6 +126,22 @@ def announce(plan: TrainingPlan, name: str, times: int, tell: Tell) -> float:
     return seconds
 
 
+def train_all(
+    recipes: dict[str, Recipe], out: Path, times: int, metric: Metric, *, overwrite: bool, tell: Tell
+) -> dict[str, list[Outcome]]:
+    """Every recipe so many times, each time with another seed."""
+    outcomes: dict[str, list[Outcome]] = {each: [] for each in recipes}
+    for i in range(times):
+        for each, recipe in recipes.items():
+            seed = recipe.train.seed + i
+            tell(f"{each}, seed {seed} ({i + 1} of {times})")
+            seeded = replace(recipe, train=replace(recipe.train, seed=seed))
+            done = train_and_score(seeded, out / f"{each}-seed-{seed}", metric, overwrite=overwrite)
+            tell(f"{each}, seed {seed}: {metric} {done.score:.4f}")
+            outcomes[each].append(done)
+    return outcomes
+
+
 def reproduce(
     name: str,
     out: Path,
@@ -149,18 +165,11 @@ def reproduce(
     if not overwrite and (there := next((f for f in folders if RunFolder.is_run(f)), None)) is not None:
         raise UserError(f"{there} holds a run already; choose another --out, or replace what is there by --overwrite")
     expected = None
-    if measure_first:
-        begin_afresh()
-        expected = announce(make_plan(recipes[name], seconds=3.0), name, times * len(names), tell)
-    outcomes: dict[str, list[Outcome]] = {each: [] for each in names}
-    for i in range(times):
-        for each in names:
-            seed = recipes[each].train.seed + i
-            tell(f"{each}, seed {seed} ({i + 1} of {times})")
-            recipe = replace(recipes[each], train=replace(recipes[each].train, seed=seed))
-            done = train_and_score(recipe, out / f"{each}-seed-{seed}", what.metric, overwrite=overwrite)
-            tell(f"{each}, seed {seed}: {what.metric} {done.score:.4f}")
-            outcomes[each].append(done)
+    with OwnedFiles(out).exclusive_lock("reproduction"):
+        if measure_first:
+            begin_afresh()
+            expected = announce(make_plan(recipes[name], seconds=3.0), name, times * len(names), tell)
+        outcomes = train_all(recipes, out, times, what.metric, overwrite=overwrite, tell=tell)
     beside = outcomes[what.beside] if what.beside is not None else []
     goal = what.goal if what.goal is not None else what.margin + statistics.median(one.score for one in beside)
     trained = RunFolder.open(outcomes[name][0].folder).recipe

@@ -8,7 +8,7 @@ pipeline, and `Vocabulary` puts both in order.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from glassformer.errors import UserError
 from glassformer.files.structured import read_regular
 from glassformer.interop.foreign import inside, read_json
+from glassformer.interop.generation import GenerationSettings
 from glassformer.interop.language_codes import LANGUAGES
 from glassformer.interop.sentencepiece import SentencePiece, added_token, pipeline, read_sentencepiece
 from glassformer.interop.vocabulary import Vocabulary
@@ -42,9 +43,14 @@ class ForeignTokenizer:
         return next((i for i, known in self.names.items() if known == name), None) if name is not None else None
 
     def in_order(
-        self, vocabulary: Vocabulary, before: tuple[int, ...] = (), foreign: dict[str, Any] | None = None
+        self,
+        vocabulary: Vocabulary,
+        before: tuple[int, ...] = (),
+        foreign: dict[str, Any] | None = None,
+        generation: GenerationSettings | None = None,
     ) -> ImportedTokenizer:
-        """The tokenizer with our ids. `before`: our ids that begin every text; `foreign`: what it is to remember."""
+        """The tokenizer with our ids. `before`: our ids that begin every text; `foreign`: what it is to remember; `generation`:
+        what says by which ids a text ends, and which are never written."""
         own = [*CONTROL_NAMES]
         own += [self.names.get(theirs) or f"<unused {theirs} >" for theirs in vocabulary.order[CONTROL:]]
         if isinstance(self.cut, SentencePiece):
@@ -55,7 +61,16 @@ class ForeignTokenizer:
         silent = {
             i for i, name in enumerate(own) if i >= CONTROL and (name in self.silent or name.startswith("<unused "))
         }
-        return ImportedTokenizer(from_facts(facts, self.where), len(own), before, silent | set(before), foreign)
+        ends, never = (), ()
+        if generation is not None:
+            ends, never = (own_ids(vocabulary, ids) for ids in (generation.ends, generation.never))
+        library = from_facts(facts, self.where)
+        return ImportedTokenizer(library, len(own), before, silent | {*before, *ends}, foreign, ends, never)
+
+
+def own_ids(vocabulary: Vocabulary, theirs: Iterable[int]) -> tuple[int, ...]:
+    """Ids of theirs as ours, without our control ids."""
+    return tuple(vocabulary.ours[i] for i in theirs if vocabulary.ours.get(i, 0) >= CONTROL)
 
 
 def renumbered(facts: dict[str, Any], own: list[str], control: Collection[str]) -> dict[str, Any]:
@@ -253,14 +268,26 @@ def one_id(value: Any) -> int | None:
     return value if type(value) is int and value >= 0 else None
 
 
-def control_ids(family: str, hf: Mapping[str, Any], tokenizer: ForeignTokenizer, size: int) -> Vocabulary:
-    """Which foreign id does which job of ours. One that begins and ends texts at once ends them here, and begins them as a
-    copy that is never written."""
+def control_ids(
+    family: str,
+    hf: Mapping[str, Any],
+    tokenizer: ForeignTokenizer,
+    size: int,
+    generation: GenerationSettings | None = None,
+) -> Vocabulary:
+    """Which foreign id does which job of ours. One that begins texts and is written, too (it ends them, or every answer begins
+    with it), begins them here as a copy that is never written."""
     wanted: dict[int, int | None] = {}
-    end = one_id(hf.get("eos_token_id"))
-    wanted[EOS] = tokenizer.id_of("eos_token") if end is None else end
-    begin = one_id(hf.get("decoder_start_token_id" if family == "transformer" else "bos_token_id"))
+    generation = generation or GenerationSettings(hf, hf)
+    ends = generation.ends or [None]
+    wanted[EOS] = tokenizer.id_of("eos_token") if ends[0] is None else ends[0]
+    begin = generation.start if family == "transformer" else one_id(hf.get("bos_token_id"))
     wanted[BOS] = tokenizer.id_of("bos_token") if begin is None else begin
+    if family == "transformer" and wanted[BOS] is None:
+        raise UserError(
+            f"{tokenizer.where}: nothing says which token begins an answer (decoder_start_token_id in generation_config.json "
+            "or config.json)"
+        )
     if family == "bert":
         wanted[BOS] = first_of(tokenizer.id_of("cls_token"), tokenizer.id_of("bos_token"))
         wanted[EOS] = first_of(tokenizer.id_of("sep_token"), tokenizer.id_of("eos_token"))
@@ -269,13 +296,19 @@ def control_ids(family: str, hf: Mapping[str, Any], tokenizer: ForeignTokenizer,
     wanted[UNK], wanted[MASK] = tokenizer.id_of("unk_token"), tokenizer.id_of("mask_token")
     if wanted[EOS] is None:
         raise UserError(f"{tokenizer.where}: nothing says which token ends a text (eos_token_id in config.json)")
+    written = {*ends[1:], generation.forced} if family != "bert" else set()
+    if family == "transformer" and tokenizer.names.get(wanted[BOS] or 0) not in {
+        *tokenizer.special.values(),
+        *tokenizer.silent,
+    }:
+        written.add(wanted[BOS])  # a word of texts
     control: dict[int, int] = {}
     copies: dict[int, int] = {}
     for ours in (EOS, BOS, UNK, MASK, PAD):
         theirs = wanted[ours]
         if theirs is None or theirs >= size:
             continue
-        if theirs not in control.values():
+        if theirs not in control.values() and (ours == EOS or theirs not in written):
             control[ours] = theirs
         elif ours == BOS:
             copies[ours] = theirs

@@ -88,7 +88,7 @@ def constraints_of_pieces(
     """For each piece of a text what its answer must be like."""
     if constraints == NOTHING_ASKED:
         before = model.tokenizers.target.before
-        return [TokenConstraints(prefix=before) if before else NO_CONSTRAINTS] * len(pieces)
+        return [TokenConstraints(prefix=before, unscored=len(before)) if before else NO_CONSTRAINTS] * len(pieces)
     found = []
     for number, piece in enumerate(pieces):
         first = number == 0

@@ -31,6 +31,12 @@ class Ids:
     pad: int = PAD
     start: int = BOS
     end: int = EOS
+    more_ends: tuple[int, ...] = ()
+
+    @property
+    def ends(self) -> list[int]:
+        """Every id that ends a text."""
+        return [self.end, *self.more_ends]
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int, *, left: bool = False) -> tuple[Tensor, Tensor]:
@@ -45,9 +51,9 @@ def padded(rows: Sequence[Sequence[int]], pad: int, *, left: bool = False) -> tu
     return ids, mask
 
 
-def up_to_end(ids: Sequence[int], end: int) -> list[int]:
-    """What stands before the token that ends a text."""
-    return list(ids[: ids.index(end)]) if end in ids else list(ids)
+def up_to_end(ids: Sequence[int], *ends: int) -> list[int]:
+    """What stands before the first token that ends a text."""
+    return list(ids[: next((n for n, token in enumerate(ids) if token in ends), len(ids))])
 
 
 class TransformersRuntime:
@@ -58,7 +64,9 @@ class TransformersRuntime:
     cut_competes = True
     lacks: tuple[str, ...] = ()
 
-    def __init__(self, folder: Path, family: str, head: str = "mlm", *, alpha: float = 1.0) -> None:
+    def __init__(
+        self, folder: Path, family: str, head: str = "mlm", *, alpha: float = 1.0, dtype: str | torch.dtype = "auto"
+    ) -> None:
         try:
             import transformers
         except ImportError:
@@ -72,7 +80,7 @@ class TransformersRuntime:
         logging.disable_progress_bar()
         kind = getattr(transformers, HEADS.get(head, FAMILIES[family]))
         began = time.perf_counter()
-        self.model: Any = kind.from_pretrained(folder, dtype="auto", local_files_only=True).eval()
+        self.model: Any = kind.from_pretrained(folder, dtype=dtype, local_files_only=True).eval()
         self.load_seconds = time.perf_counter() - began
         self.family, self.head, self.alpha = family, head, alpha
         self.rules = DecodeConfig(length_rule="power", alpha=alpha, stop_rule="first-k")
@@ -107,10 +115,10 @@ class TransformersRuntime:
         how: dict[str, Any] = {"num_beams": beam, "do_sample": False, "max_new_tokens": limit}
         if beam > 1:
             how |= {"early_stopping": True, "length_penalty": self.alpha}
-        how |= {"pad_token_id": self.ids.pad, "eos_token_id": self.ids.end}
+        how |= {"pad_token_id": self.ids.pad, "eos_token_id": self.ids.ends}
         found = self.model.generate(input_ids=ids, attention_mask=mask, **how, **self.options)
         start = 1 if self.family == "transformer" else ids.size(1)
-        return [up_to_end(row[start : start + limit].tolist(), self.ids.end) for row in found]
+        return [up_to_end(row[start : start + limit].tolist(), *self.ids.ends) for row in found]
 
     @torch.no_grad()
     def activations(self, case: Case) -> Activations:

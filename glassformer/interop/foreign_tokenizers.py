@@ -19,6 +19,16 @@ from glassformer.interop.foreign import inside, read_json
 from glassformer.interop.generation import GenerationSettings
 from glassformer.interop.language_codes import LANGUAGES
 from glassformer.interop.sentencepiece import SentencePiece, added_token, pipeline, read_sentencepiece
+from glassformer.interop.tokenizer_classes import (
+    BYTE_LEVEL,
+    ROLES,
+    added_tokens,
+    as_class_says,
+    bert_normalizer,
+    class_of,
+    qwen2_cut,
+    settings,
+)
 from glassformer.interop.vocabulary import Vocabulary
 from glassformer.text.imported import ImportedTokenizer, from_facts
 from glassformer.text.pipeline_checks import LARGEST_FILE, MOST_PIECES, check_pipeline, check_size
@@ -157,7 +167,7 @@ def read_vocabulary(folder: Path, name: str) -> dict[int, str]:
     return {i: piece for piece, i in found.items()}
 
 
-def byte_level_bpe(folder: Path) -> dict[str, Any]:
+def byte_level_bpe(folder: Path, added: list[dict[str, Any]]) -> dict[str, Any]:
     """GPT-2's `vocab.json` and `merges.txt` as a tokenizer.json."""
     names = read_vocabulary(folder, "vocab.json")
     content = read_regular(inside(folder, "merges.txt"), LARGEST_FILE)
@@ -165,37 +175,33 @@ def byte_level_bpe(folder: Path) -> dict[str, Any]:
     lines = content.decode("utf-8", "replace").split("\n")
     merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     ids = {piece: i for i, piece in names.items()}
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     good = [pair for pair in merges if len(pair) == 2 and {*pair, "".join(pair)} <= ids.keys()]
     return {
         "version": "1.0",
-        "added_tokens": [],
+        "added_tokens": added,
         "normalizer": None,
-        "pre_tokenizer": byte_level,
+        "pre_tokenizer": BYTE_LEVEL,
         "post_processor": None,
-        "decoder": byte_level,
+        "decoder": BYTE_LEVEL,
         "model": {"type": "BPE", "vocab": ids, "merges": good, "unk_token": None},
     }
 
 
-def word_pieces(folder: Path) -> dict[str, Any]:
+def word_pieces(folder: Path, added: list[dict[str, Any]], unknown: str) -> dict[str, Any]:
     """BERT's `vocab.txt` as a tokenizer.json."""
     content = read_regular(inside(folder, "vocab.txt"), LARGEST_FILE)
     names = content.decode("utf-8", "replace").removesuffix("\n").split("\n")
-    config = read_json(folder, "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
-    lower = bool(config.get("do_lower_case", True))
-    normalizer = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
     return {
         "version": "1.0",
-        "added_tokens": [],
-        "normalizer": normalizer | {"lowercase": lower},
+        "added_tokens": added,
+        "normalizer": bert_normalizer({}),
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": None,
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": {
             "type": "WordPiece",
             "vocab": {name.rstrip("\r"): i for i, name in enumerate(names)},
-            "unk_token": "[UNK]",
+            "unk_token": unknown,
             "continuing_subword_prefix": "##",
             "max_input_chars_per_word": 100,
         },
@@ -221,7 +227,9 @@ def is_file(folder: Path, name: str) -> bool:
 
 def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
     """The tokenizers of what is written and of what is read; mostly one."""
-    special = special_tokens(folder)
+    config = settings(folder)
+    kind = class_of(folder, config)
+    special = ROLES.get(kind or "", {}) | special_tokens(folder)
     if is_file(folder, "source.spm") and is_file(folder, "target.spm"):
         special = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"} | special
         names = read_vocabulary(folder, "vocab.json")
@@ -240,15 +248,18 @@ def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
         one = ForeignTokenizer(names, special, own, str(folder / "vocab.json"), languages_of(folder))
         return one, one
     elif is_file(folder, "vocab.json") and is_file(folder, "merges.txt"):
-        facts, where = byte_level_bpe(folder), "vocab.json"
+        facts, where = byte_level_bpe(folder, added_tokens(folder, config)), "vocab.json"
+        facts = qwen2_cut(facts) if kind == "Qwen2" else facts
     elif is_file(folder, "vocab.txt"):
-        facts, where = word_pieces(folder), "vocab.txt"
-        special = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]", "pad_token": "[PAD]"} | special
+        unknown = special.get("unk_token", "[UNK]")
+        facts, where, kind = word_pieces(folder, added_tokens(folder, config), unknown), "vocab.txt", "Bert"
+        special = ROLES[kind] | special
     else:
         raise UserError(
             f"{folder} has no tokenizer: neither tokenizer.json nor source.spm and target.spm, vocab.json and merges.txt, or "
             "vocab.txt; save it there with tokenizer.save_pretrained(folder)"
         )
+    facts = as_class_says(facts, kind, config)
     check_pipeline(facts, str(folder / where))
     unknown = facts["model"].get("unk_token")
     if isinstance(facts["model"].get("unk_id"), int):

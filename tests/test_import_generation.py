@@ -129,6 +129,7 @@ WAYS: dict[str, tuple[str, Facts]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_the_run_writes_as_generate_does(way: str, tmp_path: Path) -> None:
     kind, changes = WAYS[way]
@@ -136,6 +137,7 @@ def test_the_run_writes_as_generate_does(way: str, tmp_path: Path) -> None:
     same_answers(kind, changes, tmp_path, **({} if german is None else {"forced_bos_token_id": german}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3"])
 @pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
 def test_every_end_token_ends_a_text(kind: str, file: str, tmp_path: Path) -> None:
@@ -169,6 +171,7 @@ def test_every_end_token_ends_a_text(kind: str, file: str, tmp_path: Path) -> No
     assert there.generate(**ids, **how)[0, ids.input_ids.size(1) :].tolist() == [*wanted, third]
 
 
+@pytest.mark.slow
 def test_the_ends_of_a_translator_survive_an_export(tmp_path: Path) -> None:
     folder, _ = made("marian", tmp_path / "theirs", {"eos_token_id": [0, 5, 6]})
     ours = glassformer.load(write_run(read_source(str(folder)), tmp_path / "run").path)

@@ -44,6 +44,48 @@ def test_the_run_says_what_its_source_says(name: str, tmp_path: Path) -> None:
         import_parity(tmp_path / "theirs", found, write_run(found, tmp_path / "other"))
 
 
+def said(folder: Path, name: str, changes: dict[str, Any]) -> None:
+    """A file of the folder, saying something else."""
+    path = folder / name
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_it_begins_with_text(tmp_path: Path) -> None:
+    """A source that cuts texts otherwise, one that writes otherwise when nobody tells it how, and one that differs at the last
+    token it can read alone: each is found out, and named. Nothing of this shows on short rows of the same ids."""
+    MODELS["gpt2"](tmp_path / "theirs")
+    found = read_source(str(tmp_path / "theirs"))
+    run, short = write_run(found, tmp_path / "run"), ["the cat sat", "a hat", "my mice"]
+    report = import_parity(tmp_path / "theirs", found, run, short)
+    assert report.passed and report.same_ids == report.same_default == 1
+    assert {"texts cut alike", "same answers by default"} <= {name for name, _, _ in report.rows()}
+    before = (tmp_path / "theirs" / "tokenizer_config.json").read_bytes()
+    said(tmp_path / "theirs", "tokenizer_config.json", {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": True})
+    with pytest.raises(ParityFailed, match=r"the text 'the cat sat' is \[.*\] there and \[.*\] here"):
+        import_parity(tmp_path / "theirs", found, run, short)
+    (tmp_path / "theirs" / "tokenizer_config.json").write_bytes(before)
+    said(tmp_path / "theirs", "generation_config.json", {"no_repeat_ngram_size": 1})
+    with pytest.raises(ParityFailed, match=r"after 'the cat sat' it writes \[.*\], and the run \["):
+        import_parity(tmp_path / "theirs", found, run, short)
+    said(tmp_path / "theirs", "generation_config.json", {"no_repeat_ngram_size": 0})
+    found.weights["positions.weight"][-1] *= 5
+    with pytest.raises(
+        ParityFailed, match=r"over 40 random tokens scores differ by .* first part that differs is decoder.0"
+    ):
+        import_parity(tmp_path / "theirs", found, write_run(found, tmp_path / "other"), short)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16], ids=str)
+def test_a_source_of_16_bits_is_compared_in_32(kind: torch.dtype, tmp_path: Path) -> None:
+    model, _ = MODELS["llama"](tmp_path / "theirs")
+    model.to(kind).save_pretrained(tmp_path / "theirs")
+    found = read_source(str(tmp_path / "theirs"))
+    report = import_parity(tmp_path / "theirs", found, write_run(found, tmp_path / "run"))
+    assert report.passed and report.largest_logit_difference < 2e-5
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "to"), [("marian", "hf"), ("roberta", "hf"), ("m2m_100, its own files", "ct2"), ("gpt2", "onnx")]

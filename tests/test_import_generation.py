@@ -213,8 +213,9 @@ def test_what_decode_cannot_say_is_noted(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_folder_that_does_not_say_how_answers_begin(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Of generation_config.json alone: config.json says it, and the two are compared. Of both: one sentence."""
-    folder, _ = made("marian", tmp_path / "theirs", {"decoder_start_token_id": "gone", "bos_token_id": "gone"})
+    """Of generation_config.json alone: config.json says it (and how they end), and both are compared. Of both: one sentence."""
+    gone = {"decoder_start_token_id": "gone", "bos_token_id": "gone", "eos_token_id": "gone"}
+    folder, _ = made("marian", tmp_path / "theirs", gone)
     assert run_command(["import", str(folder), "--out", str(tmp_path / "run")]) == 0
     said(folder, {"decoder_start_token_id": "gone", "bos_token_id": "gone"}, "config.json")
     with pytest.raises(UserError, match="nothing says which token begins an answer"):

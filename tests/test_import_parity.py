@@ -14,11 +14,13 @@ import torch
 import glassformer
 from glassformer.cli.verbs import run_command
 from glassformer.interop import import_run
+from glassformer.interop.huggingface import export_folder
 from glassformer.interop.import_parity import import_parity
 from glassformer.interop.import_run import read_source, write_run
 from glassformer.interop.importing import Languages
 from glassformer.interop.parity import ParityFailed
 from tests.foreign_models import DECODERS, READERS, SEQ2SEQ, TEXTS
+from tests.small_runs import small_run
 
 MANY = {"mbart": Languages("en_XX", "de_DE"), "m2m_100": Languages("en_XX", "de_DE")}
 MANY["m2m_100, its own files"] = Languages("en", "de")
@@ -74,6 +76,20 @@ def test_it_begins_with_text(tmp_path: Path) -> None:
         ParityFailed, match=r"over 40 random tokens scores differ by .* first part that differs is decoder.0"
     ):
         import_parity(tmp_path / "theirs", found, write_run(found, tmp_path / "other"), short)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["pairs", "text"])
+def test_an_export_of_ours_comes_back_by_its_own_recipe(task: str, tmp_path: Path) -> None:
+    """It writes, and begins texts, as its recipe says; no generation_config.json could say as much."""
+    model = {} if task == "pairs" else {"positions": "learned", "activation": "gelu_tanh"}
+    run = small_run(tmp_path / "own", task, model=model, steps=1, save_every=1, validate_every=1, validate_examples=2)
+    (tmp_path / "hf").mkdir()
+    export_folder(run.load_model(), run.tokenizers, run.recipe, tmp_path / "hf")
+    found = read_source(str(tmp_path / "hf"))
+    back = write_run(found, tmp_path / "back")
+    report = import_parity(tmp_path / "hf", found, back, ["eins zwei drei", "vier fünf sechs sieben"])
+    assert report.passed and report.same_default is None and back.recipe.decode == run.recipe.decode
 
 
 @pytest.mark.slow

@@ -94,7 +94,8 @@ def unsupported(
         "it has no diverse groups (decode.groups)": config.groups > 1,
         "it counts repetition otherwise (decode.repetition_penalty)": config.repetition_penalty != 1,
         "it does not look for repetition in prompts (decode.no_repeat_ngram)": config.no_repeat_ngram > 0 and gpt,
-        f"it stops by first-k (decode.stop_rule={config.stop_rule})": config.stop_rule in ("exact", "best-now")
+        f"it stops by first-k (decode.stop_rule={config.stop_rule}; auto would do)": config.stop_rule
+        in ("exact", "best-now")
         and config.beams > 1,
         "it knows no glossary": any(c.terms for c in constraints),
         "it knows no forced places": any(c.forced for c in constraints),

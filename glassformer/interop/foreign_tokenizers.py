@@ -71,9 +71,8 @@ class ForeignTokenizer:
         silent = {
             i for i, name in enumerate(own) if i >= CONTROL and (name in self.silent or name.startswith("<unused "))
         }
-        ends, never = (), ()
-        if generation is not None:
-            ends, never = (own_ids(vocabulary, ids) for ids in (generation.ends, generation.never))
+        told = ((), ()) if generation is None else (generation.ends, generation.never)
+        ends, never = (own_ids(vocabulary, ids) for ids in told)
         library = from_facts(facts, self.where)
         return ImportedTokenizer(library, len(own), before, silent | {*before, *ends}, foreign, ends, never)
 
@@ -251,8 +250,8 @@ def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
         facts, where = byte_level_bpe(folder, added_tokens(folder, config)), "vocab.json"
         facts = qwen2_cut(facts) if kind == "Qwen2" else facts
     elif is_file(folder, "vocab.txt"):
-        unknown = special.get("unk_token", "[UNK]")
-        facts, where, kind = word_pieces(folder, added_tokens(folder, config), unknown), "vocab.txt", "Bert"
+        added, kind, where = added_tokens(folder, config), "Bert", "vocab.txt"
+        facts = word_pieces(folder, added, special.get("unk_token", "[UNK]"))
         special = ROLES[kind] | special
     else:
         raise UserError(
@@ -290,8 +289,8 @@ def control_ids(
     with it), begins them here as a copy that is never written."""
     wanted: dict[int, int | None] = {}
     generation = generation or GenerationSettings(hf, hf)
-    ends = generation.ends or [None]
-    wanted[EOS] = tokenizer.id_of("eos_token") if ends[0] is None else ends[0]
+    ends = generation.ends
+    wanted[EOS] = ends[0] if ends else tokenizer.id_of("eos_token")
     begin = generation.start if family == "transformer" else one_id(hf.get("bos_token_id"))
     wanted[BOS] = tokenizer.id_of("bos_token") if begin is None else begin
     if family == "transformer" and wanted[BOS] is None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from glassformer.config.decode import MOST
 from glassformer.interop.foreign import read_json
@@ -47,7 +47,7 @@ NEUTRAL: dict[str, Any] = {
 """What may be left aside, and the value under which it changes nothing."""
 
 
-def is_number(value: Any, low: float, high: float) -> bool:
+def is_number(value: Any, low: float, high: float) -> TypeGuard[int | float]:
     """A number, and no truth value, between two others."""
     return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 

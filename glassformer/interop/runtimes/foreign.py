@@ -93,11 +93,14 @@ class ForeignRuntime(TransformersRuntime):
         options = {"suppress_tokens": sorted(hidden) or None, "do_sample": False, **changes}
         if self.family == "transformer" and own.decoder_start_token_id is None and own.bos_token_id is None:
             options["decoder_start_token_id"] = self.ids.start
+        if own.eos_token_id is None:
+            options["eos_token_id"] = self.ids.ends
         if own.pad_token_id is None:
             options["pad_token_id"] = self.ids.pad
         prompt = torch.tensor([list(ids)])
         found = self.model.generate(input_ids=prompt, attention_mask=torch.ones_like(prompt), **options)[0].tolist()
-        ends = own.eos_token_id if isinstance(own.eos_token_id, list) else [own.eos_token_id]
+        told = self.ids.ends if own.eos_token_id is None else own.eos_token_id
+        ends = told if isinstance(told, list) else [told]
         new = found[1 if self.family == "transformer" else len(ids) :]
         written = up_to_end(new, *ends)
         return [self.target.ours.get(token, -1) for token in written], len(written) < len(new)

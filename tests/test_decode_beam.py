@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -54,7 +55,9 @@ def test_a_beam_that_covers_the_space_finds_the_best_of_everything(alpha: float)
                     assert [h.score for h in hypotheses] == pytest.approx([score for _, score in best], abs=1e-6)
 
 
-def plain_beam(model: TableModel, table: int, config: DecodeConfig, limit: int) -> list[tuple[tuple[int, ...], float]]:
+def plain_beam(
+    model: TableModel, table: int, config: DecodeConfig, limit: int, ends: tuple[int, ...] = (EOS,)
+) -> list[tuple[tuple[int, ...], float]]:
     """Beam search as the text of the module tells it, one sentence, lists and sorting; `exact` as running to the end."""
     logprobs = model.logits[table].detach().log_softmax(-1).tolist()
     alive: list[tuple[float, tuple[int, ...], int]] = [(0.0, (), 0)]
@@ -64,25 +67,31 @@ def plain_beam(model: TableModel, table: int, config: DecodeConfig, limit: int) 
             (total + logprob, ids, node, token)
             for total, ids, node in alive
             for token, logprob in enumerate(logprobs[node])
-            if token != EOS or length > config.min_new_tokens
+            if token not in ends or length > config.min_new_tokens
         ]
-        candidates = sorted(candidates, reverse=True)[: 2 * config.beams if config.beams > 1 else 1]
+        candidates = sorted(candidates, reverse=True)[: (1 + len(ends)) * config.beams if config.beams > 1 else 1]
         alive = []
         for rank, (total, ids, node, token) in enumerate(candidates):
-            if token == EOS:
+            if token in ends:
                 ended += [Possible(ids, total, True)] if rank < config.beams else []
             elif len(alive) < config.beams:
                 alive.append((total, (*ids, token), node * model.config.vocab_size + token + 1))
         if config.stop_rule == "first-k" and len(ended) >= config.beams:
             alive = []
+        if config.stop_rule == "best-now" and len(ended) >= config.beams and alive:
+            now = by_hand(Possible(alive[0][1], alive[0][0], False), config.length_rule, config.alpha)
+            kept = sorted((by_hand(p, config.length_rule, config.alpha) for p in ended), reverse=True)
+            alive = [] if now <= kept[config.beams - 1] else alive
     ended += [Possible(ids, total, False) for total, ids, _ in alive]
     return ranking(ended, config.length_rule, config.alpha)[: config.n_best]
 
 
-@pytest.mark.parametrize("stop", STOPS)
-def test_a_narrow_beam_is_the_plain_beam(stop: str) -> None:
-    """Caught: an EOS below the first k candidates that counts as ended; a beam that is not filled up after one has ended;
-    rows of one sentence taken for another's."""
+@pytest.mark.parametrize("ends", [(EOS,), (EOS, 2), (3, EOS, 1)])
+@pytest.mark.parametrize("stop", [*STOPS, "best-now"])
+def test_a_narrow_beam_is_the_plain_beam(stop: str, ends: tuple[int, ...]) -> None:
+    """Caught: an EOS below the first k candidates that counts as ended; a beam that is not filled up after one has ended, or
+    after several ended by several tokens; rows of one sentence taken for another's; a second end that is written on past,
+    or allowed before the minimum."""
     draw = random.Random(11)
     for seed in range(count(fast=15, soak=150)):
         model = TableModel(5, 4, 6, seed=seed, scale=2.0)
@@ -96,9 +105,10 @@ def test_a_narrow_beam_is_the_plain_beam(stop: str) -> None:
             max_new_tokens=6,
             min_new_tokens=draw.choice((0, 1, 3)),
         )
-        found = translate_batch(model, [[n] for n in range(5)], config, special=CONTROLS)
+        special = replace(CONTROLS, eos=ends[0], more_ends=ends[1:])
+        found = translate_batch(model, [[n] for n in range(5)], config, special=special)
         for table, hypotheses in enumerate(found):
-            expected = plain_beam(model, table, config, 6)
+            expected = plain_beam(model, table, config, 6, ends)
             assert [tuple(h.ids) for h in hypotheses] == [ids for ids, _ in expected]
             assert [h.score for h in hypotheses] == pytest.approx([score for _, score in expected], abs=1e-9)
 

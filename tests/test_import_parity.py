@@ -14,11 +14,13 @@ import torch
 import glassformer
 from glassformer.cli.verbs import run_command
 from glassformer.interop import import_run
+from glassformer.interop.huggingface import export_folder
 from glassformer.interop.import_parity import import_parity
 from glassformer.interop.import_run import read_source, write_run
 from glassformer.interop.importing import Languages
 from glassformer.interop.parity import ParityFailed
 from tests.foreign_models import DECODERS, READERS, SEQ2SEQ, TEXTS
+from tests.small_runs import small_run
 
 MANY = {"mbart": Languages("en_XX", "de_DE"), "m2m_100": Languages("en_XX", "de_DE")}
 MANY["m2m_100, its own files"] = Languages("en", "de")
@@ -42,6 +44,62 @@ def test_the_run_says_what_its_source_says(name: str, tmp_path: Path) -> None:
     found.weights[part].mul_(5)
     with pytest.raises(ParityFailed, match=rf"first part that differs is {stack}.1, .*{stack}.0 is still the same"):
         import_parity(tmp_path / "theirs", found, write_run(found, tmp_path / "other"))
+
+
+def said(folder: Path, name: str, changes: dict[str, Any]) -> None:
+    """A file of the folder, saying something else."""
+    path = folder / name
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_it_begins_with_text(tmp_path: Path) -> None:
+    """A source that cuts texts otherwise, one that writes otherwise when nobody tells it how, and one that differs at the last
+    token it can read alone: each is found out, and named. Nothing of this shows on short rows of the same ids."""
+    MODELS["gpt2"](tmp_path / "theirs")
+    found = read_source(str(tmp_path / "theirs"))
+    run, short = write_run(found, tmp_path / "run"), ["the cat sat", "a hat", "my mice"]
+    report = import_parity(tmp_path / "theirs", found, run, short)
+    assert report.passed and report.same_ids == report.same_default == 1
+    assert {"texts cut alike", "same answers by default"} <= {name for name, _, _ in report.rows()}
+    before = (tmp_path / "theirs" / "tokenizer_config.json").read_bytes()
+    said(tmp_path / "theirs", "tokenizer_config.json", {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": True})
+    with pytest.raises(ParityFailed, match=r"the text 'the cat sat' is \[.*\] there and \[.*\] here"):
+        import_parity(tmp_path / "theirs", found, run, short)
+    (tmp_path / "theirs" / "tokenizer_config.json").write_bytes(before)
+    said(tmp_path / "theirs", "generation_config.json", {"no_repeat_ngram_size": 1})
+    with pytest.raises(ParityFailed, match=r"after 'the cat sat' it writes \[.*\], and the run \["):
+        import_parity(tmp_path / "theirs", found, run, short)
+    said(tmp_path / "theirs", "generation_config.json", {"no_repeat_ngram_size": 0})
+    found.weights["positions.weight"][-1] *= 5
+    with pytest.raises(
+        ParityFailed, match=r"over 40 random tokens scores differ by .* first part that differs is decoder.0"
+    ):
+        import_parity(tmp_path / "theirs", found, write_run(found, tmp_path / "other"), short)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["pairs", "text"])
+def test_an_export_of_ours_comes_back_by_its_own_recipe(task: str, tmp_path: Path) -> None:
+    """It writes, and begins texts, as its recipe says; no generation_config.json could say as much."""
+    model = {} if task == "pairs" else {"positions": "learned", "activation": "gelu_tanh"}
+    run = small_run(tmp_path / "own", task, model=model, steps=1, save_every=1, validate_every=1, validate_examples=2)
+    (tmp_path / "hf").mkdir()
+    export_folder(run.load_model(), run.tokenizers, run.recipe, tmp_path / "hf")
+    found = read_source(str(tmp_path / "hf"))
+    back = write_run(found, tmp_path / "back")
+    report = import_parity(tmp_path / "hf", found, back, ["eins zwei drei", "vier fünf sechs sieben"])
+    assert report.passed and report.same_default is None and back.recipe.decode == run.recipe.decode
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16], ids=str)
+def test_a_source_of_16_bits_is_compared_in_32(kind: torch.dtype, tmp_path: Path) -> None:
+    model, _ = MODELS["llama"](tmp_path / "theirs")
+    model.to(kind).save_pretrained(tmp_path / "theirs")
+    found = read_source(str(tmp_path / "theirs"))
+    report = import_parity(tmp_path / "theirs", found, write_run(found, tmp_path / "run"))
+    assert report.passed and report.largest_logit_difference < 2e-5
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ class DecodeOptions(TypedDict, total=False):
     diversity: float
     length_rule: Literal["gnmt", "power", "power-no-eos"]
     alpha: float
-    stop_rule: Literal["auto", "exact", "first-k"]
+    stop_rule: Literal["auto", "exact", "first-k", "best-now"]
     max_ratio: float
     max_extra: int
     min_ratio: float

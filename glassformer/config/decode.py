@@ -40,9 +40,10 @@ class DecodeConfig:
     # without EOS
     length_rule: Literal["gnmt", "power", "power-no-eos"] = "gnmt"
     alpha: float = 0.6  # the strength of the length rule; 0: none, which favours short answers
-    # exact: until no unfinished hypothesis can win; first-k: when as many are finished as the beam is wide; auto:
+    # exact: until no unfinished hypothesis can win; first-k: when as many are finished as the beam is wide; best-now:
+    # when, besides, none unfinished would win if it ended as long as it is (transformers' early_stopping=false); auto:
     # exact, and first-k with CTranslate2 (engine=int8 or ctranslate2), which has no other
-    stop_rule: Literal["auto", "exact", "first-k"] = "auto"
+    stop_rule: Literal["auto", "exact", "first-k", "best-now"] = "auto"
     max_ratio: float = 2.0  # translation: at most max_ratio * source length + max_extra new tokens
     max_extra: int = 20  # see max_ratio
     min_ratio: float = 0.0  # translation: at least so many new tokens a token of the source

@@ -14,7 +14,7 @@ off the tokens written, so an accidental occurrence counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -130,7 +130,7 @@ def choose_with_terms(
     *,
     tokens_left: int,
     width: int,
-    eos: int | None,
+    ends: Collection[int],
 ) -> list[tuple[float, int, int]]:
     """The `width` candidates of one sentence as (sum, hypothesis, token), shared out among the banks. `tokens_left` tokens may
     still be written, EOS included. A token of a term is considered even where another filter is against it."""
@@ -147,8 +147,8 @@ def choose_with_terms(
     banks: dict[int, list[tuple[float, int, int]]] = {}
     for (k, token), total in candidates.items():
         after = (*written[k], token)
-        missing = terms.missing(written[k] if token == eos else after)
-        if token == eos and missing:
+        missing = terms.missing(written[k] if token in ends else after)
+        if token in ends and missing:
             continue
         if missing and missing + 1 > tokens_left - 1 and missing >= terms.missing(written[k]):
             continue  # no room would be left (or less than there was)

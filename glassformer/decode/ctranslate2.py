@@ -94,7 +94,9 @@ def unsupported(
         "it has no diverse groups (decode.groups)": config.groups > 1,
         "it counts repetition otherwise (decode.repetition_penalty)": config.repetition_penalty != 1,
         "it does not look for repetition in prompts (decode.no_repeat_ngram)": config.no_repeat_ngram > 0 and gpt,
-        "it stops by first-k (decode.stop_rule=exact)": config.stop_rule == "exact" and config.beams > 1,
+        f"it stops by first-k (decode.stop_rule={config.stop_rule}; auto would do)": config.stop_rule
+        in ("exact", "best-now")
+        and config.beams > 1,
         "it knows no glossary": any(c.terms for c in constraints),
         "it knows no forced places": any(c.forced for c in constraints),
         "its beam knows no stop strings": config.beams > 1 and any(c.stops for c in constraints),
@@ -232,7 +234,8 @@ class CTranslate2Engine:
             if request.constraints.prefix:  # CTranslate2 does not count what was given
                 values = self.token_logprobs([request.ids], [ids], 1)[0]
                 answer.cached_logprobs = values if ended == "eos" else values[: len(ids)]
-                answer.score = rule.score(answer.logprob, len(ids), ended == "eos")
+                counted = answer.logprob - sum(values[: request.constraints.unscored])
+                answer.score = rule.score(counted, len(ids), ended == "eos")
             else:
                 scorer.unscored.append((request.ids, answer))
             answers.append(answer)
@@ -280,6 +283,8 @@ def answer_by_ctranslate2(
 ) -> list[list[Hypothesis]]:
     """What engine=int8 or ctranslate2 answers; a sentence where it cannot."""
     reason = unsupported(model.config, batch, config, trace=trace)
+    if reason is None and special.more_ends:
+        reason = "it ends a text by one token, and this model by several"
     if reason is not None:
         raise ConfigError(f"engine={config.engine} is CTranslate2, and {reason}; use engine=auto")
     return cached_engine(model, special, config.engine).answer(model, batch, config)

@@ -10,7 +10,9 @@ divide it by a power of the length:
 alpha 0 compares sums, 1 (power) means, below 0 prefers the short all the more. A hypothesis that was cut at the length
 limit ranks behind every one that ended by itself: it is no finished sentence.
 
-The stop rules. `first-k`: as soon as the beam's width of hypotheses has ended. `exact`: as soon as no hypothesis still
+The stop rules. `first-k`: as soon as the beam's width of hypotheses has ended. `best-now`: as soon as so many have ended and
+the best of those still being written, divided by its present length, ranks behind all of them: what transformers does by
+`early_stopping=False`, its default; a longer text might still have won. `exact`: as soon as no hypothesis still
 being written can get among the n best, so running on would return nothing better. What one can still reach follows from
 its sum, which can only fall, and the lengths at which it may end; the divisor is monotone in the length, so only the
 shortest and the longest of them need to be looked at; where a stop string may end a text, its lengths count as well.

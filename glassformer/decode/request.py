@@ -24,12 +24,19 @@ Ending = Literal["eos", "stop", "length"]
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """The ids that steer a model. `never` are those it must not write."""
+    """The ids that steer a model. `never` are those it must not write; `more_ends` end a text as EOS does (the chats of Llama 3
+    and Qwen have two or three such)."""
 
     bos: int = 1
     eos: int | None = 2
     unknown: int | None = 3
     never: tuple[int, ...] = (0, 1, 4)
+    more_ends: tuple[int, ...] = ()
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Every id that ends a text, EOS first."""
+        return self.more_ends if self.eos is None else (self.eos, *self.more_ends)
 
     def banned(self, allow_unknown: bool) -> tuple[int, ...]:
         """Every id that is never written."""
@@ -42,6 +49,9 @@ class TokenConstraints:
     """What one answer must be like. Everything is in ids, but for the stop strings."""
 
     prefix: tuple[int, ...] = ()  # it begins so
+    unscored: int = (
+        0  # so many of the prefix's tokens do not count in the search: every answer of the model begins with them
+    )
     forced: Mapping[int, int] = field(default_factory=dict)  # place (from 0) to token
     banned: tuple[tuple[int, ...], ...] = ()  # sequences, of one token or several, that never occur
     terms: tuple[Spellings, ...] = ()  # each occurs, in one of its spellings
@@ -89,7 +99,7 @@ class TokenConstraints:
 
     def refuse_forbidden(self, sequence: tuple[int, ...], special: SpecialTokens, name: str) -> None:
         """Refuse a sequence that is asked for and may not be written."""
-        if any(token in special.never or token == special.eos for token in sequence):
+        if any(token in special.never or token in special.ends for token in sequence):
             raise UserError(f"{name} contains a control id, which stands for no text and cannot be asked for")
         for banned in self.banned:
             if any(sequence[i : i + len(banned)] == banned for i in range(len(sequence))):

@@ -23,6 +23,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
@@ -62,7 +63,7 @@ class SearchState(Slots):
         tokens: list[Tensor] = []
         new_logprobs: list[Tensor] = []
         for g in range(groups):
-            if g and self.eos >= 0:
+            if g and self.ends:
                 self.ban_duplicates(n, g, scores[:, : g + 1], parents, tokens)
             found = self.candidates(n, g, scores[:, g], raw[:, g], penalty)
             if self.any_terms:
@@ -98,9 +99,10 @@ class SearchState(Slots):
                 scores = torch.cat([filters.ban_sequences(s, h, job.constraints.banned) for s, h, job in parts])
         if self.never.numel():
             scores.index_fill_(1, self.never, -math.inf)
-        if self.eos >= 0 and not (self.may_sync and (self.written_host[:n] >= self.minimum_host[:n]).all()):
+        if self.ends and not (self.may_sync and (self.written_host[:n] >= self.minimum_host[:n]).all()):
             early = (self.written[:n] < self.minimum[:n])[:, None].expand(-1, beams).reshape(-1)
-            scores[:, self.eos].masked_fill_(early, -math.inf)
+            for end in self.ends:
+                scores[:, end].masked_fill_(early, -math.inf)
         if not self.any_filters:
             return scores
         forced = [job.constraints.token_at(int(length)) for job, length in zip(jobs, self.written_host)]
@@ -109,6 +111,11 @@ class SearchState(Slots):
             wanted = torch.tensor([-1 if token is None else token for token in forced]).to(scores.device)
             wanted = wanted.repeat_interleave(beams)
             scores = torch.where((wanted >= 0)[:, None], filters.force(logprobs, wanted), scores)
+            unscored = [job.constraints.unscored > length for job, length in zip(jobs, self.written_host)]
+            if any(unscored):
+                (rows,) = np.nonzero(np.repeat(unscored, beams))
+                where = torch.from_numpy(rows).to(scores.device)
+                scores[where, wanted[where]] = 0.0
         return scores
 
     def history(self, n: int) -> Int[Tensor, "R all"]:
@@ -167,17 +174,24 @@ class SearchState(Slots):
                 raw[n],
                 tokens_left=job.limit - length,
                 width=width,
-                eos=self.eos,
+                ends=self.ends,
             )
             chosen += [(-math.inf, 0, 0)] * (width - len(chosen))
             total, parent, token = (torch.tensor(part, device=found.total.device) for part in zip(*chosen))
             found.total[n], found.parent[n], found.token[n] = total, parent, token
             found.logprob[n] = raw[n, parent, token]
 
+    def is_end(self, token: Int[Tensor, "n C"]) -> Bool[Tensor, "n C"]:
+        """Which of these tokens end a text."""
+        found = token == (self.ends[0] if self.ends else -1)
+        for end in self.ends[1:]:
+            found = found | (token == end)
+        return found
+
     def select_alive(self, n: int, g: int, found: Candidates) -> tuple[Int[Tensor, "n W"], Bool[Tensor, "n W"]]:
         """Keep what has finished; say which candidates stay alive (indices in the ranking), and which rows are left dead."""
         impossible = found.total == -math.inf
-        is_eos = (found.token == self.eos) & ~impossible
+        is_eos = self.is_end(found.token) & ~impossible
         first = min(self.group_size, found.total.size(1))
         ends = is_eos[:, :first]
         if not self.may_sync or bool(ends.any()):
@@ -247,7 +261,9 @@ class SearchState(Slots):
         longest, mine = max(1, self.longest_written(n)), scores[:, g]
         first, length = g * self.group_size, self.written[:n, None].expand(-1, self.group_size)
         own = self.ids[:n, first : first + self.group_size, :longest]
-        mine[..., self.eos].masked_fill_(self.is_duplicate(n, g, own, length), -math.inf)
+        duplicate = self.is_duplicate(n, g, own, length)
+        for end in self.ends:
+            mine[..., end].masked_fill_(duplicate, -math.inf)
         last = (self.written[:n] + 1 >= self.limit[:n])[:, None]
         beyond = torch.arange(longest, device=own.device) >= self.written[:n, None, None]
         for rows, chosen in zip(parents, tokens, strict=True):
@@ -304,6 +320,9 @@ class SearchState(Slots):
         """By the stop rule, may the search of a group stop? `best`: the highest sum of what is alive."""
         if self.config.stop_rule == "first-k":
             return self.finished_count[:n] >= self.group_size
+        if self.config.stop_rule == "best-now":
+            now = best / self.divisors[0].gather(0, self.written[:n].clamp(max=self.max_length))[:, None]
+            return (self.finished_count[:n] >= self.group_size) & (now <= self.finished_score[:n, :, -1])
         columns = (one[:n, None] for one in (self.written, self.minimum, self.limit, self.has_stops))
         final = nothing_better_can_come(self.divisors, best, self.finished_score[:n, :, -1], Lengths(*columns))
         return (self.finished_count[:n] >= self.n_keep) & final
@@ -343,7 +362,7 @@ class SearchState(Slots):
             for w, (total, parent, token, logprob) in enumerate(zip(*columns)):
                 if total == -math.inf:
                     continue
-                is_eos = token == self.eos
+                is_eos = token in self.ends
                 score = rule.score(total, place + (not is_eos), is_eos)
                 fate = "kept" if w in kept else "ended" if is_eos and w < self.group_size else "dropped"
                 row = g * self.group_size + parent

@@ -53,7 +53,7 @@ class Job:
 def merge_groups(groups: Sequence[list[Hypothesis]], n_best: int, trace: BeamTrace | None) -> list[Hypothesis]:
     """The best of every group before the second best of any; then all in the order of their scores."""
     if len(groups) == 1:
-        chosen = groups[0]
+        chosen = groups[0][:n_best]
     else:
         taken: dict[tuple[tuple[int, ...], bool], Hypothesis] = {}
         for rank in range(max(map(len, groups))):
@@ -87,9 +87,10 @@ class Slots:
         self.do_sample = config.temperature > 0
         self.beams, self.groups = config.beams, config.groups
         self.group_size = self.beams // self.groups
-        self.n_keep = min(config.n_best, self.group_size)  # finished hypotheses of each group
-        self.n_candidates = 2 * self.group_size if self.group_size > 1 else 1
-        self.eos = -1 if special.eos is None else special.eos
+        # Finished hypotheses of each group: those that are wanted, or those that the stop rule looks at.
+        self.n_keep = self.group_size if config.stop_rule == "best-now" else min(config.n_best, self.group_size)
+        self.ends = special.ends
+        self.n_candidates = (1 + max(1, len(self.ends))) * self.group_size if self.group_size > 1 else 1
         never = sorted(token for token in special.banned(config.allow_unknown) if token < vocab_size)
         self.never = torch.tensor(never, dtype=torch.long, device=device)
         self.jobs: list[Job] = []
@@ -250,7 +251,7 @@ class Slots:
         if len(kept) < len(found) * self.n_keep:
             self.add_unfinished(found, *unfinished)
         if self.groups == 1 and not any(job.trace is not None for job in jobs):
-            return found
+            return found if self.n_keep <= self.config.n_best else [own[: self.config.n_best] for own in found]
         groups = (found[at : at + self.groups] for at in range(0, len(found), self.groups))
         return [merge_groups(own, self.config.n_best, job.trace) for own, job in zip(groups, jobs, strict=True)]
 

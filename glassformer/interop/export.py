@@ -161,7 +161,10 @@ def open_runtime(model: TextModel, to: str, folder: Path) -> Runtime:
         case "hf" if vocabulary is not None:
             return ForeignRuntime(folder, model, {"target": vocabulary})
         case "hf":
-            return TransformersRuntime(folder, c.family, c.head, alpha=alpha)
+            runtime = TransformersRuntime(folder, c.family, c.head, alpha=alpha)
+            runtime.special, runtime.prefix = model.special_tokens, model.tokenizers.target.before
+            runtime.ids = replace(runtime.ids, more_ends=model.special_tokens.more_ends)
+            return runtime
         case "ct2":
             return CTranslate2Runtime(folder, c.family, alpha=alpha, threads=torch.get_num_threads())
         case "onnx":

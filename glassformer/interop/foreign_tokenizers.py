@@ -8,7 +8,7 @@ pipeline, and `Vocabulary` puts both in order.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,19 @@ from typing import Any
 from glassformer.errors import UserError
 from glassformer.files.structured import read_regular
 from glassformer.interop.foreign import inside, read_json
+from glassformer.interop.generation import GenerationSettings
 from glassformer.interop.language_codes import LANGUAGES
 from glassformer.interop.sentencepiece import SentencePiece, added_token, pipeline, read_sentencepiece
+from glassformer.interop.tokenizer_classes import (
+    BYTE_LEVEL,
+    ROLES,
+    added_tokens,
+    as_class_says,
+    bert_normalizer,
+    class_of,
+    qwen2_cut,
+    settings,
+)
 from glassformer.interop.vocabulary import Vocabulary
 from glassformer.text.imported import ImportedTokenizer, from_facts
 from glassformer.text.pipeline_checks import LARGEST_FILE, MOST_PIECES, check_pipeline, check_size
@@ -42,9 +53,14 @@ class ForeignTokenizer:
         return next((i for i, known in self.names.items() if known == name), None) if name is not None else None
 
     def in_order(
-        self, vocabulary: Vocabulary, before: tuple[int, ...] = (), foreign: dict[str, Any] | None = None
+        self,
+        vocabulary: Vocabulary,
+        before: tuple[int, ...] = (),
+        foreign: dict[str, Any] | None = None,
+        generation: GenerationSettings | None = None,
     ) -> ImportedTokenizer:
-        """The tokenizer with our ids. `before`: our ids that begin every text; `foreign`: what it is to remember."""
+        """The tokenizer with our ids. `before`: our ids that begin every text; `foreign`: what it is to remember; `generation`:
+        what says by which ids a text ends, and which are never written."""
         own = [*CONTROL_NAMES]
         own += [self.names.get(theirs) or f"<unused {theirs} >" for theirs in vocabulary.order[CONTROL:]]
         if isinstance(self.cut, SentencePiece):
@@ -55,7 +71,15 @@ class ForeignTokenizer:
         silent = {
             i for i, name in enumerate(own) if i >= CONTROL and (name in self.silent or name.startswith("<unused "))
         }
-        return ImportedTokenizer(from_facts(facts, self.where), len(own), before, silent | set(before), foreign)
+        told = ((), ()) if generation is None else (generation.ends, generation.never)
+        ends, never = (own_ids(vocabulary, ids) for ids in told)
+        library = from_facts(facts, self.where)
+        return ImportedTokenizer(library, len(own), before, silent | {*before, *ends}, foreign, ends, never)
+
+
+def own_ids(vocabulary: Vocabulary, theirs: Iterable[int]) -> tuple[int, ...]:
+    """Ids of theirs as ours, without our control ids."""
+    return tuple(vocabulary.ours[i] for i in theirs if vocabulary.ours.get(i, 0) >= CONTROL)
 
 
 def renumbered(facts: dict[str, Any], own: list[str], control: Collection[str]) -> dict[str, Any]:
@@ -142,7 +166,7 @@ def read_vocabulary(folder: Path, name: str) -> dict[int, str]:
     return {i: piece for piece, i in found.items()}
 
 
-def byte_level_bpe(folder: Path) -> dict[str, Any]:
+def byte_level_bpe(folder: Path, added: list[dict[str, Any]]) -> dict[str, Any]:
     """GPT-2's `vocab.json` and `merges.txt` as a tokenizer.json."""
     names = read_vocabulary(folder, "vocab.json")
     content = read_regular(inside(folder, "merges.txt"), LARGEST_FILE)
@@ -150,37 +174,33 @@ def byte_level_bpe(folder: Path) -> dict[str, Any]:
     lines = content.decode("utf-8", "replace").split("\n")
     merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     ids = {piece: i for i, piece in names.items()}
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     good = [pair for pair in merges if len(pair) == 2 and {*pair, "".join(pair)} <= ids.keys()]
     return {
         "version": "1.0",
-        "added_tokens": [],
+        "added_tokens": added,
         "normalizer": None,
-        "pre_tokenizer": byte_level,
+        "pre_tokenizer": BYTE_LEVEL,
         "post_processor": None,
-        "decoder": byte_level,
+        "decoder": BYTE_LEVEL,
         "model": {"type": "BPE", "vocab": ids, "merges": good, "unk_token": None},
     }
 
 
-def word_pieces(folder: Path) -> dict[str, Any]:
+def word_pieces(folder: Path, added: list[dict[str, Any]], unknown: str) -> dict[str, Any]:
     """BERT's `vocab.txt` as a tokenizer.json."""
     content = read_regular(inside(folder, "vocab.txt"), LARGEST_FILE)
     names = content.decode("utf-8", "replace").removesuffix("\n").split("\n")
-    config = read_json(folder, "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
-    lower = bool(config.get("do_lower_case", True))
-    normalizer = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
     return {
         "version": "1.0",
-        "added_tokens": [],
-        "normalizer": normalizer | {"lowercase": lower},
+        "added_tokens": added,
+        "normalizer": bert_normalizer({}),
         "pre_tokenizer": {"type": "BertPreTokenizer"},
         "post_processor": None,
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": {
             "type": "WordPiece",
             "vocab": {name.rstrip("\r"): i for i, name in enumerate(names)},
-            "unk_token": "[UNK]",
+            "unk_token": unknown,
             "continuing_subword_prefix": "##",
             "max_input_chars_per_word": 100,
         },
@@ -206,7 +226,9 @@ def is_file(folder: Path, name: str) -> bool:
 
 def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
     """The tokenizers of what is written and of what is read; mostly one."""
-    special = special_tokens(folder)
+    config = settings(folder)
+    kind = class_of(folder, config)
+    special = ROLES.get(kind or "", {}) | special_tokens(folder)
     if is_file(folder, "source.spm") and is_file(folder, "target.spm"):
         special = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"} | special
         names = read_vocabulary(folder, "vocab.json")
@@ -225,15 +247,18 @@ def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
         one = ForeignTokenizer(names, special, own, str(folder / "vocab.json"), languages_of(folder))
         return one, one
     elif is_file(folder, "vocab.json") and is_file(folder, "merges.txt"):
-        facts, where = byte_level_bpe(folder), "vocab.json"
+        facts, where = byte_level_bpe(folder, added_tokens(folder, config)), "vocab.json"
+        facts = qwen2_cut(facts) if kind == "Qwen2" else facts
     elif is_file(folder, "vocab.txt"):
-        facts, where = word_pieces(folder), "vocab.txt"
-        special = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]", "pad_token": "[PAD]"} | special
+        added, kind, where = added_tokens(folder, config), "Bert", "vocab.txt"
+        facts = word_pieces(folder, added, special.get("unk_token", "[UNK]"))
+        special = ROLES[kind] | special
     else:
         raise UserError(
             f"{folder} has no tokenizer: neither tokenizer.json nor source.spm and target.spm, vocab.json and merges.txt, or "
             "vocab.txt; save it there with tokenizer.save_pretrained(folder)"
         )
+    facts = as_class_says(facts, kind, config)
     check_pipeline(facts, str(folder / where))
     unknown = facts["model"].get("unk_token")
     if isinstance(facts["model"].get("unk_id"), int):
@@ -253,14 +278,26 @@ def one_id(value: Any) -> int | None:
     return value if type(value) is int and value >= 0 else None
 
 
-def control_ids(family: str, hf: Mapping[str, Any], tokenizer: ForeignTokenizer, size: int) -> Vocabulary:
-    """Which foreign id does which job of ours. One that begins and ends texts at once ends them here, and begins them as a
-    copy that is never written."""
+def control_ids(
+    family: str,
+    hf: Mapping[str, Any],
+    tokenizer: ForeignTokenizer,
+    size: int,
+    generation: GenerationSettings | None = None,
+) -> Vocabulary:
+    """Which foreign id does which job of ours. One that begins texts and is written, too (it ends them, or every answer begins
+    with it), begins them here as a copy that is never written."""
     wanted: dict[int, int | None] = {}
-    end = one_id(hf.get("eos_token_id"))
-    wanted[EOS] = tokenizer.id_of("eos_token") if end is None else end
-    begin = one_id(hf.get("decoder_start_token_id" if family == "transformer" else "bos_token_id"))
+    generation = generation or GenerationSettings(hf, hf)
+    ends = generation.ends
+    wanted[EOS] = ends[0] if ends else tokenizer.id_of("eos_token")
+    begin = generation.start if family == "transformer" else one_id(hf.get("bos_token_id"))
     wanted[BOS] = tokenizer.id_of("bos_token") if begin is None else begin
+    if family == "transformer" and wanted[BOS] is None:
+        raise UserError(
+            f"{tokenizer.where}: nothing says which token begins an answer (decoder_start_token_id in generation_config.json "
+            "or config.json)"
+        )
     if family == "bert":
         wanted[BOS] = first_of(tokenizer.id_of("cls_token"), tokenizer.id_of("bos_token"))
         wanted[EOS] = first_of(tokenizer.id_of("sep_token"), tokenizer.id_of("eos_token"))
@@ -269,13 +306,19 @@ def control_ids(family: str, hf: Mapping[str, Any], tokenizer: ForeignTokenizer,
     wanted[UNK], wanted[MASK] = tokenizer.id_of("unk_token"), tokenizer.id_of("mask_token")
     if wanted[EOS] is None:
         raise UserError(f"{tokenizer.where}: nothing says which token ends a text (eos_token_id in config.json)")
+    written = {*ends[1:], generation.forced} if family != "bert" else set()
+    if family == "transformer" and tokenizer.names.get(wanted[BOS] or 0) not in {
+        *tokenizer.special.values(),
+        *tokenizer.silent,
+    }:
+        written.add(wanted[BOS])  # a word of texts
     control: dict[int, int] = {}
     copies: dict[int, int] = {}
     for ours in (EOS, BOS, UNK, MASK, PAD):
         theirs = wanted[ours]
         if theirs is None or theirs >= size:
             continue
-        if theirs not in control.values():
+        if theirs not in control.values() and (ours == EOS or theirs not in written):
             control[ours] = theirs
         elif ours == BOS:
             copies[ours] = theirs

@@ -27,7 +27,7 @@ from glassformer.interop.tables import from_half_split, half_split, to_half_spli
 from glassformer.interop.tokenizer_files import write_tokenizer_folder
 from glassformer.models import BERT, GPT, Transformer, build_model
 from glassformer.nn.positions import sinusoids
-from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK
+from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
 from glassformer.text.tokenizers import Tokenizers
 
 POOLER = "bert.pooler.dense"
@@ -166,6 +166,14 @@ def generation_config(recipe: Recipe) -> dict[str, Any]:
     return facts
 
 
+def written_ids(tokenizer: Tokenizer) -> dict[str, Any]:
+    """What an imported tokenizer knows of writing, besides: all that ends a text, what begins every answer, what is never
+    written."""
+    found: dict[str, Any] = {"eos_token_id": [EOS, *tokenizer.ends]} if tokenizer.ends else {}
+    found |= {"forced_bos_token_id": tokenizer.before[0]} if tokenizer.before else {}
+    return found | ({"suppress_tokens": [PAD, BOS, UNK, MASK, *tokenizer.never]} if tokenizer.never else {})
+
+
 def write_json(path: Path, value: Any) -> None:
     """A value as an indented JSON file."""
     path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -206,7 +214,7 @@ def export_folder(
         write_json(folder / "glassformer.json", own_recipe | {"ids": "foreign"})
         return []
     if config.family != "bert":
-        write_json(folder / "generation_config.json", generation_config(recipe))
+        write_json(folder / "generation_config.json", generation_config(recipe) | written_ids(tokenizers.target))
     notes = write_tokenizers(tokenizers, recipe, folder)
     if tokenizers.target.kind == "word":
         notes.append("words come back with a space between any two: restoring the spacing is not part of the file")

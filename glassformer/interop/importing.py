@@ -22,7 +22,8 @@ from glassformer.interop.dialects.dialect import need
 from glassformer.interop.dialects.foreign import READABLE, TIDY
 from glassformer.interop.dialects.reading import class_of, labels_of, refuse_settings, settled
 from glassformer.interop.foreign import read_json, read_tensor_file, read_tensors
-from glassformer.interop.foreign_tokenizers import ForeignTokenizer, control_ids, read_tokenizers
+from glassformer.interop.foreign_tokenizers import ForeignTokenizer, control_ids, one_id, own_ids, read_tokenizers
+from glassformer.interop.generation import GenerationSettings, Taken, take_over
 from glassformer.interop.huggingface import tensors_from
 from glassformer.interop.origin import LEFT_OUT, remember, with_left_out
 from glassformer.interop.tokenizer_files import read_own_tokenizers
@@ -44,6 +45,7 @@ class Imported:
     model_type: str
     notes: list[str] = field(default_factory=list)
     theirs: Mapping[str, Vocabulary] = field(default_factory=dict)  # by side: our ids as theirs
+    left_aside: Mapping[str, Any] = field(default_factory=dict)  # settings of `generate` that [decode] cannot say
 
 
 @dataclass(frozen=True)
@@ -136,9 +138,10 @@ def language_ids(tokenizer: ForeignTokenizer, vocabulary: Vocabulary, name: str 
 
 
 def begins_of(
-    kind: str, hf: Mapping[str, Any], tokenizer: ForeignTokenizer, vocabulary: Vocabulary, languages: Languages
+    kind: str, generation: GenerationSettings, tokenizer: ForeignTokenizer, vocabulary: Vocabulary, languages: Languages
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The ids that begin every source and every target: the language, or BART's <s>."""
+    """The ids that begin every source and every target: the language, or BART's <s>, or what every answer is forced to begin
+    with."""
     if kind in ("m2m_100", "mbart"):
         if languages.source is None or languages.target is None:
             raise UserError(
@@ -151,17 +154,15 @@ def begins_of(
         )
     if languages != Languages():
         raise UserError(f"a model of type {kind} has no languages to choose from; leave those options out")
-    if kind != "bart":
+    if kind not in ("bart", "marian", "pegasus"):
         return (), ()
-    first, forced = hf.get("bos_token_id", 0), hf.get("forced_bos_token_id")
-    ours = vocabulary.ours
-    return ((ours[first],) if first in ours else ()), ((ours[forced],) if forced in ours else ())
+    first = one_id(generation.config.get("bos_token_id", 0)) if kind == "bart" else None
+    source, target = (own_ids(vocabulary, () if one is None else (one,)) for one in (first, generation.forced))
+    return source, target
 
 
-def recipe_of(
-    name: str, config: ModelConfig, hf: Mapping[str, Any], generation: Mapping[str, Any], bos: bool
-) -> Recipe:
-    """A recipe under which every verb takes the model up."""
+def recipe_of(name: str, config: ModelConfig, kind: str, decode: Mapping[str, Any], bos: bool) -> Recipe:
+    """A recipe under which every verb takes the model up, and which writes as the folder says."""
     data: dict[str, Any] = {"task": "pairs" if config.family == "transformer" else "text"}
     if config.n_label:
         data["task"] = config.head
@@ -169,12 +170,7 @@ def recipe_of(
         data["close_texts"] = True
     if config.family == "gpt" and bos:
         data["begin_documents"] = True
-    decode: dict[str, Any] = {}
-    if config.family == "transformer":
-        beams, alpha = generation.get("num_beams", hf.get("num_beams")), generation.get("length_penalty", 1.0)
-        decode = {"beam": beams if type(beams) is int and 1 <= beams <= 64 else 1, "length_rule": "power"}
-        decode["alpha"] = float(alpha) if isinstance(alpha, int | float) and abs(alpha) <= 10 else 1.0
-    values = {"name": name, "about": f"Imported from a {hf.get('model_type')} model.", "data": data, "decode": decode}
+    values = {"name": name, "about": f"Imported from a {kind} model.", "data": data, "decode": dict(decode)}
     recipe = Recipe.from_dict(values)
     return replace(recipe, model=config)
 
@@ -208,24 +204,24 @@ def read_folder(
         config = replace(config, output_bias=False)
     own = tensors_from(dialect, config, tensors)
     theirs, source_theirs = read_tokenizers(folder)
-    target = control_ids(config.family, hf, theirs, config.vocab_size)
+    generation = GenerationSettings.read(folder, hf)
+    target = control_ids(config.family, hf, theirs, config.vocab_size, generation)
     source = target
     if config.source_vocab_size is not None:
-        source = control_ids(config.family, hf, source_theirs, config.source_vocab_size)
-    before = begins_of(dialect.name, hf, theirs, target, languages or Languages())
+        source = control_ids(config.family, hf, source_theirs, config.source_vocab_size, generation)
+    before = begins_of(dialect.name, generation, theirs, target, languages or Languages())
     config, own = in_our_order(config, own, target, source)
-    write = theirs.in_order(target, before[1], remember(folder, hf, target) if config.family == "gpt" else None)
+    origin = remember(folder, hf, target) if config.family == "gpt" else None
+    write = theirs.in_order(target, before[1], origin, generation)
     same = source_theirs is theirs and source is target and before[0] == before[1]
     read = write if same else source_theirs.in_order(source, before[0])
-    generation = read_json(folder, "generation_config.json") if (folder / "generation_config.json").exists() else {}
-    recipe = recipe_of(
-        folder_name(Path(name) if name else folder), config, hf, generation, adds_begin(theirs, hf, folder)
-    )
-    notes = notes_on(config, target)
+    taken = take_over(generation, config.family, config.block_size) if config.family != "bert" else Taken()
+    named = folder_name(Path(name) if name else folder)
+    recipe = recipe_of(named, config, dialect.name, taken.decode, adds_begin(theirs, hf, folder))
+    notes = [*notes_on(config, target), *taken.note]
     labels = labels_of(hf) if config.n_label else []
-    return Imported(
-        recipe, own, Tokenizers(write, read, labels), dialect.name, notes, {"target": target, "source": source}
-    )
+    sides, words = {"target": target, "source": source}, Tokenizers(write, read, labels)
+    return Imported(recipe, own, words, dialect.name, notes, sides, taken.left)
 
 
 def folder_name(folder: Path) -> str:
@@ -268,7 +264,8 @@ def read_returned(folder: Path, dialect: Dialect, tensors: dict[str, Tensor], re
     """A GPT that had been imported and went out with the ids it came with (origin.py): as it was in the run."""
     hf = read_json(folder, "config.json")
     theirs = read_tokenizers(folder)[0]
-    vocabulary = control_ids("gpt", hf, theirs, need(hf, "vocab_size"))
+    generation = GenerationSettings.read(folder, hf)
+    vocabulary = control_ids("gpt", hf, theirs, need(hf, "vocab_size"), generation)
     tidy = TIDY.get(dialect.name, lambda _, found: found)(hf, tensors)
     there = replace(recipe.model, vocab_size=vocabulary.size, output_bias=False)
     config, own = in_our_order(there, tensors_from(dialect, there, tidy), vocabulary, vocabulary)
@@ -277,6 +274,6 @@ def read_returned(folder: Path, dialect: Dialect, tensors: dict[str, Tensor], re
             f"{folder / 'glassformer.json'} tells of other ids than the tokenizer beside it; take the file out to import "
             "the model without it"
         )
-    write = theirs.in_order(vocabulary, (), remember(folder, hf, vocabulary))
+    write = theirs.in_order(vocabulary, (), remember(folder, hf, vocabulary), generation)
     own = with_left_out(folder, own, vocabulary)
     return Imported(recipe, own, Tokenizers(write, write, []), dialect.name, [], {"target": vocabulary})

@@ -80,6 +80,8 @@ class ParityReport:
     largest_logit: float = 0.0
     same_greedy: float | None = None
     same_beam: float | None = None
+    same_ids: float | None = None  # of an import: texts that both tokenizers cut alike ...
+    same_default: float | None = None  # ... and answers that are the same where neither side is told how to write
     passed: bool = True
     differs: str | None = None
     notes: list[str] = field(default_factory=list)
@@ -101,7 +103,9 @@ class ParityReport:
             ("largest difference of two scores", "", f"{self.largest_logit_difference:.2g}"),
             ("largest score", "", f"{self.largest_logit:.3g}"),
         ]
-        for name, value in (("same greedy answers", self.same_greedy), ("same beam-4 answers", self.same_beam)):
+        shares = {"texts cut alike": self.same_ids, "same answers by default": self.same_default}
+        shares |= {"same greedy answers": self.same_greedy, "same beam-4 answers": self.same_beam}
+        for name, value in shares.items():
             found += [(name, "", share(value))] if value is not None else []
         for name in self.ours.scores:
             here, there = self.ours.scores[name], self.theirs.scores.get(name)

@@ -58,6 +58,7 @@ def token_constraints(
     )
     return TokenConstraints(
         prefix=prefix,
+        unscored=len(tokenizer.before),
         banned=tuple(banned),
         terms=tuple(spellings(tokenizer.encode_inside, term, unknown=UNK) for term in terms),
         stops=constraints.stops,

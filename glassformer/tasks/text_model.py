@@ -7,6 +7,7 @@ Ids stay inside the tasks: text comes in and text goes out, put before the model
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -48,7 +49,8 @@ class TextModel:
 
     def __init__(self, model: Transformer | GPT | BERT, tokenizers: Tokenizers, recipe: Recipe) -> None:
         self.model, self.tokenizers, self.recipe = model, tokenizers, recipe
-        self.special_tokens = SpecialTokens()
+        usual, words = SpecialTokens(), tokenizers.target
+        self.special_tokens = replace(usual, never=(*usual.never, *words.never), more_ends=words.ends)
 
     @property
     def device(self) -> torch.device:

@@ -97,7 +97,9 @@ def constraints_of_pieces(
     """For each piece of a text what its answer must be like."""
     if constraints == NOTHING_ASKED:
         before = model.tokenizers.target.before
-        yield from repeat(TokenConstraints(prefix=before) if before else NO_CONSTRAINTS, len(pieces))
+        yield from repeat(
+            TokenConstraints(prefix=before, unscored=len(before)) if before else NO_CONSTRAINTS, len(pieces)
+        )
         return
     for number, piece in enumerate(pieces):
         first = number == 0

@@ -3,12 +3,14 @@ in our order.
 
 The file in a run holds a whole tokenizer.json of the `tokenizers` library inside an envelope:
 
-    {"imported": 1, "size": 32000, "before": [], "silent": [], "tokenizer": {...}}
+    {"imported": 1, "size": 32000, "before": [], "silent": [], "ends": [], "never": [], "tokenizer": {...}}
 
 Ids 0 to 4 are our control ids, as everywhere; what the foreign model called its end of text, its padding and so on stands
 there under our names, which no text can spell. `size` counts the ids the model knows; the pipeline may find pieces beyond
 them (Marian's SentencePiece has some that its vocabulary lacks), and these are UNK. `before` are ids that begin every text,
-such as the name of a language in M2M100's models; `silent` are ids that stand for no text, such as the marks of a chat.
+such as the name of a language in M2M100's models; `silent` are ids that stand for no text, such as the marks of a chat;
+`ends` are those that end a text as EOS does (a chat of Llama 3 or Qwen has two or three) and `never` those that must not be
+written, by the model's own generation_config.json (the last two are left out where there are none).
 That of a GPT has one more, `foreign`: what it was before (see interop/origin.py), for the day the model goes back.
 """
 
@@ -58,8 +60,10 @@ class ImportedTokenizer(Tokenizer):
         before: Sequence[int] = (),
         silent: Iterable[int] = (),
         foreign: dict[str, Any] | None = None,
+        ends: Sequence[int] = (),
+        never: Sequence[int] = (),
     ) -> None:
-        self.foreign = foreign
+        self.foreign, self.ends, self.never = foreign, tuple(ends), tuple(never)
         self.library, self.kind, self.lowercase = library, "imported", False
         self.vocab_size, self.before, self.silent = size, tuple(before), frozenset(silent)
         names = [library.id_to_token(i) or "" for i in range(size)]
@@ -96,29 +100,31 @@ class ImportedTokenizer(Tokenizer):
     @staticmethod
     def from_envelope(facts: Any, where: str) -> ImportedTokenizer:
         """What a file holds, checked."""
-        size, before, silent = facts.get("size"), facts.get("before", []), facts.get("silent", [])
+        size = facts.get("size")
+        before, silent, ends, never = (facts.get(name, []) for name in ("before", "silent", "ends", "never"))
         library = from_facts(facts.get("tokenizer"), where)
         known = library.get_vocab_size()
         if type(size) is not int or not CONTROL <= size <= known:
             raise UserError(
                 f"{where} cannot be used: it says that it has {size!r:.40} ids, and its pieces are {known:,}"
             )
-        for ids in (before, silent):
+        for ids in (before, silent, ends, never):
             if not isinstance(ids, list) or not all(type(i) is int and CONTROL <= i < size for i in ids):
                 raise UserError(
-                    f"{where} cannot be used: what begins its texts, or is silent in them, are no ids of its own"
+                    f"{where} cannot be used: what begins or ends its texts, or is silent in them, are no ids of its own"
                 )
         if [library.id_to_token(i) for i in range(CONTROL)] != list(CONTROL_NAMES):
             raise UserError(f"{where} cannot be used: its first {CONTROL} ids are not the control ids")
         foreign = facts.get("foreign")
         if foreign is not None and not isinstance(foreign, dict):
             raise UserError(f"{where} cannot be used: what it says of the model it came from is no object")
-        return ImportedTokenizer(library, size, before, silent, foreign)
+        return ImportedTokenizer(library, size, before, silent, foreign, ends, never)
 
     def envelope(self) -> dict[str, Any]:
         """All that a tokenizer file holds, as JSON has it: the library's tokenizer and what we note beside it."""
         facts = json.loads(self.library.to_str())
         rest = {"size": self.vocab_size, "before": list(self.before), "silent": sorted(self.silent)}
+        rest |= {name: list(ids) for name, ids in (("ends", self.ends), ("never", self.never)) if ids}
         rest |= {} if self.foreign is None else {"foreign": self.foreign}
         return {"imported": 1, **rest, "tokenizer": facts}
 

@@ -80,6 +80,10 @@ class Tokenizer:
 
     before: tuple[int, ...] = ()
     """Ids that begin every text: none in a tokenizer of ours (see imported.py)."""
+    ends: tuple[int, ...] = ()
+    """Ids that end a text besides EOS; likewise."""
+    never: tuple[int, ...] = ()
+    """Ids of its own that are never written; likewise."""
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
         self.library = library

@@ -293,6 +293,8 @@ def supports_beam_step(state: Any) -> bool:
     vocab_size, beams = state.vocab_size, state.beams
     return (
         state.groups == 1
+        and len(state.ends) <= 1
+        and state.config.stop_rule != "best-now"
         and not state.do_sample
         and state.dtype == torch.float32
         and beams <= MAX_BEAMS
@@ -303,8 +305,8 @@ def supports_beam_step(state: Any) -> bool:
 def beam_step(state: Any, never: Tensor, cache: Any, logits: Tensor, n: int) -> None:
     """One step of a SearchState (search.py) and its cache for the first n slots; `never` (V,) is 1 for tokens that are never
     written."""
-    beams, n_keep = state.beams, state.n_keep
-    maxima, partial_lse = block_maxima(logits, never, state.minimum, state.written, state.eos, beams=beams)
+    beams, n_keep, eos = state.beams, state.n_keep, next(iter(state.ends), -1)
+    maxima, partial_lse = block_maxima(logits, never, state.minimum, state.written, eos, beams=beams)
     size = (
         beams, n_keep, max(2, triton.next_power_of_2(beams)), triton.next_power_of_2(2 * beams),
         max(2, triton.next_power_of_2(n_keep)), triton.next_power_of_2(maxima.size(1)),
@@ -317,7 +319,7 @@ def beam_step(state: Any, never: Tensor, cache: Any, logits: Tensor, n: int) -> 
     beam_kernel[(n,)](
         own, CachePointers(cache.bias, cache.columns, cache.tokens),
         ScorePointers(logits, never, state.minimum, state.written, maxima, partial_lse),
-        ScoreSizes(logits.size(1), logits.stride(0), maxima.size(1), partial_lse.size(1), state.eos),
+        ScoreSizes(logits.size(1), logits.stride(0), maxima.size(1), partial_lse.size(1), eos),
         StepSizes(state.max_length, state.divisors.size(1), cache.bias.stride(0), cache.bias.stride(1)),
         size, state.config.stop_rule == "first-k", num_warps=2 if beams <= 4 else 4, **launch_options(),
     )  # fmt: skip

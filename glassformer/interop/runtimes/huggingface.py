@@ -35,6 +35,12 @@ class Ids:
     pad: int = PAD
     start: int = BOS
     end: int = EOS
+    more_ends: tuple[int, ...] = ()
+
+    @property
+    def ends(self) -> list[int]:
+        """Every id that ends a text."""
+        return [self.end, *self.more_ends]
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int, *, left: bool = False) -> tuple[Tensor, Tensor]:
@@ -49,9 +55,9 @@ def padded(rows: Sequence[Sequence[int]], pad: int, *, left: bool = False) -> tu
     return ids, mask
 
 
-def up_to_end(ids: Sequence[int], end: int) -> list[int]:
-    """What stands before the token that ends a text."""
-    return list(ids[: ids.index(end)]) if end in ids else list(ids)
+def up_to_end(ids: Sequence[int], *ends: int) -> list[int]:
+    """What stands before the first token that ends a text."""
+    return list(ids[: next((n for n, token in enumerate(ids) if token in ends), len(ids))])
 
 
 class TransformersRuntime:
@@ -62,7 +68,9 @@ class TransformersRuntime:
     cut_competes = True
     lacks: tuple[str, ...] = ()
 
-    def __init__(self, folder: Path, family: str, head: str = "mlm", *, alpha: float = 1.0) -> None:
+    def __init__(
+        self, folder: Path, family: str, head: str = "mlm", *, alpha: float = 1.0, dtype: str | torch.dtype = "auto"
+    ) -> None:
         try:
             import transformers
         except ImportError:
@@ -77,7 +85,7 @@ class TransformersRuntime:
         kind = getattr(transformers, HEADS.get(head, FAMILIES[family]))
         began = time.perf_counter()
         try:
-            self.model: Any = kind.from_pretrained(folder, dtype="auto", local_files_only=True).eval()
+            self.model: Any = kind.from_pretrained(folder, dtype=dtype, local_files_only=True).eval()
         except Exception as error:  # whatever a library finds wrong with somebody's folder
             said = " ".join(str(error).split())[:300]
             raise UserError(f"transformers cannot load {folder}, so it cannot be compared: {said}") from None
@@ -116,10 +124,10 @@ class TransformersRuntime:
         how: dict[str, Any] = {"num_beams": beam, "do_sample": False, "max_new_tokens": limit}
         if beam > 1:
             how |= {"early_stopping": True, "length_penalty": self.alpha}
-        how |= {"pad_token_id": self.ids.pad, "eos_token_id": self.ids.end}
+        how |= {"pad_token_id": self.ids.pad, "eos_token_id": self.ids.ends}
         found = self.model.generate(input_ids=ids, attention_mask=mask, **how, **self.options)
         start = 1 if self.family == "transformer" else ids.size(1)
-        return [up_to_end(row[start : start + limit].tolist(), self.ids.end) for row in found]
+        return [up_to_end(row[start : start + limit].tolist(), *self.ids.ends) for row in found]
 
     @torch.no_grad()
     def activations(self, case: Case) -> Activations:

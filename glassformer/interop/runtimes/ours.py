@@ -71,7 +71,7 @@ class OurRuntime:
 
     def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
         """Greedy, or by a beam under the rules."""
-        asked = TokenConstraints(prefix=self.prefix)
+        asked = TokenConstraints(prefix=self.prefix, unscored=len(self.prefix))
         kept = beam if self.cut_competes else 1
         config = replace(self.rules, beam=beam, n_best=kept, max_new_tokens=limit, temperature=0.0)
         found = translate_batch(

@@ -229,3 +229,16 @@ def test_a_device_that_cannot_be_used_is_a_sentence(device: str, run: Path) -> N
         pytest.skip("this machine has one")
     with pytest.raises(UserError, match=r"there is no device|cannot be used here|torch sees no CUDA device"):
         load(run, device=device)
+
+
+@pytest.mark.parametrize("letters", [2_000, 400_000])
+def test_a_prefix_that_cannot_be_written_is_refused_before_anything_is_decoded(letters: int, run: Path) -> None:
+    """Broken: every letter of it is decoded, a step each, for minutes. One that fits is written, whatever the source's length."""
+    model = load(run)
+    block = model.model.config.block_size
+    for settings in ({"prefix": "a" * letters}, {"terms": ["a" * letters]}):
+        with pytest.raises(
+            UserError, match=r"at most 100,000 are taken|longer than the \d+ tokens this model can write"
+        ):
+            model.translate("the cat", **settings)
+    assert model.translate("the cat", prefix="a" * (block // 2)).startswith("a")

@@ -50,7 +50,7 @@ def check_ids(model: Any, index: int, ids: Sequence[int]) -> None:
 
 def limits_for(model: ModelConfig, config: DecodeConfig, request: Request) -> tuple[int, int]:
     """The fewest and most new tokens of an answer: as the request or the settings say, enough for what it must contain, and no
-    more than the model has learned positions for."""
+    more than the model has learned positions for. What it must contain fits into a block, or into what was asked for."""
     if request.limits is not None:
         fewest, most = request.limits
     elif model.family == "transformer":
@@ -58,11 +58,11 @@ def limits_for(model: ModelConfig, config: DecodeConfig, request: Request) -> tu
     else:
         fewest, most = generation_limits(config, model.block_size)
     needed = tokens_needed(request.constraints) if request.constraints else 0
+    learned = model.family == "transformer" and model.positions == "learned"
+    room = model.block_size if learned else max(model.block_size, most)
+    if needed > room:
+        raise UserError(f"what the answer must contain is longer than the {room} tokens this model can write")
     most = max(most, needed)
-    if model.family == "transformer" and model.positions == "learned" and most > model.block_size:
-        if needed > model.block_size:
-            raise UserError(
-                f"what the answer must contain is longer than the {model.block_size} tokens this model can write"
-            )
-        most = model.block_size
+    if learned:
+        most = min(most, model.block_size)
     return min(fewest, most), most

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from glassformer.config import DecodeConfig
 from glassformer.decode import Request, TokenConstraints, check_request, spellings
 from glassformer.errors import ConfigError, UserError
-from glassformer.tasks.text_model import TextModel
+from glassformer.tasks.text_model import LONGEST_TEXT, TextModel
 from glassformer.text.languages import is_unspaced
 from glassformer.text.tokenizer import UNK
 
@@ -47,9 +47,15 @@ def token_constraints(
 ) -> TokenConstraints:
     """What the answer to one part of a text must be like, in tokens. A prefix belongs to the first part."""
     tokenizer = model.tokenizers.target
+    for text in (constraints.prefix, *constraints.banned, *terms):
+        if len(text) > LONGEST_TEXT:
+            raise UserError(
+                f"the prefix, or a text to have or to ban, has {len(text):,} characters, and at most {LONGEST_TEXT:,} are taken; "
+                "shorten it"
+            )
     prefix = tuple(tokenizer.encode(constraints.prefix)) if first else tokenizer.before
     if UNK in prefix:
-        raise UserError(f"the prefix {constraints.prefix!r} cannot be written with this model's vocabulary")
+        raise UserError(f"the prefix {constraints.prefix[:200]!r} cannot be written with this model's vocabulary")
     banned = dict.fromkeys(
         ids
         for banned in constraints.banned

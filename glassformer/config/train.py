@@ -74,7 +74,8 @@ class TrainConfig:
     lora_alpha: float = 16.0  # a correction counts alpha / rank
     lora_targets: tuple[str, ...] = ("encoder.*", "decoder.*")  # which linear layers, by patterns of their names
     clip: float | None = 1.0  # the largest norm of the gradient; "none": no limit
-    accumulate: int = 1  # micro-batches a step: less memory, the same result
+    # pieces in which a step goes through its batch: less memory, the same gradient (dropout aside)
+    accumulate: int = 1
     # keep little for the backward pass and compute it again: less memory, a third slower
     checkpoint_activations: bool = False
     # decay of a moving average of the weights, such as 0.999, which is then what is validated and used; none:

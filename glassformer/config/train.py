@@ -87,7 +87,8 @@ class TrainConfig:
     validate_every: int = 500  # steps between validations
     # at most so many examples are decoded (greedily) for a score; 0: only the loss is measured
     validate_examples: int = 1000
-    # what "best" means; auto: bleu for pairs, accuracy for labels, else loss
+    # what "best" means; auto: bleu for pairs (exact_match where most targets have fewer than four words), accuracy
+    # for labels, else loss. The lower loss is better where scores are equal or below 1 of 100
     metric: Literal["auto", "loss", "exact_match", "bleu", "chrf", "accuracy", "f1"] = "auto"
     # how sacrebleu cuts words; auto: zh for Chinese, else 13a
     bleu_tokenize: Literal["auto", "13a", "zh", "intl", "char", "none"] = "auto"

@@ -29,7 +29,7 @@ from glassformer.runs.overview import overview
 from glassformer.runs.session import Session, check_state
 from glassformer.runs.setup import make_session
 from glassformer.runs.stop import StopRequest
-from glassformer.runs.validation import metric_of
+from glassformer.runs.validation import metric_of, with_metric
 from glassformer.screen import warn
 from glassformer.train.changes import as_prepared, changes, check_changes
 from glassformer.train.memory import is_out_of_memory, less_memory
@@ -72,7 +72,7 @@ def prepared(run: RunFolder, recipe: Recipe, given: Any = None, start: Start | N
     texts = prepare(recipe, run.path, given=given, old=None if start is None else start.tokenizers)
     model = None if start is None else start.recipe.model
     one_table = model is not None and model.source_vocab_size is None and model.share_source_target
-    recipe = complete_model(recipe, texts, one_table=one_table)
+    recipe = with_metric(complete_model(recipe, texts, one_table=one_table), run.path / "data")
     if start is not None:
         for note in write_start(run, start, recipe, texts.added):
             warn(note)
@@ -90,7 +90,7 @@ def reset_stale_best(session: Session, trained_with: Recipe) -> None:
     if wrong is not None:
         warn(f"the best checkpoint, of step {best}, cannot be used: {wrong}; the best is looked for again from here on")
     if wrong is not None or metric_of(trained_with) != metric_of(session.recipe):
-        progress.best_step = progress.best_score = None
+        progress.best_step = progress.best_score = progress.best_loss = None
         progress.waiting = 0
 
 
@@ -162,6 +162,11 @@ def train(
         for note in data_notes(session.run.path, session.recipe, session.trainer.batches, session.val_batches):
             session.log.on_message(note)
             warn(note)
+        if session.config.metric != recipe.train.metric:
+            session.message(
+                "best is by exact match, since most targets are shorter than four words, the runs of words that BLEU counts "
+                "(train.metric chooses another)"
+            )
         return run_session(session, callbacks)
 
 

@@ -74,6 +74,7 @@ class SavedState:
     metrics_bytes: int
     samples_bytes: int
     recipe: dict[str, Any]
+    best_loss: float | None = None
     usual_loss: float | None = None
     usual_spread: float = 0.0
     epoch_batches: int | None = None
@@ -165,12 +166,14 @@ class Session:
         metric = metric_of(self.recipe)
         value = scores.values[metric]
         self.log.write({"step": progress.step, **{f"val_{k}": v for k, v in scores.values.items()}})
-        better = math.isfinite(value) and is_better(metric, value, progress.best_score)
+        loss = scores.values["loss"]
+        better = math.isfinite(value) and is_better(metric, value, progress.best_score, loss, progress.best_loss)
         first = progress.validated == 0
         progress.validated = progress.step
         self.saved = None
         if better:
-            progress.best_score, progress.best_step, progress.waiting = value, progress.step, 0
+            progress.best_score, progress.best_loss, progress.best_step = value, loss, progress.step
+            progress.waiting = 0
         else:
             progress.waiting += 1
         shown = measures_text(scores.values, say=localized)

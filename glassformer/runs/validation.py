@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from glassformer.config import DecodeConfig, Recipe
+from glassformer.data.store import run_examples
 from glassformer.errors import ConfigError
-from glassformer.evaluate import Scores, entity_scores, label_scores, written_scores
+from glassformer.evaluate import Scores, entity_scores, label_scores, words_per_text, written_scores
 from glassformer.tasks import TextModel, classify, tag, translations
 from glassformer.text.tokenizers import Tokenizers
+from glassformer.train.changes import FOR_SHORT_TARGETS
 
+FOUR_WORDS = 4  # the longest runs that BLEU counts
 TEACHER_FORCED = ("loss",)
 """What a validation measures without decoding."""
 
@@ -41,6 +46,18 @@ def metric_of(recipe: Recipe) -> str:
     if recipe.data.task == "pairs":
         return "bleu"
     return {"classify": "accuracy", "tag": "accuracy"}.get(recipe.data.task, "loss")
+
+
+def with_metric(recipe: Recipe, data: Path) -> Recipe:
+    """The recipe with the metric said where `auto` is not BLEU: BLEU counts runs of four words, and of targets that are mostly
+    shorter it is 0 whatever a model writes. `data`: the folder of the run's examples."""
+    if recipe.train.metric != "auto" or metric_of(recipe) != "bleu":
+        return recipe
+    examples = itertools.islice(run_examples(recipe.data, "val", data), recipe.train.validate_examples)
+    words = words_per_text([target for _, target in examples], recipe.train.bleu_tokenize)
+    if not words or statistics.median(words) >= FOUR_WORDS:
+        return recipe
+    return replace(recipe, train=replace(recipe.train, metric=FOR_SHORT_TARGETS))
 
 
 def greedy(config: DecodeConfig) -> DecodeConfig:

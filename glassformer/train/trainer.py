@@ -42,6 +42,7 @@ class TrainerState:
     index: int = 0
     best_step: int | None = None
     best_score: float | None = None
+    best_loss: float | None = None  # at the best step: it decides where scores do not
     waiting: int = 0  # validations since the best
     bad_steps: int = 0  # non-finite steps in a row
     loss_sum: float = 0.0  # since the last line in the log

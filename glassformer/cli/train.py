@@ -17,7 +17,7 @@ from glassformer.config.recipe import apply_overrides, read_values
 from glassformer.errors import ConfigError
 from glassformer.files.streams import unbreakable_screen
 from glassformer.language import localized, width
-from glassformer.screen import warn
+from glassformer.screen import QUIET, say
 
 if TYPE_CHECKING:
     from glassformer.runs.folder import RunFolder
@@ -112,9 +112,9 @@ def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
     try:
         run = work()
     except runs.Stopped:
-        warn(f"stopped; go on with: glassformer train {shlex.quote(str(folder))} --resume")
+        say(f"stopped; go on with: glassformer train {shlex.quote(str(folder))} --resume")
         raise SystemExit(runs.STOPPED) from None
-    if run is None:
+    if run is None or QUIET.get():
         return
     with unbreakable_screen():
         minutes, seconds = divmod(int(time.perf_counter() - began), 60)

@@ -19,7 +19,7 @@ from glassformer.errors import UserError
 from glassformer.files import owned
 from glassformer.files.durable import fsync
 from glassformer.runs.folder import RunFolder
-from glassformer.screen import warn
+from glassformer.screen import say
 
 
 def beside(out: Path, prefix: str) -> Path:
@@ -77,7 +77,7 @@ def put_in_place(draft: RunFolder, out: Path) -> tuple[RunFolder, Path | None]:
         prepared = RunFolder(out).prepared
         aside = set_aside(out)
         if prepared:
-            warn(f"the run that was in {out} is kept in {aside} until the new one has its first checkpoint")
+            say(f"the run that was in {out} is kept in {aside} until the new one has its first checkpoint")
     try:
         os.rename(draft.path, out)  # refuses a folder in which something has appeared
     except OSError:
@@ -125,4 +125,4 @@ def drop_replaced(out: Path) -> None:
             if left:
                 kept = path.with_name(path.name.replace(".replaced-", "kept-from-", 1))
                 os.rename(path, kept)
-                warn(f"the old run is gone; what was not its own ({', '.join(left[:3])}) is in {kept}")
+                say(f"the old run is gone; what was not its own ({', '.join(left[:3])}) is in {kept}")

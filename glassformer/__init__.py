@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if "torch" not in sys.modules and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & os.environ.keys():
     os.environ |= {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}  # GNU's (Linux), in turns; LLVM's and Intel's, in ms
 
-from glassformer.config import VERSION  # noqa: E402
+from glassformer.config import VERSION
 
 if TYPE_CHECKING:
     from glassformer.api import Classifier, Filler, Generator, Tagger, Translator, load

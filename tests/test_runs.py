@@ -79,6 +79,26 @@ def test_samples_are_kept(trained: RunFolder) -> None:
         assert isinstance(sample["written"], str)
 
 
+def test_a_gpt_shows_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At each validation, on the screen and in samples.jsonl, and no bit of the training is another for it. Broken variant: a
+    draw from the generator that dropout draws from."""
+    text = "\n\n".join(f"{a} and then {b}." for a, b in pairs(60))
+    (tmp_path / "train.txt").write_text(text, encoding="utf-8")
+    model, data = {"family": "gpt", "dropout": 0.1}, {"task": "text", "train": "train.txt", "val_fraction": 0.2}
+    found = []
+    for count in (8, 0):
+        asked = recipe(tmp_path, model=model, data=data, validate_examples=count)
+        found.append(runs.train(asked, tmp_path / f"run-{count}"))
+    told, bare = found
+    assert all(torch.equal(w, final_weights(bare)[n]) for n, w in final_weights(told).items())
+    lines = [json.loads(line) for line in told.samples_file.read_text(encoding="utf-8").splitlines()]
+    assert [line["step"] for line in lines] == [3, 6] and all(line["written"] for line in lines)
+    assert len({line["source"] for line in lines}) == 1 and lines[0]["source"].split()[0] in GERMAN
+    shown = [line for line in capsys.readouterr().err.splitlines() if line.startswith("    ") and " → " in line]
+    assert len(shown) == 2 and shown[0].strip().startswith(" ".join(lines[0]["source"].split()))
+    assert bare.samples_file.read_text(encoding="utf-8") == ""
+
+
 def test_curves_are_drawn_from_the_metrics(trained: RunFolder) -> None:
     png, svg = draw_curves(trained)
     assert (png.name, svg.name) == ("curves.png", "curves.svg")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from glassformer.config import Recipe, TrainConfig
-from glassformer.data.batches import Batches
+from glassformer.data.batches import Batches, BlockBatches
 from glassformer.data.store import run_examples
 from glassformer.evaluate import Scores, is_better, measure_name, measures_text, teacher_forced
 from glassformer.files import durable, structured
@@ -26,7 +26,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.making import drop_replaced, replaced
 from glassformer.runs.metrics_log import MetricsLog
 from glassformer.runs.stop import Stopped, StopRequest
-from glassformer.runs.validation import metric_of, task_scores
+from glassformer.runs.validation import SAMPLED, metric_of, task_scores, text_sample
 from glassformer.text.tokenizers import Tokenizers
 from glassformer.train.screen import Screen
 from glassformer.train.trainer import NotFinite, Trainer
@@ -152,6 +152,9 @@ class Session:
                 budget = max(256, 2**25 // max(1, self.model.config.vocab_size))
                 examples = self.val_batches.in_order(budget, limit=20_000)
                 scores = teacher_forced(self.model, examples, self.trainer.device)
+                if isinstance(self.val_batches, BlockBatches):
+                    begins = self.val_batches.text.tokens[:SAMPLED].tolist()
+                    return scores | text_sample(self.model, self.tokenizers, self.recipe, begins)
                 stored = run_examples(self.recipe.data, "val", self.run.path / "data")
                 return scores | task_scores(
                     self.model, self.tokenizers, self.recipe, stored, self.config.validate_examples
@@ -184,6 +187,9 @@ class Session:
             meaning = f"sacrebleu's {signature}" if "|version:" in signature else signature
             self.message(f"    {localized(measure_name(name))}: {localized(meaning)}")
         for source, wanted, written in scores.samples[:3]:
+            if self.recipe.data.task == "text":
+                self.message(f"    {shorten(source)} → {shorten(written, 120)}")
+                continue
             mark = "=" if wanted.strip() == written.strip() else "≠"
             self.message(f"    {shorten(source)} → {shorten(written)}  {mark}  {shorten(wanted)}")
         if scores.samples:

@@ -122,7 +122,7 @@ def chain(size: int, words: int = 50257, followers: int = 16, lines: int = 4096)
 
 def blocks(tokens: np.ndarray, rows: int, length: int) -> BlockBatches:
     text = TokenFile(tokens.astype(np.uint16), np.array([0, len(tokens)]), 50257)
-    return BlockBatches(text, block_size=length, budget=rows * length, task="next", seed=1, parts=1, workers=2)
+    return BlockBatches(text, block_size=length, budget=rows * length, task="next", seed=1, one_shape=True, workers=2)
 
 
 def gpt2(args: argparse.Namespace) -> dict[str, float]:

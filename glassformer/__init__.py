@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+# Threads of OpenMP that have nothing to do spin, by default for milliseconds, and so keep the processor from the thread they
+# wait for: with one of two cores busy elsewhere a step took 17 times as long. A spin of microseconds is as good on an idle
+# machine (docs/log.md). The library reads this once, when torch loads it; who has set anything about it, or has torch, is
+# left alone.
+if "torch" not in sys.modules and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & os.environ.keys():
+    os.environ |= {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "1"}  # GNU's (Linux), in turns; LLVM's and Intel's, in ms
 
 from glassformer.config import VERSION
 

@@ -28,6 +28,7 @@ from glassformer.text.languages import is_han
 Model = Transformer | GPT | BERT
 BETTER_WHEN_LOWER = {"loss", "perplexity", "ter"}
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "f1": "F1", "entity_f1": "entity F1"}
+NOISE = 1.0  # of 100: below it a score says nothing about which of two models is better
 SHARES = ("exact_match", "accuracy", "token_accuracy")  # shown with a percent sign; BLEU and its kin never are
 
 
@@ -114,15 +115,31 @@ TEACHER_FORCED = {
 }
 
 
+def bleu_tokenize(wanted: Sequence[str], asked: str = "auto") -> str:
+    """How sacrebleu cuts these texts into words: as asked, or (auto) `zh` for Chinese and `13a` for anything else."""
+    sample = "".join(wanted[:200])
+    return asked if asked != "auto" else "zh" if sum(map(is_han, sample)) > 0.3 * len(sample) else "13a"
+
+
+def words_per_text(texts: Sequence[str], tokenize: str = "auto") -> list[int]:
+    """How many words BLEU sees in each text.
+
+    >>> words_per_text(["two words", "我喜欢写代码"]), words_per_text(["我喜欢写代码"])
+    ([2, 1], [6])
+    """
+    from sacrebleu.metrics import BLEU
+
+    cut = BLEU(tokenize=bleu_tokenize(texts, tokenize), force=True).tokenizer
+    return [len(cut(text).split()) for text in texts]
+
+
 def text_scores(
     written: Sequence[str], wanted: Sequence[str], tokenize: str = "auto", *, edits: bool = False
 ) -> Scores:
     """Exact match, BLEU and chrF of whole texts; with `edits` TER, too, which is slow on texts that have nothing in common."""
     from sacrebleu.metrics import BLEU, CHRF, TER
 
-    if tokenize == "auto":
-        sample = "".join(wanted[:200])
-        tokenize = "zh" if sum(map(is_han, sample)) > 0.3 * len(sample) else "13a"
+    tokenize = bleu_tokenize(wanted, tokenize)
     exact = 100 * sum(a.strip() == b.strip() for a, b in zip(written, wanted, strict=True)) / max(1, len(wanted))
     # force: text that a recipe leaves tokenised is meant so, and not worth a warning at every validation.
     bleu, chrf = BLEU(tokenize=tokenize, force=tokenize == "none"), CHRF()
@@ -188,11 +205,22 @@ def entity_scores(found: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]
     return Scores({"entity_f1": 100 * 2 * right / marked}, {"entity_f1": "% of whole entities (micro), as conlleval"})
 
 
-def is_better(metric: str, new: float, old: float | None) -> bool:
-    """Whether a new value of the metric beats the old one."""
+def is_better(
+    metric: str, new: float, old: float | None, loss: float | None = None, old_loss: float | None = None
+) -> bool:
+    """Whether a new value of the metric beats the old one. Scores that are equal, and those below NOISE, leave it to the loss.
+
+    >>> is_better("bleu", 0.24, 0.09, loss=3.0, old_loss=2.0), is_better("exact_match", 100.0, 100.0, loss=0.1, old_loss=0.2)
+    (False, True)
+    """
     if old is None:
         return True
-    return new < old if metric in BETTER_WHEN_LOWER else new > old
+    if metric in BETTER_WHEN_LOWER:
+        return new < old
+    new, old = (score if score >= NOISE else 0.0 for score in (new, old))
+    if new != old:
+        return new > old
+    return loss is not None and old_loss is not None and loss < old_loss
 
 
 def written_scores(

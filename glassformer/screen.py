@@ -28,6 +28,16 @@ def be_quiet(quiet: bool) -> None:
     QUIET.set(quiet)
 
 
+@contextmanager
+def quietly(quiet: bool) -> Iterator[None]:
+    """Inside, say only what went wrong, if asked; afterwards as before."""
+    before = QUIET.set(quiet or QUIET.get())
+    try:
+        yield
+    finally:
+        QUIET.reset(before)
+
+
 def warn(text: str) -> None:
     """A line on stderr that even a quiet command does not keep to itself."""
     with suppress(OSError, ValueError, AttributeError):  # nobody may be there to read it

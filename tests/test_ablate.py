@@ -24,8 +24,10 @@ from glassformer.studies.ablate.ablation import prepare_folder
 from glassformer.studies.ablate.cost import Cost, at_a_time
 from glassformer.studies.ablate.report import AblationReport, as_csv, markdown
 from glassformer.studies.ablate.scores import TrialScores
+from glassformer.studies.ablate.table import seeds_and_examples
 from glassformer.studies.ablate.trials import make_trials
 from glassformer.studies.ablate.variants import resolve
+from glassformer.studies.compare.bootstrap import percent
 from tests.commands import ENVIRONMENT, call
 
 # What is varied ---------------------------------------------------------------------------------------------------------
@@ -167,7 +169,7 @@ def made_up(hits: np.ndarray, examples: str = "same", tokens: str = "same") -> T
     )
 
 
-def test_the_paired_test_averages_over_seeds() -> None:
+def test_the_test_is_over_seeds_and_examples() -> None:
     """A variant that is right 8 points more often on the same examples is better; one that differs by seeds alone is not.
     Broken variants: the first seed alone; examples of one seed held against another's."""
     draw = np.random.default_rng(0)
@@ -187,6 +189,45 @@ def test_the_paired_test_averages_over_seeds() -> None:
     assert (
         rows[1].mean("exact_match") == pytest.approx(100 * np.mean(better)) and (rows[1].spread("exact_match") or 0) > 0
     )
+
+
+def arms(
+    draw: np.random.Generator, seeds: int, luck: float, taste: float, better: float = 0.0
+) -> list[list[np.ndarray]]:
+    """Hits of two arms on 60 examples: examples differ in how hard they are (and by `taste` in how hard for one arm), trainings
+    by `luck`, and the second arm is so much `better`, all in log odds."""
+    hard = 0.3 + 1.2 * draw.standard_normal(60)
+    made = []
+    for gain in (0.0, better):
+        own = hard + taste * draw.standard_normal(60) + gain
+        levels = [own + luck * draw.standard_normal() for _ in range(seeds)]
+        hits = [(draw.random(60) < 1 / (1 + np.exp(-level))).astype(float) for level in levels]
+        made.append([np.stack([h, np.ones(60)], 1) for h in hits])
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seeds", "luck", "taste"), [(2, 0.3, 0.0), (3, 0.3, 0.5), (3, 0.6, 0.0), (5, 0.0, 1.0)])
+def test_equal_arms_are_seldom_called_different(seeds: int, luck: float, taste: float) -> None:
+    """In at most 21 of 300 simulations (7%), though trainings differ by luck; and where one is much better it is found.
+    Broken variant: examples drawn again and seeds not, which calls up to a half of them different."""
+    draw = np.random.default_rng(5)
+
+    def different(better: float) -> bool:
+        change = seeds_and_examples(*arms(draw, seeds, luck, taste, better), percent).difference
+        return not change.low <= 0 <= change.high
+
+    assert sum(different(0.0) for _ in range(300)) <= 21
+    assert sum(different(4.0 + 6 * luck) for _ in range(20)) >= 15
+
+
+def test_one_seed_settles_nothing() -> None:
+    """However large the difference: another seed might have turned it round."""
+    hits = {"base": np.zeros(50), "other": np.ones(50)}
+    for seeds, said in ((1, "unclear"), (2, "better")):
+        scored = {name: {seed: made_up(h) for seed in range(seeds)} for name, h in hits.items()}
+        rows = make_rows([Variant("base"), Variant("other")], scored, {})
+        assert rows[1].verdict("exact_match") == rows[1].verdict("loss") == said
 
 
 def test_other_examples_are_not_compared() -> None:

@@ -35,7 +35,7 @@ def test_each_epoch_sees_every_pair_exactly_once():
     """200 random orders. Broken variants: the last batch dropped; sampling with replacement."""
     draw = random.Random(1)
     for trial in range(200):
-        n, seed, parts = draw.randint(1, 60), draw.randrange(2**32), draw.randint(1, 4)
+        n, seed, count = draw.randint(1, 60), draw.randrange(2**32), draw.randint(1, 4)
         epoch, layout = draw.randrange(5), draw.choice(["padded", "packed"])
         _, _, pairs = pairs_of(n, trial)
         options = {
@@ -45,9 +45,9 @@ def test_each_epoch_sees_every_pair_exactly_once():
             "row_width": 32,
             "seed": seed,
         }
-        batches = one_epoch(SentenceBatches(pairs, **options, parts=parts), epoch)
-        seen = [e for batch in batches for e in batch.examples]
-        assert sorted(seen) == list(range(n)), (trial, n, seed, parts, epoch, layout)
+        batches = one_epoch(SentenceBatches(pairs, **options), epoch)
+        seen = [e for batch in batches for piece in batch.pieces(count) for e in unpack(piece)]
+        assert sorted(seen) == list(range(n)), (trial, n, seed, count, epoch, layout)
 
 
 def streams(kind: str, seed: int, **options):

@@ -18,29 +18,32 @@ from glassformer.nn.rows import Rows
 from glassformer.text.tokenizer import PAD
 from tests.counts import count
 from tests.read_batches import (
-    VOCABULARY,
     numbered,
     one_epoch,
     pairs_of,
+    unpack,
     with_lengths,
 )
 
 # Shape and waste -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parts", [1, 2])
-def test_packed_batches_have_one_shape_for_the_whole_run(parts):
-    """Broken variant: a last batch cut to what is left, which makes a compiled step compile again."""
+@pytest.mark.parametrize("most", [1, 3])
+def test_packed_batches_have_one_shape_for_the_whole_run(most):
+    """And so have their pieces. Broken variant: a last one cut to what is left, which makes a compiled step compile again."""
     for n in (1, 7, 150):
         _, _, pairs = pairs_of(n)
-        batches = SentenceBatches(pairs, budget=128, limit=40, layout="packed", row_width=32, seed=1, parts=parts)
+        batches = SentenceBatches(pairs, budget=128, limit=40, layout="packed", row_width=32, seed=1)
         shapes = set()
         for batch, position in batches.starting_at():
             assert batch.source is not None and batch.rows.layout == "packed"
-            shapes.add((batch.rows.shape[0], batch.source.shape[1], batch.rows.shape[1]))
+            for piece in batch.pieces(most, one_shape=True):
+                assert piece.rows.shape == piece.labels.shape and piece.rows.shape[0] == piece.source.shape[0]
+                shapes.add((piece.rows.shape[0], piece.source.shape[1], piece.rows.shape[1]))
             if position.epoch == 3:
                 break
-        assert shapes == {batches.shape}
+        rows, *widths = batches.shape
+        assert shapes == {(-(-rows // most), *widths)}
         height, source_width, target_width = next(iter(shapes))
         assert height * target_width <= 128 and source_width % 8 == 0 and target_width % 8 == 0
 
@@ -150,16 +153,21 @@ def test_files_that_disagree_are_refused():
         make_batches(DataConfig(), "transformer", "mlm", {"source": empty, "target": empty}, 10, 1, layout="padded")
 
 
-def test_the_budget_is_shared_by_micro_batches_and_devices():
-    """Broken variant: batch_tokens for each micro-batch, so that accumulating makes a step larger."""
-    source, target, _ = pairs_of(300)
-    files = {"source": TokenFile.of(source, VOCABULARY), "target": TokenFile.of(target, VOCABULARY)}
-    config = DataConfig(batch_tokens=400, row_width=32)
-    for layout in ("padded", "packed"):
-        shared = make_batches(config, "transformer", "mlm", files, 32, 1, layout=layout, accumulate=4)
-        assert all(b.rows.tokens.numel() <= 100 for b in one_epoch(shared))
-        if layout == "packed":
-            assert len(shared.planned(0)) % 4 == 0, "an epoch is a whole number of steps"
+@pytest.mark.parametrize("one_shape", [False, True])
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_pieces_hold_what_the_batch_holds(layout, one_shape):
+    """Every sentence with its source and labels, once, in about so many times fewer positions. Broken variants: a piece with
+    the sentences of its neighbour; rows cut and labels left."""
+    _, _, pairs = pairs_of(300)
+    for batch in one_epoch(SentenceBatches(pairs, budget=400, limit=40, layout=layout, row_width=32, seed=1)):
+        for most in (1, 2, 4, 100):
+            pieces = batch.pieces(most, one_shape=one_shape)
+            held = [unpack(piece) for piece in pieces]
+            assert {e: found for part in held for e, found in part.items()} == unpack(batch)
+            assert [e for part in held for e in part] == list(batch.examples) and len(pieces) <= most
+            rows, width = batch.rows.shape
+            assert max(p.rows.tokens.numel() for p in pieces) <= -(-rows // most) * width
+            assert sum(p.target_tokens for p in pieces) == batch.target_tokens
 
 
 def test_padding_is_the_padding_id():

@@ -27,7 +27,7 @@ def test_an_epoch_of_text_reads_one_stretch_exactly_once(size, extra, epoch, fix
     more than 2L - 1 tokens lost."""
     text = numbered(size + 1 + extra)
     stride = size if task == "next" else size - 1
-    batches = BlockBatches(text, block_size=size, budget=3 * size, task=task, seed=1, parts=1 if fixed else None)
+    batches = BlockBatches(text, block_size=size, budget=3 * size, task=task, seed=1, one_shape=fixed)
     inputs: list[int] = []
     for batch in one_epoch(batches, epoch):
         assert batch.rows.layout == "whole" and batch.rows.shape[1] == size
@@ -63,7 +63,7 @@ def test_the_phase_moves_and_reaches_every_token():
 
 
 def test_fixed_shape_blocks_have_one_shape():
-    batches = BlockBatches(numbered(305), block_size=10, budget=80, task="next", seed=1, parts=1)
+    batches = BlockBatches(numbered(305), block_size=10, budget=80, task="next", seed=1, one_shape=True)
     assert len({b.rows.shape for epoch in range(3) for b in one_epoch(batches, epoch)}) == 1
 
 
@@ -104,7 +104,7 @@ def test_documents_are_segments(task):
 def test_text_in_order_covers_every_token():
     """Evaluation asks for each token after the first exactly once. Broken variant: dropping the last, short block."""
     for n in (4, 10, 11, 57):
-        made = list(BlockBatches(numbered(n), block_size=10, budget=30, task="next", seed=1, parts=1).in_order())
+        made = list(BlockBatches(numbered(n), block_size=10, budget=30, task="next", seed=1, one_shape=True).in_order())
         asked = [label for b in made for label in b.labels.flatten().tolist() if label != IGNORE]
         assert asked == list(range(CONTROL + 1, CONTROL + n))
         assert sum(b.target_tokens for b in made) == n - 1

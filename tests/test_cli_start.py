@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,14 @@ def test_help_shows_the_verbs_in_groups(capsys: pytest.CaptureFixture[str]) -> N
     ("arguments", "said"),
     [
         (["trane"], "there is no command 'trane' (did you mean 'train'?); see: glassformer --help"),
+        (
+            ["train", "x", "--steps", "3"],
+            "--steps is a setting and no option; write train.steps=3; see: glassformer train --help",
+        ),
+        (
+            ["train", "x", "--n-head=2"],
+            "--n-head is a setting and no option; write model.n_head=2; see: glassformer train --help",
+        ),
         (["train", "--opt", "x"], "there is no option --opt (did you mean '--out'?); see: glassformer train --help"),
         (["translate"], "missing argument 'run'; see: glassformer translate --help"),
         (["data", "chek"], "there is no command 'chek' (did you mean 'check'?); see: glassformer data --help"),
@@ -152,3 +161,25 @@ def test_no_verb_makes_a_console_of_its_own() -> None:
         if path.name != "screen.py":
             content = path.read_text(encoding="utf-8")
             assert "Console(" not in content and "rich.progress" not in content, path.name
+
+
+WAITING = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}
+SHOW = f"import glassformer, os; print([k for k in {sorted(WAITING)} if k in os.environ])"
+
+
+@pytest.mark.parametrize(
+    ("first", "own", "there"),
+    [
+        ("", {}, ["GOMP_SPINCOUNT", "KMP_BLOCKTIME"]),
+        ("", {"OMP_WAIT_POLICY": "ACTIVE"}, ["OMP_WAIT_POLICY"]),
+        ("import sys; sys.modules['torch'] = sys; ", {}, []),
+    ],
+)
+def test_threads_do_not_spin_for_long(first: str, own: dict[str, str], there: list[str]) -> None:
+    """Said before torch is loaded, unless somebody has said otherwise or it is too late. Caught: another's policy overruled; an
+    environment changed to no effect; torch imported in the package's own file, before this is said."""
+    environment = {k: v for k, v in os.environ.items() if k not in WAITING} | own
+    done = subprocess.run(
+        [sys.executable, "-c", first + SHOW], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(there)

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
+import glassformer
 from glassformer import runs
 from glassformer.cli.train import print_next
 from glassformer.config import read_recipe
 from glassformer.data.sources import open_split
 from glassformer.errors import UserError, install_hint
 from glassformer.runs.folder import RunFolder
+from glassformer.screen import QUIET
 from tests.commands import call, call_by_hand
 from tests.number_pairs import pairs, recipe, write_tsv
 
@@ -104,6 +106,18 @@ def test_overwrite_and_out(home: Path) -> None:
 
 
 # Evaluate ---------------------------------------------------------------------------------------------------------------
+
+
+def test_quiet_is_quiet(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Not a word of a training that goes well, by the command or from Python, gone on with or not; and what goes wrong is
+    told. Caught: notes on the data, what is next, the end of a run that is over."""
+    words = ("train", "numbers.toml", "train.warmup=9", "data.max_length=5", "--out", "runs/quiet", "--quiet")
+    for more in ((), ("--resume",), ("train.steps=8", "--resume", "--accept-changes")):
+        done = call(*words, *more, cwd=home)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert "holds a run already" in sentence(call(*words, cwd=home))
+    glassformer.train(home / "numbers.toml", out=home / "runs" / "hushed", max_length=5, quiet=True)
+    assert capfd.readouterr() == ("", "") and not QUIET.get()
 
 
 def test_evaluate_a_split(home: Path) -> None:

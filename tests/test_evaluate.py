@@ -134,11 +134,22 @@ def test_f1_is_the_harmonic_mean_of_precision_and_recall() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "better", "worse"), [("loss", 1.0, 2.0), ("bleu", 30.0, 20.0), ("accuracy", 0.9, 0.1)]
+    ("metric", "better", "worse"), [("loss", 1.0, 2.0), ("bleu", 30.0, 20.0), ("accuracy", 90.0, 10.0)]
 )
 def test_better_is_lower_for_a_loss_and_higher_for_a_score(metric: str, better: float, worse: float) -> None:
     assert is_better(metric, better, worse) and not is_better(metric, worse, better)
     assert is_better(metric, worse, None) and not is_better(metric, better, better), "a tie is no progress"
+
+
+@pytest.mark.parametrize("metric", ["bleu", "exact_match", "chrf", "accuracy", "f1"])
+def test_where_scores_say_nothing_the_loss_decides(metric: str) -> None:
+    """Equal ones, and two at noise level; never against a score that says something. Broken variants: a tie for the earlier; a
+    BLEU of 0.24 over one of 0.09."""
+    for new, old in ((0.0, 0.0), (100.0, 100.0), (0.09, 0.24), (0.24, 0.09)):
+        assert is_better(metric, new, old, 1.0, 2.0) and not is_better(metric, new, old, 2.0, 1.0)
+        assert not is_better(metric, new, old, 1.0, 1.0) and not is_better(metric, new, old, 1.0, None)
+    assert is_better(metric, 1.5, 0.9, 2.0, 1.0) and not is_better(metric, 0.9, 1.5, 1.0, 2.0)
+    assert not is_better("loss", 1.0, 1.0, 1.0, 1.0)
 
 
 def test_samples_are_spread_over_the_set() -> None:

@@ -16,6 +16,7 @@ from glassformer.data.prepare import complete_model, prepare
 from glassformer.errors import ConfigError, UserError
 from glassformer.runs.checkpoint import read_checkpoint
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.overview import which_weights
 from glassformer.runs.session import is_historic
 from glassformer.studies.curves import draw_curves
 from glassformer.studies.score import score_split
@@ -76,6 +77,26 @@ def test_samples_are_kept(trained: RunFolder) -> None:
     for sample in samples:
         assert sample["wanted"] == " ".join(german[w] for w in sample["source"].split())
         assert isinstance(sample["written"], str)
+
+
+def test_a_gpt_shows_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At each validation, on the screen and in samples.jsonl, and no bit of the training is another for it. Broken variant: a
+    draw from the generator that dropout draws from."""
+    text = "\n\n".join(f"{a} and then {b}." for a, b in pairs(60))
+    (tmp_path / "train.txt").write_text(text, encoding="utf-8")
+    model, data = {"family": "gpt", "dropout": 0.1}, {"task": "text", "train": "train.txt", "val_fraction": 0.2}
+    found = []
+    for count in (8, 0):
+        asked = recipe(tmp_path, model=model, data=data, validate_examples=count)
+        found.append(runs.train(asked, tmp_path / f"run-{count}"))
+    told, bare = found
+    assert all(torch.equal(w, final_weights(bare)[n]) for n, w in final_weights(told).items())
+    lines = [json.loads(line) for line in told.samples_file.read_text(encoding="utf-8").splitlines()]
+    assert [line["step"] for line in lines] == [3, 6] and all(line["written"] for line in lines)
+    assert len({line["source"] for line in lines}) == 1 and lines[0]["source"].split()[0] in GERMAN
+    shown = [line for line in capsys.readouterr().err.splitlines() if line.startswith("    ") and " → " in line]
+    assert len(shown) == 2 and shown[0].strip().startswith(" ".join(lines[0]["source"].split()))
+    assert bare.samples_file.read_text(encoding="utf-8") == ""
 
 
 def test_curves_are_drawn_from_the_metrics(trained: RunFolder) -> None:
@@ -172,6 +193,24 @@ def test_the_final_weights_are_those_of_the_best_validation(tsv: Path, tmp_path:
     assert best < 8, losses
     kept = read_checkpoint(run.checkpoints.path(best))[0]["model"]
     assert all(torch.equal(w, kept[n]) for n, w in final_weights(run).items())
+
+
+def test_of_equal_scores_the_lower_loss_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Answers of two words: BLEU is 0 whatever is written, so it is not what is asked; and while no answer is right yet, the loss
+    chooses. Broken variant: the weights of the first of equal validations."""
+    words = list(zip(GERMAN, ENGLISH, strict=True))
+    write_tsv(tmp_path / "train.tsv", [(f"{a} {b}", f"{c} {d}") for a, c in words for b, d in words])
+    settings = {"steps": 8, "validate_every": 2, "save_every": 2, "keep_last": 1}
+    run = runs.train(recipe(tmp_path, **settings), tmp_path / "run")
+    assert run.recipe.train.metric == "exact_match" and "best is by exact match, since" in capsys.readouterr().err
+    validations = [r for r in run.metrics() if "val_loss" in r]
+    assert {r["val_exact_match"] for r in validations} == {0.0} and {r["val_bleu"] for r in validations} == {0.0}
+    best = min(validations, key=lambda r: r["val_loss"])["step"]
+    assert best == 8 and read_checkpoint(run.final)[1]["weights"] == {"step": best}
+    assert "with the lowest loss on val" in which_weights(run, run.recipe)
+    assert runs.resume(run.path, recipe(tmp_path, **settings)) is None, "what auto has become is no other setting"
+    long = runs.train(recipe(tmp_path, steps=1, metric="bleu"), tmp_path / "asked")
+    assert long.recipe.train.metric == "bleu", "who asks for BLEU gets it"
 
 
 def test_the_moving_average_is_what_is_validated_and_used(tsv: Path, tmp_path: Path) -> None:

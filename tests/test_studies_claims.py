@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ from glassformer.studies.claims.scale import power_law
 from glassformer.studies.claims.study import DEFAULT, QUICK, Effort, Results, Study, StudyResult, Table, grid
 from glassformer.studies.claims.verdict import Condition, exactly, interval, larger, smaller, verdict, within
 from glassformer.studies.claims.words import Words
+from glassformer.studies.student import two_sided_p
 
 TINY = Effort("quick", 1, 0.002)
 TEXT = Words("it is so", "如此")
@@ -75,13 +77,37 @@ def test_where_nothing_was_learned_nothing_is_settled() -> None:
     assert larger(TEXT, [0.0, 0.1], [0.0, 0.1], margin=5.0, learned=20.0).outcome == "open"
 
 
-def test_the_interval_is_student_s() -> None:
-    """Against a value from a table: n = 4, s = 1 gives 3.182 / 2."""
-    mean, low, high = interval([1.0, 2.0, 2.0, 3.0])
-    spread = math.sqrt(2 / 3)
-    assert mean == 2.0
-    assert high - mean == pytest.approx(3.182 * spread / 2)
+# From a printed table of Student's t, to its last digit: degrees of freedom, 97.5% point.
+TABLE = [
+    (1, 12.706),
+    (2, 4.303),
+    (3, 3.182),
+    (9, 2.262),
+    (15, 2.131),
+    (16, 2.120),
+    (19, 2.093),
+    (29, 2.045),
+    (99, 1.984),
+]
+
+
+@pytest.mark.parametrize(("free", "point"), TABLE)
+def test_the_interval_is_student_s(free: int, point: float) -> None:
+    """Against a table, for any number of seeds. Broken variant: the normal's 1.96 beyond sixteen."""
+    values = [float(v % 7) for v in range(free + 1)]
+    mean, low, high = interval(values)
+    half = point * statistics.stdev(values) / math.sqrt(len(values))
+    assert mean == pytest.approx(statistics.fmean(values)) and high - mean == pytest.approx(half, rel=2.5e-4)
     assert mean - low == pytest.approx(high - mean)
+
+
+def test_student_s_tails() -> None:
+    """Closed forms: with one degree of freedom it is Cauchy's, with two 1 - t / √(2 + t²); with very many the normal's."""
+    for t in (1e-3, 0.5, 2.0, 40.0):
+        assert two_sided_p(t, 1) == pytest.approx(1 - 2 * math.atan(t) / math.pi, rel=1e-9)
+        assert two_sided_p(-t, 2) == pytest.approx(1 - t / math.sqrt(2 + t * t), rel=1e-9)
+    assert two_sided_p(1.3, 1e6) == pytest.approx(math.erfc(1.3 / math.sqrt(2)), rel=1e-5)
+    assert two_sided_p(0.0, 5) == 1.0
 
 
 @pytest.mark.parametrize(

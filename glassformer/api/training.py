@@ -16,6 +16,7 @@ from glassformer.config.other_names import OTHER_NAMES, put, with_own_names
 from glassformer.config.recipe import PARTS, read_recipe, read_values
 from glassformer.errors import ConfigError, UserError
 from glassformer.runs.folder import RunFolder
+from glassformer.screen import quietly
 from glassformer.train.trainer import StepReport
 
 Callback = Callable[[StepReport], Any]
@@ -117,6 +118,7 @@ def train(
     resume: bool = False,
     from_run: str | Path | None = None,
     device: str = "auto",
+    quiet: bool = False,
     **overrides: Any,
 ) -> AnyModel:
     """Trains a model and gives it back, ready to use; the run is left in the folder `out` (`runs/NAME`, if none is named).
@@ -126,11 +128,11 @@ def train(
     Hugging Face `Dataset`, a pandas or polars frame, or a dictionary of these by split. Settings go by their names:
     `train(recipe, steps=200, n_layer=2)`, or by table: `train={"steps": 200}`. Each of `callbacks` is called with a report
     of every logged step (`.step`, `.loss`, `.rate`, `.norm`, `.tokens`). `from_run`: fine-tune, beginning with the weights
-    and tokenizers of that run.
+    and tokenizers of that run. `quiet`: nothing on the screen but errors.
 
     >>> pairs = [(f"{a} {b}", f"{b} {a}") for a in "abcdef" for b in "abcdef"]
     >>> recipe = {"model": {"preset": "transformer-tiny"}, "data": {"tokenizer": "char"}}
-    >>> model = train(recipe, pairs, out="runs/swapped", steps=2, n_embd=16, overwrite=True)
+    >>> model = train(recipe, pairs, out="runs/swapped", steps=2, n_embd=16, overwrite=True, quiet=True)
     >>> type(model).__name__, model.recipe.train.steps
     ('Translator', 2)
     """
@@ -143,7 +145,8 @@ def train(
             raise UserError(f"{recipe} is a run, not a recipe; go on with it by train({str(recipe)!r}, resume=True)")
         folder = Path(recipe)
         changed = make_recipe(RunFolder(folder).recipe, overrides) if overrides else None
-        runs.resume(folder, changed, accept_changes=bool(overrides), callbacks=trainer_callbacks)
+        with quietly(quiet):
+            runs.resume(folder, changed, accept_changes=bool(overrides), callbacks=trainer_callbacks)
         return load(folder, device=device)
     start = None if from_run is None else runs.start_of(Path(from_run))
     resolved = make_recipe(recipe, overrides) if start is None else tuned_recipe(recipe, overrides, start.recipe)
@@ -155,8 +158,9 @@ def train(
             f"{folder} holds a run already; go on with it by resume=True, or choose another folder by out=…, or replace it by "
             "overwrite=True"
         )
-    if resume and RunFolder.is_run(folder):
-        runs.resume(folder, resolved, callbacks=trainer_callbacks)
-    else:
-        runs.train(resolved, folder, overwrite=overwrite, callbacks=trainer_callbacks, given=data, start=start)
+    with quietly(quiet):
+        if resume and RunFolder.is_run(folder):
+            runs.resume(folder, resolved, callbacks=trainer_callbacks)
+        else:
+            runs.train(resolved, folder, overwrite=overwrite, callbacks=trainer_callbacks, given=data, start=start)
     return load(folder, device=device)

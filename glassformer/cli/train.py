@@ -18,7 +18,7 @@ from glassformer.config.recipe import apply_overrides
 from glassformer.errors import ConfigError
 from glassformer.files.streams import unbreakable_screen
 from glassformer.language import localized, width
-from glassformer.screen import say, warn
+from glassformer.screen import QUIET, say
 
 if TYPE_CHECKING:
     from glassformer.runs.folder import RunFolder
@@ -137,13 +137,13 @@ def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
     try:
         run = work()
     except runs.Stopped as stopped:
-        warn(
+        say(
             f"stopped; go on with: glassformer train {shlex.quote(str(folder))} --resume"
             if stopped.goes_on
             else "stopped before the first checkpoint; the same command begins again"
         )
         raise SystemExit(runs.STOPPED) from None
-    if run is None:
+    if run is None or QUIET.get():
         return
     with unbreakable_screen():
         minutes, seconds = divmod(int(time.perf_counter() - began), 60)

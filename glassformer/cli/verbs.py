@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
 
 from glassformer.cli.completion import COMPLETED
-from glassformer.config import VERSION, did_you_mean
+from glassformer.config import PARTS, VERSION, did_you_mean
 from glassformer.errors import ConfigError
 from glassformer.language import language, localized, translated
 from glassformer.screen import be_quiet
@@ -52,7 +54,7 @@ EXAMPLES = {
 }
 """What one would type, for the foot of each verb's help."""
 
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on stderr but what goes wrong.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but what was asked for and what goes wrong.")]
 
 
 def with_quiet(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -251,12 +253,24 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
             raise
         if type(error).__name__ == "NoArgsIsHelpError":
             return 2
-        raise ConfigError(sentence_of(error)) from None
+        raise ConfigError(sentence_of(error, sys.argv[1:] if words is None else words)) from None
     return code if isinstance(code, int) else 0
 
 
-def sentence_of(error: Any) -> str:
-    """What is wrong with a command line, in one line, and where to look it up."""
+def as_setting(option: str, words: Sequence[str], command: Any) -> str | None:
+    """What stands on a command line for an option, as the setting that it is: `--steps 3` as `train.steps=3`. None where the
+    verb takes no settings, or has none of this name."""
+    name = option.lstrip("-").replace("-", "_")
+    parts = [part for part, kind in PARTS.items() if name in {f.name for f in fields(kind)}]
+    if not parts or "overrides" not in {param.name for param in command.params}:
+        return None
+    place = next((i for i, word in enumerate(words) if word.partition("=")[0] == option), len(words))
+    given = [*words, "", ""][place].partition("=")[2] or [*words, "", ""][place + 1]
+    return f"{parts[0]}.{name}={given if given and not given.startswith('-') else '…'}"
+
+
+def sentence_of(error: Any, words: Sequence[str] = ()) -> str:
+    """What is wrong with a command line (its `words`), in one line, and where to look it up."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "glassformer"
     said = str(error.format_message()).strip().rstrip(".")
@@ -266,6 +280,8 @@ def sentence_of(error: Any) -> str:
         known = list(getattr(context.command, "commands", {}))
         word = said.split("'")[1] if said.count("'") > 1 else ""
         said = f"there is no command {word!r}{did_you_mean(word, known)}"
+    elif wrong is not None and context is not None and (setting := as_setting(wrong, words, context.command)):
+        said = f"{wrong} is a setting and no option; write {setting}"
     elif wrong is not None:
         close = list(getattr(error, "possibilities", None) or [])
         said = f"there is no option {wrong}" + (f" (did you mean {close[0]!r}?)" if close else "")

@@ -74,7 +74,8 @@ class TrainConfig:
     lora_alpha: float = 16.0  # a correction counts alpha / rank
     lora_targets: tuple[str, ...] = ("encoder.*", "decoder.*")  # which linear layers, by patterns of their names
     clip: float | None = 1.0  # the largest norm of the gradient; "none": no limit
-    accumulate: int = 1  # micro-batches a step: less memory, the same result
+    # pieces in which a step goes through its batch: less memory, the same gradient (dropout aside)
+    accumulate: int = 1
     # keep little for the backward pass and compute it again: less memory, a third slower
     checkpoint_activations: bool = False
     # decay of a moving average of the weights, such as 0.999, which is then what is validated and used; none:
@@ -86,7 +87,8 @@ class TrainConfig:
     validate_every: int = 500  # steps between validations
     # at most so many examples are decoded (greedily) for a score; 0: only the loss is measured
     validate_examples: int = 1000
-    # what "best" means; auto: bleu for pairs, accuracy for labels, else loss
+    # what "best" means; auto: bleu for pairs (exact_match where most targets have fewer than four words), accuracy
+    # for labels, else loss. The lower loss is better where scores are equal or below 1 of 100
     metric: Literal["auto", "loss", "exact_match", "bleu", "chrf", "accuracy", "f1"] = "auto"
     # how sacrebleu cuts words; auto: zh for Chinese, else 13a
     bleu_tokenize: Literal["auto", "13a", "zh", "intl", "char", "none"] = "auto"

@@ -1,8 +1,8 @@
 """A batch, and the endless stream of batches that training reads.
 
-An epoch is a list of micro-batches; the training stream is the list of epoch 0, then that of epoch 1, and so on for
+An epoch is a list of batches; the training stream is the list of epoch 0, then that of epoch 1, and so on for
 ever. Each list holds every example exactly once. Which examples a
-micro-batch holds, and in what shape, follows from (seed, epoch, k): nothing is remembered, so a stream starts anywhere.
+batch holds, and in what shape, follows from (seed, epoch, k): nothing is remembered, so a stream starts anywhere.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
+from glassformer.data.examples import IGNORE
 from glassformer.data.stream import Position
 from glassformer.nn.rows import Rows
 
@@ -45,6 +47,38 @@ class Batch:
         labels = self.labels.to(device, non_blocking=non_blocking)
         return replace(self, source=source, rows=self.rows.to(device, non_blocking), labels=labels)
 
+    def pieces(self, count: int, *, one_shape: bool = False) -> list[Batch]:
+        """At most `count` micro-batches with equally many of the rows, whose summed losses are this batch's. `one_shape`: the
+        last is filled up with empty rows; else each is as narrow as its rows."""
+        if count == 1:
+            return [self]
+        height = -(-len(self.labels) // count)
+        # Of a text each row is one example, whatever segments (documents) it has; else each segment is one.
+        used = self.rows.real.any(dim=1).long()
+        held = used if int(used.sum()) == len(self.examples) else self.rows.segments.amax(dim=1)
+        ends = [0, *held.cumsum(0).tolist()]
+        made = []
+        for start in range(0, len(self.labels), height):
+            end = min(start + height, len(self.labels))
+            source = cut_rows(self.source, start, height, one_shape) if self.source is not None else None
+            rows = cut_rows(self.rows, start, height, one_shape)
+            labels = self.labels[start:end, : rows.shape[1]]
+            target_tokens = int((labels != IGNORE).sum())
+            labels = F.pad(labels, (0, 0, 0, rows.shape[0] - len(labels)), value=IGNORE)
+            made.append(Batch(source, rows, labels, target_tokens, self.examples[ends[start] : ends[end]]))
+        return made
+
+
+def cut_rows(rows: Rows, start: int, height: int, one_shape: bool) -> Rows:
+    """So many rows, from `start` on: filled up with empty ones where there are fewer, or as narrow as they can be."""
+    parts = [t[start : start + height] for t in (rows.tokens, rows.segments, rows.positions)]
+    if one_shape:
+        parts = [F.pad(t, (0, 0, 0, height - len(t))) for t in parts]
+        return Rows(parts[0], parts[1], parts[2], rows.layout)
+    columns = parts[1].any(dim=0).nonzero()
+    width = int(columns[-1]) + 1 if len(columns) else 1
+    return Rows(parts[0][:, :width], parts[1][:, :width], parts[2][:, :width], rows.layout)
+
 
 def waste(batches: Iterable[Batch]) -> float:
     """The part of all positions, source and target, that is padding."""
@@ -58,18 +92,18 @@ def waste(batches: Iterable[Batch]) -> float:
 
 
 class EpochPlan(ABC):
-    """An epoch's list of micro-batches, each made when asked for. A number past the end gives an empty one."""
+    """An epoch's list of batches, each made when asked for. A number past the end gives an empty one."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def build(self, number: int) -> Batch:
-        """The micro-batch of this number."""
+        """The batch of this number."""
 
 
 class Batches(ABC):
-    """An endless stream of micro-batches, and the same examples once in order for evaluation."""
+    """An endless stream of batches, and the same examples once in order for evaluation."""
 
     dropped: int = 0  # examples left out because they are too long
 
@@ -80,7 +114,7 @@ class Batches(ABC):
 
     @abstractmethod
     def plan(self, epoch: int) -> EpochPlan:
-        """How an epoch is cut into micro-batches."""
+        """How an epoch is cut into batches."""
 
     @abstractmethod
     def in_order(self, budget: int | None = None, *, limit: int | None = None) -> Iterator[Batch]:
@@ -101,11 +135,11 @@ class Batches(ABC):
             return self.plans[epoch]
 
     def epoch_length(self, epoch: int = 0) -> int:
-        """Micro-batches in this epoch."""
+        """Batches in this epoch."""
         return len(self.planned(epoch))
 
     def starting_at(self, position: Position = START) -> Iterator[tuple[Batch, Position]]:
-        """The micro-batches from `position` on, each with the position after it."""
+        """The batches from `position` on, each with the position after it."""
         if self.workers:
             yield from self.ahead(position)
         else:
@@ -113,7 +147,7 @@ class Batches(ABC):
                 yield self.planned(epoch).build(number), following
 
     def itinerary(self, position: Position) -> Iterator[tuple[int, int, Position]]:
-        """From a position on: epoch and number of each micro-batch, and the position after it."""
+        """From a position on: epoch and number of each batch, and the position after it."""
         index = position.index
         for epoch in itertools.count(position.epoch):
             end = len(self.planned(epoch))
@@ -122,7 +156,7 @@ class Batches(ABC):
             index = 0
 
     def ahead(self, position: Position) -> Iterator[tuple[Batch, Position]]:
-        """The same, made by background threads: a micro-batch follows from its number, no matter who makes it."""
+        """The same, made by background threads: a batch follows from its number, no matter who makes it."""
         itinerary = self.itinerary(position)
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="batches")
         pending: deque[tuple[Future[Batch], Position]] = deque()

@@ -52,29 +52,25 @@ def make_batches(
     seed: int,
     *,
     layout: Literal["padded", "packed"],
-    accumulate: int = 1,
     training: bool = True,
 ) -> SentenceBatches | BlockBatches:
     """The batches a model of this family and head learns from.
 
     files: pairs {"source", "target"}; text {"text"}; classify {"text", "labels": one class each}; tag {"text",
     "labels": a TokenFile with a tag for each token}. With training=False (evaluation, `in_order`) a short text is no
-    error, nor are examples that are all too long, and only the block size limits lengths. `config.batch_tokens` is shared
-    by the micro-batches of a step."""
-    parts = accumulate
-    budget = max(1, config.batch_tokens // parts)
+    error, nor are examples that are all too long, and only the block size limits lengths."""
     check_task(config, family, head)
     if config.task == "text":
         blocks = BlockBatches(
             token_file(files, "text"),
             block_size=block_size,
-            budget=budget,
+            budget=config.batch_tokens,
             task="next" if family == "gpt" else "masked",
             seed=seed,
             respect_documents=config.respect_documents,
             mask_fraction=config.mask_fraction,
             closed=config.close_texts and family == "bert",
-            parts=parts if layout == "packed" else None,
+            one_shape=layout == "packed",
             workers=config.workers or 0,
         )
         if training:
@@ -83,12 +79,11 @@ def make_batches(
     asked = config.max_length if training and config.max_length is not None else block_size
     sentences = SentenceBatches(
         examples_for(config, family, head, files),
-        budget=budget,
+        budget=config.batch_tokens,
         limit=min(asked, block_size),
         layout=layout,
         seed=seed,
         row_width=config.row_width,
-        parts=parts,
         workers=config.workers or 0,
     )
     if training:

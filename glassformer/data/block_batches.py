@@ -27,7 +27,7 @@ from glassformer.text.tokenizer import BOS, CONTROL, EOS, MASK, PAD
 
 @dataclass(frozen=True)
 class BlockPlan(EpochPlan):
-    """An epoch's blocks of text, in their order and cut into micro-batches."""
+    """An epoch's blocks of text, in their order and cut into batches."""
 
     make: Callable[[np.ndarray, np.ndarray, int, int], Batch]
     epoch: int
@@ -41,7 +41,7 @@ class BlockPlan(EpochPlan):
         return len(self.starts) - 1
 
     def build(self, number: int) -> Batch:
-        """The micro-batch of this number."""
+        """The batch of this number."""
         blocks = self.order[self.starts[number] : self.starts[number + 1]]
         return self.make(blocks, self.phase + blocks * self.stride, self.epoch, self.height or len(blocks))
 
@@ -72,8 +72,7 @@ class BlockBatches(Batches):
     respect_documents   each document in a block is a segment of its own, its positions begin at 0, and its last token
                         is not asked for the first of the next
 
-    parts               every batch has one shape, and an epoch is cut into a multiple of so many, which make up a step;
-                        None: shapes come as they may
+    one_shape           every batch has as many rows, the last of them empty where need be; else as they come
 
     What separates documents (an EOS, say) must be in the file already."""
 
@@ -88,12 +87,12 @@ class BlockBatches(Batches):
         respect_documents: bool = False,
         mask_fraction: float = 0.15,
         closed: bool = False,
-        parts: int | None = None,
+        one_shape: bool = False,
         workers: int = 0,
     ) -> None:
         super().__init__(seed=seed, workers=workers)
         self.text, self.block_size, self.budget, self.task = text, block_size, budget, task
-        self.parts, self.respect_documents, self.mask_fraction = parts, respect_documents, mask_fraction
+        self.one_shape, self.respect_documents, self.mask_fraction = one_shape, respect_documents, mask_fraction
         self.beyond = 1 if task == "next" else 0  # tokens needed after a block
         self.closed = closed  # rows end with EOS
         self.stride = block_size if task == "next" else block_size - 1 - closed
@@ -124,9 +123,9 @@ class BlockBatches(Batches):
 
     @cached_property
     def batches_in_epoch(self) -> int:
-        """Micro-batches that one pass over the text makes."""
+        """Batches that one pass over the text makes."""
         most = max(1, self.budget // self.block_size)
-        return -(-self.blocks // most) if self.parts is None else even_batches(self.blocks, most, self.parts)
+        return even_batches(self.blocks, most) if self.one_shape else -(-self.blocks // most)
 
     @cached_property
     def rows_in_batch(self) -> int:
@@ -136,7 +135,7 @@ class BlockBatches(Batches):
     @property
     def shape(self) -> tuple[int, int, int] | None:
         """Rows, 0 and block size, where every batch has one shape."""
-        return (self.rows_in_batch, 0, self.block_size) if self.parts is not None else None
+        return (self.rows_in_batch, 0, self.block_size) if self.one_shape else None
 
     def plan(self, epoch: int) -> BlockPlan:
         """The blocks of an epoch: where the first begins (its phase) and in what order they come."""
@@ -147,7 +146,7 @@ class BlockBatches(Batches):
             self.batch_of,
             epoch,
             self.stride,
-            self.rows_in_batch if self.parts is not None else None,
+            self.rows_in_batch if self.one_shape else None,
             phase,
             order,
             starts,

@@ -207,17 +207,13 @@ def share_out(rows: int, batches: int) -> Int[np.ndarray, " k"]:
     return np.arange(batches + 1, dtype=np.int64) * rows // batches
 
 
-def even_batches(rows: int, most: int, multiple: int) -> int:
+def even_batches(rows: int, most: int) -> int:
     """How many batches of one height, at most `most` rows each, for `rows` rows.
 
-    The number wanted is the smallest, a multiple of `multiple` (so that an epoch is a whole number of steps), and one
-    that leaves few rows empty. A tenth of a batch's height is given up for one percent less of empty rows."""
+    The number wanted is the smallest, and one that leaves few rows empty. A tenth of a batch's height is given up for one
+    percent less of empty rows."""
     least = -(-rows // most)
-    step = multiple if rows >= multiple else 1
-    first = -(-least // step) * step
-    candidates = [n for n in range(first, first + max(first // 3, 2 * step) + 1, step) if n <= rows] or [
-        min(first, rows)
-    ]
+    candidates = [n for n in range(least, least + max(least // 3, 2) + 1) if n <= rows]
 
     def cost(batches: int) -> float:
         height = -(-rows // batches)

@@ -1,6 +1,6 @@
 """Batches of sentences, pairs or labelled lines, by token budget. Two layouts, one rule for reading them (see nn/rows.py):
 
-packed  several sentences a row, all micro-batches of a run in one shape, so nothing ever recompiles on a GPU.
+packed  several sentences a row, all batches of a run in one shape, so nothing ever recompiles on a GPU.
         The last row of a batch may be empty.
 padded  shapes as they come. One sentence a row, sorted by length, where that wastes little. A small corpus cut
         into large batches cannot be sorted tightly by two lengths at once; then rows hold several sentences here
@@ -33,7 +33,7 @@ SAMPLE = 2000  # sentences on which row shapes are tried
 
 @dataclass(frozen=True)
 class SentencePlan(EpochPlan):
-    """Sentences `order[starts[k]:starts[k+1]]` make micro-batch k; `rows` numbers the row of each within its batch."""
+    """Sentences `order[starts[k]:starts[k+1]]` make batch k; `rows` numbers the row of each within its batch."""
 
     make: Callable[[np.ndarray, np.ndarray | None], Batch]
     order: Int[np.ndarray, " n"]
@@ -44,7 +44,7 @@ class SentencePlan(EpochPlan):
         return len(self.starts) - 1
 
     def build(self, number: int) -> Batch:
-        """The micro-batch of this number."""
+        """The batch of this number."""
         span = slice(int(self.starts[number]), int(self.starts[number + 1]))
         return self.make(self.order[span], None if self.rows is None else self.rows[span])
 
@@ -52,9 +52,8 @@ class SentencePlan(EpochPlan):
 class SentenceBatches(Batches):
     """Sentences, pairs or labelled lines, by token budget.
 
-    budget   positions of the target side a micro-batch may have, padding included (a longer sentence goes alone)
+    budget   positions of the target side a batch may have, padding included (a longer sentence goes alone)
     limit    sentences longer than this on either side, control tokens included, are left out and counted in `dropped`
-    parts    micro-batches that make up a step; packed epochs are a multiple of it where they can be
     """
 
     def __init__(
@@ -66,13 +65,12 @@ class SentenceBatches(Batches):
         layout: Literal["padded", "packed"],
         seed: int,
         row_width: int = 128,
-        parts: int = 1,
         workers: int = 0,
     ) -> None:
         super().__init__(seed=seed, workers=workers)
         if budget < 1 or limit < 1:
             raise ValueError("a batch needs a budget and a limit of at least 1")
-        self.examples, self.budget, self.layout, self.parts, self.row_width = examples, budget, layout, parts, row_width
+        self.examples, self.budget, self.layout, self.row_width = examples, budget, layout, row_width
         self.limit = limit
         source, target = examples.source_lengths, examples.row_lengths
         self.kept = np.flatnonzero((source <= limit) & (target <= limit))
@@ -155,11 +153,11 @@ class SentenceBatches(Batches):
     def batches_in_epoch(self) -> int:
         """Packed: always the same number, of the same height."""
         rows = len(self.packing.shape_of)
-        return even_batches(rows, max(1, self.budget // self.shapes[0].target), self.parts)
+        return even_batches(rows, max(1, self.budget // self.shapes[0].target))
 
     @cached_property
     def rows_in_batch(self) -> int:
-        """Rows of every packed micro-batch."""
+        """Rows of every packed batch."""
         return -(-len(self.packing.shape_of) // self.batches_in_epoch)
 
     @property

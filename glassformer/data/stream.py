@@ -36,7 +36,7 @@ class Stream(IntEnum):
 
 @dataclass(frozen=True)
 class Position:
-    """`index` micro-batches of epoch `epoch` have been taken."""
+    """`index` batches of epoch `epoch` have been taken."""
 
     epoch: int = 0
     index: int = 0

@@ -29,8 +29,8 @@ from glassformer.runs.overview import overview
 from glassformer.runs.session import Session, check_state
 from glassformer.runs.setup import make_session
 from glassformer.runs.stop import Stopped, StopRequest
-from glassformer.runs.validation import metric_of
-from glassformer.screen import warn
+from glassformer.runs.validation import metric_of, with_metric
+from glassformer.screen import say
 from glassformer.train.changes import as_prepared, changes, check_changes
 from glassformer.train.memory import is_out_of_memory, less_memory
 from glassformer.train.trainer import TrainerCallback
@@ -79,10 +79,10 @@ def prepared(run: RunFolder, recipe: Recipe, given: Any = None, start: Start | N
     texts = prepare(recipe, run.path, given=given, old=None if start is None else start.tokenizers)
     model = None if start is None else start.recipe.model
     one_table = model is not None and model.source_vocab_size is None and model.share_source_target
-    recipe = complete_model(recipe, texts, one_table=one_table)
+    recipe = with_metric(complete_model(recipe, texts, one_table=one_table), run.path / "data")
     if start is not None:
         for note in write_start(run, start, recipe, texts.added):
-            warn(note)
+            say(note)
     durable.fault_point("before-prepared")
     run.write_recipe(recipe, VERSION, run.prepared_files())
     return RunFolder(run.path)
@@ -95,9 +95,9 @@ def reset_stale_best(session: Session, trained_with: Recipe) -> None:
         return
     wrong = session.run.checkpoints.problem(best) if best != progress.step else None
     if wrong is not None:
-        warn(f"the best checkpoint, of step {best}, cannot be used: {wrong}; the best is looked for again from here on")
+        say(f"the best checkpoint, of step {best}, cannot be used: {wrong}; the best is looked for again from here on")
     if wrong is not None or metric_of(trained_with) != metric_of(session.recipe):
-        progress.best_step = progress.best_score = None
+        progress.best_step = progress.best_score = progress.best_loss = None
         progress.waiting = 0
 
 
@@ -169,7 +169,12 @@ def train(
         session = make_run(recipe, out, stop, held, given, start)
         for note in data_notes(session.run.path, session.recipe, session.trainer.batches, session.val_batches):
             session.log.on_message(note)
-            warn(note)
+            say(note)
+        if session.config.metric != recipe.train.metric:
+            session.message(
+                "best is by exact match, since most targets are shorter than four words, the runs of words that BLEU counts "
+                "(train.metric chooses another)"
+            )
         return run_session(session, callbacks)
 
 
@@ -191,7 +196,7 @@ def restored(run: RunFolder, step: int | None, trained_with: Recipe, stop: StopR
         tensors, state = read_checkpoint(run.checkpoints.path(step))
         check_state(state, run.checkpoints.path(step))
     for path in run.checkpoints.set_aside_after(step or 0):
-        warn(f"{path} is kept for you to look at, and not used")
+        say(f"{path} is kept for you to look at, and not used")
     for kept in (run.snapshots, run.history):
         for later in (s for s in kept.steps() if s > (step or 0)):
             checkpoint.remove(kept.path(later))
@@ -211,7 +216,7 @@ def restored(run: RunFolder, step: int | None, trained_with: Recipe, stop: StopR
         reset_stale_best(session, trained_with)
         threads = state.get("threads", torch.get_num_threads())
         if threads != torch.get_num_threads() and session.trainer.device.type == "cpu":
-            warn(
+            say(
                 f"trained with {threads} threads so far and with {torch.get_num_threads()} from here on: sums are made in "
                 f"another order, so the last digits will differ (train.threads={threads} keeps them)"
             )
@@ -233,22 +238,22 @@ def resume(
             run.recover()
             wanted = run.recipe if wanted is None else as_prepared(wanted, run.recipe)
             check_files(run)
-            step = run.latest_checkpoint(warn)
+            step = run.latest_checkpoint(say)
             state = run.checkpoints.state(step) if step is not None else {}
             trained_with = Recipe.from_dict(state["recipe"]) if "recipe" in state else run.recipe
             # What was confirmed once is in run.json, under its seal; what came into run.json in another way is not.
             found = changes(run.recipe if run.sealed else trained_with, wanted)
             check_changes(found, accepted=accept_changes)
             if not found and (ended := run.finished()) is not None:
-                warn(f"{out} has been trained to its end, step {ended}; there is nothing to go on with")
+                say(f"{out} has been trained to its end, step {ended}; there is nothing to go on with")
                 return None
             for change in found:
-                warn(f"from here on with {change}")
+                say(f"from here on with {change}")
             if found or not run.sealed:
                 run.write_recipe(wanted, VERSION, run.facts["files"])
                 run = RunFolder(out)
             for note in changed_sources(run.path):
-                warn(note)
+                say(note)
             session = restored(run, step, trained_with, stop)
         return run_session(session, callbacks)
 

@@ -22,7 +22,7 @@ from glassformer.files import owned, structured
 from glassformer.files.durable import fsync, to_json, write_atomically
 from glassformer.runs.facts import REPLACED
 from glassformer.runs.folder import RunFolder
-from glassformer.screen import warn
+from glassformer.screen import say
 
 
 def beside(out: Path, prefix: str) -> Path:
@@ -78,7 +78,7 @@ def put_in_place(draft: RunFolder, out: Path) -> tuple[RunFolder, Path | None]:
         prepared = RunFolder(out).prepared
         aside = set_aside(out)
         if prepared:
-            warn(f"the run that was in {out} is kept in {aside} until the new one has its first checkpoint")
+            say(f"the run that was in {out} is kept in {aside} until the new one has its first checkpoint")
     try:
         os.rename(draft.path, out)  # refuses a folder in which something has appeared
     except OSError:
@@ -144,7 +144,7 @@ def drop(path: Path, name: str) -> None:
     if left:
         kept = owned.free_name(path.with_name(f"kept-from-{name}"))
         os.rename(path, kept)
-        warn(f"the old run is gone; what was not its own ({', '.join(left[:3])}) is in {kept}")
+        say(f"the old run is gone; what was not its own ({', '.join(left[:3])}) is in {kept}")
 
 
 def drop_replaced(out: Path) -> None:
@@ -176,5 +176,5 @@ def put_back(out: Path) -> bool:
             drop(out, Path(os.path.abspath(out)).name)
         os.rename(aside, out)
         (out / REPLACED).unlink(missing_ok=True)
-    warn(f"the training that was to replace {out} had no checkpoint yet: the run from before is back")
+    say(f"the training that was to replace {out} had no checkpoint yet: the run from before is back")
     return True

@@ -15,7 +15,7 @@ from glassformer.config import Recipe
 from glassformer.config.costs import costs
 from glassformer.data.batches import Batches, SentenceBatches
 from glassformer.data.report import DataReport
-from glassformer.evaluate import measure_name, measure_value
+from glassformer.evaluate import BETTER_WHEN_LOWER, NOISE, measure_name, measure_value
 from glassformer.files import structured
 from glassformer.language import language, localized, padded, width
 from glassformer.runs.session import Session
@@ -107,7 +107,7 @@ def tokens_an_epoch(batches: Batches) -> int:
 
 def steps_an_epoch(session: Session) -> float:
     """Updates until every example has been seen once."""
-    return max(1.0, session.trainer.batches.epoch_length() / session.config.accumulate)
+    return max(1.0, session.trainer.batches.epoch_length())
 
 
 def metric_in_words(session: Session) -> str:
@@ -229,6 +229,8 @@ def which_weights(run: Any, recipe: Recipe) -> str:
     step, last = came_from.get("step", state.get("step")), state.get("step")
     if step not in scores:
         return f"the weights of step {step:,}, the last" if step == last else f"the weights of step {step:,}"
+    if metric not in BETTER_WHEN_LOWER and scores[step] < NOISE:
+        return f"the weights of step {step:,}, with the lowest loss on val, for no {measure_name(metric)} reached {NOISE:.0f}"
     said = f"the weights of step {step:,}, with the best {measure_name(metric)} on val ({measure_value(metric, scores[step])}"
     if step != last and last in scores:
         return f"{said}; {measure_value(metric, scores[last])} at the last step, {last:,})"

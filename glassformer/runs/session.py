@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from glassformer.config import Recipe, TrainConfig
-from glassformer.data.batches import Batches
+from glassformer.data.batches import Batches, BlockBatches
 from glassformer.data.store import run_examples
 from glassformer.evaluate import Scores, is_better, measure_name, measures_text, teacher_forced
 from glassformer.files import durable, structured
@@ -26,7 +26,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.making import drop_replaced, replaced
 from glassformer.runs.metrics_log import MetricsLog
 from glassformer.runs.stop import Stopped, StopRequest
-from glassformer.runs.validation import metric_of, task_scores
+from glassformer.runs.validation import SAMPLED, metric_of, task_scores, text_sample
 from glassformer.text.tokenizers import Tokenizers
 from glassformer.train.screen import Screen
 from glassformer.train.trainer import NotFinite, Trainer
@@ -77,6 +77,7 @@ class SavedState:
     metrics_bytes: int
     samples_bytes: int
     recipe: dict[str, Any]
+    best_loss: float | None = None
     usual_loss: float | None = None
     usual_spread: float = 0.0
     epoch_batches: int | None = None
@@ -155,6 +156,9 @@ class Session:
                 budget = max(256, 2**25 // max(1, self.model.config.vocab_size))
                 examples = self.val_batches.in_order(budget, limit=20_000)
                 scores = teacher_forced(self.model, examples, self.trainer.device)
+                if isinstance(self.val_batches, BlockBatches):
+                    begins = self.val_batches.text.tokens[:SAMPLED].tolist()
+                    return scores | text_sample(self.model, self.tokenizers, self.recipe, begins)
                 stored = run_examples(self.recipe.data, "val", self.run.path / "data")
                 return scores | task_scores(
                     self.model, self.tokenizers, self.recipe, stored, self.config.validate_examples
@@ -169,12 +173,14 @@ class Session:
         metric = metric_of(self.recipe)
         value = scores.values[metric]
         self.log.write({"step": progress.step, **{f"val_{k}": v for k, v in scores.values.items()}})
-        better = math.isfinite(value) and is_better(metric, value, progress.best_score)
+        loss = scores.values["loss"]
+        better = math.isfinite(value) and is_better(metric, value, progress.best_score, loss, progress.best_loss)
         first = progress.validated == 0
         progress.validated = progress.step
         self.saved = None
         if better:
-            progress.best_score, progress.best_step, progress.waiting = value, progress.step, 0
+            progress.best_score, progress.best_loss, progress.best_step = value, loss, progress.step
+            progress.waiting = 0
         else:
             progress.waiting += 1
         shown = measures_text(scores.values, say=localized)
@@ -185,6 +191,9 @@ class Session:
             meaning = f"sacrebleu's {signature}" if "|version:" in signature else signature
             self.message(f"    {localized(measure_name(name))}: {localized(meaning)}")
         for source, wanted, written in scores.samples[:3]:
+            if self.recipe.data.task == "text":
+                self.message(f"    {shorten(source)} → {shorten(written, 120)}")
+                continue
             mark = "=" if wanted.strip() == written.strip() else "≠"
             self.message(f"    {shorten(source)} → {shorten(written)}  {mark}  {shorten(wanted)}")
         if scores.samples:

@@ -124,7 +124,6 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
             recipe.model.block_size,
             config.seed,
             layout=how,  # type: ignore[arg-type]
-            accumulate=config.accumulate,
         )
 
     compiling = config.compile if config.compile is not None else device.type == "cuda"

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from glassformer.config import DecodeConfig, Recipe
+from glassformer.data.store import run_examples
 from glassformer.errors import ConfigError
-from glassformer.evaluate import Scores, entity_scores, label_scores, written_scores
-from glassformer.tasks import TextModel, classify, tag, translations
+from glassformer.evaluate import Scores, entity_scores, label_scores, words_per_text, written_scores
+from glassformer.tasks import TextModel, classify, generate, tag, translations
+from glassformer.tasks.settings import USUAL_TEMPERATURE
 from glassformer.text.tokenizers import Tokenizers
+from glassformer.train.changes import FOR_SHORT_TARGETS
 
+PROMPT_TOKENS, SAMPLE_TOKENS = 8, 48  # of the sample that a GPT writes
+SAMPLED = PROMPT_TOKENS + SAMPLE_TOKENS
+FOUR_WORDS = 4  # the longest runs that BLEU counts
 TEACHER_FORCED = ("loss",)
 """What a validation measures without decoding."""
 
@@ -43,6 +51,18 @@ def metric_of(recipe: Recipe) -> str:
     return {"classify": "accuracy", "tag": "accuracy"}.get(recipe.data.task, "loss")
 
 
+def with_metric(recipe: Recipe, data: Path) -> Recipe:
+    """The recipe with the metric said where `auto` is not BLEU: BLEU counts runs of four words, and of targets that are mostly
+    shorter it is 0 whatever a model writes. `data`: the folder of the run's examples."""
+    if recipe.train.metric != "auto" or metric_of(recipe) != "bleu":
+        return recipe
+    examples = itertools.islice(run_examples(recipe.data, "val", data), recipe.train.validate_examples)
+    words = words_per_text([target for _, target in examples], recipe.train.bleu_tokenize)
+    if not words or statistics.median(words) >= FOUR_WORDS:
+        return recipe
+    return replace(recipe, train=replace(recipe.train, metric=FOR_SHORT_TARGETS))
+
+
 def greedy(config: DecodeConfig) -> DecodeConfig:
     """How a validation writes: quickly, and by the model itself, since an engine would have to be made from the weights of
     each validation anew. (`evaluate` writes as the recipe says.)"""
@@ -69,11 +89,29 @@ def example_scores(
     return Scores({})
 
 
+def text_sample(model: Any, tokenizers: Tokenizers, recipe: Recipe, text: Sequence[int]) -> Scores:
+    """The beginning of a text (its first tokens), how it goes on, and what a GPT writes there: drawn, but always by the same
+    seed."""
+    half = (recipe.model.block_size - 1) // 2
+    if half < 1 or recipe.model.family != "gpt" or recipe.train.validate_examples == 0:
+        return Scores({})
+    begins, length = min(PROMPT_TOKENS, half), min(SAMPLE_TOKENS, half)
+    prompt, wanted = (tokenizers.target.decode(part) for part in (text[:begins], text[begins : begins + length]))
+    settings = DecodeConfig(temperature=USUAL_TEMPERATURE, max_new_tokens=length, engine="plain")
+    written = generate(TextModel(model, tokenizers, recipe), [prompt], config=settings)[0][0]
+    return Scores({}, samples=[(prompt, wanted, str(written))])
+
+
 def task_scores(
     model: Any, tokenizers: Tokenizers, recipe: Recipe, examples: Iterable[Any], limit: int | None
 ) -> Scores:
-    """What the model does by itself on the first examples of a split: translations scored as text, labels as labels."""
-    if limit == 0 or recipe.data.task == "text":
+    """What the model does by itself on the first examples of a split: translations scored as text, labels as labels; a text is
+    gone on with, for people to read."""
+    if limit == 0:
         return Scores({})
+    if recipe.data.task == "text":
+        return (
+            text_sample(TextModel(model, tokenizers, recipe), examples) if recipe.model.family == "gpt" else Scores({})
+        )
     examples = list(itertools.islice(examples, limit))
     return example_scores(model, tokenizers, replace(recipe, decode=greedy(recipe.decode)), examples)

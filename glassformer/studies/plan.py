@@ -160,7 +160,7 @@ def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -
         if trainer.device.type == "cuda":
             torch.cuda.synchronize()
         spent, done = time.perf_counter() - began, progress.step - steps
-        epoch_steps = trainer.batches.epoch_length() / recipe.train.accumulate
+        epoch_steps = trainer.batches.epoch_length()
         return StepTrial(
             activations,
             (progress.tokens - tokens) / done,
@@ -197,7 +197,7 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
                 trial = try_out(run, in_small(recipe, min(TRIAL_TOKENS, int(micro_tokens))), texts, 0.0)
                 small_tokens = max(1.0, trial.step_tokens / recipe.train.accumulate)
                 if not more:  # a micro-batch never holds more than all there is
-                    micro_tokens = min(micro_tokens, trial.epoch_steps * trial.step_tokens)
+                    micro_tokens = min(micro_tokens, trial.epoch_steps * trial.step_tokens / recipe.train.accumulate)
                 needed = fixed + trial.activations * max(1.0, micro_tokens / small_tokens)
                 if needed >= limit:
                     share = max(2**-10, (limit - fixed) / (needed - fixed))

@@ -26,6 +26,7 @@ FREE = {
 }
 FILES = ("path", "train", "val", "test", "train_target", "val_target", "test_target", "tokenizer_file")
 FILLED_IN = ("vocab_size", "source_vocab_size", "n_label", "share_source_target")  # by the preparation, from the data
+FOR_SHORT_TARGETS = "exact_match"  # what the preparation makes of train.metric=auto where BLEU would always be 0
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,9 @@ def as_prepared(recipe: Recipe, run: Recipe) -> Recipe:
     run, which has what it needs of them: a project may be moved, and only other names are another thing."""
     moved = {key: getattr(run.data, key) for key in FILES if same_files(recipe, run, key)}
     filled_in = {name: getattr(run.model, name) for name in FILLED_IN}
-    return replace(recipe, model=replace(recipe.model, **filled_in), data=replace(recipe.data, **moved))
+    own = recipe.train.metric == "auto" and run.train.metric == FOR_SHORT_TARGETS
+    train = replace(recipe.train, metric=run.train.metric) if own else recipe.train
+    return replace(recipe, model=replace(recipe.model, **filled_in), data=replace(recipe.data, **moved), train=train)
 
 
 def same_files(recipe: Recipe, run: Recipe, key: str) -> bool:

@@ -3,8 +3,9 @@
 The trainer is handed the model, a loss, the batches, the optimizers and the rate, and callbacks for what it does not know
 (how to validate, where to save, what to show). It knows nothing of Transformers, files or screens.
 
-The loss of a step is the sum over its micro-batches divided by the real target tokens of the whole step, so that splitting
-a step into micro-batches changes nothing, however ragged the lengths.
+A step reads one batch, cut into `accumulate` micro-batches by rows. Its loss is the sum over them divided by the real target
+tokens of the whole batch, so that the cutting changes nothing, however ragged the lengths (what a pass draws or measures for
+itself, dropout and the means of a batch norm, aside).
 
 A step whose loss or any gradient is not finite changes nothing: neither weights nor optimizer nor moving average. On CUDA
 the decision stays on the device (the fused optimizer is handed a flag) and the host hears of it when it next looks, at the
@@ -41,6 +42,7 @@ class TrainerState:
     index: int = 0
     best_step: int | None = None
     best_score: float | None = None
+    best_loss: float | None = None  # at the best step: it decides where scores do not
     waiting: int = 0  # validations since the best
     bad_steps: int = 0  # non-finite steps in a row
     loss_sum: float = 0.0  # since the last line in the log
@@ -120,7 +122,7 @@ class Trainer:
     # ---- one step
 
     def next_batch(self) -> Batch:
-        """The next micro-batch, and one place further."""
+        """The next batch, and one place further."""
         if self.stream is None:
             self.stream = self.batches.starting_at(self.progress.position)
         batch, after = next(self.stream)
@@ -164,11 +166,12 @@ class Trainer:
         return found
 
     def step(self) -> None:
-        """One optimizer step over `accumulate` micro-batches, eagerly or by the captured graph."""
+        """One optimizer step on one batch in `accumulate` micro-batches, eagerly or by the captured graph."""
         progress, config = self.progress, self.config
         begins = progress.position
-        micro = [self.next_batch() for _ in range(config.accumulate)]
-        total = max(1, sum(b.target_tokens for b in micro))
+        batch = self.next_batch()
+        micro = batch.pieces(config.accumulate, one_shape=self.batches.shape is not None)
+        total = max(1, batch.target_tokens)
         progress.step += 1
         rate = self.rate(progress.step)
         self.set_learning_rate(rate)
@@ -179,8 +182,7 @@ class Trainer:
             torch.autograd.graph.increment_version(self.parameters)  # a replay writes without saying so
         progress.tokens += total
         report = StepReport(progress.step, 0.0, rate, 0.0, total, progress.epoch)
-        examples = tuple(e for b in micro for e in b.examples)
-        self.pending.append((report, begins, examples, result))
+        self.pending.append((report, begins, batch.examples, result))
         if self.device.type != "cuda" or progress.step % config.log_every == 0:
             self.flush_reports()
 
@@ -321,7 +323,7 @@ class Trainer:
         self.rescale_position(state.get("epoch_batches"))
 
     def rescale_position(self, batches_then: int | None) -> None:
-        """A place in an epoch is a number of micro-batches. Where the epoch is now cut into more or fewer of them (another
+        """A place in an epoch is a number of batches. Where the epoch is now cut into more or fewer of them (another
         batch size, another layout), the place is the one as far through the epoch."""
         progress = self.progress
         batches_now = self.batches.epoch_length(progress.epoch) if batches_then else None

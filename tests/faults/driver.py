@@ -125,7 +125,7 @@ def arrange_moment(fault: dict[str, Any], root: Path) -> None:
                 actions[fault["do"]]()
 
     durable.fault_point = moment
-    real_batch, real_step = Trainer.next_batch, Trainer.step
+    real_batch, real_step, real_loss = Trainer.next_batch, Trainer.step, setup.batch_loss
 
     def next_batch(self: Trainer) -> Any:
         batch = real_batch(self)
@@ -136,7 +136,12 @@ def arrange_moment(fault: dict[str, Any], root: Path) -> None:
         real_step(self)
         durable.fault_point("step")
 
+    def batch_loss(model: Any, batch: Any, smoothing: float = 0.0) -> Tensor:
+        durable.fault_point("micro-batch")
+        return real_loss(model, batch, smoothing)
+
     Trainer.next_batch, Trainer.step = next_batch, step  # type: ignore[method-assign]
+    setup.batch_loss = batch_loss
 
 
 def arrange_error(fault: dict[str, Any], root: Path) -> None:

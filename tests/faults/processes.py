@@ -142,7 +142,6 @@ def rest_of_the_data(run: RunFolder, state: dict[str, Any], batches: int = 40) -
         recipe.model.block_size,
         recipe.train.seed,
         layout="padded",
-        accumulate=recipe.train.accumulate,
     ).starting_at(Position(state["epoch"], state["index"]))
     digest = hashlib.sha256()
     for batch, _ in itertools.islice(stream, batches):

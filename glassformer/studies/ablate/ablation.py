@@ -119,8 +119,9 @@ def facts_of(ablation: Ablation, cost: Cost, report_rows: Sequence[Any]) -> dict
     )
     notes = [
         "± is the standard deviation over seeds.",
-        "The difference to the base, its 95% interval and p: paired bootstrap over the examples, whose numbers are averaged "
-        "over the seeds first. p is that of one comparison; among twenty rows one falls below 0.05 by luck.",
+        "The difference to the base, its 95% interval and p: Student's, over the seeds (paired) and the examples (bootstrap); of "
+        "one seed the examples' alone, and nothing is called better or worse. p is that of one comparison; among twenty rows one "
+        "falls below 0.05 by luck.",
         "MFLOP a token: arithmetic of a forward pass, as counted by `glassformer info`. s: seconds of a training.",
     ]
     return {

@@ -18,6 +18,7 @@ import numpy as np
 from glassformer.api import load
 from glassformer.config.costs import costs
 from glassformer.data.report import DataReport
+from glassformer.evaluate import bleu_tokenize
 from glassformer.files import structured
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.runs.folder import RunFolder
@@ -27,7 +28,6 @@ from glassformer.studies.compare.comparison import tag_hits
 from glassformer.studies.compare.examples import answers, losses
 from glassformer.studies.held_out import HeldOut, held_out, writes
 from glassformer.tasks import TextModel
-from glassformer.text.languages import is_han
 
 COMBINE: dict[str, Combine] = {
     "exact_match": percent,
@@ -77,10 +77,7 @@ def example_statistics(model: TextModel, held: HeldOut) -> dict[str, Statistics]
     if writes(model):
         wanted = [target for _, target in held.examples]
         hits = [[float(s.strip() == w.strip()), 1.0] for s, w in zip(said, wanted, strict=True)]
-        tokenize = model.recipe.train.bleu_tokenize
-        if tokenize == "auto":
-            sample = "".join(wanted[:200])
-            tokenize = "zh" if sum(map(is_han, sample)) > 0.3 * len(sample) else "13a"
+        tokenize = bleu_tokenize(wanted, model.recipe.train.bleu_tokenize)
         found = {"exact_match": np.array(hits), "bleu": bleu_statistics(said, wanted, tokenize)}
     elif task == "classify":
         hits = [[float(s == label), 1.0] for s, (_, label) in zip(said, held.examples, strict=True)]

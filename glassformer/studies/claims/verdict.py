@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from glassformer.studies.claims.words import Words
+from glassformer.studies.student import half_width
 
 Outcome = Literal["holds", "fails", "open"]
 Verdict = Literal["holds", "holds when", "does not hold", "not settled"]
@@ -34,9 +35,6 @@ VERDICTS: dict[str, Words] = {
     "does not hold": Words("does not hold", "不成立"),
     "not settled": Words("not settled", "尚无定论"),
 }
-
-# The 97.5% point of Student's t for 1, 2, 3 … degrees of freedom; beyond, the normal's is close enough.
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
 
 
 @dataclass(frozen=True)
@@ -58,9 +56,7 @@ def interval(differences: Sequence[float]) -> tuple[float, float, float]:
     mean = statistics.fmean(differences)
     if len(differences) < 2:
         return mean, -math.inf, math.inf
-    free = len(differences) - 1
-    student = STUDENT[free - 1] if free <= len(STUDENT) else 1.96
-    half = student * statistics.stdev(differences) / math.sqrt(len(differences))
+    half = half_width(len(differences) - 1) * statistics.stdev(differences) / math.sqrt(len(differences))
     return mean, mean - half, mean + half
 
 

@@ -71,6 +71,7 @@ class Paired:
     second: Interval
     difference: Interval
     p: float
+    variance: float = 0.0  # of the difference, over the draws
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -95,7 +96,7 @@ def paired_bootstrap(
     else:
         against = float((drawn <= 0).mean() if change > 0 else (drawn >= 0).mean())
         p = min(1.0, 2 * max(against, 1 / draws))
-    return Paired(interval(value_a, a), interval(value_b, b), interval(change, drawn), p)
+    return Paired(interval(value_a, a), interval(value_b, b), interval(change, drawn), p, float(drawn.var()))
 
 
 def mean(sums: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import glassformer
+from glassformer.data.tokens import TokenFile
 from tests.talking import make_run
 
 ROOT = Path(__file__).parents[1]
@@ -45,6 +46,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("documents")
     for name, how in RUNS.items():
         make_run(folder / "runs" / name, **how)
+    TokenFile.write(folder / "runs" / "dates" / "data" / "train.source", [[5, 6, 7]], 8)
     before = Path.cwd()
     os.chdir(folder)
     yield folder

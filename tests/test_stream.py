@@ -2,15 +2,19 @@
 
 import itertools
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file
 
+from glassformer.data.store import run_examples
 from glassformer.data.stream import Position, Stream, epoch_order, prefetch, random_bits, uniform
 from glassformer.data.tokens import TokenFile, ranges
 from glassformer.errors import UserError
+from glassformer.runs.folder import RunFolder
 from tests.counts import count
 
 sequences = st.lists(st.lists(st.integers(0, 99), max_size=12), max_size=30)
@@ -166,3 +170,33 @@ def test_prefetch_of_an_endless_stream_can_be_left():
     stream = prefetch(itertools.count(), 3)
     assert [next(stream) for _ in range(10)] == list(range(10))
     stream.close()
+
+
+@pytest.mark.parametrize("vocab_size", [100, 1 << 17, None])
+@pytest.mark.parametrize("lengths", [[], [0], [1], [3, 0, 2], [5] * 1000])
+def test_a_token_file_is_read_by_safetensors(vocab_size: int | None, lengths: list[int], tmp_path: Path) -> None:
+    """By somebody else's reader, whatever the number of bytes; and what is cut or is no such file is refused in a sentence."""
+    draw = np.random.default_rng(len(lengths))
+    sequences = [draw.integers(0, 100, n).tolist() for n in lengths]
+    written = TokenFile.write(tmp_path / "x", sequences, vocab_size)
+    found = load_file(tmp_path / "x.tokens")
+    starts = found["offsets"]
+    assert [found["tokens"][a:b].tolist() for a, b in itertools.pairwise(starts)] == sequences
+    assert [written[i].tolist() for i in range(len(written))] == sequences and written.vocab_size == vocab_size
+    assert found["tokens"].dtype == written.tokens.dtype and written.offsets.flags.aligned
+    content = (tmp_path / "x.tokens").read_bytes()
+    for spoiled in (content[:-1], content[:300], content + b"x", b"", bytes(len(content)), b"x" * len(content)):
+        (tmp_path / "x.tokens").write_bytes(spoiled)
+        with pytest.raises(UserError, match="not a complete token file"):
+            TokenFile.open(tmp_path / "x")
+
+
+def test_token_files_of_earlier_versions_are_read() -> None:
+    """Format 1: numbers, offsets, then the header. The same sentences as in the examples beside them."""
+    folder = Path(__file__).parent / "fixtures" / "run-with-examples"
+    run = RunFolder(folder)
+    stored = list(run_examples(run.recipe.data, "val", folder / "data"))
+    found = TokenFile.open(folder / "data" / "val.source")
+    assert len(found) == len(stored) > 0
+    for ids, (source, _) in zip((found[i] for i in range(len(found))), stored, strict=True):
+        assert ids.tolist() == run.tokenizers.source.encode(source)

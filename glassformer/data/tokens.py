@@ -1,12 +1,18 @@
 """Token files: a corpus as numbers on disk, read without loading it.
 
-One file holds everything, so one rename makes it complete: the tokens of all sequences end to end, then the offset at
-which each sequence starts, then a line of JSON that says how to read the rest. Writing streams through a small buffer;
-reading maps the file, so a corpus may be larger than memory and only the pages in use are loaded.
+A file is one of safetensors, whatever its name ends in, so anybody can open it; sequence i is tokens[offsets[i]:offsets[i + 1]]:
 
-    tokens   uint16 or uint32, whichever holds the vocabulary (int32 for labels, where -100 means "nothing to learn")
+    from safetensors.numpy import load_file
+    found = load_file("run/data/train.source.tokens")
+
+    tokens   all sequences end to end: uint16 or uint32, whichever holds the vocabulary (int32 for labels, where -100 means
+             "nothing to learn")
     offsets  int64, one more than there are sequences
-    header   JSON, then its length and a magic word, found from the file's end
+    padding  a few bytes, so that the offsets begin at a multiple of eight
+
+Writing streams through a small buffer, and the header is written last; one rename makes the file complete. Reading maps it, so
+a corpus may be larger than memory and only the pages in use are loaded. Files of format 1, of earlier versions, have the tokens,
+the offsets, the header, its length and a magic word, in this order; they are read, too.
 
 A sequence is whatever the caller says: a sentence, a document, the tags of a line. Control tokens are not added here.
 """
@@ -18,8 +24,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -27,16 +35,71 @@ from jaxtyping import Int
 from glassformer.errors import UserError
 
 SUFFIX = ".tokens"
-MAGIC = b"GLASSTOK"
-FORMAT = 1
+MAGIC = b"GLASSTOK"  # ends a file of format 1
+FORMAT = 2
+HEADER = 512  # bytes, its length included
 BUFFERED_TOKENS = 1 << 18
-DTYPES = {"uint16": np.uint16, "uint32": np.uint32, "int32": np.int32}
+DTYPES = {"U16": np.uint16, "U32": np.uint32, "I32": np.int32}
 
 
 def ranges(starts: Int[np.ndarray, " n"], lengths: Int[np.ndarray, " n"]) -> Int[np.ndarray, " m"]:
     """starts[0], starts[0]+1, … (lengths[0] of them), then the same for the next: many slices as one index."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where tokens and offsets lie in a file, by its header. `behind`: bytes behind the offsets."""
+
+    format: int
+    dtype: np.dtype[Any]
+    total: int
+    count: int
+    tokens_at: int
+    offsets_at: int
+    behind: int
+    vocab_size: int | None
+
+
+def header_of(dtype: np.dtype[Any], vocab_size: int | None, count: int, total: int) -> bytes:
+    """What safetensors reads first: the length of a JSON object, and that object, with blanks up to where the data begins."""
+    end = total * dtype.itemsize
+    aligned = end + -end % 8
+    kind = next(name for name, known in DTYPES.items() if known == dtype)
+    facts: dict[str, Any] = {"__metadata__": {"token_file": str(FORMAT)}}
+    if vocab_size is not None:
+        facts["__metadata__"]["vocab_size"] = str(vocab_size)
+    facts["tokens"] = {"dtype": kind, "shape": [total], "data_offsets": [0, end]}
+    if aligned > end:
+        facts["padding"] = {"dtype": "U8", "shape": [aligned - end], "data_offsets": [end, aligned]}
+    facts["offsets"] = {"dtype": "I64", "shape": [count + 1], "data_offsets": [aligned, aligned + 8 * (count + 1)]}
+    return (HEADER - 8).to_bytes(8, "little") + json.dumps(facts).encode().ljust(HEADER - 8)
+
+
+def layout_of(data: np.ndarray) -> Layout:
+    """By the header of a safetensors file; ValueError and its kin, where it is none of ours."""
+    size = int.from_bytes(bytes(data[:8]), "little")
+    if not 0 < size <= min(len(data) - 8, 1 << 20):
+        raise ValueError("no header")
+    facts = json.loads(bytes(data[8 : 8 + size]))
+    about, tokens, offsets = facts["__metadata__"], facts["tokens"], facts["offsets"]
+    vocab_size = int(about["vocab_size"]) if "vocab_size" in about else None
+    (total,), (entries,) = tokens["shape"], offsets["shape"]
+    starts = [8 + size + int(one["data_offsets"][0]) for one in (tokens, offsets)]
+    dtype = np.dtype(DTYPES[tokens["dtype"]])
+    return Layout(int(about["token_file"]), dtype, int(total), int(entries) - 1, starts[0], starts[1], 0, vocab_size)
+
+
+def layout_1(data: np.ndarray) -> Layout:
+    """Of a file of format 1, whose header lies at its end."""
+    size = int.from_bytes(bytes(data[-16:-8]), "little")
+    if size > len(data) - 16:
+        raise ValueError("no header")
+    facts = json.loads(bytes(data[len(data) - 16 - size : len(data) - 16]))
+    kinds = {np.dtype(kind).name: np.dtype(kind) for kind in DTYPES.values()}
+    total, count, start = int(facts["tokens"]), int(facts["sequences"]), int(facts["offsets_at"])
+    return Layout(facts["format"], kinds[facts["dtype"]], total, count, 0, start, size + 16, facts["vocab_size"])
 
 
 class TokenFile:
@@ -75,6 +138,7 @@ class TokenFile:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".", suffix=".part")
         try:
             with os.fdopen(handle, "wb") as out, tempfile.TemporaryFile(dir=path.parent) as offsets:
+                out.write(bytes(HEADER))
                 offsets.write(np.zeros(1, np.int64).tobytes())
                 buffer: list[np.ndarray] = []
                 buffered = 0
@@ -99,19 +163,10 @@ class TokenFile:
                         flush()
                 flush()
                 out.write(bytes(-out.tell() % 8))
-                offsets_at = out.tell()
                 offsets.seek(0)
                 shutil.copyfileobj(offsets, out, 1 << 20)
-                header = {
-                    "format": FORMAT,
-                    "dtype": np.dtype(dtype).name,
-                    "vocab_size": vocab_size,
-                    "sequences": count,
-                    "tokens": total,
-                    "offsets_at": offsets_at,
-                }
-                text = json.dumps(header).encode()
-                out.write(text + len(text).to_bytes(8, "little") + MAGIC)
+                out.seek(0)
+                out.write(header_of(np.dtype(dtype), vocab_size, count, total))
                 out.flush()
                 os.fsync(out.fileno())
             os.replace(temporary, path)
@@ -130,30 +185,23 @@ class TokenFile:
         except OSError as error:
             raise UserError(f"the token file {path} cannot be read: {error.strerror}") from None
         damaged = UserError(f"{path} is not a complete token file; delete it and prepare the data again")
-        if size < 16 or bytes(data[-8:]) != MAGIC:
-            raise damaged
-        text_size = int.from_bytes(bytes(data[-16:-8]), "little")
-        if text_size > size - 16:
-            raise damaged
         try:
-            header = json.loads(bytes(data[size - 16 - text_size : size - 16]))
-            version = header["format"]
-            dtype = np.dtype(DTYPES[header["dtype"]])
-            start, count, total = header["offsets_at"], header["sequences"], header["tokens"]
-            vocab_size = header["vocab_size"]
-        except (ValueError, KeyError, TypeError):
+            found = layout_1(data) if bytes(data[-8:]) == MAGIC else layout_of(data)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise damaged from None
-        if version != FORMAT:
+        if found.format not in (1, FORMAT):
             raise UserError(
-                f"{path} has token file format {version}, this version reads {FORMAT}; prepare the data again"
+                f"{path} has token file format {found.format}, this version reads {FORMAT}; prepare the data again"
             )
-        if start + 8 * (count + 1) + text_size + 16 != size or total * dtype.itemsize > start:
+        width, offsets_end = found.dtype.itemsize, found.offsets_at + 8 * (found.count + 1)
+        tokens_end = found.tokens_at + found.total * width
+        if min(found.count, found.total) < 0 or tokens_end > found.offsets_at or offsets_end + found.behind != size:
             raise damaged
-        tokens = data[: total * dtype.itemsize].view(dtype)
-        offsets = data[start : start + 8 * (count + 1)].view(np.int64)
-        if offsets[0] != 0 or offsets[-1] != total:
+        tokens = data[found.tokens_at : tokens_end].view(found.dtype)
+        offsets = data[found.offsets_at : offsets_end].view(np.int64)
+        if offsets[0] != 0 or offsets[-1] != found.total:
             raise damaged
-        return TokenFile(tokens, offsets, vocab_size)
+        return TokenFile(tokens, offsets, found.vocab_size)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

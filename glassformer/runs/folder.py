@@ -3,7 +3,7 @@
 run.json            the recipe with everything resolved, the version that wrote it, the run's id, the files of the
                     preparation with their SHA-256, and a seal
 tokenizer.json      (or tokenizer.source.json and tokenizer.target.json), labels.json
-data/               the examples as text and as token files, and a report of where they are from
+data/               the examples as text and as token files (safetensors), and a report of where they are from
 checkpoints/        the latest few and the best; see runs/checkpoint.py
 snapshots/          weights alone, for averaging
 history/            weights alone at steps 0, 10, 30, 100, 300 …: a small model's beginnings, to look at

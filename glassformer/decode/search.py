@@ -270,9 +270,10 @@ class SearchState(Slots):
             past = rows[:, :, None].expand(-1, -1, longest)
             theirs = self.ids[:n, :, :longest].gather(1, past)
             same = ((own[:, :, None] == theirs[:, None]) | beyond[:, None]).all(-1) & last[..., None]
-            out = torch.zeros_like(mine, dtype=torch.bool)
-            out.scatter_(2, chosen[:, None].expand(-1, self.group_size, -1), same)
-            mine.masked_fill_(out, -math.inf)
+            # Added up, since two rows of the other group may have come to the same token from different texts.
+            out = torch.zeros_like(mine, dtype=torch.int32)
+            out.scatter_add_(2, chosen[:, None].expand(-1, self.group_size, -1), same.int())
+            mine.masked_fill_(out > 0, -math.inf)
 
     def is_duplicate(
         self, n: int, g: int, ids: Int[Tensor, "n M T"], length: Int[Tensor, "n M"]

@@ -105,13 +105,8 @@ def text_sample(model: Any, tokenizers: Tokenizers, recipe: Recipe, text: Sequen
 def task_scores(
     model: Any, tokenizers: Tokenizers, recipe: Recipe, examples: Iterable[Any], limit: int | None
 ) -> Scores:
-    """What the model does by itself on the first examples of a split: translations scored as text, labels as labels; a text is
-    gone on with, for people to read."""
-    if limit == 0:
+    """What the model does by itself on the first examples of a split: translations scored as text, labels as labels."""
+    if limit == 0 or recipe.data.task == "text":
         return Scores({})
-    if recipe.data.task == "text":
-        return (
-            text_sample(TextModel(model, tokenizers, recipe), examples) if recipe.model.family == "gpt" else Scores({})
-        )
     examples = list(itertools.islice(examples, limit))
     return example_scores(model, tokenizers, replace(recipe, decode=greedy(recipe.decode)), examples)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Literal
 
 from glassformer.config import PARTS, Recipe
 from glassformer.errors import ConfigError
@@ -26,7 +26,9 @@ FREE = {
 }
 FILES = ("path", "train", "val", "test", "train_target", "val_target", "test_target", "tokenizer_file")
 FILLED_IN = ("vocab_size", "source_vocab_size", "n_label", "share_source_target")  # by the preparation, from the data
-FOR_SHORT_TARGETS = "exact_match"  # what the preparation makes of train.metric=auto where BLEU would always be 0
+FOR_SHORT_TARGETS: Literal["exact_match"] = (
+    "exact_match"  # what the preparation makes of train.metric=auto where BLEU would always be 0
+)
 
 
 @dataclass(frozen=True)

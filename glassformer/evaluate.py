@@ -124,8 +124,8 @@ def bleu_tokenize(wanted: Sequence[str], asked: str = "auto") -> str:
 def words_per_text(texts: Sequence[str], tokenize: str = "auto") -> list[int]:
     """How many words BLEU sees in each text.
 
-    >>> words_per_text(["two words", "我喜欢写代码"]), words_per_text(["我喜欢写代码"])
-    ([2, 1], [6])
+    >>> words_per_text(["two words", "1979-05-03"]), words_per_text(["我喜欢写代码"])
+    ([2, 5], [6])
     """
     from sacrebleu.metrics import BLEU
 

@@ -230,7 +230,7 @@ def which_weights(run: Any, recipe: Recipe) -> str:
     if step not in scores:
         return f"the weights of step {step:,}, the last" if step == last else f"the weights of step {step:,}"
     if metric not in BETTER_WHEN_LOWER and scores[step] < NOISE:
-        return f"the weights of step {step:,}, with the lowest loss on val, for no {measure_name(metric)} reached {NOISE:.0f}"
+        return f"the weights of step {step:,}, with the lowest loss on val ({measure_name(metric)} never reached {NOISE:.0f})"
     said = f"the weights of step {step:,}, with the best {measure_name(metric)} on val ({measure_value(metric, scores[step])}"
     if step != last and last in scores:
         return f"{said}; {measure_value(metric, scores[last])} at the last step, {last:,})"

@@ -12,6 +12,7 @@ for, kept as long as its model, and sees the weights of now whenever a driver be
 from __future__ import annotations
 
 import copy
+import functools
 import threading
 import weakref
 from typing import Any
@@ -64,6 +65,12 @@ def is_as_built(model: nn.Module) -> bool:
     return all(is_known(module) for module in model.modules())
 
 
+@functools.cache
+def methods(kind: type) -> frozenset[str]:
+    """The names of a class's methods."""
+    return frozenset(name for name in dir(kind) if callable(getattr(kind, name)))
+
+
 def is_known(module: nn.Module) -> bool:
     """Does this module do what the decoder takes it to do? By exact type: a subclass may do anything."""
     kind, own = type(module), vars(module)
@@ -72,7 +79,7 @@ def is_known(module: nn.Module) -> bool:
     kernel = own.get("kernel", fused_attention)
     if kernel is not fused_attention and not hasattr(type(kernel), "stands_for"):
         return False
-    return not any(callable(getattr(kind, name, None)) for name in own)  # a method that was replaced
+    return methods(kind).isdisjoint(own)  # or a method was replaced
 
 
 def uses_plain_model(model: Any, config: DecodeConfig) -> bool:

@@ -28,7 +28,7 @@ from glassformer.data.stream import Position
 from glassformer.errors import UserError
 from glassformer.models.weights import load_model_tensors, model_tensors
 from glassformer.train.graph import CapturedStep
-from glassformer.train.layer_norms import layer_norms, layers_of
+from glassformer.train.gradient_norms import gradient_norms, layers_of
 from glassformer.train.optim import load_optimizer_tensors, optimizer_tensors
 
 
@@ -153,7 +153,7 @@ class Trainer:
         norm = torch.nn.utils.get_total_norm(grads) if grads else torch.zeros((), device=self.device)
         found = torch.stack([summed, norm.to(summed)])
         if self.layers:  # before clipping, as the norm of all is
-            found = torch.cat([found, layer_norms(self.layers.values(), self.device).to(found)])
+            found = torch.cat([found, gradient_norms(self.layers.values(), self.device).to(found)])
         finite = self.is_finite(summed, norm)
         if self.device.type == "cuda" or bool(finite):
             if self.config.clip is not None:

@@ -34,7 +34,7 @@ def loss_of(name: str, folder: Path, *settings: str) -> float:
     return loss
 
 
-def layer_norms(folder: Path) -> list[dict[str, float]]:
+def gradient_norms(folder: Path) -> list[dict[str, float]]:
     """The gradient norms of the layers, a dictionary a logged step."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     return [{k: v for k, v in line.items() if k.startswith("grad_norm/")} for line in lines if "loss" in line]
@@ -45,7 +45,7 @@ def main() -> None:
         folder = Path(name)
         launched = loss_of("launched", folder, "train.capture=false", "train.log_layers=true")
         captured = loss_of("captured", folder, "train.capture=true", "train.log_layers=true")
-        for one, other in zip(layer_norms(folder / "launched"), layer_norms(folder / "captured"), strict=True):
+        for one, other in zip(gradient_norms(folder / "launched"), gradient_norms(folder / "captured"), strict=True):
             assert one.keys() == other.keys() and len(one) == 4
             assert all(0.5 * one[key] < other[key] < 2 * one[key] for key in one), (one, other)
         eight = loss_of("fp8", folder, "train.precision=fp8")

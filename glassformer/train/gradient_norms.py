@@ -35,7 +35,7 @@ def layers_of(named: Iterable[tuple[str, nn.Parameter]]) -> dict[str, list[nn.Pa
     return found
 
 
-def layer_norms(layers: Iterable[list[nn.Parameter]], device: torch.device) -> Float[Tensor, " layers"]:
+def gradient_norms(layers: Iterable[list[nn.Parameter]], device: torch.device) -> Float[Tensor, " layers"]:
     """The norm of each layer's gradients together, on the device; zero for a layer that has none."""
     norms = []
     for parameters in layers:

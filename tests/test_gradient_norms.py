@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from glassformer.train.layer_norms import layer_norms, layer_of, layers_of
+from glassformer.train.gradient_norms import gradient_norms, layer_of, layers_of
 from tests.small_runs import small_run
 from tests.trainers import TASKS, batches_of, gradient, make_trainer, reports
 
@@ -38,7 +38,7 @@ def test_any_model_has_layers_not_only_ours() -> None:
     model[:3](torch.randn(5, 3)).square().sum().backward()
     layers = layers_of(model.named_parameters())
     assert list(layers) == ["2", "3"]
-    norms = layer_norms(layers.values(), torch.device("cpu"))
+    norms = gradient_norms(layers.values(), torch.device("cpu"))
     by_hand = math.sqrt(sum(float(p.grad.square().sum()) for p in model[2].parameters() if p.grad is not None))
     assert norms.tolist() == pytest.approx([by_hand, 0.0])
 

@@ -31,7 +31,7 @@ def test_chinese_words_without_jieba(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jieba", None)
     languages.load_jieba.cache_clear()
     try:
-        with pytest.raises(UserError, match="pip install .*zh"):
+        with pytest.raises(UserError, match=r"pip install .*zh"):
             Tokenizer.train("word", ["我喜欢你"], 100)
         assert Tokenizer.train("word", ["no Chinese here"], 100).encode("here") != [UNK]
     finally:

@@ -347,10 +347,12 @@ class Tagger(LoadedModel):
 
 
 class Embedder(LoadedModel):
-    """An encoder without a head: it makes vectors of texts, as every model here can (`embed`).
+    """An encoder without a head, such as an imported sentence encoder: it makes vectors of texts, as every model here can.
 
-    model = glassformer.load("runs/all-MiniLM-L6-v2")      # an imported sentence encoder
-    model.embed(["a text", "another"])                     # a row a text: the mean of its tokens' last hidden states
+    >>> import glassformer
+    >>> model = glassformer.load("runs/languages")      # a classifier embeds, too; an Embedder does nothing else
+    >>> model.embed(["1 June 1980", "1. Juni 1980"]).shape[0]       # a row a text: the mean of its tokens' last hidden states
+    2
     """
 
     made_for = "embed"

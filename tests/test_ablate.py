@@ -17,6 +17,7 @@ import pytest
 from glassformer import plots, runs
 from glassformer.config import read_recipe
 from glassformer.errors import ConfigError, UserError
+from glassformer.files.owned import OwnedFiles
 from glassformer.runs import STOPPED
 from glassformer.studies import ablate as study
 from glassformer.studies.ablate import READY, Variant, make_ablation, make_rows, make_variants, paired, parse_vary
@@ -272,8 +273,9 @@ def trained_one_by_one(out: Path) -> None:
     asked = make_ablation("copy", ["model.n_head=2"], SETTINGS, seeds=1)
     prepare_folder(out)
     variants = {variant.name: variant for variant in asked.variants}
-    for trial in make_trials(asked.recipes, variants, asked.overrides, 1, out, threads=1):
-        runs.train(trial.recipe, trial.folder)
+    with OwnedFiles(out).exclusive_lock("ablation"):
+        for trial in make_trials(asked.recipes, variants, asked.overrides, 1, out, threads=1):
+            runs.train(trial.recipe, trial.folder)
 
 
 def start(*arguments: Any) -> subprocess.Popen[str]:

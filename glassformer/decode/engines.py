@@ -79,7 +79,7 @@ def is_known(module: nn.Module) -> bool:
     kernel = own.get("kernel", fused_attention)
     if kernel is not fused_attention and not hasattr(type(kernel), "stands_for"):
         return False
-    return methods(kind).isdisjoint(own)  # or a method was replaced
+    return methods(kind).isdisjoint(own)  # type: ignore[arg-type]  # or a method was replaced
 
 
 def uses_plain_model(model: Any, config: DecodeConfig) -> bool:

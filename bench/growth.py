@@ -110,7 +110,7 @@ class Training:
     def hidden(self, rows: Rows) -> torch.Tensor:
         """As GPT.hidden, with every block called in the same way, so that all share what was compiled for the first."""
         inputs = self.model.block_inputs(rows, causal=True)
-        x = self.model.embed_tokens(rows.tokens, rows.broadcast_positions, rows.shape[1], inputs.real)
+        x = self.model.decoder_input(rows.tokens, rows.broadcast_positions, rows.shape[1], inputs.real)
         for layer in self.model.decoder.layers:
             x = self.block(layer, x, inputs)
         return x if self.model.decoder.norm is None else self.model.decoder.norm(x, inputs.real)

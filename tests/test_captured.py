@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
+from glassformer.accel.decoding.block import decoding_copy
+from glassformer.accel.decoding.operations import TorchOps
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.decode import captured, generate
-from glassformer.decode.decoder import IncrementalDecoder
 from glassformer.decode.generate import translate_batch
-from glassformer.decode.ops.torch import TorchOps
 from glassformer.decode.request import SpecialTokens, TokenConstraints
 from glassformer.models import build_model
 from tests.counts import count
@@ -22,20 +22,22 @@ SPECIAL = SpecialTokens(bos=1, eos=2, unknown=3, never=(0,))
 
 
 @pytest.fixture
-def by_capture(monkeypatch: pytest.MonkeyPatch) -> dict[int, IncrementalDecoder]:
+def by_capture(monkeypatch: pytest.MonkeyPatch) -> dict[int, Any]:
     """`engine=auto` goes through the captured driver, on torch's own operations."""
-    decoders: dict[int, IncrementalDecoder] = {}
+    copies: dict[int, Any] = {}
 
-    def cached(model: Any, config: DecodeConfig, rows: int) -> IncrementalDecoder:
-        return decoders.setdefault(id(model), IncrementalDecoder(model, TorchOps()))
+    def copied(model: Any, config: DecodeConfig, rows: int) -> Any:
+        if id(model) not in copies:
+            copies[id(model)] = decoding_copy(model, TorchOps())
+        return copies[id(model)]
 
     def make(model: Any, config: DecodeConfig, *given: Any, **named: Any) -> Any:
         kind = captured.Driver if config.engine == "plain" else captured.CapturedDriver
         return kind(model, config, *given, **named)
 
-    monkeypatch.setattr(captured, "cached_decoder", cached)
+    monkeypatch.setattr(captured, "decoding_model", copied)
     monkeypatch.setattr(generate, "make_driver", make)
-    return decoders
+    return copies
 
 
 def lively(trial: int) -> tuple[Any, list[list[int]]]:
@@ -65,9 +67,7 @@ def assert_same(plain: Any, ours: Any) -> None:
 
 
 @pytest.mark.parametrize("trial", range(count(fast=14, soak=300)))
-def test_captured_steps_write_what_the_plain_model_writes(
-    trial: int, by_capture: dict[int, IncrementalDecoder]
-) -> None:
+def test_captured_steps_write_what_the_plain_model_writes(trial: int, by_capture: dict[int, Any]) -> None:
     """Caught: a slot that is over and goes on writing into its answer; flags of one numbering of the slots read under another;
     a second call on memory that the first one left as it was."""
     model, texts = lively(trial)
@@ -95,7 +95,7 @@ def test_captured_steps_write_what_the_plain_model_writes(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trial", [1, 3])
-def test_memory_of_a_larger_call_serves_a_smaller_one(trial: int, by_capture: dict[int, IncrementalDecoder]) -> None:
+def test_memory_of_a_larger_call_serves_a_smaller_one(trial: int, by_capture: dict[int, Any]) -> None:
     """Caught: sizes of the call taken for those of the memory; what the larger call left there; a session for each size."""
     model, _ = lively(trial)
     draw = random.Random(trial)
@@ -110,7 +110,7 @@ def test_memory_of_a_larger_call_serves_a_smaller_one(trial: int, by_capture: di
     assert len(captured.session_pool(by_capture[id(model)]).free) == 1
 
 
-def test_what_a_graph_cannot_do_is_done_among_others(by_capture: dict[int, IncrementalDecoder]) -> None:
+def test_what_a_graph_cannot_do_is_done_among_others(by_capture: dict[int, Any]) -> None:
     """Requests with constraints come after requests without. Caught: an answer that was sent for and is collected again."""
     model, _ = lively(1)
     draw = random.Random(1)
@@ -125,9 +125,7 @@ def test_what_a_graph_cannot_do_is_done_among_others(by_capture: dict[int, Incre
     assert all(h[0].ids[:2] == [7, 8] for h in ours[12:])
 
 
-def test_wide_buckets_change_no_answer(
-    by_capture: dict[int, IncrementalDecoder], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wide_buckets_change_no_answer(by_capture: dict[int, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Where attention reads only what is there, buckets are powers of two. Caught: columns behind a slot's own that are seen."""
     monkeypatch.setattr(TorchOps, "skips_empty_columns", lambda *given, **named: True)
     for trial in (1, 5):

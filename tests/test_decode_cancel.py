@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from glassformer.accel.decoding.block import decoding_copy
+from glassformer.accel.decoding.operations import TorchOps
 from glassformer.config import DecodeConfig
 from glassformer.decode import Driver, Request, answer, captured
-from glassformer.decode.decoder import IncrementalDecoder
-from glassformer.decode.ops.torch import TorchOps
 from tests.laws.test_decoding_cache import same, some_texts
 from tests.laws.zoo import small
 
@@ -45,8 +45,8 @@ def test_who_gives_up_is_gone_and_nobody_else_notices(
     """Caught: the slot of another freed in its place; an answer that comes all the same; a batch that never ends because its
     last one was given up; in strict mode, rows that leave and change their neighbours' shapes."""
     model = small(family, seed=2, tie_output=False, positions="rotary", block_size=24)
-    kept = IncrementalDecoder(model, TorchOps())
-    monkeypatch.setattr(captured, "cached_decoder", lambda *_: kept)
+    kept = decoding_copy(model, TorchOps())
+    monkeypatch.setattr(captured, "decoding_model", lambda *_: kept)
     draw = random.Random(7)
     texts = some_texts([draw.randrange(1, 14) for _ in range(12)], seed=3)
     requests = [Request(text, limits=(0, draw.randrange(3, 12))) for text in texts]

@@ -289,12 +289,12 @@ def test_the_checks_see_what_they_should() -> None:
 
 # Their functions are written in Triton, which is there where torch knows a CUDA device; they are imported only there.
 NEEDS_TRITON = {
-    "glassformer.decode.ops.kernel_start",
-    "glassformer.decode.ops.product_kernels",
-    "glassformer.decode.ops.attention_kernels",
-    "glassformer.decode.ops.source_kernels",
-    "glassformer.decode.ops.vocabulary_kernels",
-    "glassformer.decode.ops.beam_kernels",
+    "glassformer.accel.decoding.kernel_start",
+    "glassformer.accel.decoding.product_kernels",
+    "glassformer.accel.decoding.attention_kernels",
+    "glassformer.accel.decoding.source_kernels",
+    "glassformer.accel.decoding.vocabulary_kernels",
+    "glassformer.accel.decoding.beam_kernels",
     "glassformer.accel.loss_kernels",
 }
 

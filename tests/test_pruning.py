@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from glassformer import probe
-from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.accel.decoding.block import decoding_copy
+from glassformer.accel.decoding.operations import PackedOps
+from glassformer.config import ModelConfig
 from glassformer.config.costs import costs
-from glassformer.decode.decoder import IncrementalDecoder
-from glassformer.decode.engines import uses_plain_model
-from glassformer.decode.ops.packed import PackedOps
 from glassformer.errors import ConfigError, UserError
 from glassformer.models import build_model
 from glassformer.nn import Rows
@@ -78,18 +77,9 @@ def test_a_pruned_model_writes_token_by_token_what_it_writes_at_once(
     sentences = torch.tensor([[3, 1, 4, 1, 5], [2, 7, 1, 8, 2]])
     source = Rows.whole(torch.tensor([[1, 2, 3], [4, 5, 6]]))
     with torch.no_grad():
-        if engine == "plain" or uses_plain_model(model, DecodeConfig()):
-            state = model.start(source, 8) if family == "transformer" else model.start(2, 8)
-            steps = [model.step(sentences[:, i : i + 1], state) for i in range(5)]
-        else:
-            decoder = IncrementalDecoder(model, PackedOps())
-            cache, steps = decoder.make_cache(2, 1, 8, 3 if family == "transformer" else 0), []
-            cache.begin(0, 2, sentences[:, :1])
-            if family == "transformer":
-                decoder.encode_sources(cache, 0, source)
-            for i in range(5):
-                cache.tokens[:] = sentences[:, i : i + 1]
-                steps.append(decoder.step(cache, 2, i + 1, cache.source_capacity)[:, None])
+        writes = model if engine == "plain" else decoding_copy(model, PackedOps())
+        cache = writes.start(source, 8) if family == "transformer" else writes.start(2, 8)
+        steps = [writes.step(sentences[:, i : i + 1], cache) for i in range(5)]
         wanted = run(model, source, Rows.whole(sentences))
     torch.testing.assert_close(torch.cat(steps, dim=1), wanted, rtol=1e-8, atol=1e-8)
 

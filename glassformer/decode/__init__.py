@@ -1,5 +1,5 @@
 """What a trained model says: search, sampling, constraints, streaming. A request comes to the driver (driver.py), which has a
-model score it (stepper.py, decoder.py, cache.py, ops/) and a search choose (search.py)."""
+model score it (stepper.py) and a search choose (search.py)."""
 
 from glassformer.decode.constraints import spellings
 from glassformer.decode.driver import Driver

@@ -2,14 +2,14 @@
 
 A small model's step is a few hundred kernels of a few microseconds; to launch them one by one, look at the result and
 decide in Python what to do takes longer than the kernels. So the step is everything: embedding, layers, scores, the
-search's choice, what has ended (decoder.py and search.py, by kernels where ops/triton.py has them). The host launches
-the next few steps, then reads who was done before them (`poll`), starts to copy their answers to the host on a second
-stream, and makes hypotheses of those that have arrived, all while the device works. Slots that are done are skipped by
-the kernels until others take their places.
+search's choice, what has ended (by kernels where accel/decoding/triton.py has them). The host launches the next few steps,
+then reads who was done before them (`poll`), starts to copy their answers to the host on a second stream, and makes
+hypotheses of those that have arrived, all while the device works. Slots that are done are skipped by the kernels until others
+take their places.
 
-Cache, search state and graphs of a bucket are a `GraphSession`, kept beside the decoder for the next call. What a graph
-cannot do (glossaries, stop strings, traces, filters that look at what was written, a context that has to be recomputed)
-is done step by step, as on a CPU, by the same decoder and the same search.
+Cache, search state and graphs of a bucket are a `GraphSession`, kept beside the copy that decodes, for the next call. What a
+graph cannot do (glossaries, stop strings, traces, filters that look at what was written, a context that has to be recomputed)
+is done step by step, as on a CPU, by the same model and the same search.
 """
 
 from __future__ import annotations
@@ -23,54 +23,43 @@ from typing import Any
 import numpy as np
 import torch
 
+from glassformer.accel.decoding.block import is_whole, skips_empty_columns
 from glassformer.config import DecodeConfig
 from glassformer.decode.buckets import next_power_of_2, slot_bucket, width_bucket
-from glassformer.decode.cache import Cache, on_device
-from glassformer.decode.decoder import IncrementalDecoder
 from glassformer.decode.driver import Driver, Result
-from glassformer.decode.engines import EXTERNAL_ENGINES, cached_decoder, uses_plain_model
+from glassformer.decode.engines import EXTERNAL_ENGINES, answers_itself, decoding_model
 from glassformer.decode.graphs import GraphRunner, GraphSession, session_pool
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
-from glassformer.decode.stepper import CachedStepper, Stepper, Texts, has_bounded_context
+from glassformer.decode.stepper import ModelStepper, Stepper, Texts, has_bounded_context
 from glassformer.models.eval_mode import eval_mode
+from glassformer.nn.cache import KVCache, on_device
 
 POLL_EVERY = 2  # steps
 
 
-class CapturedStepper(CachedStepper):
-    """The decoder on the cache of a session, by captured steps."""
+class CapturedStepper(ModelStepper):
+    """A copy for decoding on the cache of a session, by captured steps."""
 
-    def __init__(self, decoder: IncrementalDecoder, session: GraphSession, bos: int, *, strict: bool) -> None:
-        super().__init__(decoder, session.cache.n_slots, session.cache.beams, bos, strict=strict)
-        self.cache: Cache = session.cache
+    def __init__(self, model: Any, session: GraphSession, bos: int, *, strict: bool) -> None:
+        super().__init__(model, session.cache.n_slots, session.cache.beams, bos, strict=strict)
+        self.cache: KVCache = session.cache
         self.session = session
-        self.compute_padding = True
         # Where empty columns cost nothing a bucket may be wide, and few are captured.
-        self.wide_buckets = decoder.skips_empty_columns(session.cache)
+        self.wide_buckets = skips_empty_columns(model, session.cache)
 
     def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
         """Sources in rows of a bucket's width."""
-        if self.decoder.has_source:
+        if self.has_source:
             longest = max(map(len, texts))
             width = width_bucket(longest) if width is None else width
-            if self.decoder.config.positions == "learned":
-                width = min(width, max(longest, self.decoder.config.block_size))
+            if self.config.positions == "learned":
+                width = min(width, max(longest, self.config.block_size))
         super().prefill(start, jobs, texts, copies, width)
-        c, n_positions = self.decoder.config, self.n_positions()
-        if c.positions == "learned" or (has_bounded_context(c) and not self.decoder.has_source):
+        c, n_positions = self.config, self.model.n_positions
+        if c.positions == "learned" or (has_bounded_context(c) and not self.has_source):
             n_positions = min(n_positions, c.block_size)
         self.cache.last_position = n_positions - 1
-
-    def n_positions(self) -> int:
-        """So many positions the tables have."""
-        found = [2**30]
-        if self.decoder.positions is not None:
-            positions = self.decoder.positions
-            found.append((positions.weight if hasattr(positions, "weight") else positions.table).size(0))
-        if self.decoder.model.rotary is not None:
-            found.append(self.decoder.model.rotary.table.size(0))
-        return min(found)
 
     def advance(self, n: int) -> None:
         """One token more for everybody, and the search's choice."""
@@ -108,7 +97,7 @@ class CapturedDriver(Driver):
         """A session of the right kind: one that is free, or a new one."""
         config, beams = self.config, self.config.beams
         self.max_requests = self.batch_size()
-        self.decoder = decoder = cached_decoder(self.model, config, self.max_requests * beams)
+        self.decodes = model = decoding_model(self.model, config, self.max_requests * beams)
         if not self.more_may_come and not config.strict:
             self.max_requests = min(self.max_requests, len(self.pending))
         slots = slot_bucket(self.max_requests * self.samples) if not config.strict else self.max_requests * self.samples
@@ -120,19 +109,18 @@ class CapturedDriver(Driver):
         sizes = (slots, columns, source, longest)
         # In strict mode every shape depends on the sentence alone, the memory's too.
         self.kind = (replace(config, seed=0, batch_size=None, engine="auto"), self.special, config.strict and sizes)
-        session = session_pool(decoder).acquire(self.kind, sizes)
+        session = session_pool(model).acquire(self.kind, sizes)
         if session is None:
-            cache = decoder.make_cache(slots, beams, columns, source, static=True)
+            cache = model.make_cache(slots, columns, beams=beams, source=source, static=True)
             state = SearchState(
                 slots, longest, config, self.special, device=self.device, dtype=cache.bias.dtype,
                 vocab_size=self.model_config.vocab_size, static=True,
             )  # fmt: skip
-            state.topk = decoder.ops.topk
-            session = GraphSession(cache, state, GraphRunner(decoder, cache, state))
+            session = GraphSession(cache, state, GraphRunner(model, cache, state))
         session.state.config = config
         session.state.jobs = []
         self.copied = np.zeros(session.cache.n_slots, dtype=bool)
-        return CapturedStepper(decoder, session, self.special.bos, strict=config.strict), session.state
+        return CapturedStepper(model, session, self.special.bos, strict=config.strict), session.state
 
     def admit(self) -> None:
         """As every driver; what joins is not copied yet."""
@@ -257,7 +245,7 @@ class CapturedDriver(Driver):
     def close(self) -> None:
         """The session is free for others."""
         if self.stepper is not None and not self.n:
-            session_pool(self.decoder).release(self.kind, self.stepper.session)
+            session_pool(self.decodes).release(self.kind, self.stepper.session)
             self.stepper = self.state = None
             self.pending_poll = None
 
@@ -276,6 +264,7 @@ def make_driver(model: Any, config: DecodeConfig | None = None, *given: Any, **n
     """The driver for this model: on a CUDA device the one that captures its steps."""
     settings = config or DecodeConfig()
     plain = not named.get("cached", True) or named.get("trace") or settings.engine in EXTERNAL_ENGINES
-    if plain or not next(model.parameters()).is_cuda or uses_plain_model(model, settings):
+    if plain or not next(model.parameters()).is_cuda or answers_itself(model, settings):
         return Driver(model, config, *given, **named)
-    return CapturedDriver(model, config, *given, **named)
+    whole = is_whole(decoding_model(model, settings, settings.beams))
+    return (CapturedDriver if whole else Driver)(model, config, *given, **named)

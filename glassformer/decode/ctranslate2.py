@@ -24,11 +24,11 @@ from torch import nn
 
 from glassformer.accel import ctranslate2 as conversion
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.decode.checksum import weight_checksum
 from glassformer.decode.lengths import length_rule
 from glassformer.decode.request import Hypothesis, Request, SpecialTokens, ranked
 from glassformer.decode.slots import Job
 from glassformer.errors import ConfigError, install_hint
+from glassformer.models.checksum import weight_checksum
 
 NO_PENALTY = 1e-30  # not 0, with which CTranslate2 may stop at its first answer
 MIN_POSITIONS = 512  # rows of a table of positions that has no end, at first

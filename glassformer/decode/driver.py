@@ -29,11 +29,11 @@ from glassformer.decode.admission import check_ids, check_settings, empty_answer
 from glassformer.decode.align import alignments
 from glassformer.decode.buckets import STRICT_STEP, strict_width
 from glassformer.decode.choose import hash_ids
-from glassformer.decode.engines import cached_decoder, slots_that_fit, uses_plain_model
+from glassformer.decode.engines import decoding_model, slots_that_fit, suits_external
 from glassformer.decode.request import NO_CONSTRAINTS, BeamTrace, Hypothesis, Request, SpecialTokens
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
-from glassformer.decode.stepper import CachedStepper, PlainStepper, Stepper, context_start, has_bounded_context
+from glassformer.decode.stepper import ModelStepper, PlainStepper, Stepper, context_start, has_bounded_context
 from glassformer.decode.streaming import Decode, cut_at_stop, stopping_criterion
 from glassformer.errors import ConfigError
 from glassformer.models.eval_mode import eval_mode
@@ -153,22 +153,19 @@ class Driver:
             slots = min(slots, len(self.pending) * self.samples)
         weight = next(self.model.parameters())
         stepper: Stepper
-        topk = None
-        if not self.cached or uses_plain_model(self.model, config):
-            stepper = PlainStepper(self.model, beams, bos, cached=self.cached)
-        elif config.engine == "onnx":
+        if not self.cached:
+            stepper = PlainStepper(self.model, beams, bos, cached=False)
+        elif config.engine == "onnx" and suits_external(self.model):
             from glassformer.decode.onnx import cached_net
 
             stepper = PlainStepper(cached_net(self.model, [one[1:] for one in self.pending]), beams, bos)
         else:
-            decoder = cached_decoder(self.model, config, slots * beams)
-            stepper = CachedStepper(decoder, slots, beams, bos, strict=config.strict)
-            topk = decoder.ops.topk
+            decodes = decoding_model(self.model, config, slots * beams)
+            stepper = ModelStepper(decodes, slots, beams, bos, strict=config.strict)
         limit, c = max(job.limit for *_, job in self.pending), self.model_config
         state = SearchState(
             slots, limit, config, self.special, device=weight.device, dtype=weight.dtype, vocab_size=c.vocab_size
         )
-        state.topk = topk or state.topk
         return stepper, state
 
     more_may_come = True
@@ -253,7 +250,7 @@ class Driver:
     def step(self) -> list[Result]:
         """One token more for everybody; what is finished by it. CTranslate2 answers everything that waits, at once."""
         with eval_mode(self.model):
-            if self.config.engine in ("int8", "ctranslate2") and not uses_plain_model(self.model, self.config):
+            if self.config.engine in ("int8", "ctranslate2") and suits_external(self.model):
                 return self.answer_with_ctranslate2()
             self.admit()
             if not self.n or self.stepper is None or self.state is None:

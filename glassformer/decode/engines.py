@@ -1,114 +1,100 @@
-"""What runs a model: the decoder on the cache, or the model itself.
+"""Which model a driver steps with: the model itself, or its copy with modules for decoding (accel/decoding).
 
-Engines of other people's: `int8` and `ctranslate2` (ctranslate2.py), `onnx` (onnx.py).
+`plain` is the model itself: nothing is installed. `auto` and `fast` are a copy of it that shares its modules and weights; only
+blocks that are exactly ours have others in their places, on a CPU with packed weights, on CUDA by kernels and in bfloat16. While
+someone listens to the model by a tap or a hook of torch it answers itself, in the same precision.
 
-`auto` and `fast` are the decoder (decoder.py), on a CPU with packed weights (ops/packed.py). `plain` is the model itself, one
-token at a time; it also answers while someone listens to or interferes with the model by a tap or a hook of torch, where a
-module is not exactly one of ours (a subclass, another kernel, a swapped part, a parametrization), and where heads that share keys
-were pruned, since their groups need no longer be equal. A decoder is made when it is first asked
-for, kept as long as its model, and sees the weights of now whenever a driver begins.
+A copy is made when it is first asked for and kept as long as its model. Before each use it is compared with the model: its
+modules and, where weights were copied, the weights.
 """
 
 from __future__ import annotations
 
 import copy
-import functools
 import threading
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from glassformer import machine
+from glassformer.accel.decoding.block import TORCH_HOOKS, decoding_copy, is_as_built, is_known, is_listened_to
+from glassformer.accel.decoding.operations import PackedOps, TorchOps
 from glassformer.config import DecodeConfig
-from glassformer.decode.checksum import weight_checksum
-from glassformer.decode.decoder import IncrementalDecoder
-from glassformer.decode.ops.packed import PackedOps
-from glassformer.decode.ops.torch import TorchOps
 from glassformer.errors import ConfigError
-from glassformer.models import GPT, Transformer
-from glassformer.models.bert import ClassificationHead
-from glassformer.nn.attention import MultiHeadAttention, fused_attention
-from glassformer.nn.block import Block, Decoder, DecoderLayer, Encoder, EncoderLayer, Stack
-from glassformer.nn.embedding import Embedding
-from glassformer.nn.feedforward import MLP, GatedMLP
-from glassformer.nn.lora import LoRALinear
-from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
-from glassformer.nn.positions import ALiBiSlopes, LearnedPositions, PositionalEncoding, Rotary
+from glassformer.models.checksum import weight_checksum
 
 EXTERNAL_ENGINES = ("int8", "ctranslate2", "onnx")
 """Engines that are other people's programs."""
-KNOWN = frozenset({
-    Transformer, GPT, Encoder, Decoder, Stack, Block, EncoderLayer, DecoderLayer, MultiHeadAttention, MLP, GatedMLP, Embedding,
-    LayerNorm, RMSNorm, BatchNorm, NoNorm, PositionalEncoding, LearnedPositions, Rotary, ALiBiSlopes, ClassificationHead,
-    nn.Linear, LoRALinear, nn.Dropout,
-})  # fmt: skip
-"""The modules that the decoder knows. What is forgotten here is slow, never wrong: the model itself answers. A part that `accel`
-installs for training says of which of them it `stands_for`: in evaluation it does just what that one does."""
-TORCH_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 MEMORY_SHARE = 0.25  # of the free memory that one cache may take
 UNKNOWN_MEMORY = 2**32  # bytes, where the system does not say what is free
 
-decoders: weakref.WeakKeyDictionary[nn.Module, dict[type, tuple[Any, IncrementalDecoder]]] = weakref.WeakKeyDictionary()
-gpu_decoders: weakref.WeakKeyDictionary[nn.Module, dict[str, tuple[Tensor, Any, IncrementalDecoder]]] = (
-    weakref.WeakKeyDictionary()
-)
+
+@dataclass
+class DecodingCopy:
+    """A copy for decoding, and what its model was like when it was made."""
+
+    modules: Any
+    checksum: Tensor | None
+    ops: TorchOps
+    model: Any
+
+
+copies: weakref.WeakKeyDictionary[nn.Module, dict[Any, DecodingCopy]] = weakref.WeakKeyDictionary()
 lock = threading.Lock()
 
 
-def is_as_built(model: nn.Module) -> bool:
-    """Is every module exactly one of ours, with nothing done to it from outside: no tap, no hook of torch, no method or kernel of
-    its own? Only then can the decoder, which reads weights and knows what these modules do with them, take the model's place."""
-    if torch.nn.modules.module._has_any_global_hook():
-        return False
-    return all(is_known(module) for module in model.modules())
+def answers_itself(model: Any, config: DecodeConfig) -> bool:
+    """Does the model itself answer, with nothing installed?"""
+    return config.engine == "plain" or is_listened_to(model)
 
 
-@functools.cache
-def methods(kind: type) -> frozenset[str]:
-    """The names of a class's methods."""
-    return frozenset(name for name in dir(kind) if callable(getattr(kind, name)))
-
-
-def is_known(module: nn.Module) -> bool:
-    """Does this module do what the decoder takes it to do? By exact type: a subclass may do anything."""
-    kind, own = type(module), vars(module)
-    if vars(kind).get("stands_for", kind) not in KNOWN or own.get("hooks") or any(own[name] for name in TORCH_HOOKS):
-        return False
-    kernel = own.get("kernel", fused_attention)
-    if kernel is not fused_attention and not hasattr(type(kernel), "stands_for"):
-        return False
-    return methods(kind).isdisjoint(own)  # type: ignore[arg-type]  # or a method was replaced
-
-
-def uses_plain_model(model: Any, config: DecodeConfig) -> bool:
-    """Is it the model itself that runs?"""
+def suits_external(model: Any) -> bool:
+    """Can another program, which is given the weights, answer as this model does? Groups of heads that share keys need not be
+    equal after pruning, which no other program knows."""
     c = model.config
-    uneven = bool(c.pruned_heads and c.kv_heads < c.n_head)
-    return config.engine == "plain" or uneven or not is_as_built(model)
+    return is_as_built(model) and not (c.pruned_heads and c.kv_heads < c.n_head)
 
 
-def best_ops(model: Any, rows: int) -> type[TorchOps]:
-    """The operations that suit the device, for so many rows at most. A single row gains nothing from packed weights."""
-    on_cpu = next(model.parameters()).device.type == "cpu"
-    return PackedOps if on_cpu and rows > 1 else TorchOps
-
-
-def cached_decoder(model: Any, config: DecodeConfig, rows: int) -> IncrementalDecoder:
-    """The model's decoder: made once, and again when a parameter has been replaced by another."""
+def decoding_model(model: Any, config: DecodeConfig, rows: int) -> Any:
+    """The model that decodes so many rows at most: a copy for decoding, with the weights of now, or the model itself. A single
+    row on a CPU gains nothing from packed weights."""
     weight = next(model.parameters())
-    if weight.is_cuda:
-        return gpu_decoder(model, precision_of(model, config))
-    parameters = (*map(id, model.parameters()), weight.device, weight.dtype)
-    kind = best_ops(model, rows)
+    precision = precision_of(model, config) if weight.is_cuda else "model"
+    if answers_itself(model, config):
+        return model if precision == "model" or config.engine == "plain" else converted(model, torch.bfloat16)
+    kind = precision if weight.is_cuda else "single" if rows == 1 else "packed"
+    modules = [(id(module), type(module), is_known(module)) for module in model.modules()]
+    modules += [(*map(id, model.parameters()), weight.device, weight.dtype)]
+    checksum = weight_checksum(model) if kind != "single" else None
     with lock:
-        known = decoders.setdefault(model, {})
-        if kind not in known or known[kind][0] != parameters:
-            known[kind] = (parameters, IncrementalDecoder(model, kind()))
-        decoder = known[kind][1]
-    decoder.refresh()
-    return decoder
+        kept = copies.setdefault(model, {})
+        known = kept.get(kind)
+        same = known is not None and known.modules == modules
+        if known is not None and same and checksum is not None and not torch.equal(known.checksum, checksum):
+            # On a CPU the weights are packed anew; captured steps go on using the memory they were captured on.
+            same, known.checksum = not weight.is_cuda, checksum
+            known.ops.refresh()
+        if known is None or not same:
+            base = converted(model, torch.bfloat16) if precision == "bf16" else model
+            base = base if not weight.is_cuda or base is not model else converted(model, weight.dtype)
+            ops = gpu_ops(model) if weight.is_cuda else TorchOps() if kind == "single" else PackedOps()
+            known = kept[kind] = DecodingCopy(modules, checksum, ops, decoding_copy(base, ops))
+    return known.model
+
+
+def converted(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """A copy of a model in another precision. Hooks, kernels and whatever else somebody has hung on it are not copied: the copy
+    calls the same ones."""
+    shared: dict[int, Any] = {}
+    for module in model.modules():
+        hooks = [hook for name in TORCH_HOOKS for hook in vars(module)[name].values()]
+        hooks += [hook for several in vars(module).get("hooks", {}).values() for hook in several]
+        hooks += [value for value in vars(module).values() if callable(value) and not isinstance(value, nn.Module)]
+        shared |= {id(hook): hook for hook in hooks}
+    return copy.deepcopy(model, shared).to(dtype).eval()
 
 
 def precision_of(model: Any, config: DecodeConfig) -> str:
@@ -124,23 +110,9 @@ def gpu_ops(model: Any) -> TorchOps:
     """The table of operations for a GPU: by kernels, where there is Triton."""
     if not machine.has_triton():
         return TorchOps()
-    from glassformer.decode.ops.triton import TritonOps
+    from glassformer.accel.decoding.triton import TritonOps
 
     return TritonOps(model.config)
-
-
-def gpu_decoder(model: Any, precision: str) -> IncrementalDecoder:
-    """The model's decoder on a GPU, with the weights of now. It has copies of them, and captured steps go on using their memory:
-    where a weight has changed, decoder and steps are made anew."""
-    now = weight_checksum(model)
-    with lock:
-        made = gpu_decoders.setdefault(model, {})
-        known = made.get(precision)
-        if known is None or not torch.equal(known[0], now):
-            own = copy.deepcopy(model).eval()
-            own = own.to(torch.bfloat16) if precision == "bf16" else own
-            known = made[precision] = (now, own, IncrementalDecoder(own, gpu_ops(model)))
-        return known[2]
 
 
 def slot_memory(model: Any, beams: int, limit: int, prompt: int, source: int) -> int:

@@ -1,7 +1,7 @@
 """What a captured step leaves behind: the graphs of a bucket of shapes, and the memory they were made for.
 
 A graph is a step launched as one: it goes on reading and writing the memory it was captured on, so cache, search state and
-graphs belong together (`GraphSession`), and are kept beside their decoder for the next call.
+graphs belong together (`GraphSession`), and are kept beside the copy of the model that decodes, for the next call.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
-from glassformer.decode.cache import Cache
-from glassformer.decode.decoder import IncrementalDecoder
 from glassformer.decode.search import SearchState
+from glassformer.nn.cache import KVCache
 
 MAX_FREE_SESSIONS = 4
 
@@ -27,19 +27,20 @@ class GraphRunner:
     """The graphs of a cache and a search state. The first step of a bucket runs as it is, which also warms up what capture must
     not meet cold; the second is captured."""
 
-    def __init__(self, decoder: IncrementalDecoder, cache: Cache, state: SearchState) -> None:
-        self.decoder, self.cache, self.state = decoder, cache, state
+    def __init__(self, model: Any, cache: KVCache, state: SearchState) -> None:
+        self.model, self.cache, self.state = model, cache, state
         self.on_device = cache.lengths.is_cuda
         self.graphs: dict[tuple[int, int, int], Any] = {}
         self.uncapturable: set[tuple[int, int, int]] = set()  # buckets that could not be captured
         self.pool: Any = torch.cuda.graph_pool_handle() if self.on_device else None
         self.stream: Any = torch.cuda.Stream(cache.lengths.device) if self.on_device else None
-        self.fused: Callable[[Cache, torch.Tensor, int], None] | None = decoder.ops.fused_search(state)
+        self.fused: Callable[[KVCache, torch.Tensor, int], None] | None = model.decoding_ops.fused_search(state)
         self.memory = (cache.generation, state.max_length)
 
     def run_eager(self, n: int, n_keys: int, n_source: int) -> None:
         """One step, launched kernel by kernel."""
-        logits = self.decoder.step(self.cache, n, n_keys, n_source)
+        tokens = self.cache.tokens[:n].view(-1, 1)
+        logits = self.model.step(tokens, self.cache, n_keys=n_keys, n_source=n_source)[:, -1]
         if self.fused is not None:
             self.fused(self.cache, logits, n)
             return
@@ -95,7 +96,7 @@ class GraphRunner:
 class GraphSession:
     """The memory of one kind of search, and the graphs that were captured on it."""
 
-    cache: Cache
+    cache: KVCache
     state: SearchState
     runner: GraphRunner
 
@@ -129,9 +130,9 @@ class SessionPool:
             self.free = [*self.free, (kind, session)][-MAX_FREE_SESSIONS:]
 
 
-pools: weakref.WeakKeyDictionary[IncrementalDecoder, SessionPool] = weakref.WeakKeyDictionary()
+pools: weakref.WeakKeyDictionary[nn.Module, SessionPool] = weakref.WeakKeyDictionary()
 
 
-def session_pool(decoder: IncrementalDecoder) -> SessionPool:
-    """The free sessions of a decoder; they go with it."""
-    return pools.setdefault(decoder, SessionPool())
+def session_pool(model: nn.Module) -> SessionPool:
+    """The free sessions of a copy for decoding; they go with it."""
+    return pools.setdefault(model, SessionPool())

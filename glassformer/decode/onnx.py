@@ -23,10 +23,10 @@ from torch import Tensor, nn
 
 from glassformer.accel import onnx as conversion
 from glassformer.config import ModelConfig
-from glassformer.decode.checksum import weight_checksum
 from glassformer.decode.request import Request
 from glassformer.decode.slots import Job
 from glassformer.errors import ConfigError, install_hint
+from glassformer.models.checksum import weight_checksum
 from glassformer.nn.rows import Rows
 
 MIN_POSITIONS = 512  # rows of a table of positions that has no end, at first

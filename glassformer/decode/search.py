@@ -148,10 +148,10 @@ class SearchState(Slots):
                 uniform = self.uniforms[:n].gather(1, at).squeeze(1)
                 token = choose.sample(choose.warp(scores[:, 0], self.config), uniform)[:, None]
             else:
-                token = self.topk(penalised[:, 0], 1)[1]
+                token = choose.topk(penalised[:, 0], 1)[1]
             value, parent = scores[:, 0].gather(1, token), torch.zeros_like(token)
         else:
-            best = self.topk(penalised.flatten(0, 1), min(self.n_candidates, vocab_size))
+            best = choose.topk(penalised.flatten(0, 1), min(self.n_candidates, vocab_size))
             per_row = best[0].size(1)
             totals = (before[:, :, None] + best[0].double().view(n, self.group_size, -1)).flatten(1)
             order = totals.topk(min(self.n_candidates, self.group_size * per_row)).indices

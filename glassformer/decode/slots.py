@@ -19,7 +19,6 @@ from torch import Tensor
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import choose
-from glassformer.decode.cache import move_slots, on_device
 from glassformer.decode.lengths import length_rule
 from glassformer.decode.request import (
     NO_CONSTRAINTS,
@@ -30,6 +29,7 @@ from glassformer.decode.request import (
     TokenConstraints,
     ranked,
 )
+from glassformer.nn.cache import move_slots, on_device
 
 ENDINGS: tuple[Ending, ...] = ("length", "eos", "stop")
 
@@ -97,7 +97,6 @@ class Slots:
         self.update_flags(0)
         # What the host knows of them without asking the device.
         self.written_host, self.minimum_host, self.limit_host = (np.zeros(n_slots, dtype=np.int64) for _ in range(3))
-        self.topk = choose.topk
 
         def full(*shape: int, value: float | int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
             return torch.full((n_slots, *shape), value, dtype=dtype, device=device)

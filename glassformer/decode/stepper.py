@@ -5,9 +5,9 @@
     reorder(parents, tokens)      row k of a slot continues row parents[n, k], with this token
     move(from_slots, to_slots, n) slots move to the places of those that have left; n stay
 
-`CachedStepper` is the decoder on the cache (decoder.py). `PlainStepper` is the model itself, one token at a time: the
-reference that nobody has to optimise, and what runs while someone listens to the model. It starts with a full batch and lets
-nobody join.
+`ModelStepper` is a model on its cache: the model itself, or its copy for decoding (engines.py). `PlainStepper` reads the whole text
+again for every token, the reference that nobody has to optimise, or runs a program of somebody else's that has the model's calls;
+it starts with a full batch and lets nobody join.
 
 A GPT that learned its positions, or was only ever shown so many (sinusoidal), cannot go on past `block_size`. When its
 context is full, the last half of it is kept and its keys and values are recomputed from position 0, with and without a cache;
@@ -27,9 +27,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from glassformer.config import ModelConfig
-from glassformer.decode.cache import Cache, on_device
-from glassformer.decode.decoder import IncrementalDecoder
 from glassformer.decode.slots import Job, Slots
+from glassformer.nn.cache import KVCache, on_device
 from glassformer.nn.rows import Rows
 
 Texts = Sequence[Sequence[int]]
@@ -81,65 +80,71 @@ class Stepper(Protocol):
         """Slots `from_slots` move to the places of those that have left; n stay."""
 
 
-class CachedStepper:
-    """The decoder on the cache."""
+class ModelStepper:
+    """A model, or its copy for decoding, on its cache."""
 
     may_join = True
 
-    def __init__(
-        self, decoder: IncrementalDecoder, n_slots: int, beams: int, bos: int, *, strict: bool = False
-    ) -> None:
-        self.decoder, self.n_slots, self.beams, self.bos, self.strict = decoder, n_slots, beams, bos, strict
-        self.cache: Cache | None = None
+    def __init__(self, model: Any, n_slots: int, beams: int, bos: int, *, strict: bool = False) -> None:
+        self.model, self.n_slots, self.beams, self.bos, self.strict = model, n_slots, beams, bos, strict
+        self.config: ModelConfig = model.config
+        self.has_source = self.config.family == "transformer"
+        self.cache: KVCache | None = None
         self.texts: list[Sequence[int]] = []  # of a GPT: the prompt of each slot
         self.warned = False  # that a text has outgrown its positions
-        self.compute_padding = strict  # sources are computed with their padding
 
     def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
         """`texts` are encoded or prefilled once each, for `copies` slots."""
-        decoder, end, limit = self.decoder, start + len(jobs), max(job.limit for job in jobs)
-        source = max(map(len, texts)) if width is None else width
-        contexts: Texts = ()
-        if not decoder.has_source:
-            contexts = [text[context_start(len(text), decoder.config) :] for text in texts]
-        prompt = 0 if decoder.has_source else max(map(len, contexts)) if width is None else width
+        model, config, end, limit = self.model, self.config, start + len(jobs), max(job.limit for job in jobs)
+        contexts = texts if self.has_source else [text[context_start(len(text), config) :] for text in texts]
+        longest = max(map(len, contexts)) if width is None else width
+        source, prompt = (longest, 0) if self.has_source else (0, longest)
         columns = prompt + limit * self.beams
         if self.cache is None:
-            self.cache = decoder.make_cache(self.n_slots, self.beams, columns, source if decoder.has_source else 0)
-        self.cache.grow(columns, source if decoder.has_source else 0)
-        longest = prompt + limit
+            self.cache = model.make_cache(self.n_slots, columns, beams=self.beams, source=source)
+        self.cache.grow(columns, source)
         # A decoder with a source never reads its own text again, so a table that can grow must hold all of it.
-        bounded = has_bounded_context(decoder.config) and not (
-            decoder.has_source and decoder.config.positions == "sinusoidal"
-        )
-        decoder.grow_tables(min(longest, decoder.config.block_size) if bounded else longest)
+        bounded = has_bounded_context(config) and not (self.has_source and config.positions == "sinusoidal")
+        model.grow_tables(min(prompt + limit, config.block_size) if bounded else prompt + limit)
         self.texts[start:] = [text for text in texts for _ in range(copies)]
         device = self.cache.tokens.device
-        first = [self.bos if decoder.has_source else text[-1] for text in self.texts[start:]]
-        self.cache.begin(start, end, on_device(first, device)[:, None])
-        if decoder.has_source:
-            rows = padded_rows(texts, width, device)
-            decoder.encode_sources(self.cache, start, rows, copies=copies, compute_padding=self.compute_padding)
+        first = [self.bos if self.has_source else text[-1] for text in self.texts[start:]]
+        if self.has_source:
+            model.prefill(padded_rows(texts, width, device), self.cache, start, copies=copies)
         else:
-            before = [context[:-1] for context in contexts]
-            wide = None if width is None else width - 1
-            decoder.prefill(self.cache, range(start, end), before, copies=copies, width=wide)
+            self.cache.begin(start, end)
+            self.read_prompts(range(start, end), [context[:-1] for context in contexts], copies, width)
+        self.cache.tokens[start:end] = on_device(first, device)[:, None]
+
+    def read_prompts(self, slots: Sequence[int], contexts: Texts, copies: int = 1, width: int | None = None) -> None:
+        """A GPT reads contexts into slots, in rows for `width` tokens (with the one that is yet to be read) or as the longest."""
+        assert self.cache is not None
+        lengths = [len(context) for context in contexts]
+        wide = max(lengths) if width is None else width - 1
+        tokens = padded_rows(contexts, wide, self.cache.tokens.device).tokens
+        self.model.prefill(tokens, lengths, self.cache, slots, copies=copies)
 
     def logits(self, state: Slots, n: int) -> Float[Tensor, "R V"]:
-        """A step of the decoder; before it, contexts that are full are recomputed."""
+        """A step of the model; before it, contexts that are full are recomputed."""
         assert self.cache is not None
-        cache, decoder = self.cache, self.decoder
-        if not decoder.has_source and has_bounded_context(decoder.config):
+        cache = self.cache
+        if not self.has_source and has_bounded_context(self.config):
             self.recompute_contexts(state, n)
         n_keys = cache.filled(n) + self.beams
         if n_keys > cache.capacity:  # who joined beside longer ones stands further right than its own text needs
             cache.grow(n_keys + n_keys // 2)
-        return decoder.step(cache, n, n_keys, cache.source_width(n))
+        return self.step(n, n_keys, cache.source_width(n))
+
+    def step(self, n: int, n_keys: int, n_source: int) -> Float[Tensor, "R V"]:
+        """The logits of what may follow the cache's tokens."""
+        assert self.cache is not None
+        tokens = self.cache.tokens[:n].view(-1, 1)
+        return self.model.step(tokens, self.cache, n_keys=n_keys, n_source=n_source)[:, -1]  # type: ignore[no-any-return]
 
     def recompute_contexts(self, state: Slots, n: int) -> None:
         """Of slots whose context is full the last half is prefilled anew, each beam its own."""
         assert self.cache is not None
-        config, slots, contexts = self.decoder.config, [], []
+        config, slots, contexts = self.config, [], []
         for slot, (text, written) in enumerate(zip(self.texts[:n], state.written_host)):
             length = len(text) + int(written)
             if (
@@ -159,7 +164,7 @@ class CachedStepper:
             )
         if slots:
             self.cache.grow(self.beams * (config.block_size + 1))
-            self.decoder.prefill(self.cache, slots, contexts)
+            self.read_prompts(slots, contexts)
 
     def reorder(self, parents: Int[Tensor, "n K"], tokens: Int[Tensor, "n K"]) -> None:
         """The cache's beams continue their parents."""
@@ -167,8 +172,8 @@ class CachedStepper:
         n, cache = tokens.size(0), self.cache
         cache.tokens[:n] = tokens
         if self.beams > 1:
-            cache.reorder(parents, cache.filled(n))
-            if not self.strict and not cache.static:
+            cache.reorder(parents)
+            if not self.strict and not cache.static and cache.tokens.device.type == "cpu":
                 cache.compact(n)
 
     def move(self, from_slots: Sequence[int], to_slots: Sequence[int], n: int) -> None:

@@ -6,7 +6,6 @@ from glassformer.models.bert import BERT
 from glassformer.models.gpt import GPT
 from glassformer.models.limits import check_fits_in_memory
 from glassformer.models.parts import BaseModel
-from glassformer.models.state import DecoderState
 from glassformer.models.transformer import Transformer
 
 
@@ -26,4 +25,4 @@ def build_model(config: ModelConfig) -> Transformer | GPT | BERT:
             return BERT(config)
 
 
-__all__ = ["BERT", "GPT", "PRESETS", "BaseModel", "DecoderState", "Transformer", "build_model", "preset"]
+__all__ = ["BERT", "GPT", "PRESETS", "BaseModel", "Transformer", "build_model", "preset"]

@@ -12,14 +12,15 @@ from torch import Tensor, nn
 from glassformer.config import ModelConfig
 from glassformer.errors import ConfigError
 from glassformer.models.bert import ClassificationHead
-from glassformer.models.parts import BaseModel, initialise, make_decoder, make_norm, make_positions
-from glassformer.models.state import DecoderState
+from glassformer.models.causal import CausalModel
+from glassformer.models.parts import initialise, make_decoder, make_norm, make_positions
+from glassformer.nn.cache import KVCache
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.loss import IGNORE
 from glassformer.nn.rows import Lengths, Rows, as_rows, next_token_labels
 
 
-class GPT(BaseModel):
+class GPT(CausalModel):
     """A decoder alone: a language model, which predicts the token that follows each.
 
     >>> import torch
@@ -71,7 +72,7 @@ class GPT(BaseModel):
         last token, the only one that has seen the whole text."""
         return x if self.head is None else self.head(x)
 
-    def embed_tokens(
+    def decoder_input(
         self, tokens: Tensor, positions: Tensor, n_positions: int | None, real: Tensor | None = None
     ) -> Float[Tensor, "B T C"]:
         """Embeddings of tokens with their positions, after norm and dropout: the decoder's input. (B, T) -> (B, T, C)"""
@@ -83,7 +84,7 @@ class GPT(BaseModel):
         """The decoder's output (the last hidden state), before the output layer."""
         rows = as_rows(rows, lengths)
         inputs = self.block_inputs(rows, causal=True)
-        x = self.embed_tokens(rows.tokens, rows.broadcast_positions, rows.n_positions, inputs.real)
+        x = self.decoder_input(rows.tokens, rows.broadcast_positions, rows.n_positions, inputs.real)
         return self.decoder(x, inputs)
 
     def forward(self, rows: Rows | Int[Tensor, "B T"], lengths: Lengths = None) -> Float[Tensor, "B T V"]:
@@ -93,7 +94,7 @@ class GPT(BaseModel):
 
     def logits(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
         """The output layer: a logit for every token of the vocabulary, or for every label. (B, T, C) -> (B, T, V)"""
-        return self.tap("logits", nn.functional.linear(self.apply_head(x), *self.output_layer()))
+        return self.tap("logits", self.output_kernel(self.apply_head(x), *self.output_layer()))
 
     def loss(
         self,
@@ -112,21 +113,29 @@ class GPT(BaseModel):
         total = self.cross_entropy(x, weight, targets, bias=bias, smoothing=smoothing)
         return total if labels is not None else total / (targets != IGNORE).sum().clamp(min=1)
 
-    def start(self, rows: int, capacity: int) -> DecoderState:
-        """The state to decode from: an empty cache for `rows` texts of at most `capacity` tokens."""
-        return DecoderState(self.make_cache(rows, capacity))
+    def start(self, rows: int, capacity: int, *, beams: int = 1) -> KVCache:
+        """The cache to decode from: empty, for `rows` texts of at most `capacity` tokens (each in `beams` versions)."""
+        cache = self.make_cache(rows, capacity * beams, beams=beams)
+        cache.begin(0, rows)
+        return cache
 
-    def step(
-        self, tokens: Int[Tensor, "B new"], state: DecoderState, lengths: Sequence[int] | None = None
-    ) -> Float[Tensor, "B new V"]:
-        """Append new tokens to the cache; the logits of what may follow each. `lengths` says how many of each row's tokens
-        are real, where prompts of different lengths are read together (padded on the right)."""
-        new = tokens.size(1)
-        inputs = self.cached_block_inputs(state.cache, new)
-        x = self.embed_tokens(tokens, state.cache.positions(new), state.cache.filled + new)
-        x = self.decoder(x, inputs, cache=state.cache)
-        state.cache.advance(new, lengths)
-        return self.logits(x)
+    def prefill(
+        self,
+        tokens: Int[Tensor, "M T"],
+        lengths: Sequence[int],
+        cache: KVCache,
+        slots: Sequence[int],
+        *,
+        copies: int = 1,
+    ) -> None:
+        """Read prompts, of which lengths[row] tokens are real, into empty slots of the cache: one for all beams of each slot (and
+        of `copies` slots that begin alike), or one for each beam. No logits are computed."""
+        cache.reserve_prompts(slots, lengths, tokens.size(1), copies=copies)
+        if tokens.size(1):
+            rows = Rows.padded(tokens, lengths)
+            inputs = self.block_inputs(rows, causal=True)
+            x = self.decoder_input(tokens, rows.broadcast_positions, rows.n_positions, inputs.real)
+            self.decoder(x, inputs, cache=cache)
 
     @torch.no_grad()
     def generate(
@@ -134,8 +143,8 @@ class GPT(BaseModel):
     ) -> Int[Tensor, "B all"]:
         """The prompt and `new` tokens sampled after it: the plainest loop that uses the cache. `decode` has beams, filters and
         more. (B, T) -> (B, T + new)"""
-        state = self.start(tokens.size(0), tokens.size(1) + new)
-        logits = self.step(tokens, state)[:, -1]
+        cache = self.start(tokens.size(0), tokens.size(1) + new)
+        logits = self.step(tokens, cache)[:, -1]
         for _ in range(new):
             if temperature == 0:
                 chosen = logits.argmax(-1, keepdim=True)
@@ -146,5 +155,5 @@ class GPT(BaseModel):
                     logits = logits.masked_fill(logits < smallest, -torch.inf)
                 chosen = torch.multinomial(logits.softmax(-1), 1)
             tokens = torch.cat([tokens, chosen], dim=1)
-            logits = self.step(chosen, state)[:, -1] if tokens.size(1) < state.cache.capacity + 1 else logits
+            logits = self.step(chosen, cache)[:, -1] if tokens.size(1) < cache.capacity + 1 else logits
         return tokens

@@ -14,6 +14,7 @@ from dataclasses import fields, replace
 from typing import Any, ClassVar, TypeVar
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -23,7 +24,6 @@ from glassformer.config.recipe import refuse_unknown
 from glassformer.errors import ConfigError
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.block import Block, BlockInputs, Decoder, DecoderLayer, Encoder, EncoderLayer
-from glassformer.nn.cache import KVCache
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.feedforward import GATES, MLP, GatedMLP
 from glassformer.nn.loss import linear_cross_entropy
@@ -179,6 +179,7 @@ class BaseModel(Tapped):
         self.config = config
         # Another of the same signature may be installed.
         self.cross_entropy: Callable[..., Tensor] = linear_cross_entropy
+        self.output_kernel: Callable[..., Tensor] = F.linear
         self.drop = nn.Dropout(config.dropout)
         self.rotary = make_rotary(config) if config.positions == "rotary" else None
         if config.positions == "alibi":
@@ -218,13 +219,6 @@ class BaseModel(Tapped):
         inputs = BlockInputs(mask, cross_mask or AttentionMask(), None, real)
         return self.add_positions(inputs, rows.broadcast_positions, rows.broadcast_positions, rows.n_positions)
 
-    def cached_block_inputs(self, cache: KVCache, new: int, cross_mask: AttentionMask | None = None) -> BlockInputs:
-        """The same for `new` tokens that follow those in the cache."""
-        mask = cache.mask(new, self.config.window)
-        keys = torch.arange(cache.filled + new, device=cache.lengths.device).expand(cache.lengths.size(0), -1)
-        inputs = BlockInputs(mask, cross_mask or AttentionMask())
-        return self.add_positions(inputs, cache.positions(new), keys, cache.filled + new)
-
     def add_positions(
         self, inputs: BlockInputs, queries: Int[Tensor, "P T"], keys: Int[Tensor, "P S"], n_positions: int | None
     ) -> BlockInputs:
@@ -236,16 +230,6 @@ class BaseModel(Tapped):
         if self.config.positions == "alibi":
             mask = replace(mask, bias=alibi_bias(self.slopes.table, queries, keys))
         return BlockInputs(mask, inputs.cross_mask, rotation, inputs.real)
-
-    def make_cache(self, rows: int, capacity: int) -> KVCache:
-        """An empty cache for so many rows of at most `capacity` tokens, on the model's device and in its type."""
-        c = self.config
-        weight = next(self.parameters())
-        dtype = weight.dtype
-        if torch.is_autocast_enabled(weight.device.type):
-            dtype = torch.get_autocast_dtype(weight.device.type)
-        heads = [c.kept_kv_heads(f"decoder.{i}.attention") for i in range(c.n_layer)]
-        return KVCache(heads, rows, capacity, c.key_size, c.val_size, device=weight.device, dtype=dtype)
 
     def num_params(self, non_embedding: bool = False) -> int:
         """Every parameter once, however many places use it. `non_embedding` leaves out the tables of words and of

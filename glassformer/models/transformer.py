@@ -6,7 +6,6 @@ the decoder writes the target, each token seeing the tokens before it and, throu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,15 +13,16 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
-from glassformer.models.parts import BaseModel, initialise, make_decoder, make_encoder, make_norm, make_positions
-from glassformer.models.state import DecoderState
+from glassformer.models.causal import CausalModel
+from glassformer.models.parts import initialise, make_decoder, make_encoder, make_norm, make_positions
+from glassformer.nn.cache import KVCache
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.loss import IGNORE
-from glassformer.nn.masks import AttentionMask, cross_mask
+from glassformer.nn.masks import cross_mask
 from glassformer.nn.rows import Lengths, Rows, as_rows, next_token_labels
 
 
-class Transformer(BaseModel):
+class Transformer(CausalModel):
     """The encoder-decoder: a source is read, a target is written.
 
     >>> import torch
@@ -88,7 +88,7 @@ class Transformer(BaseModel):
         x = self.tap("source_embeddings", x if self.source_norm is None else self.source_norm(x, inputs.real))
         return self.encoder(self.drop(x), inputs)
 
-    def embed_target(
+    def decoder_input(
         self, tokens: Tensor, positions: Tensor, n_positions: int | None, real: Tensor | None = None
     ) -> Float[Tensor, "B T C"]:
         """Embeddings of target tokens with their positions, after norm and dropout: the decoder's input. (B, T) -> (B, T, C)"""
@@ -107,7 +107,7 @@ class Transformer(BaseModel):
         source, target = as_rows(source, source_lengths), as_rows(target, target_lengths)
         memory = self.decoder.project_memory(self.encode(source))
         inputs = self.block_inputs(target, causal=True, cross_mask=cross_mask(target, source))
-        x = self.embed_target(target.tokens, target.broadcast_positions, target.n_positions, inputs.real)
+        x = self.decoder_input(target.tokens, target.broadcast_positions, target.n_positions, inputs.real)
         return self.decoder(x, inputs, memory)
 
     def forward(
@@ -123,7 +123,7 @@ class Transformer(BaseModel):
 
     def logits(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
         """The output layer: a logit for every token of the vocabulary. (B, T, C) -> (B, T, V)"""
-        return self.tap("logits", nn.functional.linear(x, self.output_weight, self.output_bias))
+        return self.tap("logits", self.output_kernel(x, self.output_weight, self.output_bias))
 
     def loss(
         self,
@@ -143,21 +143,14 @@ class Transformer(BaseModel):
         total = self.cross_entropy(hidden, self.output_weight, targets, bias=self.output_bias, smoothing=smoothing)
         return total if labels is not None else total / (targets != IGNORE).sum().clamp(min=1)
 
-    def start(self, source: Rows, capacity: int, *, beams: int = 1) -> DecoderState:
-        """The state to decode from: the encoded source (one sentence a row), and an empty cache for `beams` targets of at most
+    def start(self, source: Rows, capacity: int, *, beams: int = 1) -> KVCache:
+        """The cache to decode from: the encoded source (one sentence a row), and memory for `beams` targets of at most
         `capacity` tokens each."""
-        memory = self.decoder.project_memory(self.encode(source))
-        mask = AttentionMask() if source.layout == "whole" else AttentionMask(source.real[:, None, None, :])
-        cache = self.make_cache(source.shape[0] * beams, capacity)
-        return DecoderState(cache, [(k.contiguous(), v.contiguous()) for k, v in memory], mask, beams)
+        cache = self.make_cache(source.shape[0], capacity * beams, beams=beams, source=source.shape[1])
+        self.prefill(source, cache)
+        return cache
 
-    def step(
-        self, tokens: Int[Tensor, "B new"], state: DecoderState, lengths: Sequence[int] | None = None
-    ) -> Float[Tensor, "B new V"]:
-        """Append new tokens to the cache; the logits of what may follow each."""
-        new = tokens.size(1)
-        inputs = self.cached_block_inputs(state.cache, new, state.cross_mask)
-        x = self.embed_target(tokens, state.cache.positions(new), state.cache.filled + new)
-        x = self.decoder(x, inputs, state.memory, cache=state.cache)
-        state.cache.advance(new, lengths)
-        return self.logits(x)
+    def prefill(self, source: Rows, cache: KVCache, start: int = 0, *, copies: int = 1) -> None:
+        """Encode sources (one sentence a row), each for `copies` slots of the cache from `start` on."""
+        cache.begin(start, start + source.shape[0] * copies)
+        cache.store_source(self.decoder.project_memory(self.encode(source)), source, start, copies=copies)

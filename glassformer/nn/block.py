@@ -74,6 +74,10 @@ class Block(Tapped):
         out = self.drop(sublayer(x))
         return norm(x + out if self.residual else out, real)
 
+    def project_memory(self, memory: Float[Tensor, "B S C"]) -> KeyValues:
+        """The encoder's output as keys and values of this block's cross-attention."""
+        return self.cross.keys_values(memory)
+
     def forward(
         self,
         x: Float[Tensor, "B T C"],
@@ -144,7 +148,7 @@ class Stack(nn.Module):
     def project_memory(self, memory: Float[Tensor, "B S C"]) -> list[KeyValues]:
         """The encoder's output (torch's `memory`) projected to the keys and values of every layer's cross-attention: once a
         sentence, however many tokens are written."""
-        return [layer.cross.keys_values(memory) for layer in self.layers]
+        return [layer.project_memory(memory) for layer in self.layers]
 
     def forward(
         self,

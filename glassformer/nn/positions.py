@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -71,8 +72,9 @@ class FixedTable(nn.Module):
 
     def forward(self, positions: Int[Tensor, "P T"]) -> Float[Tensor, "P T width"]:
         """The rows at these positions."""
-        self.materialise(positions.device)
-        return self.table[positions]
+        if self.table.is_meta:
+            self.materialise(positions.device)
+        return F.embedding(positions, self.table)
 
 
 class PositionalEncoding(FixedTable):

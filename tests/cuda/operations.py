@@ -7,10 +7,10 @@ import sys
 
 import torch
 
+from glassformer.accel.decoding.block import decoding_copy
+from glassformer.accel.decoding.operations import TorchOps
+from glassformer.accel.decoding.triton import TritonOps
 from glassformer.config import ModelConfig
-from glassformer.decode.decoder import IncrementalDecoder
-from glassformer.decode.ops.torch import TorchOps
-from glassformer.decode.ops.triton import TritonOps
 from glassformer.models import build_model
 from glassformer.nn.rows import Rows
 
@@ -20,25 +20,27 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 @torch.no_grad()
 def steps(model: torch.nn.Module, ops: TorchOps, beams: int, n: int) -> list[torch.Tensor]:
     """The scores of three steps of n slots, tokens and parents drawn alike for everyone."""
-    decoder = IncrementalDecoder(model, ops)
-    source = 6 if decoder.has_source else 0
-    cache = decoder.make_cache(n, beams, 40, source, static=True)
-    decoder.grow_tables(20)
+    model = decoding_copy(model, ops)
+    source = 6 if hasattr(model, "encoder") else 0
+    cache = model.make_cache(n, 40, beams=beams, source=source, static=True)
+    model.grow_tables(20)
     cache.last_position = 19
     draw = torch.Generator().manual_seed(1)
 
     def drawn(most: int, *shape: int) -> torch.Tensor:
         return torch.randint(5 if most > 5 else 0, most, shape, generator=draw)
 
-    cache.begin(0, n, drawn(70, n, 1).to(DEVICE))
-    if decoder.has_source:
-        rows = Rows.padded(drawn(70, n, 6), [6 - i % 3 for i in range(n)]).to(DEVICE)
-        decoder.encode_sources(cache, 0, rows, compute_padding=True)
+    cache.begin(0, n)
+    first = drawn(70, n, 1).to(DEVICE)
+    if source:
+        model.prefill(Rows.padded(drawn(70, n, 6), [6 - i % 3 for i in range(n)]).to(DEVICE), cache)
     else:
-        decoder.prefill(cache, range(n), [drawn(70, 1 + i % 3).tolist() for i in range(n)])
+        model.prefill(drawn(70, n, 3).to(DEVICE), [1 + i % 3 for i in range(n)], cache, range(n))
+    cache.tokens[:n] = first
     found = []
     for step in range(3):
-        found.append(decoder.step(cache, n, 16 + 8 * step, source).float().cpu())
+        tokens = cache.tokens[:n].view(-1, 1)
+        found.append(model.step(tokens, cache, n_keys=16 + 8 * step, n_source=source)[:, -1].float().cpu())
         cache.tokens[:n] = drawn(70, n, beams).to(DEVICE)
         if beams > 1:
             cache.reorder(drawn(beams, n, beams).to(DEVICE), 40)

@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-import glassformer.models.state as state_module
 from glassformer.models import GPT, Transformer
-from glassformer.nn import AttentionMask, KVCache, Rows
+from glassformer.nn import KVCache, Rows
 from tests.counts import count
 from tests.laws.zoo import CAUSAL, POSITIONS, VOCABULARY, Sentence, cases, small
 
@@ -33,9 +32,9 @@ class Decoding:
         self.texts: list[Sentence] = [[] for _ in range(sentences * beams)]
         self.sources = [self.words(self.draw.randrange(1, 7)) for _ in range(sentences)]
         if isinstance(model, Transformer):
-            self.state = model.start(Rows.from_lists(self.sources), CAPACITY, beams=beams)
+            self.cache = model.start(Rows.from_lists(self.sources), CAPACITY, beams=beams)
         else:
-            self.state = model.start(sentences * beams, CAPACITY)
+            self.cache = model.start(sentences, CAPACITY, beams=beams)
 
     def words(self, n: int) -> Sentence:
         return [self.draw.randrange(VOCABULARY) for _ in range(n)]
@@ -48,10 +47,12 @@ class Decoding:
         return self.model(target)
 
     def step(self, *lengths: int) -> None:
-        """Each row reads as many new words as its number says; one number is for all rows."""
-        given = list(lengths) * len(self.texts) if len(lengths) == 1 else list(lengths)
+        """Each sentence's rows read as many new words as its number says; one number is for all."""
+        sentences = len(self.texts) // self.beams
+        given = list(lengths) * sentences if len(lengths) == 1 else list(lengths)
         new = [self.words(max(given)) for _ in self.texts]
-        logits = self.model.step(torch.tensor(new), self.state, given if len(lengths) > 1 else None)
+        logits = self.model.step(torch.tensor(new), self.cache, given if len(lengths) > 1 else None)
+        given = [n for n in given for _ in range(self.beams)]
         self.texts = [text + words[:n] for text, words, n in zip(self.texts, new, given, strict=True)]
         afresh = self.afresh()
         for row, n in enumerate(given):
@@ -61,7 +62,11 @@ class Decoding:
                 self.largest_gap = max(self.largest_gap, float(difference))
 
     def reorder(self, rows: list[int]) -> None:
-        self.state.reorder(torch.tensor(rows))
+        """Row i becomes what row rows[i] was, within its sentence; sentences of which no row is named leave."""
+        for slot, row in enumerate(rows[:: self.beams]):
+            if row // self.beams != slot:
+                self.cache.move([row // self.beams], [slot])
+        self.cache.reorder(torch.tensor([row % self.beams for row in rows]).view(-1, self.beams))
         self.texts = [self.texts[r] for r in rows]
         self.sources = [self.sources[r // self.beams] for r in rows[:: self.beams]]
 
@@ -80,6 +85,12 @@ def cache_gap(model: Transformer | GPT) -> float:
         ragged.reorder([0, 1])
         ragged.step(1)
         ragged.step(2)
+        late = Decoding(model, 3, beams=2, seed=3)
+        late.step(2, 4, 1)
+        late.reorder([1, 0, 3, 2, 4, 4])
+        late.step(1)
+        late.reorder([3, 2, 5, 5])
+        late.step(3, 2)
         beams = Decoding(model, 3, beams=2, seed=2)
         beams.step(1)
         beams.step(2)
@@ -88,7 +99,7 @@ def cache_gap(model: Transformer | GPT) -> float:
         beams.reorder([1, 0, 4, 4])
         beams.step(1)
         beams.step(2)
-        return max(plain.largest_gap, ragged.largest_gap, beams.largest_gap)
+        return max(plain.largest_gap, ragged.largest_gap, late.largest_gap, beams.largest_gap)
 
 
 @pytest.mark.parametrize(("family", "changes"), cases(*CAUSAL))
@@ -121,7 +132,8 @@ def test_any_script_of_steps_and_reorders(
             if action == "step" or rows == 1:
                 decoding.step(script.draw(st.integers(1, 4)))
             elif action == "ragged":
-                lengths = script.draw(st.lists(st.integers(0, 4), min_size=rows, max_size=rows).filter(any))
+                n = rows // beams
+                lengths = script.draw(st.lists(st.integers(0, 4), min_size=n, max_size=n).filter(any))
                 decoding.step(*lengths)
             elif action == "beams":
                 own = [r // beams * beams for r in range(rows)]
@@ -140,59 +152,54 @@ def test_positions_taken_from_the_column_are_caught(
 ) -> None:
     """Rows of different lengths that all think they are at the same place."""
 
-    def same_for_all(cache: KVCache, new: int) -> Tensor:
-        return (cache.filled + torch.arange(new)).expand(cache.lengths.size(0), -1)
+    def same_for_all(cache: KVCache) -> Tensor:
+        step = cache.under_way
+        return (cache.filled(step.n) // cache.beams + torch.arange(step.new)).expand(step.n * cache.beams, -1)
 
-    monkeypatch.setattr(KVCache, "positions", same_for_all)
+    monkeypatch.setattr(KVCache, "query_positions", same_for_all)
     assert cache_gap(small(family, positions=positions)) > 1e-3
 
 
 @pytest.mark.parametrize("family", CAUSAL)
 def test_a_cache_that_is_not_reordered_is_caught(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lengths_only(cache: KVCache, rows: Tensor) -> None:
-        cache.keys = [k[: len(rows)] for k in cache.keys]
-        cache.values = [v[: len(rows)] for v in cache.values]
-        cache.lengths = cache.lengths[rows]
-
-    monkeypatch.setattr(KVCache, "reorder", lengths_only)
+    monkeypatch.setattr(KVCache, "reorder", lambda cache, parents: None)
     assert cache_gap(small(family)) > 1e-3
 
 
 @pytest.mark.parametrize("family", CAUSAL)
 def test_a_step_that_forgets_the_window_is_caught(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = KVCache.mask
-    monkeypatch.setattr(KVCache, "mask", lambda cache, new, window=None: right(cache, new))
+    right = KVCache.masks
+    monkeypatch.setattr(KVCache, "masks", lambda cache, window=None, slopes=None: right(cache, None, slopes))
     assert cache_gap(small(family, window=2)) > 1e-3
 
 
 def test_sources_that_do_not_leave_with_their_sentences_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def first_sentences(state: state_module.DecoderState, rows: Tensor) -> None:
-        state.cache.reorder(rows)
-        n = len(rows) // state.beams
-        state.memory = [(k[:n], v[:n]) for k, v in state.memory]
-        state.cross_mask = (
-            state.cross_mask if state.cross_mask.allowed is None else AttentionMask(state.cross_mask.allowed[:n])
-        )
+    right = KVCache.move
 
-    monkeypatch.setattr(state_module.DecoderState, "reorder", first_sentences)
+    def without_source(cache: KVCache, from_slots: list[int], to_slots: list[int]) -> None:
+        source, cache.source = cache.source, []
+        right(cache, from_slots, to_slots)
+        cache.source = source
+
+    monkeypatch.setattr(KVCache, "move", without_source)
     assert cache_gap(small("transformer")) > 1e-3
 
 
 def test_the_source_is_held_once_a_sentence() -> None:
     """Not once a beam: its keys and values are the largest thing a translating decoder holds."""
     model = small("transformer", n_kv_head=2)
-    state = model.start(Rows.from_lists([[1, 2, 3], [4]]), 10, beams=5)
-    assert state.rows == 10
-    assert all(k.size(0) == v.size(0) == 2 for k, v in state.memory)
+    cache = model.start(Rows.from_lists([[1, 2, 3], [4]]), 10, beams=5)
+    assert cache.capacity == 50
+    assert all(k.size(0) == v.size(0) == 2 for k, v in cache.source)
 
 
 @pytest.mark.parametrize("family", CAUSAL)
 def test_a_full_cache_says_so(family: str) -> None:
     model = small(family)
-    state = model.start(Rows.whole(torch.tensor([[1, 2]])), 3) if family == "transformer" else model.start(1, 3)
-    model.step(torch.tensor([[1, 2]]), state)
+    cache = model.start(Rows.whole(torch.tensor([[1, 2]])), 3) if family == "transformer" else model.start(1, 3)
+    model.step(torch.tensor([[1, 2]]), cache)
     with pytest.raises(ValueError, match="the cache holds 3 tokens a row; 4 were asked of it"):
-        model.step(torch.tensor([[1, 2]]), state)
+        model.step(torch.tensor([[1, 2]]), cache)
 
 
 def test_generation_follows_the_most_likely_word() -> None:

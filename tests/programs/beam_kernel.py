@@ -4,12 +4,12 @@ import random
 
 import torch
 
+from glassformer.accel.decoding.beam_kernels import beam_step, supports_beam_step
 from glassformer.config import DecodeConfig
-from glassformer.decode.cache import Cache
-from glassformer.decode.ops.beam_kernels import beam_step, supports_beam_step
 from glassformer.decode.request import SpecialTokens
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
+from glassformer.nn import KVCache
 
 torch.manual_seed(0)
 for trial, (beam, words) in enumerate([(1, 700), (3, 1600), (5, 2600)]):
@@ -22,8 +22,9 @@ for trial, (beam, words) in enumerate([(1, 700), (3, 1600), (5, 2600)]):
     for _ in range(2):
         how = {"device": torch.device("cpu"), "dtype": torch.float32, "vocab_size": words, "static": True}
         state = SearchState(2, 8, config, SpecialTokens(), **how)
-        cache = Cache([1], [], (4, 4), 2, beam, 8 * beam, like=torch.zeros(1), static=True)
-        cache.begin(0, 2, torch.ones(2, 1, dtype=torch.long))
+        cache = KVCache([1], [], (4, 4), 2, beam, 8 * beam, like=torch.zeros(1), static=True)
+        cache.begin(0, 2)
+        cache.tokens[:] = 1
         state.begin(0, jobs)
         made.append((state, cache))
     assert supports_beam_step(made[0][0])
@@ -32,8 +33,8 @@ for trial, (beam, words) in enumerate([(1, 700), (3, 1600), (5, 2600)]):
         logits = torch.randn(2 * beam, words)
         logits[:, 2] = torch.where(torch.rand(2 * beam) < 0.4, 4.0 + torch.rand(2 * beam), -3.0)
         for number, (state, cache) in enumerate(made):
-            cache.reserve_columns(2)
-            cache.advance(2)
+            cache.reserve(2)
+            cache.advance()
             if number:
                 beam_step(state, never, cache, logits.clone(), 2)
             else:

@@ -5,11 +5,11 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from glassformer.accel import loss_kernels as L
-from glassformer.decode.ops import attention_kernels as A
-from glassformer.decode.ops import beam_kernels as B
-from glassformer.decode.ops import product_kernels as P
-from glassformer.decode.ops import source_kernels as S
-from glassformer.decode.ops import vocabulary_kernels as V
+from glassformer.accel.decoding import attention_kernels as A
+from glassformer.accel.decoding import beam_kernels as B
+from glassformer.accel.decoding import product_kernels as P
+from glassformer.accel.decoding import source_kernels as S
+from glassformer.accel.decoding import vocabulary_kernels as V
 
 OTHERS = {
     "fp32": "maxima partial_lse finished_eos_logprob logprobs finished_logprobs loss",

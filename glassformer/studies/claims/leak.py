@@ -38,7 +38,7 @@ def loss_of(model: Transformer, source: Tensor, target: Tensor, labels: Tensor, 
     queries, keys = as_rows(target, None), as_rows(source, None)
     memory = model.decoder.project_memory(model.encode(keys))
     inputs = model.block_inputs(queries, causal=False, cross_mask=cross_mask(queries, keys))
-    x = model.embed_target(queries.tokens, queries.broadcast_positions, queries.n_positions, inputs.real)
+    x = model.decoder_input(queries.tokens, queries.broadcast_positions, queries.n_positions, inputs.real)
     hidden = model.decoder(x, inputs, memory)
     return torch.nn.functional.cross_entropy(model.logits(hidden).flatten(0, 1), labels.flatten(), reduction="sum")
 

@@ -51,7 +51,7 @@ class PictureReader(nn.Module):
         """The scores of what may follow each word of the captions."""
         rows = as_rows(target, None)
         inputs = self.body.block_inputs(rows, causal=True, cross_mask=AttentionMask())
-        x = self.body.embed_target(rows.tokens, rows.broadcast_positions, rows.n_positions, inputs.real)
+        x = self.body.decoder_input(rows.tokens, rows.broadcast_positions, rows.n_positions, inputs.real)
         return self.body.logits(self.body.decoder(x, inputs, self.body.decoder.project_memory(self.encode(pictures))))
 
 

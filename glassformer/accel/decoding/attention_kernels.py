@@ -7,7 +7,7 @@ cross-attention, where nothing is appended). A source's attention to itself is i
 Both run an online softmax (Milakov and Gimelshein 2018; as in FlashAttention, Dao et al. 2022), tile after tile of keys: m_i is
 the running maximum of the scores, l_i the running sum of exp(score - m_i), acc the running sum of exp(score - m_i) value. The
 result is acc / l_i. Queries, keys and values come in the weights' type, sums are float32. What is computed is `self_attend` and
-`cross_attend` of ops/torch.py.
+`cross_attend` of operations.py.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -21,7 +21,7 @@ import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from torch import Tensor
 
-from glassformer.decode.ops.kernel_start import launch_options, multiprocessors, wait_for_previous
+from glassformer.accel.decoding.kernel_start import launch_options, multiprocessors, wait_for_previous
 
 SINGLE_TILE_KEYS, TILE_KEYS = 64, 32  # `beam_attention`: up to so many columns are one tile; more are tiles of so many
 MANY_PROGRAMS_TILE, MANY_PROGRAMS_WARPS = 64, 2  # `decode_attention`, where programs outnumber multiprocessors

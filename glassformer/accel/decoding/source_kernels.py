@@ -1,6 +1,6 @@
 """A kernel for the encoder: the tokens of a source attend to each other, all of them in one tile.
 
-torch's attention sets up its blocks for sentences far longer than these. What is computed is `attend` of ops/torch.py where
+torch's attention sets up its blocks for sentences far longer than these. What is computed is `attend` of operations.py where
 nothing but padding is masked.
 """
 
@@ -15,8 +15,8 @@ import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from torch import Tensor
 
-from glassformer.decode.ops.attention_kernels import shape_of
-from glassformer.decode.ops.kernel_start import launch_options, wait_for_previous
+from glassformer.accel.decoding.attention_kernels import shape_of
+from glassformer.accel.decoding.kernel_start import launch_options, wait_for_previous
 
 MAX_COLUMN_BYTES = (
     128  # of a column of q (W numbers): wider sources take long to compile, and more memory than a block has

@@ -1,7 +1,7 @@
 """Kernels for the search: the whole book-keeping of a slot's beams in two launches a step.
 
 By torch a step of the beam is two hundred small operations on a few numbers. Here the logits are read once
-(vocabulary_kernels.py), and `beam_step` does, one program a slot, what `SearchState.step` (search.py) and `Cache.reorder` do
+(vocabulary_kernels.py), and `beam_step` does, one program a slot, what `SearchState.step` (search.py) and `KVCache.reorder` do
 for a plain beam of one group: the best candidates, what has ended among the finished, what stays alive, whether the slot is
 done. Greedy search is a beam of one.
 
@@ -25,8 +25,8 @@ import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from torch import Tensor
 
-from glassformer.decode.ops.kernel_start import launch_options, wait_for_previous
-from glassformer.decode.ops.vocabulary_kernels import BLOCK_V, ScorePointers, ScoreSizes, block_maxima, topk_tokens
+from glassformer.accel.decoding.kernel_start import launch_options, wait_for_previous
+from glassformer.accel.decoding.vocabulary_kernels import BLOCK_V, ScorePointers, ScoreSizes, block_maxima, topk_tokens
 
 CHUNK = 64  # tokens of a hypothesis, or columns of the cache, moved at a time
 MAX_BEAMS = 8
@@ -256,7 +256,7 @@ def update_done(
 
 @triton.jit
 def beam_kernel(state, cache, scores, sizes, step, SIZE: tl.constexpr, FIRST_K: tl.constexpr, PDL: tl.constexpr):
-    """state, cache = SearchState.step(logits), Cache.reorder(parents), for every slot that is not done.
+    """state, cache = SearchState.step(logits), KVCache.reorder(parents), for every slot that is not done.
 
     Grid (n,); a program takes a slot, all its beams as one tile. Memory: StatePointers and CachePointers, contiguous but for
     the bias (StepSizes); logits are row_stride apart (ScoreSizes). SIZE: see the module."""

@@ -8,6 +8,8 @@ What a kernel was not made for (rotation, grouped keys in a beam, ALiBi, BatchNo
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,13 +18,24 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from glassformer.accel.decoding import (
+    attention_kernels,
+    beam_kernels,
+    product_kernels,
+    source_kernels,
+    vocabulary_kernels,
+)
+from glassformer.accel.decoding.operations import TorchOps, qkv_sizes, split_heads
+from glassformer.accel.decoding.product_kernels import GEMV_ROWS, Norm
 from glassformer.config import ModelConfig
-from glassformer.decode.cache import Cache
-from glassformer.decode.ops import attention_kernels, beam_kernels, product_kernels, source_kernels, vocabulary_kernels
-from glassformer.decode.ops.product_kernels import GEMV_ROWS, Norm
-from glassformer.decode.ops.torch import Heads, LinearWeights, StepInputs, TorchOps
+from glassformer.nn.attention import KeyValues, MultiHeadAttention
+from glassformer.nn.block import BlockInputs
+from glassformer.nn.cache import CacheStep, KVCache
+from glassformer.nn.embedding import Embedding
 from glassformer.nn.feedforward import ACTIVATIONS
+from glassformer.nn.masks import AttentionMask
 from glassformer.nn.norms import LayerNorm, NoNorm, RMSNorm
+from glassformer.nn.positions import LearnedPositions, PositionalEncoding
 
 MAX_WIDTH = 8192  # of a row that one program holds as a tile
 MAX_HEAD_SIZE = 128
@@ -76,6 +89,8 @@ class TritonOps(TorchOps):
     holds_copies = True
 
     def __init__(self, config: ModelConfig) -> None:
+        self.packed_output: MergedWeights | None = None
+        self.owns_output = False
         # A post-norm's output is also the next residual: it cannot be left to a product.
         self.defers = config.pre_norm and config.norm in ("layer", "rms")
         self.bias_is_key_mask = config.window is None and config.positions != "alibi"
@@ -83,10 +98,10 @@ class TritonOps(TorchOps):
 
     # ---- products
 
-    def pack(self, parts: LinearWeights) -> MergedWeights:
+    def pack(self, linears: Sequence[nn.Linear]) -> MergedWeights:
         """The weights of several linear layers concatenated along their outputs."""
-        weight = torch.cat([weight.detach() for weight, _ in parts]).contiguous()
-        biases = [bias.detach() for _, bias in parts if bias is not None]
+        weight = torch.cat([linear.weight.detach() for linear in linears]).contiguous()
+        biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
         return MergedWeights(weight, torch.cat(biases) if biases else None, weight.size(0))
 
     def pack_output(self, weight: Tensor, bias: Tensor | None = None) -> MergedWeights:
@@ -95,6 +110,28 @@ class TritonOps(TorchOps):
         padding = -vocab_size % 64
         wide = None if bias is None else F.pad(bias.detach(), (0, padding))
         return MergedWeights(F.pad(weight.detach(), (0, 0, 0, padding)), wide, vocab_size, True)
+
+    def output(self, x: Any, weight: Tensor, bias: Tensor | None = None) -> Float[Tensor, "*any V"]:
+        """The logits, of tokens whose last norm may be left to do."""
+        if self.packed_output is None:
+            self.packed_output = self.pack_output(weight, bias)
+        rows = getattr(x, "deferred", None)
+        logits = self.linear(x.flatten(0, -2) if rows is None else rows, self.packed_output)
+        return logits.unflatten(0, x.shape[:-1])  # type: ignore[no-any-return]
+
+    def last_norm(self, x: Float[Tensor, "B T C"], normed: Any) -> Float[Tensor, "B T C"]:
+        """What a stack ends with; of few rows the norm is left to the product that follows, where that is ours."""
+        if not isinstance(normed, DeferredNorm) or not self.owns_output:
+            return self.materialize(normed).view_as(x)
+        x = x.view_as(x)
+        x.deferred = normed  # type: ignore[attr-defined]
+        return x
+
+    def install(self, model: Any) -> None:
+        """The embedding by one kernel, where it is ours."""
+        self.owns_output = model.output_kernel == self.output
+        if self.owns_output and all(type(module) is Embedding for module in embeddings(model)):
+            model.embed = partial(self.embed, model.embed)
 
     def uses_gemv(self, x: Tensor) -> bool:
         """Is a kernel for each row faster than one for all rows?"""
@@ -198,13 +235,25 @@ class TritonOps(TorchOps):
         return total if change.bias is None else total + change.bias
 
     def embed(
-        self, tokens: Int[Tensor, "R"], embedding: Any, positions: Float[Tensor, "P C"] | None
-    ) -> Float[Tensor, "R C"]:
-        """Token embedding, scale and position."""
+        self,
+        plain: Any,
+        embedding: Embedding,
+        encoding: Any,
+        tokens: Int[Tensor, "B T"],
+        positions: Int[Tensor, "P T"],
+        n_positions: int | None,
+    ) -> Float[Tensor, "B T C"]:
+        """Token embedding, scale and position, of tokens that have a position each; else as the model does it."""
         table = embedding.weight.detach()
-        if table.dtype == torch.float64 or table.size(1) > MAX_WIDTH:
-            return super().embed(tokens, embedding, positions)
-        return vocabulary_kernels.embed(tokens, table, positions, embedding.factor)
+        known = encoding is None or type(encoding) in (LearnedPositions, PositionalEncoding)
+        if table.dtype == torch.float64 or table.size(1) > MAX_WIDTH or not known:
+            return plain(embedding, encoding, tokens, positions, n_positions)  # type: ignore[no-any-return]
+        rows, encodings = positions.expand_as(tokens).reshape(-1), None
+        if encoding is not None:
+            encoding.grow(n_positions, tokens.size(1))
+            encodings = (encoding.weight if isinstance(encoding, LearnedPositions) else encoding.table).detach()
+        x = vocabulary_kernels.embed(tokens.reshape(-1), table, rows, encodings, embedding.factor)
+        return x.view(*tokens.shape, -1)
 
     def fused_search(self, state: Any) -> Any:
         """The whole step of the search by a kernel, where it supports this search."""
@@ -217,70 +266,87 @@ class TritonOps(TorchOps):
 
     # ---- attention
 
-    def supports(self, heads: Heads, like: Tensor, *, grouped: bool) -> bool:
+    def supports(self, attention: MultiHeadAttention, like: Tensor, *, grouped: bool) -> bool:
         """Is there an attention kernel for these heads? `grouped`: heads may share keys."""
         return (
-            heads.n_head > 0
-            and heads.query_norm is None
+            attention.n_head > 0
+            and attention.query_norm is None
+            and attention.kv_head_of is None
             and like.dtype != torch.float64
-            and max(heads.head_size, heads.value_size) <= MAX_HEAD_SIZE
-            and (grouped or heads.n_head == heads.n_kv_head)
+            and max(attention.head_size, attention.value_size) <= MAX_HEAD_SIZE
+            and (grouped or attention.n_head == attention.n_kv_head)
         )
 
-    def skips_empty_columns(self, heads: Heads, cache: Cache, *, source: bool) -> bool:
+    def skips_empty_columns(self, attention: MultiHeadAttention, cache: KVCache, *, source: bool) -> bool:
         """Our kernels skip columns that no beam attends to; the reference reads them all."""
         grouped = cache.beams == 1 and not source
         plain = source or (self.bias_is_key_mask and not self.has_rotary)
-        return plain and self.supports(heads, cache.bias, grouped=grouped)
+        return plain and self.supports(attention, cache.bias, grouped=grouped)
 
     def self_attend(
-        self, qkv: Float[Tensor, "R all"], heads: Heads, cache: Cache, layer: int, step: StepInputs
+        self,
+        qkv: Float[Tensor, "R all"],
+        attention: MultiHeadAttention,
+        inputs: BlockInputs,
+        shape: tuple[int, int],
+        cache: KVCache | None,
+        layer: int,
     ) -> Float[Tensor, "R HDv"]:
-        """The new keys and values into their columns, and attention over all."""
-        one = cache.beams == 1
+        """Of a step, the new keys and values into their columns, and attention over all; of a source, its attention to itself."""
+        step, scale = None if cache is None else cache.under_way, None if attention.scaled else 1.0
+        if cache is None or not isinstance(step, CacheStep):
+            alone = cache is None and self.supports(attention, qkv, grouped=False)
+            padding = key_padding(inputs.mask, shape) if alone and self.bias_is_key_mask else None
+            if padding is not None:
+                rotations = inputs.rotation, inputs.rotation, None
+                q, k, v = (
+                    split_heads(x, shape[0], attention.n_head, rotation=rotation)
+                    for x, rotation in zip(qkv.split(qkv_sizes(attention), -1), rotations, strict=True)
+                )
+                if source_kernels.supports_source_attention(q, k, v):
+                    return source_kernels.source_attention(q, k, v, padding.to(q.dtype), scale=scale)
+            return super().self_attend(qkv, attention, inputs, shape, cache, layer)
+        alone = cache.beams == 1
         bias = cache.bias[: step.n, None] if step.bias is None else step.bias
-        if step.rotation is not None or bias.size(1) > 1 or not self.supports(heads, qkv, grouped=one):
-            return super().self_attend(qkv, heads, cache, layer, step)
-        keys, values = (part[: step.n] for part in cache.past[layer])
-        if one:
+        unsupported = inputs.rotation is not None or bias.size(1) > 1 or step.new > 1
+        if unsupported or not self.supports(attention, qkv, grouped=alone):
+            return super().self_attend(qkv, attention, inputs, shape, cache, layer)
+        keys, values = (block[: step.n] for block in cache.past[layer])
+        if alone:
             return attention_kernels.decode_attention(
-                qkv, keys, values, bias[:, 0], cache.columns, step.n_keys, heads=heads.n_head, scale=heads.scale
+                qkv, keys, values, bias[:, 0], cache.columns, step.n_keys, heads=attention.n_head, scale=scale
             )
         return attention_kernels.beam_attention(
-            qkv, keys, values, bias[:, 0], step.n_keys, beams=cache.beams, scale=heads.scale, columns=cache.columns
+            qkv, keys, values, bias[:, 0], step.n_keys, beams=cache.beams, scale=scale, columns=cache.columns
         )
 
     def cross_attend(
-        self, q: Float[Tensor, "R all"], heads: Heads, cache: Cache, layer: int, step: StepInputs
+        self,
+        q: Float[Tensor, "R HD"],
+        attention: MultiHeadAttention,
+        inputs: BlockInputs,
+        memory: KeyValues,
+        cache: KVCache | None,
     ) -> Float[Tensor, "R HDv"]:
         """Attention of all beams to their source."""
-        if not self.supports(heads, q, grouped=False):
-            return super().cross_attend(q, heads, cache, layer, step)
-        keys, values = (part[: step.n] for part in cache.source[layer])
+        step = None if cache is None else cache.under_way
+        unsupported = cache is None or not isinstance(step, CacheStep) or step.new > 1
+        if unsupported or not self.supports(attention, q, grouped=False):
+            return super().cross_attend(q, attention, inputs, memory, cache)
+        assert cache is not None and isinstance(step, CacheStep)
         bias = cache.source_bias[: step.n, None]
-        return attention_kernels.beam_attention(
-            q, keys, values, bias, step.n_source, beams=cache.beams, scale=heads.scale
-        )
+        scale = None if attention.scaled else 1.0
+        return attention_kernels.beam_attention(q, *memory, bias, step.n_source, beams=cache.beams, scale=scale)
 
-    def attend(
-        self,
-        q: Float[Tensor, "n H M D"],
-        k: Float[Tensor, "n Hk S D"],
-        v: Float[Tensor, "n Hk S Dv"],
-        bias: Float[Tensor, "..."] | None = None,
-        *,
-        heads: Heads,
-        causal: bool = False,
-    ) -> Float[Tensor, "R HDv"]:
-        """A source's attention to itself by a kernel; else as torch does it."""
-        masks_padding_alone = not causal and bias is not None and bias.dim() == 4 and self.bias_is_key_mask
-        if (
-            masks_padding_alone
-            and self.supports(heads, q, grouped=False)
-            and source_kernels.supports_source_attention(q, k, v)
-        ):
-            assert bias is not None
-            # The first token of a sentence is no padding, and attends to what every token attends to.
-            own = bias[:, 0, 0].expand(q.size(0), -1)
-            return source_kernels.source_attention(q, k, v, own, scale=heads.scale)
-        return super().attend(q, k, v, bias, heads=heads, causal=causal)
+
+def embeddings(model: Any) -> list[nn.Module]:
+    """The embeddings of a model that writes."""
+    return [model.source_table, model.target_table] if hasattr(model, "encoder") else [model.embedding]
+
+
+def key_padding(mask: AttentionMask, shape: tuple[int, int]) -> Float[Tensor, "n S"] | None:
+    """0 at the keys of rows (n, S) that are no padding and -inf at the others, where a mask hides nothing else; None where it
+    hides nothing at all. The first token of a sentence is no padding, and attends to what every token attends to."""
+    if mask.allowed is None or mask.causal or mask.bias is not None or mask.window is not None:
+        return None
+    return torch.where(mask.allowed[:, 0, 0], 0.0, -math.inf).expand(shape[0], -1)

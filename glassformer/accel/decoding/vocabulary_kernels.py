@@ -14,7 +14,7 @@ import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from torch import Tensor
 
-from glassformer.decode.ops.kernel_start import launch_options, wait_for_previous
+from glassformer.accel.decoding.kernel_start import launch_options, wait_for_previous
 
 BLOCK_V = 64  # tokens that one maximum stands for
 TILE_V = 1024  # tokens that one program reads
@@ -129,19 +129,18 @@ def topk_tokens(scores, sizes, row, in_b, SIZE: tl.constexpr):
 
 
 class EmbeddingPointers(NamedTuple):
-    """tokens (R,); table (V, C); positions (n, C), a row a slot; out (R, C)."""
+    """tokens, positions (R,); table (V, C); encodings (P, C); out (R, C)."""
 
     tokens: Any
-    table: Any
     positions: Any
+    table: Any
+    encodings: Any
     out: Any
 
 
 @triton.jit
-def embed_kernel(
-    ptr, factor, width, BEAMS: tl.constexpr, POSITIONS: tl.constexpr, BLOCK_C: tl.constexpr, PDL: tl.constexpr
-):
-    """out[r] = table[tokens[r]] factor + positions[r / K].
+def embed_kernel(ptr, factor, width, POSITIONS: tl.constexpr, BLOCK_C: tl.constexpr, PDL: tl.constexpr):
+    """out[r] = table[tokens[r]] factor + encodings[positions[r]].
 
     Grid (R,); a program takes a row as one tile, C <= BLOCK_C. Memory: EmbeddingPointers, all contiguous."""
     wait_for_previous(PDL)
@@ -152,18 +151,17 @@ def embed_kernel(
     x = tl.load(ptr.table + token * width + c, mask=in_c, other=0.0).to(tl.float32) * factor
     if POSITIONS:
         x = x.to(ptr.out.dtype.element_ty).to(tl.float32)
-        x = x + tl.load(ptr.positions + (row // BEAMS) * width + c, mask=in_c, other=0.0).to(tl.float32)
+        position = tl.load(ptr.positions + row)
+        x = x + tl.load(ptr.encodings + position * width + c, mask=in_c, other=0.0).to(tl.float32)
     tl.store(ptr.out + row * width + c, x.to(ptr.out.dtype.element_ty), mask=in_c)
 
 
-def embed(tokens: Tensor, table: Tensor, positions: Tensor | None, factor: float) -> Tensor:
-    """Token embeddings with their positions: tokens (R,), table (V, C), positions (n, C), the same for the R / n beams of a
-    slot."""
+def embed(tokens: Tensor, table: Tensor, positions: Tensor, encodings: Tensor | None, factor: float) -> Tensor:
+    """Token embeddings with their positions: tokens (R,), table (V, C), positions (R,), encodings (P, C)."""
     rows, width = tokens.size(0), table.size(1)
     out = torch.empty(rows, width, dtype=table.dtype, device=table.device)
-    beams = 1 if positions is None else rows // positions.size(0)
     embed_kernel[(rows,)](
-        EmbeddingPointers(tokens, table, table if positions is None else positions, out), float(factor), width,
-        beams, positions is not None, triton.next_power_of_2(width), **launch_options(),
+        EmbeddingPointers(tokens, positions, table, table if encodings is None else encodings, out), float(factor), width,
+        encodings is not None, triton.next_power_of_2(width), **launch_options(),
     )  # fmt: skip
     return out

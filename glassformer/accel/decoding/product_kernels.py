@@ -8,7 +8,7 @@ turn has come (`split_k_matmul`); long sums are split along K, so that there are
 the library's, and the time is in what stands between them: `add_norm`.
 
 Matrices are row-major: x (R, K), weight (N, K) as torch.nn.Linear has it. All sums are float32, whatever the weights are.
-What a kernel computes is said in the first line of its docstring, and by ops/torch.py, to which it is held.
+What a kernel computes is said in the first line of its docstring, and by operations.py, to which it is held.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -21,7 +21,7 @@ import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from torch import Tensor
 
-from glassformer.decode.ops.kernel_start import launch_options, multiprocessors, wait_for_previous
+from glassformer.accel.decoding.kernel_start import launch_options, multiprocessors, wait_for_previous
 
 GEMV_ROWS = 8  # up to so many rows: `gemv`
 SPLIT_K_ROWS = 64  # up to so many rows: `split_k_matmul`; more are the library's

@@ -1,0 +1,211 @@
+"""A block while decoding, and how it takes the place of the model's own.
+
+`decoding_copy(model, ops)` is a model that shares every module and parameter with the one it is made of, but for blocks whose
+type is *exactly* the known one, with nothing done to them from outside: in their places stand `DecodingBlock`s, which read the
+same modules' weights and settings and compute the same by the operations of a table. What is not known stays what it is and runs
+as itself, so what is forgotten here is slow, never wrong.
+
+Where a block is followed by another of these, the sum that it ends with and the norm that the next one begins with are one
+operation; the result is handed on beside the sum (`normed`).
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from glassformer.accel.decoding.operations import TorchOps, qkv_sizes, split_heads
+from glassformer.models.bert import ClassificationHead
+from glassformer.models.causal import CausalModel
+from glassformer.models.gpt import GPT
+from glassformer.models.transformer import Transformer
+from glassformer.nn.attention import KeyValues, MultiHeadAttention, fused_attention
+from glassformer.nn.block import Block, BlockInputs, Decoder, DecoderLayer, Encoder, EncoderLayer, Stack
+from glassformer.nn.cache import KVCache
+from glassformer.nn.embedding import Embedding
+from glassformer.nn.feedforward import MLP, GatedMLP
+from glassformer.nn.lora import LoRALinear
+from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
+from glassformer.nn.positions import ALiBiSlopes, LearnedPositions, PositionalEncoding, Rotary
+
+KNOWN = frozenset({
+    Transformer, GPT, Encoder, Decoder, Stack, Block, EncoderLayer, DecoderLayer, MultiHeadAttention, MLP, GatedMLP, Embedding,
+    LayerNorm, RMSNorm, BatchNorm, NoNorm, PositionalEncoding, LearnedPositions, Rotary, ALiBiSlopes, ClassificationHead,
+    nn.Linear, LoRALinear, nn.Dropout,
+})  # fmt: skip
+"""The modules whose places can be taken. A part that `accel` installs for training says which of them it `stands_for`: in
+evaluation it does just what that one does."""
+TORCH_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+@functools.cache
+def methods(kind: type) -> frozenset[str]:
+    """The names of a class's methods."""
+    return frozenset(name for name in dir(kind) if callable(getattr(kind, name)))
+
+
+def is_listened_to(model: nn.Module) -> bool:
+    """Does a tap or a hook of torch look at what this model does, or change it? Then nobody may take its place."""
+    if torch.nn.modules.module._has_any_global_hook():
+        return True
+    return any(vars(m).get("hooks") or any(vars(m)[name] for name in TORCH_HOOKS) for m in model.modules())
+
+
+def is_known(module: nn.Module) -> bool:
+    """Does this module do what its class does, and is that one of ours? By exact type: a subclass may do anything."""
+    kind, attributes = type(module), vars(module)
+    kernel = attributes.get("kernel", fused_attention)
+    if kernel is not fused_attention and not hasattr(type(kernel), "stands_for"):
+        return False
+    is_ours = vars(kind).get("stands_for", kind) in KNOWN
+    return is_ours and methods(kind).isdisjoint(attributes)  # type: ignore[arg-type]  # no method was replaced
+
+
+def is_as_built(model: nn.Module) -> bool:
+    """Is every module exactly one of ours, with nothing done to it from outside?"""
+    return not is_listened_to(model) and all(map(is_known, model.modules()))
+
+
+class DecodingBlock(Block):
+    """A block on packed weights: the equations of `Block` in evaluation mode, in rows of (slot, beam)."""
+
+    def __init__(self, block: Block, ops: TorchOps) -> None:
+        nn.Module.__init__(self)
+        attention, mlp = block.attention, block.mlp
+        # Not as children, whose names torch looks up one by one: a step asks for them often.
+        vars(self).update(block=block, attention=attention, cross=block.cross if block.has_cross else None, ops=ops)
+        self.next_norm: nn.Module | None = None  # of the module that follows, where it takes what is already normed
+        self.norms = [block.attention_norm, *([block.cross_norm] if block.has_cross else []), block.mlp_norm]
+        self.gated, self.feedforward = isinstance(mlp, GatedMLP), [mlp]
+        self.qkv = ops.pack([attention.query, attention.key, attention.value])
+        self.out = ops.pack([attention.out])
+        self.up = ops.pack([mlp.gate, mlp.up] if isinstance(mlp, GatedMLP) else [mlp.up])  # type: ignore[list-item]
+        self.down = ops.pack([mlp.down])  # type: ignore[list-item]
+        if block.has_cross:
+            self.cross_query = ops.pack([block.cross.query])
+            self.cross_key_value = ops.pack([block.cross.key, block.cross.value])
+            self.cross_out = ops.pack([block.cross.out])
+
+    def project_memory(self, memory: Float[Tensor, "B S C"]) -> KeyValues:
+        """The encoder's output as keys and values of cross-attention."""
+        cross, n = self.cross, memory.size(0)
+        k, v = self.ops.linear(memory.flatten(0, 1), self.cross_key_value).split(qkv_sizes(cross)[1:], dim=-1)
+        return split_heads(k, n, cross.n_kv_head, cross.key_norm), split_heads(v, n, cross.n_kv_head)
+
+    def mlp(self, y: Any) -> Any:
+        """The feed-forward layer, without its residual line."""
+        ops, activate = self.ops, self.feedforward[0].activate
+        if self.gated:
+            gate, up = ops.linear(y, self.up).chunk(2, dim=-1)
+            hidden = activate(gate).mul_(up)  # type: ignore[operator]
+        else:
+            hidden = ops.linear(y, self.up, activate)
+        return ops.linear(hidden, self.down, to_residual=True)
+
+    def forward(
+        self,
+        x: Tensor,
+        inputs: BlockInputs,
+        memory: KeyValues | None = None,
+        *,
+        cache: KVCache | None = None,
+        layer: int = 0,
+    ) -> Tensor:
+        """(B, T, C) -> (B, T, C). A pre-norm block hands on the sum, perhaps with the norm of what follows; a post-norm block
+        the norm of the sum."""
+        block, ops, linear, shape = self.block, self.ops, self.ops.linear, (x.size(0), x.size(1))
+        y = getattr(x, "normed", None)
+        x = x.reshape(-1, x.size(2))
+        if y is None:
+            y = ops.norm(x, self.norms[0]) if block.pre_norm else x
+        pre_norm, residual = block.pre_norm, block.residual
+        norms = [*self.norms[1:], self.next_norm] if pre_norm else self.norms
+
+        def add(change: Any, norm: nn.Module | None) -> tuple[Any, Any]:
+            total, normed = ops.add_and_norm(x if residual else None, change, norm)
+            return (total if pre_norm else normed), normed
+
+        heads = ops.self_attend(linear(y, self.qkv), self.attention, inputs, shape, cache, layer)
+        x, y = add(linear(heads, self.out, to_residual=True), norms[0])
+        if block.has_cross:
+            assert memory is not None
+            heads = ops.cross_attend(linear(y, self.cross_query), self.cross, inputs, memory, cache)
+            x, y = add(linear(heads, self.cross_out, to_residual=True), norms[1])
+        x, y = add(self.mlp(y), norms[-1])
+        x = x.view(*shape, -1)
+        if self.next_norm is not None:
+            x.normed = y  # type: ignore[attr-defined]
+        return x
+
+
+class FollowingNorm(nn.Module):
+    """The norm at the end of a stack, where the last block has computed it already."""
+
+    def __init__(self, norm: nn.Module, ops: TorchOps) -> None:
+        super().__init__()
+        self.norm, self.ops = norm, ops
+
+    def forward(self, x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T C"]:
+        """(B, T, C) -> (B, T, C)"""
+        return self.ops.last_norm(x, x.normed)  # type: ignore[attr-defined]
+
+
+def copied(module: Any, **modules: nn.Module) -> Any:
+    """A module that is this one but for some of its children. Everything else is the same object in both."""
+    twin = copy.copy(module)
+    twin._modules = {**module._modules, **modules}
+    return twin
+
+
+def decoding_stack(stack: Stack, ops: TorchOps) -> Stack:
+    """A stack whose known blocks are `DecodingBlock`s."""
+    if not is_known(stack):
+        return stack
+    blocks = {
+        str(i): DecodingBlock(block, ops) if all(map(is_known, block.modules())) else block
+        for i, block in enumerate(stack.layers)
+    }
+    modules: dict[str, nn.Module] = dict(blocks)
+    for i, block in enumerate(blocks.values()):
+        if not isinstance(block, DecodingBlock) or not block.block.pre_norm:
+            continue
+        following = blocks.get(str(i + 1))
+        if isinstance(following, DecodingBlock):
+            block.next_norm = following.norms[0]
+        elif following is None and stack.norm is not None and is_known(stack.norm):
+            block.next_norm, modules["norm"] = stack.norm, FollowingNorm(stack.norm, ops)
+    twin = copied(stack, **modules)
+    twin.checkpoint_activations = False
+    return twin  # type: ignore[no-any-return]
+
+
+def decoding_copy(model: CausalModel, ops: TorchOps) -> CausalModel:
+    """The model with modules for decoding in the places of known ones; weights and everything else are shared."""
+    stacks = {
+        name: decoding_stack(getattr(model, name), ops) for name in ("encoder", "decoder") if hasattr(model, name)
+    }
+    twin = copied(model, **stacks)
+    if is_known(model) and twin.output_kernel is F.linear and getattr(model, "head", None) is None:
+        twin.output_kernel = ops.output
+    twin.decoding_ops = ops
+    ops.install(twin)
+    return twin  # type: ignore[no-any-return]
+
+
+def skips_empty_columns(model: CausalModel, cache: KVCache) -> bool:
+    """Does a step of a decoding copy cost the same, however many empty columns its shapes include?"""
+    skips = model.decoding_ops.skips_empty_columns
+    blocks = [block.block for block in model.decoder.layers if isinstance(block, DecodingBlock)]
+    own = all(skips(block.attention, cache, source=False) for block in blocks)
+    return own and all(skips(block.cross, cache, source=True) for block in blocks if block.has_cross)
+
+
+def is_whole(model: CausalModel) -> bool:
+    """Have all blocks of a decoding copy been replaced, so that a step can be captured?"""
+    return all(isinstance(block, DecodingBlock) for block in model.decoder.layers)

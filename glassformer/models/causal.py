@@ -1,0 +1,125 @@
+"""What the two families that write share: one token after the other, on the cache.
+
+    cache = model.start(...)                       memory for what is written; an encoder-decoder also encodes its source
+    model.prefill(..., cache)                      sources are encoded, or prompts read, into slots of the cache
+    logits = model.step(tokens, cache)             new tokens are appended; the logits of what may follow each
+
+Nothing else decodes: search, server and probes call these three, on the model itself or on a copy of it with faster modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from glassformer.models.parts import BaseModel
+from glassformer.nn.block import BlockInputs, Decoder
+from glassformer.nn.cache import KVCache
+from glassformer.nn.masks import AttentionMask
+from glassformer.nn.positions import Rotation
+
+
+class CachedInputs(BlockInputs):
+    """What blocks are told of the step that is under way in a cache. Its masks are made when a block asks for them."""
+
+    def __init__(self, cache: KVCache, rotation: Rotation | None) -> None:
+        vars(self).update(cache=cache, rotation=rotation, real=None)
+
+    @cached_property
+    def masks(self) -> tuple[AttentionMask, AttentionMask]:
+        """Of self-attention and of cross-attention."""
+        return self.cache.masks()  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def mask(self) -> AttentionMask:  # type: ignore[override]
+        """Of self-attention."""
+        return self.masks[0]
+
+    @property
+    def cross_mask(self) -> AttentionMask:  # type: ignore[override]
+        """Of cross-attention."""
+        return self.masks[1]
+
+
+class CausalModel(BaseModel):
+    """A model with a decoder, which writes."""
+
+    decoder: Decoder
+
+    def make_cache(
+        self, n_slots: int, columns: int, *, beams: int = 1, source: int = 0, static: bool = False
+    ) -> KVCache:
+        """An empty cache for so many sentences of `beams` rows each, on the model's device and in its type."""
+        c, weight = self.config, next(self.parameters()).detach()
+        if torch.is_autocast_enabled(weight.device.type):
+            weight = weight.new_empty(0, dtype=torch.get_autocast_dtype(weight.device.type))
+        kinds = ["attention", "cross"] if hasattr(self, "encoder") else ["attention"]
+        heads = [[c.kept_kv_heads(f"decoder.{i}.{kind}") for i in range(c.n_layer)] for kind in kinds]
+        sizes = c.key_size, c.val_size
+        own, cross = [*heads, []][:2]
+        return KVCache(own, cross, sizes, n_slots, beams, columns, source, like=weight, static=static)
+
+    @property
+    def position_tables(self) -> list[Any]:
+        """What knows positions: rotary's angles, and the decoder's positional encoding."""
+        encoding = self.target_positions if hasattr(self, "encoder") else self.positions
+        return [table for table in (self.rotary, encoding) if table is not None]
+
+    @property
+    def n_positions(self) -> int:
+        """So many positions the tables have now."""
+        sizes = [len(table.weight if hasattr(table, "weight") else table.table) for table in self.position_tables]
+        return min([2**30, *sizes])
+
+    def grow_tables(self, n_positions: int) -> None:
+        """Tables of positions below so many; before steps that are captured, since a table may have to be made anew."""
+        for table in self.position_tables:
+            table.grow(n_positions)
+
+    def cached_block_inputs(self, cache: KVCache, n_positions: int | None) -> BlockInputs:
+        """What every block is told of the tokens of the step under way in the cache, at positions below `n_positions`, where
+        that is known."""
+        c, rotation = self.config, None
+        if self.rotary is not None:
+            self.rotary.grow(n_positions, 1)
+            rotation = self.rotary.rotation(cache.query_positions())
+        cache.set_biases(c.window, self.slopes.table if c.positions == "alibi" else None)
+        return CachedInputs(cache, rotation)
+
+    def step(
+        self,
+        tokens: Int[Tensor, "R new"],
+        cache: KVCache,
+        lengths: Sequence[int] | None = None,
+        *,
+        n_keys: int | None = None,
+        n_source: int | None = None,
+    ) -> Float[Tensor, "R new V"]:
+        """Append new tokens, a row for each beam of each sentence; the logits of what may follow each. `lengths` says how many of
+        each sentence's are real, where texts of different lengths are read together (padded on the right). Attention covers
+        the first `n_keys` columns of the cache and `n_source` tokens of the source: as many as are filled, or more, so that
+        a step of fixed shapes can be captured."""
+        n, new = tokens.size(0) // cache.beams, tokens.size(1)
+        cache.reserve(n, new, n_keys=n_keys, n_source=n_source, lengths=lengths)
+        # A captured step must not look at what only the host knows; its tables have grown before.
+        n_positions = None if cache.static else int(cache.lengths_host[:n].max(initial=0)) + new
+        inputs = self.cached_block_inputs(cache, n_positions)
+        x = self.decoder_input(tokens, cache.query_positions(), n_positions)
+        x = self.decoder(x, inputs, cache.memory() or None, cache=cache)
+        cache.advance()
+        return self.logits(x)
+
+    def decoder_input(
+        self, tokens: Tensor, positions: Tensor, n_positions: int | None, real: Tensor | None = None
+    ) -> Float[Tensor, "B T C"]:
+        """Embeddings of tokens with their positions, after norm and dropout. (B, T) -> (B, T, C)"""
+        raise NotImplementedError
+
+    def logits(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B T V"]:
+        """The output layer: a logit for every token of the vocabulary. (B, T, C) -> (B, T, V)"""
+        raise NotImplementedError

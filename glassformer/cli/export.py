@@ -14,7 +14,7 @@ from glassformer.language import localized
 from glassformer.screen import say, table_console, warn
 
 if TYPE_CHECKING:
-    from glassformer.interop.parity import ParityReport
+    from glassformer.formats.parity import ParityReport
 
 
 def export(
@@ -51,9 +51,9 @@ def export(
         adapter_alone(run, out or run.parent / f"{run.name}-adapter", overwrite)
         return
     from glassformer.api import load
-    from glassformer.interop.export import check, export_model
-    from glassformer.interop.parity import ParityFailed
-    from glassformer.interop.sample import own_sample
+    from glassformer.formats.export import check, export_model
+    from glassformer.formats.parity import ParityFailed
+    from glassformer.formats.sample import own_sample
 
     model = load(run, device="cpu", step=step)
     check(model, to, quantize)
@@ -82,7 +82,7 @@ def export(
 
 def adapter_alone(run: Path, place: Path, overwrite: bool) -> None:
     """The corrections of a LoRA training in a folder of their own."""
-    from glassformer.interop.adapter import export_adapter
+    from glassformer.formats.adapter import export_adapter
     from glassformer.runs.folder import RunFolder
 
     size, whole = export_adapter(RunFolder.open(run), place, overwrite=overwrite)

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from glassformer.errors import UserError
 from glassformer.files import owned
-from glassformer.interop.exported import list_files, own_export
-from glassformer.interop.foreign import inside, read_tensor_file, write_tensor_file
-from glassformer.interop.importing import Imported
+from glassformer.formats.exported import list_files, own_export
+from glassformer.formats.huggingface.importing import Imported
+from glassformer.formats.untrusted import inside, read_tensor_file, write_tensor_file
 from glassformer.models.weights import load_model_tensors, model_tensors
 from glassformer.nn.lora import LORA_TENSORS, merge_lora
 from glassformer.runs import checkpoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from glassformer.config import VERSION, ModelConfig
-from glassformer.interop.parity import ParityReport
+from glassformer.formats.parity import ParityReport
 from glassformer.tasks import TextModel
 
 FAMILIES = {"transformer": "an encoder-decoder Transformer", "gpt": "a decoder-only Transformer", "bert": "an encoder"}
@@ -25,7 +25,7 @@ model = AutoModel{kind}.from_pretrained("FOLDER")
     "ct2": """import ctranslate2, tokenizers
 tokenizer = tokenizers.Tokenizer.from_file("FOLDER/tokenizer.json")
 {call}""",
-    "onnx": """from glassformer.interop.onnx import OnnxModel
+    "onnx": """from glassformer.formats.onnx.writer import OnnxModel
 model = OnnxModel("FOLDER")        # or the plain loop of docs/how-to/export.md, with onnxruntime alone
 print(model.write([{ids}], limit=32))""",
     "gguf": """llama-cli -m FOLDER/model.gguf -p "A text" """,

@@ -18,22 +18,23 @@ from typing import Any
 
 import torch
 
-from glassformer.accel import ctranslate2 as ct2
 from glassformer.config import VERSION
 from glassformer.errors import UserError, install_hint
 from glassformer.files import owned
-from glassformer.interop.card import card
-from glassformer.interop.exported import FACTS, list_files, own_export
-from glassformer.interop.gguf import export_gguf
-from glassformer.interop.huggingface import export_folder, write_tokenizers
-from glassformer.interop.onnx import refuse_for_onnx, write_onnx
-from glassformer.interop.origin import origin_of
-from glassformer.interop.parity import SAMPLE, ParityFailed, ParityReport, Side, compare, folder_size
-from glassformer.interop.runtimes import Runtime, make_cases
-from glassformer.interop.runtimes.ctranslate2 import CTranslate2Runtime
-from glassformer.interop.runtimes.foreign import ForeignRuntime
-from glassformer.interop.runtimes.huggingface import TransformersRuntime
-from glassformer.interop.runtimes.onnxruntime import OnnxRuntime
+from glassformer.formats.card import card
+from glassformer.formats.ctranslate2 import spec as ct2
+from glassformer.formats.ctranslate2.runtime import CTranslate2Runtime
+from glassformer.formats.exported import FACTS, list_files, own_export
+from glassformer.formats.gguf.writer import export_gguf
+from glassformer.formats.huggingface.external_runtime import ForeignRuntime
+from glassformer.formats.huggingface.origin import origin_of
+from glassformer.formats.huggingface.runtime import TransformersRuntime
+from glassformer.formats.huggingface.writer import export_folder, write_tokenizers
+from glassformer.formats.onnx.runtime import OnnxRuntime
+from glassformer.formats.onnx.writer import refuse_for_onnx, write_onnx
+from glassformer.formats.ours import OurRuntime
+from glassformer.formats.parity import SAMPLE, ParityFailed, ParityReport, Side, compare, folder_size
+from glassformer.formats.runtime import Runtime, make_cases
 from glassformer.models import build_model
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS, UNK, Tokenizer
@@ -86,8 +87,6 @@ def first_layers(model: TextModel, encoder: int, decoder: int) -> TextModel:
 
 def ctranslate2_part(model: TextModel, cases: list[Any], limit: float) -> str | None:
     """CTranslate2 shows no layers: models of the first layers alone are converted one after the other, until one differs."""
-    from glassformer.interop.runtimes import OurRuntime
-
     c = model.model.config
     encoders = range(1, c.encoder_layers + 1) if c.family == "transformer" else [0]
     steps = [(e, 1) for e in encoders] + [(c.encoder_layers, d) for d in range(2, c.n_layer + 1)]
@@ -169,7 +168,7 @@ def open_runtime(model: TextModel, to: str, folder: Path) -> Runtime:
             return CTranslate2Runtime(folder, c.family, alpha=alpha, threads=torch.get_num_threads())
         case "onnx":
             return OnnxRuntime(folder, model)
-    from glassformer.interop.runtimes.llama_cpp import open_gguf
+    from glassformer.formats.gguf.runtime import open_gguf
 
     return open_gguf(folder / "model.gguf", model, vocabulary)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from glassformer.config import VERSION
 from glassformer.errors import UserError
-from glassformer.interop.foreign import LARGEST_JSON, read_json
+from glassformer.formats.untrusted import LARGEST_JSON, read_json
 
 FACTS = "glassformer.json"
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from glassformer.config import VERSION
 from glassformer.data.prepare import prepare
 from glassformer.errors import UserError
-from glassformer.interop.importing import Imported, Languages, read_folder
-from glassformer.interop.nanogpt import read_nanogpt
+from glassformer.formats.huggingface.importing import Imported, Languages, read_folder
+from glassformer.formats.nanogpt import read_nanogpt
 from glassformer.models import build_model
 from glassformer.models.weights import check_finite, load_model_tensors
 from glassformer.runs import making

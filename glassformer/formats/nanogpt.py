@@ -18,11 +18,11 @@ from torch import Tensor
 
 from glassformer.config import ModelConfig, Recipe
 from glassformer.errors import UserError
-from glassformer.interop.dialects.decoder import GPT2
-from glassformer.interop.foreign_tokenizers import ForeignTokenizer, control_ids, read_tokenizers
-from glassformer.interop.importing import Imported, folder_name, in_our_order, model_config, notes_on
-from glassformer.interop.origin import remember
-from glassformer.interop.tables import Entry, to_ours
+from glassformer.formats.huggingface.dialects.decoder import GPT2
+from glassformer.formats.huggingface.importing import Imported, folder_name, in_our_order, model_config, notes_on
+from glassformer.formats.huggingface.origin import remember
+from glassformer.formats.huggingface.tables import Entry, to_ours
+from glassformer.formats.huggingface.tokenizers import ForeignTokenizer, control_ids, read_tokenizers
 from glassformer.models import build_model
 from glassformer.screen import warn
 from glassformer.text.tokenizers import Tokenizers

@@ -10,7 +10,7 @@ import torch
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import SpecialTokens, TokenConstraints, translate_batch
-from glassformer.interop.runtimes.cases import Activations, Case
+from glassformer.formats.runtime import Activations, Case
 from glassformer.nn.rows import Rows
 from glassformer.probe import record
 from glassformer.tasks import TextModel

@@ -24,8 +24,9 @@ import torch
 
 from glassformer.errors import UserError
 from glassformer.evaluate import text_scores
-from glassformer.interop.runtimes import Case, OurRuntime, Runtime
-from glassformer.interop.vocabulary import NEVER
+from glassformer.formats.huggingface.vocabulary import NEVER
+from glassformer.formats.ours import OurRuntime
+from glassformer.formats.runtime import Case, Runtime
 from glassformer.tasks import TextModel
 
 SAMPLE = 64  # texts, where there are as many

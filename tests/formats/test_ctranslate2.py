@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.accel import ctranslate2 as conversion
 from glassformer.config import ModelConfig
 from glassformer.errors import ConfigError
+from glassformer.formats.ctranslate2 import spec as conversion
 from glassformer.models import build_model
 from glassformer.nn.rows import Rows
 from tests.laws.zoo import SMALL, cases, small

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.decode import ctranslate2 as engine
 from glassformer.decode.generate import stream, translate_batch
 from glassformer.decode.request import SpecialTokens, TokenConstraints
 from glassformer.errors import ConfigError
+from glassformer.formats.ctranslate2 import engine
 from glassformer.models import build_model
 from tests.counts import count
 

@@ -18,20 +18,20 @@ import pytest
 import torch
 
 import glassformer
-from glassformer.accel import onnx as conversion
 from glassformer.cli.verbs import run_command
 from glassformer.config import DecodeConfig, Recipe
 from glassformer.decode import SpecialTokens, translate_batch
 from glassformer.errors import UserError
 from glassformer.files.owned import own_folder
-from glassformer.interop import export as exporting
-from glassformer.interop import huggingface
-from glassformer.interop.dialects import dialect_for
-from glassformer.interop.foreign import read_tensors
-from glassformer.interop.huggingface import tensors_from
-from glassformer.interop.onnx import OnnxModel
-from glassformer.interop.parity import ParityFailed
-from glassformer.interop.sample import own_sample
+from glassformer.formats import export as exporting
+from glassformer.formats.huggingface import writer as huggingface
+from glassformer.formats.huggingface.dialects import dialect_for
+from glassformer.formats.huggingface.writer import tensors_from
+from glassformer.formats.onnx import spec as conversion
+from glassformer.formats.onnx.writer import OnnxModel
+from glassformer.formats.parity import ParityFailed
+from glassformer.formats.sample import own_sample
+from glassformer.formats.untrusted import read_tensors
 from tests.small_runs import small_run
 
 LLAMA = {"positions": "rotary", "norm": "rms", "activation": "swiglu", "bias": False}

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from glassformer.config import DataConfig, DecodeConfig, ModelConfig, Recipe
-from glassformer.interop.huggingface import export_folder
+from glassformer.formats.huggingface.writer import export_folder
 from glassformer.models import build_model
 from glassformer.nn.rows import Rows
 from glassformer.text.tokenizer import BOS, EOS, Tokenizer

@@ -15,11 +15,11 @@ import pytest
 import torch
 
 import glassformer
-from glassformer.interop.import_run import read_source, write_run
-from glassformer.interop.importing import Imported, Languages
+from glassformer.formats.huggingface.importing import Imported, Languages
+from glassformer.formats.import_run import read_source, write_run
 from glassformer.nn.rows import Rows
 from glassformer.text.tokenizer import BOS, CONTROL, EOS, UNK
-from tests.foreign_models import DECODERS, READERS, SEQ2SEQ, TEXTS, bert
+from tests.external_models import DECODERS, READERS, SEQ2SEQ, TEXTS, bert
 
 OTHER = ["the hat, a naïve cat", "my mice sat", "xyz 你好 ½ the mat", "  two   spaces "]
 MANY = {"mbart": Languages("en_XX", "de_DE"), "m2m_100": Languages("en_XX", "de_DE")}

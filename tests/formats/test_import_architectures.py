@@ -22,12 +22,12 @@ from safetensors.torch import load_file, save_file
 import glassformer
 from glassformer.cli.verbs import run_command
 from glassformer.errors import UserError
-from glassformer.interop.huggingface import export_folder
-from glassformer.interop.import_run import read_source, write_run
-from glassformer.interop.importing import Imported, Languages
+from glassformer.formats.huggingface.importing import Imported, Languages
+from glassformer.formats.huggingface.writer import export_folder
+from glassformer.formats.import_run import read_source, write_run
 from glassformer.nn.rows import Rows
 from glassformer.tasks.text_model import WrongVerb
-from tests.foreign_models import (
+from tests.external_models import (
     LABELS,
     SIZES,
     TEXTS,

@@ -20,10 +20,10 @@ import glassformer
 from glassformer.cli.verbs import run_command
 from glassformer.decode.choose import warp
 from glassformer.errors import ConfigError, UserError
-from glassformer.interop.generation import GenerationSettings, take_over
-from glassformer.interop.import_run import read_source, write_run
-from glassformer.interop.importing import Languages
-from tests.foreign_models import bart, gpt2, llama, m2m_100, marian, pegasus
+from glassformer.formats.huggingface.generation import GenerationSettings, take_over
+from glassformer.formats.huggingface.importing import Languages
+from glassformer.formats.import_run import read_source, write_run
+from tests.external_models import bart, gpt2, llama, m2m_100, marian, pegasus
 
 TEXTS = [
     "the cat sat on the mat",

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from glassformer.errors import UserError
-from glassformer.interop.import_run import read_source
-from tests.foreign_models import gpt2
+from glassformer.formats.import_run import read_source
+from tests.external_models import gpt2
 
 NAME, COMMIT = "somebody/small-gpt2", "0123456789abcdef0123456789abcdef01234567"
 

@@ -13,13 +13,13 @@ import torch
 
 import glassformer
 from glassformer.cli.verbs import run_command
-from glassformer.interop import import_run
-from glassformer.interop.huggingface import export_folder
-from glassformer.interop.import_parity import import_parity
-from glassformer.interop.import_run import read_source, write_run
-from glassformer.interop.importing import Languages
-from glassformer.interop.parity import ParityFailed
-from tests.foreign_models import DECODERS, READERS, SEQ2SEQ, TEXTS
+from glassformer.formats import import_run
+from glassformer.formats.huggingface.import_parity import import_parity
+from glassformer.formats.huggingface.importing import Languages
+from glassformer.formats.huggingface.writer import export_folder
+from glassformer.formats.import_run import read_source, write_run
+from glassformer.formats.parity import ParityFailed
+from tests.external_models import DECODERS, READERS, SEQ2SEQ, TEXTS
 from tests.small_runs import small_run
 
 MANY = {"mbart": Languages("en_XX", "de_DE"), "m2m_100": Languages("en_XX", "de_DE")}

@@ -15,7 +15,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
-from glassformer.interop.foreign_tokenizers import control_ids, read_tokenizers
+from glassformer.formats.huggingface.tokenizers import control_ids, read_tokenizers
 
 TEXTS = [
     "the cat sat on the mat",

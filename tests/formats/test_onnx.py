@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.accel import onnx as conversion
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.decode import TokenConstraints, translate_batch
-from glassformer.decode.onnx import OnnxNet, session
 from glassformer.errors import ConfigError
+from glassformer.formats.onnx import spec as conversion
+from glassformer.formats.onnx.engine import OnnxNet, session
 from glassformer.models import build_model
 from glassformer.nn.rows import Rows
 

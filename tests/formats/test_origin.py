@@ -25,15 +25,15 @@ import glassformer
 from glassformer import runs
 from glassformer.config.fine_tune import fine_tuned
 from glassformer.errors import UserError
-from glassformer.interop.gguf import CUTS, export_gguf, own_pairs
-from glassformer.interop.huggingface import export_folder
-from glassformer.interop.import_run import read_source, write_run
-from glassformer.interop.origin import origin_of
-from glassformer.interop.runtimes.llama_cpp import ReadBack
+from glassformer.formats.gguf.runtime import ReadBack
+from glassformer.formats.gguf.writer import CUTS, export_gguf, own_pairs
+from glassformer.formats.huggingface.origin import origin_of
+from glassformer.formats.huggingface.writer import export_folder
+from glassformer.formats.import_run import read_source, write_run
 from glassformer.runs.folder import RunFolder
 from glassformer.text.imported import ImportedTokenizer
 from glassformer.text.tokenizer import BOS
-from tests.foreign_models import DECODERS, TEXTS, gpt2, llama
+from tests.external_models import DECODERS, TEXTS, gpt2, llama
 
 SAME_CLASS = ["gpt2", "gpt2, untied", "llama", "llama, tied, biases", "llama 3.1", "qwen2", "qwen3"]
 OTHERS = ["opt", "gpt2, a scale a layer"]

@@ -19,10 +19,11 @@ import glassformer
 from glassformer import runs
 from glassformer.config import DataConfig, ModelConfig, Recipe
 from glassformer.config.recipe import read_recipe
-from glassformer.interop import export as exporting
-from glassformer.interop.onnx import OnnxModel
-from glassformer.interop.parity import share_of_same
-from glassformer.interop.runtimes import Case, OurRuntime
+from glassformer.formats import export as exporting
+from glassformer.formats.onnx.writer import OnnxModel
+from glassformer.formats.ours import OurRuntime
+from glassformer.formats.parity import share_of_same
+from glassformer.formats.runtime import Case
 from glassformer.models import build_model
 from glassformer.studies.score import evaluate_run
 from glassformer.tasks import TextModel

@@ -15,8 +15,8 @@ import transformers
 
 from glassformer.config import ModelConfig
 from glassformer.errors import UserError
-from glassformer.interop.dialects import DIALECTS, dialect_for
-from glassformer.interop.huggingface import tensors_from, tensors_to
+from glassformer.formats.huggingface.dialects import DIALECTS, dialect_for
+from glassformer.formats.huggingface.writer import tensors_from, tensors_to
 from glassformer.models import build_model
 from glassformer.nn.rows import Rows
 

@@ -1,7 +1,7 @@
 """The engines `int8` and `ctranslate2`: requests answered by CTranslate2 on a CPU, in 8 bits or in float32.
 
 It takes the same requests as our own decoding and gives the same results. The model is converted when it is first asked
-(accel/ctranslate2.py) and kept as long as its weights stay as they are. Its search is the beam of CTranslate2, which is
+(spec.py) and kept as long as its weights stay as they are. Its search is the beam of CTranslate2, which is
 ours under `stop_rule=first-k`; every length rule ranks what it finds. Three things are its own: what may not be written is
 taken out before the softmax, so `score` adds up what is left (`logprob` and `token_logprobs` are the model's own, and are asked
 for when somebody looks); of a sentence whose beam reaches the limit, hypotheses that were cut may push out some that ended; and
@@ -22,21 +22,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from glassformer.accel import ctranslate2 as conversion
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.decode.checksum import weight_checksum
+from glassformer.decode.external import RequestJob
 from glassformer.decode.lengths import length_rule
-from glassformer.decode.request import Hypothesis, Request, SpecialTokens, ranked
-from glassformer.decode.slots import Job
+from glassformer.decode.request import Hypothesis, SpecialTokens, ranked
 from glassformer.errors import ConfigError, install_hint
+from glassformer.formats.ctranslate2 import spec as conversion
 
 NO_PENALTY = 1e-30  # not 0, with which CTranslate2 may stop at its first answer
 MIN_POSITIONS = 512  # rows of a table of positions that has no end, at first
 BATCH_SIZE = 32  # texts at a time, where the settings leave it open
-
-
-RequestJob = tuple[Request, Job]
-"""A request, and what was settled of it: limits, stop strings."""
 
 
 class LazyHypothesis(Hypothesis):
@@ -278,7 +274,7 @@ def cached_engine(model: Any, special: SpecialTokens, name: str) -> CTranslate2E
     return known[1]
 
 
-def answer_by_ctranslate2(
+def answer(
     model: Any, batch: Sequence[RequestJob], config: DecodeConfig, special: SpecialTokens, *, trace: bool = False
 ) -> list[list[Hypothesis]]:
     """What engine=int8 or ctranslate2 answers; a sentence where it cannot."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import SpecialTokens
-from glassformer.interop.runtimes.cases import Activations, Case
+from glassformer.formats.runtime import Activations, Case
 from glassformer.text.tokenizer import BOS, EOS, UNK
 
 NO_PENALTY = 1e-30  # not 0, with which it may stop at its first answer

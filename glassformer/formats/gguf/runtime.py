@@ -15,12 +15,12 @@ import torch
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import SpecialTokens
-from glassformer.interop.gguf import read_gguf
-from glassformer.interop.importing import in_our_order
-from glassformer.interop.runtimes.cases import Activations, Case, Runtime
-from glassformer.interop.runtimes.foreign import Order
-from glassformer.interop.runtimes.ours import OurRuntime
-from glassformer.interop.vocabulary import Vocabulary
+from glassformer.formats.gguf.writer import read_gguf
+from glassformer.formats.huggingface.external_runtime import Order
+from glassformer.formats.huggingface.importing import in_our_order
+from glassformer.formats.huggingface.vocabulary import Vocabulary
+from glassformer.formats.ours import OurRuntime
+from glassformer.formats.runtime import Activations, Case, Runtime
 from glassformer.models.weights import load_model_tensors
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import EOS

@@ -24,13 +24,13 @@ from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.errors import UserError, install_hint
-from glassformer.interop.dialects import Dialect, dialect_for
-from glassformer.interop.dialects.decoder import QWEN2
-from glassformer.interop.dialects.foreign import READABLE, TIDY
-from glassformer.interop.foreign_tokenizers import one_id, read_tokenizers
-from glassformer.interop.huggingface import tensors_from, tensors_to
-from glassformer.interop.importing import adds_begin
-from glassformer.interop.origin import ImportedModel, origin_of
+from glassformer.formats.huggingface.dialects import Dialect, dialect_for
+from glassformer.formats.huggingface.dialects.decoder import QWEN2
+from glassformer.formats.huggingface.dialects.external import READABLE, TIDY
+from glassformer.formats.huggingface.importing import adds_begin
+from glassformer.formats.huggingface.origin import ImportedModel, origin_of
+from glassformer.formats.huggingface.tokenizers import one_id, read_tokenizers
+from glassformer.formats.huggingface.writer import tensors_from, tensors_to
 from glassformer.models import BERT, GPT, Transformer
 from glassformer.text.pipeline_checks import steps_of
 from glassformer.text.tokenizer import BOS, CONTROL, EOS, PAD, UNK, Tokenizer

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.interop.runtimes.cases import Case
-from glassformer.interop.runtimes.huggingface import Ids, TransformersRuntime, up_to_end
-from glassformer.interop.vocabulary import NEVER, Vocabulary
+from glassformer.formats.huggingface.runtime import Ids, TransformersRuntime, up_to_end
+from glassformer.formats.huggingface.vocabulary import NEVER, Vocabulary
+from glassformer.formats.runtime import Case
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS, PAD
 

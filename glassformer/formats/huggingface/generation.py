@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from glassformer.config.decode import MOST
-from glassformer.interop.foreign import read_json
+from glassformer.formats.untrusted import read_json
 
 NEUTRAL: dict[str, Any] = {
     "max_length": None,

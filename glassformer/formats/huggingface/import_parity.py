@@ -18,9 +18,11 @@ from typing import Any
 import torch
 
 from glassformer.errors import UserError, install_hint
-from glassformer.interop.generation import NEUTRAL
-from glassformer.interop.importing import Imported
-from glassformer.interop.parity import (
+from glassformer.formats.huggingface.external_runtime import ForeignRuntime
+from glassformer.formats.huggingface.generation import NEUTRAL
+from glassformer.formats.huggingface.importing import Imported
+from glassformer.formats.ours import OurRuntime
+from glassformer.formats.parity import (
     LIMITS,
     SAMPLE,
     Logits,
@@ -32,9 +34,7 @@ from glassformer.interop.parity import (
     folder_size,
     judge,
 )
-from glassformer.interop.runtimes import Case, OurRuntime, make_cases
-from glassformer.interop.runtimes.cases import text_of
-from glassformer.interop.runtimes.foreign import ForeignRuntime
+from glassformer.formats.runtime import Case, make_cases, text_of
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
 from glassformer.tasks.generate import generate, prompt_ids

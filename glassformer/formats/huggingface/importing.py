@@ -17,17 +17,17 @@ from torch import Tensor
 from glassformer.config import ModelConfig, Recipe
 from glassformer.config.recipe import build
 from glassformer.errors import UserError
-from glassformer.interop.dialects import Dialect
-from glassformer.interop.dialects.dialect import need
-from glassformer.interop.dialects.foreign import READABLE, TIDY
-from glassformer.interop.dialects.reading import class_of, labels_of, refuse_settings, settled
-from glassformer.interop.foreign import read_json, read_tensor_file, read_tensors
-from glassformer.interop.foreign_tokenizers import ForeignTokenizer, control_ids, one_id, own_ids, read_tokenizers
-from glassformer.interop.generation import GenerationSettings, Taken, take_over
-from glassformer.interop.huggingface import tensors_from
-from glassformer.interop.origin import LEFT_OUT, remember, with_left_out
-from glassformer.interop.tokenizer_files import read_own_tokenizers
-from glassformer.interop.vocabulary import NEVER, Vocabulary
+from glassformer.formats.huggingface.dialects import Dialect
+from glassformer.formats.huggingface.dialects.dialect import need
+from glassformer.formats.huggingface.dialects.external import READABLE, TIDY
+from glassformer.formats.huggingface.dialects.reading import class_of, labels_of, refuse_settings, settled
+from glassformer.formats.huggingface.generation import GenerationSettings, Taken, take_over
+from glassformer.formats.huggingface.origin import LEFT_OUT, remember, with_left_out
+from glassformer.formats.huggingface.tokenizer_files import read_own_tokenizers
+from glassformer.formats.huggingface.tokenizers import ForeignTokenizer, control_ids, one_id, own_ids, read_tokenizers
+from glassformer.formats.huggingface.vocabulary import NEVER, Vocabulary
+from glassformer.formats.huggingface.writer import tensors_from
+from glassformer.formats.untrusted import read_json, read_tensor_file, read_tensors
 from glassformer.text.tokenizer import BOS, EOS
 from glassformer.text.tokenizers import Tokenizers
 

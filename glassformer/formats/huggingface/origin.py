@@ -22,8 +22,8 @@ from torch import Tensor
 from glassformer.config import ModelConfig, Recipe
 from glassformer.errors import UserError
 from glassformer.files.structured import read_regular
-from glassformer.interop.foreign import inside, read_tensor_file
-from glassformer.interop.vocabulary import Vocabulary
+from glassformer.formats.huggingface.vocabulary import Vocabulary
+from glassformer.formats.untrusted import inside, read_tensor_file
 from glassformer.text.imported import ImportedTokenizer
 from glassformer.text.pipeline_checks import LARGEST_FILE
 from glassformer.text.tokenizer import BOS, EOS, PAD, Tokenizer

@@ -15,8 +15,8 @@ from torch import Tensor
 from glassformer.config import DecodeConfig
 from glassformer.decode import SpecialTokens
 from glassformer.errors import UserError, install_hint
-from glassformer.interop.runtimes.cases import Activations, Case
-from glassformer.interop.tables import half_split
+from glassformer.formats.huggingface.tables import half_split
+from glassformer.formats.runtime import Activations, Case
 from glassformer.text.tokenizer import BOS, EOS, PAD
 
 HALF_SPLIT = ("marian", "pegasus")

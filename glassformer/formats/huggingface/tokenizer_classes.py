@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from glassformer.interop.foreign import read_json
+from glassformer.formats.untrusted import read_json
 from glassformer.text.pipeline_checks import LARGEST_FILE
 
 CLASSES = {"bert": "Bert", "gpt2": "GPT2", "opt": "GPT2", "roberta": "Roberta", "bart": "Roberta"}

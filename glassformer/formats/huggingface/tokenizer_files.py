@@ -16,7 +16,7 @@ from tokenizers import processors
 
 from glassformer.config import Recipe
 from glassformer.files.structured import read_regular
-from glassformer.interop.foreign import inside, read_json
+from glassformer.formats.untrusted import inside, read_json
 from glassformer.text.imported import ImportedTokenizer
 from glassformer.text.pipeline_checks import LARGEST_FILE, check_pipeline, check_size
 from glassformer.text.tokenizer import BOS, CONTROL_NAMES, EOS, MASK, PAD, UNK, Tokenizer

@@ -15,11 +15,10 @@ from typing import Any
 
 from glassformer.errors import UserError
 from glassformer.files.structured import read_regular
-from glassformer.interop.foreign import inside, read_json
-from glassformer.interop.generation import GenerationSettings
-from glassformer.interop.language_codes import LANGUAGES
-from glassformer.interop.sentencepiece import SentencePiece, added_token, pipeline, read_sentencepiece
-from glassformer.interop.tokenizer_classes import (
+from glassformer.formats.huggingface.generation import GenerationSettings
+from glassformer.formats.huggingface.language_codes import LANGUAGES
+from glassformer.formats.huggingface.sentencepiece import SentencePiece, added_token, pipeline, read_sentencepiece
+from glassformer.formats.huggingface.tokenizer_classes import (
     BYTE_LEVEL,
     ROLES,
     added_tokens,
@@ -29,7 +28,8 @@ from glassformer.interop.tokenizer_classes import (
     qwen2_cut,
     settings,
 )
-from glassformer.interop.vocabulary import Vocabulary
+from glassformer.formats.huggingface.vocabulary import Vocabulary
+from glassformer.formats.untrusted import inside, read_json
 from glassformer.text.imported import ImportedTokenizer, from_facts
 from glassformer.text.pipeline_checks import LARGEST_FILE, MOST_PIECES, check_pipeline, check_size
 from glassformer.text.tokenizer import BOS, CONTROL, CONTROL_NAMES, EOS, MASK, PAD, UNK

@@ -17,14 +17,14 @@ from torch import Tensor
 
 from glassformer.config import VERSION, ModelConfig, Recipe
 from glassformer.errors import UserError
-from glassformer.interop.dialects import Dialect, dialect_for
-from glassformer.interop.dialects.bert import TYPES
-from glassformer.interop.dialects.decoder import QWEN2, QWEN2_LACKS
-from glassformer.interop.dialects.foreign import with_prefix
-from glassformer.interop.foreign import write_tensor_file
-from glassformer.interop.origin import LEFT_OUT, origin_of
-from glassformer.interop.tables import from_half_split, half_split, to_half_split, to_ours, to_theirs
-from glassformer.interop.tokenizer_files import write_tokenizer_folder
+from glassformer.formats.huggingface.dialects import Dialect, dialect_for
+from glassformer.formats.huggingface.dialects.bert import TYPES
+from glassformer.formats.huggingface.dialects.decoder import QWEN2, QWEN2_LACKS
+from glassformer.formats.huggingface.dialects.external import with_prefix
+from glassformer.formats.huggingface.origin import LEFT_OUT, origin_of
+from glassformer.formats.huggingface.tables import from_half_split, half_split, to_half_split, to_ours, to_theirs
+from glassformer.formats.huggingface.tokenizer_files import write_tokenizer_folder
+from glassformer.formats.untrusted import write_tensor_file
 from glassformer.models import BERT, GPT, Transformer, build_model
 from glassformer.nn.positions import sinusoids
 from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer

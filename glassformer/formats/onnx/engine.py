@@ -21,12 +21,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from glassformer.accel import onnx as conversion
 from glassformer.config import ModelConfig
 from glassformer.decode.checksum import weight_checksum
-from glassformer.decode.request import Request
-from glassformer.decode.slots import Job
+from glassformer.decode.external import RequestJob
 from glassformer.errors import ConfigError, install_hint
+from glassformer.formats.onnx import spec as conversion
 from glassformer.nn.rows import Rows
 
 MIN_POSITIONS = 512  # rows of a table of positions that has no end, at first
@@ -120,7 +119,7 @@ nets: weakref.WeakKeyDictionary[nn.Module, tuple[Any, int, OnnxNet]] = weakref.W
 lock = threading.Lock()
 
 
-def cached_net(model: Any, batch: Sequence[tuple[Request, Job]]) -> OnnxNet:
+def net(model: Any, batch: Sequence[RequestJob]) -> OnnxNet:
     """The model's graphs: made once, and again when a weight has changed or the batch needs more positions."""
     positions = max(len(request.ids) + job.limit for request, job in batch)
     check_supported(model.config)
@@ -135,8 +134,8 @@ def cached_net(model: Any, batch: Sequence[tuple[Request, Job]]) -> OnnxNet:
                 rows = max(MIN_POSITIONS, rows, 1 << (positions - 1).bit_length())
             with tempfile.TemporaryDirectory(prefix="glassformer-") as folder:
                 conversion.save(model, Path(folder), n_positions=rows)
-                net = OnnxNet(Path(folder), model.config, torch.get_num_threads())
-            known = nets[model] = (now, max(rows, positions), net)
+                made = OnnxNet(Path(folder), model.config, torch.get_num_threads())
+            known = nets[model] = (now, max(rows, positions), made)
     return known[2]
 
 

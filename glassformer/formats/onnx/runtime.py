@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from glassformer.decode import translate_batch
-from glassformer.decode.onnx import OnnxNet, session, with_net
-from glassformer.interop.runtimes.cases import Activations, Case
-from glassformer.interop.runtimes.ours import layers_of
+from glassformer.formats.onnx.engine import OnnxNet, session, with_net
+from glassformer.formats.ours import layers_of
+from glassformer.formats.runtime import Activations, Case
 from glassformer.nn.rows import Rows
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS

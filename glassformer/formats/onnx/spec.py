@@ -18,7 +18,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from glassformer.accel.onnx_graph import (
+from glassformer.config import ModelConfig
+from glassformer.formats.onnx.graph import (
     Graph,
     RotationNodes,
     activate,
@@ -34,7 +35,6 @@ from glassformer.accel.onnx_graph import (
     repeat_kv,
     self_mask,
 )
-from glassformer.config import ModelConfig
 
 MAX_BYTES = 2**30  # of weights in one file; more go beside it, as external data
 

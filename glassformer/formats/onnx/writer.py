@@ -1,6 +1,6 @@
 """A model as a folder of ONNX graphs, and the loop that runs it with onnxruntime.
 
-`accel/onnx.py` says what goes in and comes out of each graph; docs/how-to/export.md has the loop in onnxruntime alone.
+`spec.py` says what goes in and comes out of each graph; docs/how-to/export.md has the loop in onnxruntime alone.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from glassformer.accel import onnx as conversion
 from glassformer.config import Recipe
-from glassformer.decode.onnx import OnnxNet
 from glassformer.errors import UserError, install_hint
-from glassformer.interop.foreign import LARGEST_JSON, read_json
+from glassformer.formats.onnx import spec as conversion
+from glassformer.formats.onnx.engine import OnnxNet
+from glassformer.formats.untrusted import LARGEST_JSON, read_json
 from glassformer.nn.rows import Rows
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS

@@ -23,10 +23,10 @@ from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.errors import UserError
-from glassformer.interop.dialects.bert import BERT
-from glassformer.interop.dialects.decoder import GPT2, LLAMA, QWEN2, QWEN3, is_qwen2
-from glassformer.interop.dialects.dialect import Dialect
-from glassformer.interop.dialects.seq2seq import MARIAN, PEGASUS
+from glassformer.formats.huggingface.dialects.bert import BERT
+from glassformer.formats.huggingface.dialects.decoder import GPT2, LLAMA, QWEN2, QWEN3, is_qwen2
+from glassformer.formats.huggingface.dialects.dialect import Dialect
+from glassformer.formats.huggingface.dialects.seq2seq import MARIAN, PEGASUS
 
 DIALECTS: dict[str, Dialect] = {d.name: d for d in (MARIAN, PEGASUS, GPT2, QWEN3, LLAMA, BERT)}
 

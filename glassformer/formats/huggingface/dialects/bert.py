@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from glassformer.config import ModelConfig
-from glassformer.interop.dialects.dialect import (
+from glassformer.formats.huggingface.dialects.dialect import (
     ACTIVATIONS,
     SAME_HEADS,
     Dialect,
@@ -14,8 +14,8 @@ from glassformer.interop.dialects.dialect import (
     attention_rows,
     need,
 )
-from glassformer.interop.dialects.reading import HEADS, labels_of
-from glassformer.interop.tables import Entry, same
+from glassformer.formats.huggingface.dialects.reading import HEADS, labels_of
+from glassformer.formats.huggingface.tables import Entry, same
 from glassformer.text.tokenizer import PAD
 
 TYPES = "bert.embeddings.token_type_embeddings.weight"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.errors import UserError
-from glassformer.interop.dialects.dialect import (
+from glassformer.formats.huggingface.dialects.dialect import (
     ACTIVATIONS,
     SAME_HEADS,
     Dialect,
@@ -19,7 +19,7 @@ from glassformer.interop.dialects.dialect import (
     attention_rows,
     need,
 )
-from glassformer.interop.tables import Entry, same
+from glassformer.formats.huggingface.tables import Entry, same
 from glassformer.text.tokenizer import BOS, EOS, PAD
 
 

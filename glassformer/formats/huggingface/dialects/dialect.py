@@ -8,7 +8,7 @@ from typing import Any
 
 from glassformer.config import ModelConfig
 from glassformer.errors import UserError
-from glassformer.interop.tables import Entry, same
+from glassformer.formats.huggingface.tables import Entry, same
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "relu2": "relu2", "silu": "silu"}
 ACTIVATIONS_BACK = {theirs: ours for ours, theirs in ACTIVATIONS.items()} | {

@@ -21,11 +21,18 @@ from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.errors import UserError
-from glassformer.interop.dialects.bert import BERT, bert_from
-from glassformer.interop.dialects.decoder import GPT2, LLAMA, QWEN3, copy_of_the_table, llama_from, qwen_window
-from glassformer.interop.dialects.dialect import Dialect, activation_of, attention_rows, need
-from glassformer.interop.dialects.seq2seq import MARIAN, PEGASUS, SEQ2SEQ_ATTENTION, seq2seq_from
-from glassformer.interop.tables import Entry, same
+from glassformer.formats.huggingface.dialects.bert import BERT, bert_from
+from glassformer.formats.huggingface.dialects.decoder import (
+    GPT2,
+    LLAMA,
+    QWEN3,
+    copy_of_the_table,
+    llama_from,
+    qwen_window,
+)
+from glassformer.formats.huggingface.dialects.dialect import Dialect, activation_of, attention_rows, need
+from glassformer.formats.huggingface.dialects.seq2seq import MARIAN, PEGASUS, SEQ2SEQ_ATTENTION, seq2seq_from
+from glassformer.formats.huggingface.tables import Entry, same
 
 Tensors = dict[str, Tensor]
 OFFSET = 2

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from glassformer.errors import UserError
-from glassformer.interop.dialects.dialect import need
-from glassformer.interop.tables import half_split
+from glassformer.formats.huggingface.dialects.dialect import need
+from glassformer.formats.huggingface.tables import half_split
 from glassformer.nn.positions import sinusoids
 
 Tensors = dict[str, Tensor]

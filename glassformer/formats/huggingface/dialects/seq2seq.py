@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from glassformer.config import ModelConfig
-from glassformer.interop.dialects.dialect import ACTIVATIONS, Dialect, activation_of, attention_rows, need
-from glassformer.interop.tables import Entry, same
+from glassformer.formats.huggingface.dialects.dialect import ACTIVATIONS, Dialect, activation_of, attention_rows, need
+from glassformer.formats.huggingface.tables import Entry, same
 from glassformer.text.tokenizer import BOS, EOS, PAD
 
 SEQ2SEQ_ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")

@@ -1,0 +1,1 @@
+"""Hugging Face's transformers: its folders, read and written."""

@@ -28,7 +28,8 @@ from glassformer.decode.buckets import next_power_of_2, slot_bucket, width_bucke
 from glassformer.decode.cache import Cache, on_device
 from glassformer.decode.decoder import IncrementalDecoder
 from glassformer.decode.driver import Driver, Result
-from glassformer.decode.engines import EXTERNAL_ENGINES, cached_decoder, uses_plain_model
+from glassformer.decode.engines import cached_decoder, uses_plain_model
+from glassformer.decode.external import EXTERNAL_ENGINES
 from glassformer.decode.graphs import GraphRunner, GraphSession, session_pool
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job

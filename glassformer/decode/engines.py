@@ -1,6 +1,6 @@
 """What runs a model: the decoder on the cache, or the model itself.
 
-Engines of other people's: `int8` and `ctranslate2` (ctranslate2.py), `onnx` (onnx.py).
+Engines of other people's (`int8`, `ctranslate2`, `onnx`): external.py.
 
 `auto` and `fast` are the decoder (decoder.py), on a CPU with packed weights (ops/packed.py). `plain` is the model itself, one
 token at a time; it also answers while someone listens to or interferes with the model by a tap or a hook of torch, where a
@@ -37,8 +37,6 @@ from glassformer.nn.lora import LoRALinear
 from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
 from glassformer.nn.positions import ALiBiSlopes, LearnedPositions, PositionalEncoding, Rotary
 
-EXTERNAL_ENGINES = ("int8", "ctranslate2", "onnx")
-"""Engines that are other people's programs."""
 KNOWN = frozenset({
     Transformer, GPT, Encoder, Decoder, Stack, Block, EncoderLayer, DecoderLayer, MultiHeadAttention, MLP, GatedMLP, Embedding,
     LayerNorm, RMSNorm, BatchNorm, NoNorm, PositionalEncoding, LearnedPositions, Rotary, ALiBiSlopes, ClassificationHead,

@@ -10,6 +10,7 @@ import typer
 
 from glassformer.cli import lines
 from glassformer.errors import UserError
+from glassformer.formats.targets import HELP as TARGETS_HELP
 from glassformer.language import localized
 from glassformer.screen import say, table_console, warn
 
@@ -21,10 +22,7 @@ def export(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     to: Annotated[
         str,
-        typer.Option(
-            help="hf (a folder for transformers), ct2 (CTranslate2), onnx (onnxruntime), gguf (llama.cpp; GPTs only), or adapter "
-            "(of a LoRA training: its corrections alone, a small file)."
-        ),
+        typer.Option(help=f"{TARGETS_HELP}, or adapter (of a LoRA training: its corrections alone, a small file)."),
     ],
     out: Annotated[
         Path | None, typer.Option(help="A new or empty folder; without it, beside the run: RUN-hf, RUN-ct2-int8, …")

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from glassformer.errors import UserError
 from glassformer.files import owned
-from glassformer.formats.exported import list_files, own_export
+from glassformer.formats.export import list_files, own_export
 from glassformer.formats.huggingface.importing import Imported
+from glassformer.formats.targets import names
 from glassformer.formats.untrusted import inside, read_tensor_file, write_tensor_file
 from glassformer.models.weights import load_model_tensors, model_tensors
 from glassformer.nn.lora import LORA_TENSORS, merge_lora
@@ -104,7 +105,7 @@ def export_adapter(run: RunFolder, out: Path, *, overwrite: bool = False) -> tup
     if not (run.final / FILE).exists():
         raise UserError(
             f"{run.path} has no adapter: it was not trained with train.lora_rank, or its weights are an average; export it "
-            "to hf, ct2, onnx or gguf"
+            f"to {names()}"
         )
     for folder in (run.final, run.start):
         if (wrong := checkpoint.problem(folder)) is not None:
@@ -117,8 +118,7 @@ def export_adapter(run: RunFolder, out: Path, *, overwrite: bool = False) -> tup
     if learned or state.get("new_tokens"):
         what = learned[0] if learned else "the rows of new words"
         raise UserError(
-            f"the adapter alone is not the model of {run.path}: {what} learned too; export the whole model to hf, ct2, onnx "
-            "or gguf"
+            f"the adapter alone is not the model of {run.path}: {what} learned too; export the whole model to {names()}"
         )
     with owned.new_folder(out, "an export", own_export(out) if overwrite else ()) as draft:
         write_tensor_file(corrections, draft / FILE, {BESIDE: fingerprint(start["model"])})

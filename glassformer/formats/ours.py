@@ -1,4 +1,4 @@
-"""The same calls answered by our own model: what every other runtime is compared with."""
+"""Our own model under the same calls: what every other runtime is compared with."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import torch
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import SpecialTokens, TokenConstraints, translate_batch
-from glassformer.formats.runtime import Activations, Case
+from glassformer.formats.runtime import Activations, Case, Ids, Runtime
 from glassformer.nn.rows import Rows
 from glassformer.probe import record
 from glassformer.tasks import TextModel
-from glassformer.text.tokenizer import BOS
 
 
 def tap_of(layer: str) -> str:
@@ -29,12 +28,10 @@ def layers_of(model: TextModel) -> list[str]:
     return encoder + ([f"decoder.{i}" for i in range(c.n_layer)] if c.family != "bert" else [])
 
 
-class OurRuntime:
+class OurRuntime(Runtime):
     """Our model, searched as our own search does it, under the rules that another runtime has."""
 
     name = "glassformer"
-    load_seconds = 0.0
-    lacks: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -46,30 +43,17 @@ class OurRuntime:
         prefix: tuple[int, ...] = (),
     ) -> None:
         self.model, self.cut_competes, self.prefix = model, cut_competes, prefix
+        self.family = model.model.config.family
         self.rules = rules or DecodeConfig()
         self.special = special or model.special_tokens
 
     @torch.no_grad()
-    def logits(self, cases: Sequence[Case]) -> list[np.ndarray]:
-        """The scores at each token of each answer, all cases side by side."""
-        net, pairs = self.model.model, self.model.kind == "transformer"
-        if not cases[0].answer:
-            scores = net(Rows.from_lists([list(case.prompt) for case in cases]).to(self.model.device))
-            return [own[: len(case.prompt)].float().cpu().numpy() for own, case in zip(scores, cases, strict=True)]
-        if pairs:
-            sources = Rows.from_lists([list(case.prompt) for case in cases]).to(self.model.device)
-            targets = Rows.from_lists([[BOS, *case.answer[:-1]] for case in cases]).to(self.model.device)
-            scores = net(sources, targets)
-        else:
-            rows = [[*case.prompt, *case.answer[:-1]] for case in cases]
-            scores = net(Rows.from_lists(rows).to(self.model.device))
-        found = []
-        for own, case in zip(scores, cases, strict=True):
-            start = 0 if pairs else len(case.prompt) - 1
-            found.append(own[start : start + len(case.answer)].float().cpu().numpy())
-        return found
+    def scores(self, rows: Ids, targets: Ids) -> Sequence[np.ndarray]:
+        """The scores after every token, all rows side by side."""
+        sides = [Rows.from_lists([list(row) for row in side]).to(self.model.device) for side in (rows, targets) if side]
+        return [own.float().cpu().numpy() for own in self.model.model(*sides)]
 
-    def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
+    def write(self, prompts: Ids, *, beam: int, limit: int) -> list[list[int]]:
         """Greedy, or by a beam under the rules."""
         asked = TokenConstraints(prefix=self.prefix, unscored=len(self.prefix))
         kept = beam if self.cut_competes else 1

@@ -14,10 +14,9 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -176,12 +175,12 @@ class Logits:
             self.tokens += len(case.answer)
 
 
-def first_difference(ours: OurRuntime, theirs: Runtime, case: Case, limit: float) -> str | None:
-    """The first layer whose output is another one; None where the runtime does not show its layers."""
-    seen = theirs.activations(case)
+def first_difference(ours: OurRuntime, theirs: Runtime, cases: Sequence[Case], weights: str) -> str | None:
+    """The first layer whose output is another one; None where there is no way to find it."""
+    seen, limit = theirs.activations(cases[0]), LIMITS[weights].logits
     if seen is None:
-        return None
-    here = ours.activations(case)
+        return theirs.first_layer_that_differs(cases) if weights == "fp32" else None
+    here = ours.activations(cases[0])
     for name, own in here.items():
         if name not in seen or seen[name].shape != own.shape:
             return f"{name}, which has another shape there"
@@ -204,19 +203,12 @@ def with_answers(cases: Sequence[Case], ours: OurRuntime, limit: int, reads_only
     ]
 
 
-def compare(
-    model: TextModel,
-    theirs: Runtime,
-    cases: Sequence[Case],
-    report: ParityReport,
-    *,
-    by_layer: Callable[[], str | None] | None = None,
-) -> ParityReport:
-    """Fills in the report. `by_layer` finds the first part that differs where the runtime shows no layers."""
+def compare(model: TextModel, theirs: Runtime, cases: Sequence[Case], report: ParityReport) -> ParityReport:
+    """Fills in the report."""
     if not cases:
         raise UserError("there is no text to compare the two on; give a file of texts that fit the model by --sample")
     ours = OurRuntime(model, theirs.rules, theirs.special, cut_competes=theirs.cut_competes, prefix=theirs.prefix)
-    limits, reads_only = LIMITS[report.weights], model.verb in ("fill", "classify", "tag", "embed")
+    reads_only = model.verb in ("fill", "classify", "tag", "embed")
     longest = max(len(case.answer or case.prompt) for case in cases)
     limit = min(LONGEST, 2 * longest + 8) if model.kind == "gpt" else 2 * longest + 8
     if not reads_only:
@@ -237,7 +229,7 @@ def compare(
         for side, lost in zip((report.ours, report.theirs), found.lost, strict=True):
             side.scores["perplexity"] = math.exp(min(50.0, lost / max(1, found.tokens)))
         compare_answers(model, ours, theirs, cases, report, limit)
-    judge(report, limits, lambda: first_difference(ours, theirs, cases[0], limits.logits), by_layer)
+    judge(report, ours, theirs, cases)
     return report
 
 
@@ -260,13 +252,12 @@ def compare_answers(
             side.scores["bleu"] = scores.values["bleu"]
 
 
-def judge(
-    report: ParityReport, limits: Tolerances, layers: Callable[[], Any], by_layer: Callable[[], Any] | None
-) -> None:
+def judge(report: ParityReport, ours: OurRuntime, theirs: Runtime, cases: Sequence[Case]) -> None:
     """Equal or not, and where they part."""
+    limits = LIMITS[report.weights]
     gap, most = report.largest_logit_difference, limits.logits * max(1.0, report.largest_logit)
     if not gap <= most:
-        part = layers() or (by_layer() if by_layer is not None else None)
+        part = first_difference(ours, theirs, cases, report.weights)
         where = f"; the first part that differs is {part}" if part else ""
         report.passed = False
         report.differs = f"scores differ by {gap:.2g}, and {report.weights} may differ by {most:.2g}{where}"

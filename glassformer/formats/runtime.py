@@ -1,10 +1,10 @@
-"""A sample of texts as ids, and what every runtime is asked about it."""
+"""What every program is asked about a sample of texts, so that one report compares any of them with ours."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from glassformer.text.tokenizer import BOS, EOS, MASK
 EVERY = 7  # of a masked language model, so many tokens from one mask to the next
 Activations = dict[str, np.ndarray]
 """The output of each layer for one case, by the layer's name with us, in the order in which text goes through them."""
+Ids = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -28,29 +29,45 @@ class Case:
     reference: str | None = None
 
 
-@runtime_checkable
-class Runtime(Protocol):
-    """A model in somebody's hands."""
+class Runtime:
+    """A model in some program's hands. Ids are ours, in and out."""
 
     name: str
-    load_seconds: float
+    family: str
+    load_seconds = 0.0
     rules: DecodeConfig  # what our search must be told to search as this runtime does
     special: SpecialTokens  # what may not be written there
-    prefix: tuple[int, ...]  # what every answer begins with
-    cut_competes: bool  # may an answer that was cut at the limit win over one that ended?
-    lacks: tuple[str, ...]  # what it cannot do, in words
+    prefix: tuple[int, ...] = ()  # what every answer begins with
+    cut_competes = False  # may an answer that was cut at the limit win over one that ended?
+    lacks: tuple[str, ...] = ()  # what it cannot do, in words
+
+    def scores(self, rows: Ids, targets: Ids) -> Sequence[np.ndarray]:
+        """The scores after each token of each row (T, V); of an encoder-decoder, after each token of each target."""
+        raise NotImplementedError
+
+    def write(self, prompts: Ids, *, beam: int, limit: int) -> list[list[int]]:
+        """What it writes after each prompt, without the token that ends it."""
+        raise NotImplementedError
+
+    def activations(self, case: Case) -> Activations | None:
+        """What comes out of each layer; None where the program does not show it."""
+        return None
+
+    def first_layer_that_differs(self, cases: Sequence[Case]) -> str | None:
+        """The first layer whose output is another than ours, found without `activations`; None where there is no way."""
+        return None
 
     def logits(self, cases: Sequence[Case]) -> list[np.ndarray]:
         """For each case the scores at each token of its answer (T, V); of a model that only reads, at each of its prompt."""
-        ...
-
-    def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
-        """What it writes after each prompt, without the token that ends it."""
-        ...
-
-    def activations(self, case: Case) -> Activations | None:
-        """What comes out of each layer; None where the runtime does not show it."""
-        ...
+        if self.family == "transformer":
+            found = self.scores([case.prompt for case in cases], [[BOS, *case.answer[:-1]] for case in cases])
+            return [own[: len(case.answer)] for own, case in zip(found, cases, strict=True)]
+        found = self.scores([[*case.prompt, *case.answer[:-1]] for case in cases], ())
+        starts = [len(case.prompt) - 1 if case.answer else 0 for case in cases]
+        return [
+            own[start : start + len(case.answer or case.prompt)]
+            for own, start, case in zip(found, starts, cases, strict=True)
+        ]
 
 
 def text_of(example: Any) -> str:

@@ -23,7 +23,8 @@ from glassformer.config import DecodeConfig, Recipe
 from glassformer.decode import SpecialTokens, translate_batch
 from glassformer.errors import UserError
 from glassformer.files.owned import own_folder
-from glassformer.formats import export as exporting
+from glassformer.formats.ctranslate2 import spec as ct2
+from glassformer.formats.export import write
 from glassformer.formats.huggingface import writer as huggingface
 from glassformer.formats.huggingface.dialects import dialect_for
 from glassformer.formats.huggingface.writer import tensors_from
@@ -110,7 +111,7 @@ def test_the_runtime_says_what_the_run_says(name: str, to: str, runs: Any, tmp_p
 def test_weights_come_back_bit_for_bit(name: str, runs: Any, tmp_path: Path) -> None:
     """Out of the folder, with the recipe that travels inside."""
     model = glassformer.load(runs(name), device="cpu")
-    exporting.write(model, "hf", tmp_path, "fp32", "x")
+    write(model, "hf", tmp_path, "fp32", "x")
     recipe = Recipe.from_dict(json.loads((tmp_path / "glassformer.json").read_text())["recipe"])
     assert recipe == model.recipe
     back = tensors_from(dialect_for(recipe.model), recipe.model, read_tensors(tmp_path))
@@ -127,7 +128,7 @@ def test_transformers_loads_it_without_a_word(
     import transformers
 
     model = glassformer.load(runs(name), device="cpu")
-    exporting.write(model, "hf", tmp_path, "fp32", "x")
+    write(model, "hf", tmp_path, "fp32", "x")
     kind = getattr(transformers, json.loads((tmp_path / "config.json").read_text())["architectures"][0])
     transformers.logging.set_verbosity_warning()
     logger = transformers.logging.get_logger("transformers")
@@ -196,7 +197,7 @@ def test_a_layer_that_differs_is_named_and_nothing_is_left(
 def test_ctranslate2_shows_no_layers_and_still_the_first_is_named(
     name: str, part: str, runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = exporting.ct2.fill_stack
+    whole = ct2.fill_stack
 
     def broken(spec: Any, stack: Any, config: Any) -> None:
         whole(spec, stack, config)
@@ -206,7 +207,7 @@ def test_ctranslate2_shows_no_layers_and_still_the_first_is_named(
             if is_decoder:
                 layers[1].ffn.linear_1.weight = 1.5 * layers[1].ffn.linear_1.weight
 
-    monkeypatch.setattr(exporting.ct2, "fill_stack", broken)
+    monkeypatch.setattr(ct2, "fill_stack", broken)
     with pytest.raises(ParityFailed, match=rf"first part that differs is {part} "):
         glassformer.load(runs(name), device="cpu").export("ct2", tmp_path / "out")
     assert os.listdir(tmp_path) == []
@@ -232,7 +233,7 @@ def test_the_loop_with_onnxruntime_alone(runs: Any, tmp_path: Path) -> None:
     """It writes greedily what our search writes when nothing is forbidden."""
     for name in ("pre-norm", "gpt2"):
         model = glassformer.load(runs(name), device="cpu")
-        exporting.write(model, "onnx", own_folder(tmp_path / name), "fp32", "x")
+        write(model, "onnx", own_folder(tmp_path / name), "fp32", "x")
         prompts = [[7, 8, 9, 2], [6, 2], [10, 11, 12, 13, 2]]
         free = SpecialTokens(never=())
         how = DecodeConfig(beam=1, max_new_tokens=6, allow_unknown=True)

@@ -12,7 +12,8 @@ import torch
 
 from glassformer.config import ModelConfig
 from glassformer.errors import UserError
-from glassformer.formats.gguf.writer import export_gguf, neighbouring_pairs
+from glassformer.formats.gguf.spec import neighbouring_pairs
+from glassformer.formats.gguf.writer import export_gguf
 from glassformer.models import GPT, build_model
 from glassformer.nn.positions import Rotary
 from glassformer.nn.rows import Rows

@@ -19,11 +19,12 @@ import glassformer
 from glassformer import runs
 from glassformer.config import DataConfig, ModelConfig, Recipe
 from glassformer.config.recipe import read_recipe
-from glassformer.formats import export as exporting
+from glassformer.formats.export import write
 from glassformer.formats.onnx.writer import OnnxModel
 from glassformer.formats.ours import OurRuntime
 from glassformer.formats.parity import share_of_same
 from glassformer.formats.runtime import Case
+from glassformer.formats.targets import target_of
 from glassformer.models import build_model
 from glassformer.studies.score import evaluate_run
 from glassformer.tasks import TextModel
@@ -83,8 +84,8 @@ def test_token_for_token_under_their_rules(kind: str, to: str, tmp_path: Path) -
     """Greedy and a beam of four, prompts of all lengths in one batch (a GPT's padded on the left by transformers)."""
     model = lively((KINDS | FREE)[kind], seed=len(kind))
     assert model.model.config.vocab_size == 41
-    exporting.write(model, to, tmp_path, "fp32", "x")
-    runtime, prompts = exporting.open_runtime(model, to, tmp_path), prompts_for(model, 1)
+    write(model, to, tmp_path, "fp32", "x")
+    runtime, prompts = target_of(to).writer.open_folder(model, tmp_path), prompts_for(model, 1)
     ours = OurRuntime(model, runtime.rules, runtime.special, cut_competes=runtime.cut_competes)
     here, there = (side.write(prompts, beam=1, limit=20) for side in (ours, runtime))
     assert here == there
@@ -100,8 +101,8 @@ def test_token_for_token_under_their_rules(kind: str, to: str, tmp_path: Path) -
 def test_a_prompt_at_the_edge_of_the_block(kind: str, to: str, tmp_path: Path) -> None:
     """A prompt that leaves room for three tokens: all its scores are ours, and so are the three tokens."""
     model = lively(KINDS[kind], seed=3)
-    exporting.write(model, to, tmp_path, "fp32", "x")
-    runtime = exporting.open_runtime(model, to, tmp_path)
+    write(model, to, tmp_path, "fp32", "x")
+    runtime = target_of(to).writer.open_folder(model, tmp_path)
     draw = random.Random(0)
     text = tuple(draw.randrange(5, 41) for _ in range(BLOCK))
     ours, case = (

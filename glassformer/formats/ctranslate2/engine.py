@@ -30,7 +30,6 @@ from glassformer.decode.request import Hypothesis, SpecialTokens, ranked
 from glassformer.errors import ConfigError, install_hint
 from glassformer.formats.ctranslate2 import spec as conversion
 
-NO_PENALTY = 1e-30  # not 0, with which CTranslate2 may stop at its first answer
 MIN_POSITIONS = 512  # rows of a table of positions that has no end, at first
 BATCH_SIZE = 32  # texts at a time, where the settings leave it open
 
@@ -177,7 +176,7 @@ class CTranslate2Engine:
         """For each request what CTranslate2 finds: ids, with EOS where there is one, and the sum of their log-probabilities."""
         requests = [request for request, _ in batch]
         banned = [*((token,) for token in self.special.never), *requests[0].constraints.banned]
-        alpha = config.alpha if config.alpha else NO_PENALTY
+        alpha = config.alpha if config.alpha else conversion.NO_PENALTY
         options: dict[str, Any] = {
             "beam_size": config.beams,
             "num_hypotheses": config.beams,

@@ -12,28 +12,24 @@ import numpy as np
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import SpecialTokens
-from glassformer.formats.runtime import Activations, Case
+from glassformer.formats.ctranslate2.spec import NO_PENALTY
+from glassformer.formats.runtime import Ids, Runtime
 from glassformer.text.tokenizer import BOS, EOS, UNK
-
-NO_PENALTY = 1e-30  # not 0, with which it may stop at its first answer
 
 
 def read_vocabulary(folder: Path, name: str) -> list[str]:
     """The words of one side, as the folder has them."""
-    path = folder / f"{name}_vocabulary.json"
-    path = path if path.exists() else folder / "shared_vocabulary.json"
-    path = path if path.exists() else folder / "vocabulary.json"
+    names = (f"{name}_vocabulary.json", "shared_vocabulary.json", "vocabulary.json")
+    path = next(folder / name for name in names if (folder / name).exists())
     return list(json.loads(path.read_text(encoding="utf-8")))
 
 
-class CTranslate2Runtime:
+class CTranslate2Runtime(Runtime):
     """A folder in CTranslate2's hands: a Translator, or a Generator for a GPT. What may not be written it takes out before the
     softmax and we after it, so both are compared with everything allowed."""
 
     name = "ctranslate2"
-    prefix: tuple[int, ...] = ()
     cut_competes = True
-    lacks: tuple[str, ...] = ()
 
     def __init__(self, folder: Path, family: str, *, alpha: float = 1.0, threads: int = 1) -> None:
         import ctranslate2
@@ -48,28 +44,23 @@ class CTranslate2Runtime:
         self.rules = DecodeConfig(length_rule="power", alpha=alpha, stop_rule="first-k", allow_unknown=True)
         self.special = SpecialTokens(bos=BOS, eos=EOS, unknown=UNK, never=())
 
-    def words(self, rows: Sequence[Sequence[int]], *, target: bool = False) -> list[list[str]]:
+    def words(self, rows: Ids, *, target: bool = False) -> list[list[str]]:
         """Ids as it is given them."""
         names = self.target if target or self.family != "transformer" else self.source
         return [[names[i] for i in row] for row in rows]
 
-    def logits(self, cases: Sequence[Case]) -> list[np.ndarray]:
+    def scores(self, rows: Ids, targets: Ids) -> Sequence[np.ndarray]:
         """A Generator's scores are all there. A Translator shows scores only of what it writes, so it is made to write each
-        answer and the scores of the places are taken as they come."""
+        target and the scores of the places are taken as they come."""
         if self.family != "transformer":
-            whole = self.words([[*case.prompt, *case.answer[:-1]] for case in cases])
-            scores = np.array(self.runner.forward_batch(whole))
-            return [
-                own[len(case.prompt) - 1 : len(case.prompt) - 1 + len(case.answer)]
-                for own, case in zip(scores, cases, strict=True)
-            ]
+            return list(np.array(self.runner.forward_batch(self.words(rows))))
         found = []
-        for case in cases:
+        for row, target in zip(rows, targets, strict=True):
             answer = self.runner.translate_batch(
-                self.words([case.prompt]),
-                self.words([case.answer[:-1]], target=True) if len(case.answer) > 1 else None,
+                self.words([row]),
+                self.words([target[1:]], target=True) if len(target) > 1 else None,
                 beam_size=1,
-                max_decoding_length=len(case.answer),
+                max_decoding_length=len(target),
                 min_decoding_length=0,
                 max_input_length=0,
                 return_logits_vocab=True,
@@ -77,7 +68,7 @@ class CTranslate2Runtime:
             found.append(np.stack([np.array(row) for row in answer.logits[0]]))
         return found
 
-    def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
+    def write(self, prompts: Ids, *, beam: int, limit: int) -> list[list[int]]:
         """Its own search, told nothing but the width of the beam, the length and the length penalty."""
         how: dict[str, Any] = {"beam_size": beam, "length_penalty": self.alpha, "max_batch_size": 32}
         if self.family == "transformer":
@@ -92,7 +83,3 @@ class CTranslate2Runtime:
             for i, one in zip(same, answers, strict=True):
                 found[i] = [token for token in one.sequences_ids[0] if token != EOS]
         return found
-
-    def activations(self, case: Case) -> Activations | None:
-        """None: it does not show them."""
-        return None

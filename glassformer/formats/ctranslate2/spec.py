@@ -34,6 +34,7 @@ ACTIVATIONS = {
     "geglu_tanh": "GELUTanh",
 }
 GATED = ("swiglu", "geglu", "geglu_tanh")
+NO_PENALTY = 1e-30  # of lengths: not 0, with which CTranslate2 may stop at its first answer
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ import torch
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import SpecialTokens
-from glassformer.formats.gguf.writer import read_gguf
-from glassformer.formats.huggingface.external_runtime import Order
+from glassformer.formats.gguf.spec import read_gguf
 from glassformer.formats.huggingface.importing import in_our_order
+from glassformer.formats.huggingface.runtime import Order
 from glassformer.formats.huggingface.vocabulary import Vocabulary
 from glassformer.formats.ours import OurRuntime
-from glassformer.formats.runtime import Activations, Case, Runtime
+from glassformer.formats.runtime import Ids, Runtime
 from glassformer.models.weights import load_model_tensors
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import EOS
@@ -49,12 +49,10 @@ class ReadBack(OurRuntime):
         self.load_seconds = time.perf_counter() - began
 
 
-class LlamaCppRuntime:
+class LlamaCppRuntime(Runtime):
     """llama.cpp itself, told to keep keys and values in float32 (by default it rounds them to 16 bits)."""
 
-    name = "llama.cpp"
-    prefix: tuple[int, ...] = ()
-    cut_competes = False
+    name, family = "llama.cpp", "gpt"
     lacks: tuple[str, ...] = (NO_BEAM,)
 
     def __init__(self, path: Path, model: TextModel, vocabulary: Vocabulary | None = None) -> None:
@@ -79,21 +77,16 @@ class LlamaCppRuntime:
         self.rules = DecodeConfig(allow_unknown=True)
         self.special = replace(SpecialTokens(), never=())
 
-    def scores(self, ids: Sequence[int]) -> np.ndarray:
-        """The scores after each of these ids. (T, V)"""
-        self.runner.reset()
-        self.runner.eval(list(ids))
-        return np.array(self.runner.scores[: len(ids), : self.vocabulary])
-
-    def logits(self, cases: Sequence[Case]) -> list[np.ndarray]:
-        """The scores at each token of each answer."""
+    def scores(self, rows: Ids, targets: Ids) -> Sequence[np.ndarray]:
+        """The scores after each id of each row, one row after the other."""
         found = []
-        for case in cases:
-            scores = self.scores(self.order.theirs([*case.prompt, *case.answer[:-1]]))
-            found.append(self.order.scores(scores[len(case.prompt) - 1 :]))
+        for row in rows:
+            self.runner.reset()
+            self.runner.eval(list(self.order.theirs(row)))
+            found.append(self.order.scores(np.array(self.runner.scores[: len(row), : self.vocabulary])))
         return found
 
-    def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
+    def write(self, prompts: Ids, *, beam: int, limit: int) -> list[list[int]]:
         """The likeliest token, again and again."""
         found = []
         for prompt in prompts:
@@ -109,10 +102,6 @@ class LlamaCppRuntime:
                     self.runner.eval([token])
             found.append(written)
         return found
-
-    def activations(self, case: Case) -> Activations | None:
-        """None: the package does not show them."""
-        return None
 
 
 def open_gguf(path: Path, model: TextModel, vocabulary: Vocabulary | None = None) -> Runtime:

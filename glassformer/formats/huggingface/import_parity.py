@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 from glassformer.errors import UserError, install_hint
-from glassformer.formats.huggingface.external_runtime import ForeignRuntime
 from glassformer.formats.huggingface.generation import NEUTRAL
 from glassformer.formats.huggingface.importing import Imported
+from glassformer.formats.huggingface.runtime import ExternalRuntime
 from glassformer.formats.ours import OurRuntime
 from glassformer.formats.parity import (
     LIMITS,
@@ -30,7 +30,6 @@ from glassformer.formats.parity import (
     ParityReport,
     Side,
     compare,
-    first_difference,
     folder_size,
     judge,
 )
@@ -70,7 +69,7 @@ MOST_POSITIONS, MOST_SCORES = 4096, 1 << 28  # of the one long row
 class ImportComparison:
     """A run beside the folder it came from: what both say of texts, of answers and of one long row."""
 
-    def __init__(self, folder: Path, found: Imported, model: TextModel, theirs: ForeignRuntime) -> None:
+    def __init__(self, folder: Path, found: Imported, model: TextModel, theirs: ExternalRuntime) -> None:
         self.folder, self.found, self.model, self.theirs = folder, found, model, theirs
         self.report: ParityReport
         self.tokenizer: Any = None
@@ -198,10 +197,9 @@ class ImportComparison:
         ours = OurRuntime(self.model, self.theirs.rules, self.theirs.special)
         numbers = Logits()
         numbers.add(case, ours.logits([case])[0], self.theirs.logits([case])[0])
-        limits = LIMITS["fp32"]
         judged = replace(self.report, passed=True, differs=None, same_greedy=None, same_beam=None)
         judged.largest_logit_difference, judged.largest_logit = numbers.difference, numbers.largest
-        judge(judged, limits, lambda: first_difference(ours, self.theirs, case, limits.logits), None)
+        judge(judged, ours, self.theirs, [case])
         if judged.differs is not None:
             return f"over {length:,} random tokens {judged.differs}"
         self.report.largest_logit_difference = max(self.report.largest_logit_difference, numbers.difference)
@@ -219,7 +217,7 @@ def import_parity(folder: Path, found: Imported, run: RunFolder, examples: Itera
     on = "the sample" if examples is not None else "some sentences"
     given = None if examples is None else list(examples)
     cases = make_cases(model, SENTENCES if given is None else given, SAMPLE)
-    theirs = ForeignRuntime(folder, model, found.theirs, torch.float32)
+    theirs = ExternalRuntime(folder, model, found.theirs, torch.float32)
     sizes = folder_size(run.final), sum(p.stat().st_size for p in folder.glob("*.safetensors"))
     report = ParityReport(
         f"import of a {found.model_type}",

@@ -22,15 +22,27 @@ from glassformer.formats.huggingface.dialects.bert import TYPES
 from glassformer.formats.huggingface.dialects.decoder import QWEN2, QWEN2_LACKS
 from glassformer.formats.huggingface.dialects.external import with_prefix
 from glassformer.formats.huggingface.origin import LEFT_OUT, origin_of
+from glassformer.formats.huggingface.runtime import ExternalRuntime, TransformersRuntime
 from glassformer.formats.huggingface.tables import from_half_split, half_split, to_half_split, to_ours, to_theirs
 from glassformer.formats.huggingface.tokenizer_files import write_tokenizer_folder
+from glassformer.formats.runtime import Runtime
 from glassformer.formats.untrusted import write_tensor_file
 from glassformer.models import BERT, GPT, Transformer, build_model
 from glassformer.nn.positions import sinusoids
+from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
 from glassformer.text.tokenizers import Tokenizers
 
 POOLER = "bert.pooler.dense"
+KINDS = {"transformer": "ForSeq2SeqLM", "gpt": "ForCausalLM", "bert": "ForMaskedLM"}
+HEADS = {"classify": "ForSequenceClassification", "tag": "ForTokenClassification", "none": ""}
+"""The Auto classes that load a folder, by family and by head."""
+GENERATE = 'print(tokenizer.batch_decode(model.generate(**tokenizer(["A text"], return_tensors="pt")'
+CALLS = {
+    "transformer": f"{GENERATE}), skip_special_tokens=True))",
+    "gpt": f"{GENERATE}, max_new_tokens=32)))",
+    "bert": 'print(model(**tokenizer(["A text"], return_tensors="pt")).logits.shape)',
+}
 
 
 def scales_by_hand(dialect: Dialect, config: ModelConfig) -> bool:
@@ -222,3 +234,37 @@ def export_folder(
         notes.append("BertModel's pooler, which this model has not, is written as zeros; use last_hidden_state")
     write_json(folder / "glassformer.json", own_recipe)
     return notes
+
+
+# ------------------------------------------------------------------------------------------------------ as an export target
+
+
+def refuse(model: TextModel) -> None:
+    """Where no class of theirs can say the model, that is said with the nearest."""
+    origin, config = origin_of(model.tokenizers.target), model.model.config
+    dialect_for(config if origin is None else origin.config(config))
+
+
+def write(model: TextModel, folder: Path, weights: str, name: str) -> list[str]:
+    """The folder that Auto classes load."""
+    return export_folder(model.model, model.tokenizers, model.recipe, folder, half=weights == "fp16")
+
+
+def open_folder(model: TextModel, folder: Path) -> Runtime:
+    """The folder in transformers' hands; of a GPT that was imported, with the ids it came with."""
+    origin, c = origin_of(model.tokenizers.target), model.model.config
+    if origin is not None:
+        return ExternalRuntime(folder, model, {"target": origin.vocabulary})
+    runtime = TransformersRuntime(folder, c.family, c.head, alpha=model.recipe.decode.alpha)
+    runtime.special, runtime.prefix = model.special_tokens, model.tokenizers.target.before
+    runtime.ids = replace(runtime.ids, more_ends=model.special_tokens.more_ends)
+    return runtime
+
+
+def snippet(config: ModelConfig, own_target: bool) -> str:
+    """The Auto class that loads the folder, and one call."""
+    kind, call = HEADS.get(config.head, KINDS[config.family]), CALLS[config.family]
+    return f"""from transformers import AutoModel{kind}, AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained("FOLDER")
+model = AutoModel{kind}.from_pretrained("FOLDER")
+{call.replace(".logits", ".last_hidden_state") if config.head == "none" else call}"""

@@ -15,57 +15,43 @@ import torch
 from glassformer.decode import translate_batch
 from glassformer.formats.onnx.engine import OnnxNet, session, with_net
 from glassformer.formats.ours import layers_of
-from glassformer.formats.runtime import Activations, Case
+from glassformer.formats.runtime import Activations, Case, Ids, Runtime
 from glassformer.nn.rows import Rows
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS
 
 
-class OnnxRuntime:
+class OnnxRuntime(Runtime):
     """A folder of graphs. The search is ours, so its rules are the recipe's."""
 
     name = "onnxruntime"
-    prefix: tuple[int, ...] = ()
-    cut_competes = False
-    lacks: tuple[str, ...] = ()
 
     def __init__(self, folder: Path, model: TextModel) -> None:
-        self.folder, self.model, self.config = folder, model, model.model.config
+        self.folder, self.model, self.family = folder, model, model.model.config.family
         threads = torch.get_num_threads()
         began = time.perf_counter()
-        if self.config.family == "bert":
+        if self.family == "bert":
             self.reader: Any = session(folder / "model.onnx", threads)
         else:
-            self.net = OnnxNet(folder, self.config, threads)
+            self.net = OnnxNet(folder, model.model.config, threads)
             self.twin = with_net(model.model, self.net)
         self.load_seconds = time.perf_counter() - began
         self.rules = replace(model.recipe.decode, engine="auto", temperature=0.0, n_best=1, num_samples=1)
         self.special = model.special_tokens
 
     @torch.no_grad()
-    def logits(self, cases: Sequence[Case]) -> list[np.ndarray]:
-        """The scores at each token of each answer; of a model that only reads, at each of its prompt."""
-        reads = not cases[0].answer
-        prompts = Rows.from_lists([list(case.prompt) for case in cases])
-        if self.config.family == "bert":
-            given = {"input_ids": prompts.tokens.numpy(), "attention_mask": prompts.real.long().numpy()}
-            scores = self.reader.run(["logits"], given)[0]
-        elif self.config.family == "transformer":
-            targets = [[BOS, *case.answer[:-1]] for case in cases]
-            state = self.net.start(prompts)
-            scores = self.net.step(Rows.from_lists(targets).tokens, state, [len(t) for t in targets]).numpy()
-            return [own[: len(case.answer)] for own, case in zip(scores, cases, strict=True)]
-        else:
-            rows = [[*case.prompt, *case.answer[:-1]] for case in cases]
-            state = self.net.start(len(rows))
-            scores = self.net.step(Rows.from_lists(rows).tokens, state, [len(row) for row in rows]).numpy()
-        found = []
-        for own, case in zip(scores, cases, strict=True):
-            start = 0 if reads else len(case.prompt) - 1
-            found.append(own[start : start + (len(case.prompt) if reads else len(case.answer))])
-        return found
+    def scores(self, rows: Ids, targets: Ids) -> Sequence[np.ndarray]:
+        """The scores after each token: of a BERT in one call, else by a step that reads all tokens at once."""
+        read = Rows.from_lists([list(row) for row in rows])
+        if self.family == "bert":
+            given = {"input_ids": read.tokens.numpy(), "attention_mask": read.real.long().numpy()}
+            return list(self.reader.run(["logits"], given)[0])
+        written = targets or rows
+        state = self.net.start(read if targets else len(rows))
+        tokens = Rows.from_lists([list(row) for row in written]).tokens
+        return list(self.net.step(tokens, state, [len(row) for row in written]).numpy())
 
-    def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
+    def write(self, prompts: Ids, *, beam: int, limit: int) -> list[list[int]]:
         """Our search over the graphs' scores."""
         config = replace(self.rules, engine="onnx", beam=beam, max_new_tokens=limit)
         found = translate_batch(self.twin, [list(p) for p in prompts], config, special=self.special)
@@ -90,14 +76,14 @@ class OnnxRuntime:
             graph.graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
         onnx.save(graph, str(copy))
         runner = session(copy, 1)
-        pairs = self.config.family == "transformer"
+        pairs = self.family == "transformer"
         if pairs and path.name == "decoder.onnx":
             ids = np.array([[BOS, *case.answer[:-1]]])
             source = np.array([case.prompt])
             given = self.net.encode(source, np.ones_like(source)) | self.net.start(1).past
         else:
             ids = np.array([[*case.prompt, *([] if pairs else case.answer[:-1])]])
-            given = {} if self.config.family != "gpt" else dict(self.net.start(1).past)
+            given = {} if self.family != "gpt" else dict(self.net.start(1).past)
         given |= {"input_ids": ids, "attention_mask": np.ones_like(ids)}
         wanted = {one.name for one in runner.get_inputs()}
         for name, value in zip(names, runner.run(names, {k: v for k, v in given.items() if k in wanted}), strict=True):

@@ -11,32 +11,46 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from glassformer.config import Recipe
-from glassformer.errors import UserError, install_hint
+from glassformer.config import ModelConfig, Recipe
+from glassformer.errors import UserError
+from glassformer.formats.huggingface.writer import write_tokenizers
 from glassformer.formats.onnx import spec as conversion
 from glassformer.formats.onnx.engine import OnnxNet
+from glassformer.formats.onnx.runtime import OnnxRuntime
+from glassformer.formats.runtime import Runtime
 from glassformer.formats.untrusted import LARGEST_JSON, read_json
 from glassformer.nn.rows import Rows
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS
 
 POSITIONS = 512  # rows, at least, of a table of positions that has no end
+SNIPPET = """from glassformer.formats.onnx.writer import OnnxModel
+model = OnnxModel("FOLDER")        # or the plain loop of docs/how-to/export.md, with onnxruntime alone
+print(model.write([[5, 6, 2]], limit=32))"""
 
 
-def refuse_for_onnx(model: TextModel) -> None:
+def refuse(model: TextModel) -> None:
     """Where the graphs cannot say something, that is said with the nearest they can."""
-    if not conversion.is_installed():
-        raise UserError(f"exporting to onnx needs onnx and onnxruntime; install them with: {install_hint('onnx')}")
-    if (unsupported := conversion.unsupported(model.model.config)) is not None:
-        raise UserError(f"these ONNX graphs have nothing for {unsupported[0]}; {unsupported[1]}")
+    if (lacking := conversion.unsupported(model.model.config)) is not None:
+        raise UserError(f"these ONNX graphs have nothing for {lacking[0]}; {lacking[1]}")
 
 
-def write_onnx(model: TextModel, folder: Path, weights: str) -> list[str]:
-    """encoder.onnx and decoder.onnx, or model.onnx; gives what a reader should know."""
+def write(model: TextModel, folder: Path, weights: str, name: str) -> list[str]:
+    """encoder.onnx and decoder.onnx, or model.onnx, and the tokenizers."""
     c = model.model.config
     rows = c.block_size if c.positions == "learned" else max(POSITIONS, c.block_size)
     conversion.save(model.model, folder, n_positions=rows, weights=weights)
-    return []
+    return write_tokenizers(model.tokenizers, model.recipe, folder)
+
+
+def open_folder(model: TextModel, folder: Path) -> Runtime:
+    """The folder in onnxruntime's hands."""
+    return OnnxRuntime(folder, model)
+
+
+def snippet(config: ModelConfig, own_target: bool) -> str:
+    """Greedy decoding of one text."""
+    return SNIPPET
 
 
 class OnnxModel:

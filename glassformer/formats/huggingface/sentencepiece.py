@@ -1,20 +1,18 @@
-"""A SentencePiece model file (Kudo & Richardson 2018) as a tokenizer.json, read without its library.
+"""A SentencePiece model file (Kudo & Richardson 2018) as a tokenizer.json.
 
-The file is a protocol buffer: fields of a number, a kind and a content, of which a handful matter here (pieces with score and
-kind; whether it is a unigram or a BPE model; how text is normalized). Reading them takes forty lines, and nothing of the
-file is run. What comes out is the pipeline of the `tokenizers` library that cuts text in the same way.
+The file is read by the messages of the `sentencepiece` package (a protocol buffer: nothing of the file is run). What comes out is
+the pipeline of the `tokenizers` library that cuts text in the same way.
 """
 
 from __future__ import annotations
 
 import base64
-import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import UserError
+from glassformer.errors import UserError, install_hint
 from glassformer.files.structured import read_regular
 from glassformer.text.pipeline_checks import LONGEST_PIECE, MOST_PIECES, is_number
 from glassformer.text.tokenizer import CONTROL_NAMES
@@ -22,44 +20,7 @@ from glassformer.text.tokenizer import CONTROL_NAMES
 LARGEST_FILE = 32 << 20
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # kinds of pieces
 REACHABLE = (NORMAL, USER_DEFINED, BYTE)
-Field = tuple[int, int | bytes]
-
-
-def varint(data: bytes, place: int) -> tuple[int, int]:
-    """A number of seven bits a byte, and where it ends."""
-    value = shift = 0
-    while shift < 70:
-        byte = data[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, place
-        shift += 7
-    raise ValueError("a number without end")
-
-
-def fields(data: bytes) -> Iterator[Field]:
-    """The fields of a message: their number, and a whole number or the bytes they hold."""
-    place = 0
-    while place < len(data):
-        key, place = varint(data, place)
-        match key & 7:
-            case 0:
-                value, place = varint(data, place)
-                yield key >> 3, value
-                continue
-            case 1:
-                size = 8
-            case 2:
-                size, place = varint(data, place)
-            case 5:
-                size = 4
-            case kind:
-                raise ValueError(f"a field of kind {kind}")
-        if place + size > len(data):
-            raise ValueError("a field that is longer than the file")
-        yield key >> 3, data[place : place + size]
-        place += size
+UNIGRAM, BPE = 1, 2  # kinds of models
 
 
 @dataclass(frozen=True)
@@ -74,53 +35,39 @@ class SentencePiece:
     byte_fallback: bool
 
 
-def numbers(message: int | bytes) -> dict[int, int | bytes]:
-    """The fields of a message that has each once."""
-    return dict(fields(message)) if isinstance(message, bytes) else {}
-
-
-def read_piece(message: int | bytes) -> tuple[str, float, int]:
-    """One entry of the vocabulary."""
-    found = numbers(message)
-    name, score, kind = found.get(1, b""), found.get(2, bytes(4)), found.get(3, NORMAL)
-    if not isinstance(name, bytes) or not isinstance(score, bytes) or len(score) != 4 or not isinstance(kind, int):
-        raise ValueError("a piece that is none")
-    value = struct.unpack("<f", score)[0]
-    if len(name) > LONGEST_PIECE or not is_number(value):
-        raise ValueError("a piece that is too long, or whose score is no number")
-    return name.decode("utf-8"), value, kind
-
-
 def read_sentencepiece(path: Path) -> SentencePiece:
     """A `.spm` or `.model` file; one that makes no sense is refused in a sentence."""
     content = read_regular(path, LARGEST_FILE)
-    pieces: list[tuple[str, float, int]] = []
-    trainer: dict[int, int | bytes] = {}
-    normalizer: dict[int, int | bytes] = {}
     try:
-        for number, value in fields(content):
-            if number == 1:
-                pieces.append(read_piece(value))
-                if len(pieces) > MOST_PIECES:
-                    raise ValueError(f"more than {MOST_PIECES:,} pieces")
-            elif number == 2:
-                trainer = numbers(value)
-            elif number == 3:
-                normalizer = numbers(value)
-    except (ValueError, IndexError) as error:  # a UnicodeDecodeError is a ValueError
-        raise UserError(f"{path} is not a SentencePiece model: it has {error}") from None
-    kind, charsmap = trainer.get(3, 1), normalizer.get(2, b"")
-    if not pieces or kind not in (1, 2) or not isinstance(charsmap, bytes):
-        raise UserError(f"{path} is not a SentencePiece model of kind unigram or BPE with at least one piece")
+        from google.protobuf.message import DecodeError
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto
+    except ImportError:
+        raise UserError(
+            f"{path} is a SentencePiece model, which takes sentencepiece and protobuf to read; install with: {install_hint('hf')}"
+        ) from None
+    try:
+        found: Any = ModelProto.FromString(content)
+        pieces = [(piece.piece, piece.score, piece.type) for piece in found.pieces]
+    except (DecodeError, ValueError):  # a UnicodeDecodeError is a ValueError
+        raise UserError(f"{path} is not a SentencePiece model, or was cut short") from None
+    trainer, normalizer = found.trainer_spec, found.normalizer_spec
+    if not 0 < len(pieces) <= MOST_PIECES or trainer.model_type not in (UNIGRAM, BPE):
+        raise UserError(
+            f"{path} is not a SentencePiece model of kind unigram or BPE with at least one piece and at most {MOST_PIECES:,}"
+        )
+    # What is no UTF-8 comes as bytes.
+    texts = all(isinstance(name, str) and 0 < len(name) <= LONGEST_PIECE for name, _, _ in pieces)
+    if not texts or not all(is_number(score) for _, score, _ in pieces):
+        raise UserError(f"{path} has a piece that is no text or too long, or whose score is no number")
     if len({name for name, _, _ in pieces}) < len(pieces):
         raise UserError(f"{path} has a piece twice")
     return SentencePiece(
         pieces,
-        is_bpe=kind == 2,
-        charsmap=charsmap,
-        dummy_prefix=bool(normalizer.get(3, 1)),
-        single_spaces=bool(normalizer.get(4, 1)),
-        byte_fallback=bool(trainer.get(35, 0)),
+        is_bpe=trainer.model_type == BPE,
+        charsmap=normalizer.precompiled_charsmap,
+        dummy_prefix=normalizer.add_dummy_prefix,
+        single_spaces=normalizer.remove_extra_whitespaces,
+        byte_fallback=trainer.byte_fallback,
     )
 
 

@@ -28,9 +28,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from glassformer.config import DataConfig, DecodeConfig, Recipe
-from glassformer.interop.export import open_runtime, write
-from glassformer.interop.parity import folder_size, share_of_same
-from glassformer.interop.runtimes import Case, OurRuntime, Runtime, make_cases
+from glassformer.formats.export import write
+from glassformer.formats.ours import OurRuntime
+from glassformer.formats.parity import folder_size, share_of_same
+from glassformer.formats.runtime import Case, Runtime, make_cases
+from glassformer.formats.targets import target_of
 from glassformer.models import build_model, preset
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import EOS, Tokenizer
@@ -90,7 +92,7 @@ def measure(model: TextModel, cases: list[Case], limit: int, rounds: int, clock:
         with tempfile.TemporaryDirectory(prefix="glassformer-") as place:
             folder = Path(place)
             write(model, to, folder, weights, "bench")
-            runtime = open_runtime(model, to, folder)
+            runtime = target_of(to).writer.open_folder(model, folder)
             size = folder_size(folder) / 1e6
         same_rules: dict[str, Any] = {"cut_competes": runtime.cut_competes, "prefix": runtime.prefix}
         twin, row = OurRuntime(model, runtime.rules, runtime.special, **same_rules), []
@@ -120,7 +122,7 @@ def main() -> None:
         measure(model, made_up_cases(model, given.texts), NEW, given.rounds, clock)
         return
     from glassformer.api import load
-    from glassformer.interop.sample import own_sample
+    from glassformer.formats.sample import own_sample
 
     run = load(given.run, device="cpu")
     cases = make_cases(run, own_sample(run.recipe.data, given.run)[1], given.texts)

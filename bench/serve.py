@@ -80,7 +80,7 @@ def peer(run: Path, compute: str) -> None:
     from flask import Flask, jsonify, request
 
     import glassformer
-    from glassformer.accel import ctranslate2 as conversion
+    from glassformer.formats.ctranslate2 import spec as conversion
 
     model = glassformer.load(run, device="cpu")
     folder = Path(tempfile.mkdtemp())

@@ -23,8 +23,8 @@ from glassformer.config import Recipe
 from glassformer.config.fine_tune import fine_tuned
 from glassformer.errors import ConfigError, UserError
 from glassformer.files import durable
-from glassformer.interop.adapter import export_adapter
-from glassformer.interop.import_run import read_source, write_run
+from glassformer.formats.adapter import export_adapter
+from glassformer.formats.import_run import read_source, write_run
 from glassformer.nn.lora import adapter_tensors, merge_lora
 from glassformer.runs.checkpoint import read_checkpoint, write_checkpoint
 from glassformer.runs.folder import RunFolder
@@ -32,7 +32,7 @@ from glassformer.text.extension import extend
 from glassformer.text.tokenizer import CONTROL, UNK, Tokenizer
 from glassformer.train.trainer import StepReport
 from tests.commands import call
-from tests.foreign_models import marian
+from tests.external_models import marian
 from tests.small_runs import small_run, write_data
 
 

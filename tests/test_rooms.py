@@ -81,8 +81,8 @@ def test_plots_and_files(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_bytes() == b"whole"
 
 
-def test_interop(run: RunFolder) -> None:
-    from glassformer.interop.tables import from_half_split, to_half_split
+def test_formats(run: RunFolder) -> None:
+    from glassformer.formats.huggingface.tables import from_half_split, to_half_split
 
     tensors = {"embedding.weight": torch.from_numpy(np.random.default_rng(1).normal(size=(5, 8)))}
     back = from_half_split(to_half_split(tensors, 8), 8)
@@ -107,7 +107,7 @@ def test_machine() -> None:
 def test_every_room_is_looked_into() -> None:
     """A new room is named here, and in a test above."""
     looked = {
-        *("accel", "api", "cli", "config", "data", "decode", "errors", "evaluate", "files", "interop", "language"),
+        *("accel", "api", "cli", "config", "data", "decode", "errors", "evaluate", "files", "formats", "language"),
         *("machine", "models", "nn", "plots", "probe", "runs", "screen", "studies", "tasks", "text", "train"),
     }
     there = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}

@@ -10,7 +10,7 @@ import torch
 from glassformer.api.models import MODELS, Classifier, Embedder, Filler, Generator, RunOrigin, Tagger, Translator
 from glassformer.config import did_you_mean
 from glassformer.errors import UserError
-from glassformer.interop.adapter import add_adapter
+from glassformer.formats.adapter import add_adapter
 from glassformer.runs.checkpoint import read_state
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel

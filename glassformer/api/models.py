@@ -33,7 +33,7 @@ from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.tokenizers import Tokenizers
 
 if TYPE_CHECKING:
-    from glassformer.interop.parity import ParityReport
+    from glassformer.formats.parity import ParityReport
 
 T = TypeVar("T")
 
@@ -142,8 +142,8 @@ class LoadedModel(TextModel):
         it there, and gives the report of how equal the two are on `sample`: pairs (source, reference) or texts; without
         one, the run's own test split. An export that is another model is an error, and leaves nothing. `overwrite`: an
         earlier export in that folder is replaced."""
-        from glassformer.interop.export import export_model
-        from glassformer.interop.sample import NO_SPLIT, own_sample
+        from glassformer.formats.export import export_model
+        from glassformer.formats.sample import NO_SPLIT, own_sample
 
         run = None if self.origin is None else self.origin.path
         if sample is not None:

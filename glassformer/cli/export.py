@@ -10,21 +10,19 @@ import typer
 
 from glassformer.cli import lines
 from glassformer.errors import UserError
+from glassformer.formats.targets import HELP as TARGETS_HELP
 from glassformer.language import localized
 from glassformer.screen import say, table_console, warn
 
 if TYPE_CHECKING:
-    from glassformer.interop.parity import ParityReport
+    from glassformer.formats.parity import ParityReport
 
 
 def export(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     to: Annotated[
         str,
-        typer.Option(
-            help="hf (a folder for transformers), ct2 (CTranslate2), onnx (onnxruntime), gguf (llama.cpp; GPTs only), or adapter "
-            "(of a LoRA training: its corrections alone, a small file)."
-        ),
+        typer.Option(help=f"{TARGETS_HELP}, or adapter (of a LoRA training: its corrections alone, a small file)."),
     ],
     out: Annotated[
         Path | None, typer.Option(help="A new or empty folder; without it, beside the run: RUN-hf, RUN-ct2-int8, …")
@@ -51,9 +49,9 @@ def export(
         adapter_alone(run, out or run.parent / f"{run.name}-adapter", overwrite)
         return
     from glassformer.api import load
-    from glassformer.interop.export import check, export_model
-    from glassformer.interop.parity import ParityFailed
-    from glassformer.interop.sample import own_sample
+    from glassformer.formats.export import check, export_model
+    from glassformer.formats.parity import ParityFailed
+    from glassformer.formats.sample import own_sample
 
     model = load(run, device="cpu", step=step)
     check(model, to, quantize)
@@ -82,7 +80,7 @@ def export(
 
 def adapter_alone(run: Path, place: Path, overwrite: bool) -> None:
     """The corrections of a LoRA training in a folder of their own."""
-    from glassformer.interop.adapter import export_adapter
+    from glassformer.formats.adapter import export_adapter
     from glassformer.runs.folder import RunFolder
 
     size, whole = export_adapter(RunFolder.open(run), place, overwrite=overwrite)

@@ -12,7 +12,7 @@ from glassformer.errors import ConfigError
 from glassformer.screen import warn
 
 if TYPE_CHECKING:
-    from glassformer.interop.importing import Imported
+    from glassformer.formats.huggingface.importing import Imported
     from glassformer.runs.folder import RunFolder
 
 
@@ -50,15 +50,15 @@ def import_model(
     their heads or without one, and nanoGPT. What comes out is a run, which the other commands take like any other.
     Only safetensors are read; of a name at the hub no pickle and no code is fetched.
     """
-    from glassformer.interop.import_run import read_source, write_run
-    from glassformer.interop.importing import Languages
+    from glassformer.formats.huggingface.importing import Languages
+    from glassformer.formats.import_run import read_source, write_run
     from glassformer.tasks import TextModel
 
     if head not in (None, "mlm", "next-sentence"):
         raise ConfigError(f"--head is mlm or next-sentence, not {head!r}")
     languages = Languages(source_language, target_language)
     if adapter is not None:
-        from glassformer.interop.adapter import with_adapter
+        from glassformer.formats.adapter import with_adapter
         from glassformer.runs.folder import RunFolder
 
         if head or pickle or tokenizer or sample or languages != Languages():
@@ -88,8 +88,8 @@ def import_model(
 def prove(source: Path, found: Imported, draft: RunFolder, head: str | None, sample: Path | None, place: Path) -> None:
     """Compare the run with its source before it takes its place, and print the report; one that is another model is given up."""
     from glassformer.cli.export import show
-    from glassformer.interop.import_parity import cannot_compare, import_parity
-    from glassformer.interop.parity import ParityFailed
+    from glassformer.formats.huggingface.import_parity import cannot_compare, import_parity
+    from glassformer.formats.parity import ParityFailed
 
     if (why := cannot_compare(source, found, head)) is not None:
         warn(f"{place}: {why}")

@@ -27,7 +27,8 @@ from glassformer.accel.decoding.block import is_whole, skips_empty_columns
 from glassformer.config import DecodeConfig
 from glassformer.decode.buckets import next_power_of_2, slot_bucket, width_bucket
 from glassformer.decode.driver import Driver, Result
-from glassformer.decode.engines import EXTERNAL_ENGINES, answers_itself, decoding_model
+from glassformer.decode.engines import answers_itself, decoding_model
+from glassformer.decode.external import EXTERNAL_ENGINES
 from glassformer.decode.graphs import GraphRunner, GraphSession, session_pool
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job

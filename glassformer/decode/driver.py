@@ -30,6 +30,7 @@ from glassformer.decode.align import alignments
 from glassformer.decode.buckets import STRICT_STEP, strict_width
 from glassformer.decode.choose import hash_ids
 from glassformer.decode.engines import decoding_model, slots_that_fit, suits_external
+from glassformer.decode.external import LogitsEngine, SearchEngine, external_engine
 from glassformer.decode.request import NO_CONSTRAINTS, BeamTrace, Hypothesis, Request, SpecialTokens
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
@@ -60,6 +61,7 @@ class Driver:
     ) -> None:
         self.model, self.config, self.special = model, config or DecodeConfig(), special or SpecialTokens()
         self.text, self.align, self.trace, self.cached = text, align, trace, cached
+        self.engine = external_engine(self.config.engine)  # None: one of ours
         self.model_config: ModelConfig = model.config
         self.has_source = self.model_config.family == "transformer"
         self.limits: dict[int, tuple[int, int]] = {}  # fewest and most new tokens, by the length of the text
@@ -155,10 +157,8 @@ class Driver:
         stepper: Stepper
         if not self.cached:
             stepper = PlainStepper(self.model, beams, bos, cached=False)
-        elif config.engine == "onnx" and suits_external(self.model):
-            from glassformer.decode.onnx import cached_net
-
-            stepper = PlainStepper(cached_net(self.model, [one[1:] for one in self.pending]), beams, bos)
+        elif isinstance(self.engine, LogitsEngine) and suits_external(self.model):
+            stepper = PlainStepper(self.engine.net(self.model, [one[1:] for one in self.pending]), beams, bos)
         else:
             decodes = decoding_model(self.model, config, slots * beams)
             stepper = ModelStepper(decodes, slots, beams, bos, strict=config.strict)
@@ -248,10 +248,10 @@ class Driver:
 
     @torch.no_grad()
     def step(self) -> list[Result]:
-        """One token more for everybody; what is finished by it. CTranslate2 answers everything that waits, at once."""
+        """One token more for everybody; what is finished by it. A program with a search of its own answers all that waits."""
         with eval_mode(self.model):
-            if self.config.engine in ("int8", "ctranslate2") and suits_external(self.model):
-                return self.answer_with_ctranslate2()
+            if isinstance(self.engine, SearchEngine) and suits_external(self.model):
+                return self.answer_by(self.engine)
             self.admit()
             if not self.n or self.stepper is None or self.state is None:
                 return []
@@ -274,12 +274,10 @@ class Driver:
                 self.n = 0
             return results
 
-    def answer_with_ctranslate2(self) -> list[Result]:
-        """What waits, answered by CTranslate2."""
-        from glassformer.decode.ctranslate2 import answer_by_ctranslate2
-
+    def answer_by(self, engine: SearchEngine) -> list[Result]:
+        """What waits, answered by a program with a search of its own."""
         batch, self.pending = [one[1:] for one in self.pending], []
-        found = answer_by_ctranslate2(self.model, batch, self.config, self.special, trace=self.trace)
+        found = engine.answer(self.model, batch, self.config, self.special, trace=self.trace)
         return [(job.request_id, self.finish(request, own)) for (request, job), own in zip(batch, found, strict=True)]
 
     def partial_outputs(self, request_ids: Collection[int]) -> dict[tuple[int, int], list[tuple[int, float]]]:

@@ -2,7 +2,8 @@
 
 `plain` is the model itself: nothing is installed. `auto` and `fast` are a copy of it that shares its modules and weights; only
 blocks that are exactly ours have others in their places, on a CPU with packed weights, on CUDA by kernels and in bfloat16. While
-someone listens to the model by a tap or a hook of torch it answers itself, in the same precision.
+someone listens to the model by a tap or a hook of torch it answers itself, in the same precision. Engines of other people's
+(`int8`, `ctranslate2`, `onnx`): external.py.
 
 A copy is made when it is first asked for and kept as long as its model. Before each use it is compared with the model: its
 modules and, where weights were copied, the weights.
@@ -26,8 +27,6 @@ from glassformer.config import DecodeConfig
 from glassformer.errors import ConfigError
 from glassformer.models.checksum import weight_checksum
 
-EXTERNAL_ENGINES = ("int8", "ctranslate2", "onnx")
-"""Engines that are other people's programs."""
 MEMORY_SHARE = 0.25  # of the free memory that one cache may take
 UNKNOWN_MEMORY = 2**32  # bytes, where the system does not say what is free
 

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from glassformer.cli.main import main
-from glassformer.interop import import_parity
+from glassformer.formats.huggingface import import_parity
 
 
 def break_off(*_: Any, **__: Any) -> None:

@@ -1,0 +1,128 @@
+"""A trained model as a folder that other programs run, with the proof that it is the same model.
+
+`export_model` writes the folder under a temporary name, loads it there in the real program, compares (parity.py), and gives
+it its name when that went well. What a target cannot express is refused before anything is written, with the nearest setting
+that could be exported. The targets are in targets.py.
+
+A folder that was exported is known by the list of its files, which its glassformer.json holds: only such a folder is ever
+replaced.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import time
+from collections.abc import Collection, Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import VERSION
+from glassformer.errors import UserError, install_hint
+from glassformer.files import owned
+from glassformer.formats.card import card
+from glassformer.formats.parity import SAMPLE, ParityFailed, ParityReport, Side, compare, folder_size
+from glassformer.formats.runtime import make_cases
+from glassformer.formats.targets import names, target_of
+from glassformer.formats.untrusted import LARGEST_JSON, read_json
+from glassformer.runs.folder import RunFolder
+from glassformer.tasks import TextModel
+
+FACTS = "glassformer.json"
+
+
+def files_in(folder: Path) -> set[str]:
+    """The names of everything that lies in a folder and is no folder."""
+    return {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_symlink() or not p.is_dir()}
+
+
+def own_export(out: Path) -> Collection[str]:
+    """The files of an earlier export that this one may replace; none where there is nothing. Whatever else lies there is
+    somebody's, and the folder is refused."""
+    if not out.is_dir() or not (found := files_in(out)):
+        return ()
+    listed = read_json(out, FACTS, LARGEST_JSON).get("files") if (out / FACTS).exists() else None
+    if not isinstance(listed, list):
+        raise UserError(
+            f"{out} was not exported by this command, so --overwrite leaves it alone; choose another folder"
+        )
+    if others := sorted(found - {*map(str, listed)}):
+        raise UserError(
+            f"{out} holds {others[0]}, which is no file of the export, so --overwrite leaves it alone; move it away"
+        )
+    return found
+
+
+def list_files(folder: Path, **more: Any) -> None:
+    """Writes the names of its files into an export, by which it is known as one; `more`: what else glassformer.json is to say."""
+    facts = {"glassformer": VERSION} | more
+    facts |= read_json(folder, FACTS, LARGEST_JSON) if (folder / FACTS).exists() else {}
+    facts |= {"files": sorted({*files_in(folder), FACTS})}
+    (folder / FACTS).write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def check(model: TextModel, to: str, quantize: str | None) -> str:
+    """Refuses what cannot be; the name of the numbers that weights are written in."""
+    target, weights = target_of(to), quantize or "fp32"
+    if weights not in target.weights:
+        there = ", ".join(w for w in target.weights if w != "fp32")
+        raise UserError(f"{to} takes --quantize {there} or none, not {weights}; int8 can be had with {names('int8')}")
+    if not all(importlib.util.find_spec(name) for name in target.needs):
+        raise UserError(f"exporting to {to} needs {' and '.join(target.needs)}; install with: {install_hint(to)}")
+    target.writer.refuse(model)
+    return weights
+
+
+def write(model: TextModel, to: str, folder: Path, weights: str, name: str) -> list[str]:
+    """The files of a target in an empty folder, the recipe among them; gives notes for the reader."""
+    notes = target_of(to).writer.write(model, folder, weights, name)
+    list_files(folder, recipe=model.recipe.to_dict())
+    return notes
+
+
+def run_size_and_load(run: Path | None, model: TextModel) -> Side:
+    """Our own side of the report: the weights' size on disk, and how long they take to load."""
+    side = Side("glassformer", sum(p.numel() * p.element_size() for p in model.model.parameters()))
+    if run is not None:
+        began = time.perf_counter()
+        folder = RunFolder.open(run)
+        folder.load_model(report=lambda _: None)
+        side.load_seconds = time.perf_counter() - began
+        weights = folder.weights_folder(report=lambda _: None)
+        side.bytes_on_disk = sum(p.stat().st_size for p in weights.glob("model*.safetensors")) or side.bytes_on_disk
+    return side
+
+
+def export_model(
+    model: TextModel,
+    to: str,
+    out: Path,
+    examples: Iterable[Any],
+    *,
+    quantize: str | None = None,
+    on: str = "the sample",
+    name: str | None = None,
+    run: Path | None = None,
+    metrics: dict[str, float] | None = None,
+    overwrite: bool = False,
+) -> ParityReport:
+    """Writes `out`, a new or empty folder (with `overwrite` an earlier export), and gives the parity report that is saved in it.
+    ParityFailed where it is another model than here; then nothing is left."""
+    weights, target = check(model, to, quantize), target_of(to)
+    old = own_export(out) if overwrite else ()
+    model.model.eval()
+    cases = make_cases(model, islice(examples, 4 * SAMPLE), SAMPLE)
+    with owned.new_folder(out, "an export", old) as draft:
+        notes = write(model, to, draft, weights, name or out.name)
+        runtime = target.writer.open_folder(model, draft)
+        theirs = Side(runtime.name, folder_size(draft), runtime.load_seconds)
+        report = ParityReport(to, weights, on, len(cases), run_size_and_load(run, model), theirs, notes=list(notes))
+        compare(model, runtime, cases, report)
+        if not report.passed:
+            raise ParityFailed(f"{report.verdict()}; nothing was left in {out}", report)
+        report.save(draft)
+        text = card(model, target, name or out.name, metrics or {}, report, notes)
+        (draft / "README.md").write_text(text, encoding="utf-8")
+        list_files(draft)
+    return report

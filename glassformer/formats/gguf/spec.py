@@ -1,0 +1,163 @@
+"""A decoder as llama.cpp has it: architectures, names of tensors, the order of rows, and tokenizers.
+
+Four architectures of llama.cpp fit: `gpt2` (learned positions, GELU by tanh), `llama` (rotary, RMSNorm, SwiGLU), `qwen3` (the
+same with a norm on queries and keys) and, for a model that was imported as one, `qwen2`. llama.cpp turns neighbouring pairs of
+a Llama's queries and keys where we turn dimension i with i + D/2, so their rows are put in its order; those of Qwen are turned
+as ours are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.config import ModelConfig
+from glassformer.errors import UserError
+from glassformer.formats.huggingface.dialects import Dialect, dialect_for
+from glassformer.formats.huggingface.dialects.decoder import QWEN2
+from glassformer.formats.huggingface.dialects.external import READABLE, TIDY
+from glassformer.formats.huggingface.writer import tensors_from, tensors_to
+from glassformer.text.pipeline_checks import steps_of
+
+LAYER_NAMES = {
+    "gpt2": {
+        "ln_1": "attn_norm",
+        "attn.c_attn": "attn_qkv",
+        "attn.c_proj": "attn_output",
+        "ln_2": "ffn_norm",
+        "mlp.c_fc": "ffn_up",
+        "mlp.c_proj": "ffn_down",
+    },
+    "llama": {
+        "input_layernorm": "attn_norm",
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "self_attn.q_norm": "attn_q_norm",
+        "self_attn.k_norm": "attn_k_norm",
+        "post_attention_layernorm": "ffn_norm",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+    },
+}
+OUTER_NAMES = {
+    "transformer.wte": "token_embd",
+    "transformer.wpe": "position_embd",
+    "transformer.ln_f": "output_norm",
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+}
+
+TAIL = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+HEAD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
+CUTS = {f"{HEAD}\\p{{N}}{{1,3}}|{TAIL}": "llama-bpe", f"{HEAD}\\p{{N}}|{TAIL}": "qwen2"}
+"""Patterns of Llama 3's and Qwen2's tokenizer.json, and llama.cpp's names of them."""
+
+
+def gguf_name(name: str) -> str:
+    """A name of Hugging Face's as llama.cpp calls it.
+
+    >>> gguf_name("transformer.h.3.attn.c_attn.weight")
+    'blk.3.attn_qkv.weight'
+    """
+    stem, _, kind = name.rpartition(".")
+    if stem in OUTER_NAMES:
+        return f"{OUTER_NAMES[stem]}.{kind}"
+    family, prefix = ("gpt2", "transformer.h.") if stem.startswith("transformer.") else ("llama", "model.layers.")
+    layer, _, part = stem.removeprefix(prefix).partition(".")
+    return f"blk.{layer}.{LAYER_NAMES[family][part]}.{kind}"
+
+
+def neighbouring_pairs(x: Tensor, n_head: int) -> Tensor:
+    """Rows of a query or key matrix (or its bias) reordered from pairs (i, i + D/2) to pairs (2i, 2i + 1)."""
+    return x.unflatten(0, (n_head, 2, -1)).transpose(1, 2).flatten(0, 2)
+
+
+def own_pairs(x: Tensor, n_head: int) -> Tensor:
+    """The way back: from pairs (2i, 2i + 1) to pairs (i, i + D/2)."""
+    return x.unflatten(0, (n_head, -1, 2)).transpose(1, 2).flatten(0, 2)
+
+
+def gguf_tensors(dialect: Dialect, config: ModelConfig, own: dict[str, Tensor]) -> dict[str, np.ndarray]:
+    """Every tensor by llama.cpp's name, as it stores them: rows are outputs."""
+    tensors, _ = tensors_to(dialect, config, own)
+    out = {}
+    for name, tensor in tensors.items():
+        if dialect.name == "gpt2" and tensor.dim() == 2 and ".h." in name:
+            tensor = tensor.T  # GPT-2 keeps in x out
+        if dialect.name == "llama" and ".q_proj." in name:
+            tensor = neighbouring_pairs(tensor, config.n_head)
+        if dialect.name == "llama" and ".k_proj." in name:
+            tensor = neighbouring_pairs(tensor, config.kv_heads)
+        out[gguf_name(name)] = tensor.detach().float().contiguous().numpy()
+    return out
+
+
+def read_gguf(path: Path, config: ModelConfig) -> dict[str, Tensor]:
+    """Every tensor of such a file as a parameter of ours: what was written, read back."""
+    import gguf
+
+    dialect = dialect_for(config)
+    reader = gguf.GGUFReader(path)
+    if reader.fields["general.architecture"].contents() == QWEN2.name:
+        dialect = QWEN2
+    theirs = {gguf_name(e.theirs): e.theirs for e in dialect.table(config)} | {"output.weight": "lm_head.weight"}
+    found: dict[str, Tensor] = {}
+    for tensor in reader.tensors:
+        shape = tuple(reversed(tensor.shape.tolist()))
+        numbers = gguf.quants.dequantize(tensor.data, tensor.tensor_type).reshape(shape)
+        own = torch.from_numpy(np.array(numbers, dtype=np.float32))
+        name = theirs[tensor.name]
+        if dialect.name == "llama" and ".q_proj." in name:
+            own = own_pairs(own, config.n_head)
+        if dialect.name == "llama" and ".k_proj." in name:
+            own = own_pairs(own, config.kv_heads)
+        found[name] = own.T.contiguous() if dialect.name == "gpt2" and own.dim() == 2 and ".h." in name else own
+    return tensors_from(READABLE[dialect.name], config, TIDY[dialect.name]({}, found))
+
+
+def architecture_of(config: ModelConfig, imported: Mapping[str, Tensor] | None = None) -> Dialect:
+    """The architecture of llama.cpp that this model is, named as the dialect; one that it has not is refused. `imported`: as in
+    `dialect_for`."""
+    if config.family != "gpt":
+        raise UserError(
+            f"gguf is for models that are a decoder alone, and this one is a {config.family}; export to hf"
+            + (" or ct2" if config.family == "transformer" else "")
+        )
+    dialect = dialect_for(config, imported)
+    if dialect.name == "gpt2" and config.activation != "gelu_tanh":
+        raise UserError(
+            f"llama.cpp's gpt2 has the activation gelu_tanh alone, and this model has {config.activation}; export to hf or "
+            "onnx instead"
+        )
+    if config.rotary_scaling == "llama3":
+        raise UserError(
+            "gguf is written without the frequencies of model.rotary_scaling=llama3; export to hf or onnx instead"
+        )
+    if dialect.name == "llama" and config.bias:
+        raise UserError(
+            "llama.cpp's llama has no biases, and this model has model.bias=true; export to hf or onnx instead"
+        )
+    return dialect
+
+
+def cut_of(facts: Any) -> str | None:
+    """llama.cpp's name of the way a byte-level BPE cuts a text before it merges; None where it is not one of those."""
+    if not isinstance(facts, dict) or facts["model"]["type"] != "BPE":
+        return None
+    steps = [step for step in steps_of(facts.get("pre_tokenizer")) if step.get("type") != "Sequence"]
+    if [step.get("type") for step in steps] == ["ByteLevel"]:
+        plain = not steps[0].get("add_prefix_space") and steps[0].get("use_regex", True)
+        return "gpt-2" if plain else None
+    if [step.get("type") for step in steps] == ["Split", "ByteLevel"] and not steps[1].get("use_regex", True):
+        pattern = steps[0].get("pattern")
+        return CUTS.get(pattern.get("Regex", "")) if isinstance(pattern, dict) else None
+    return None

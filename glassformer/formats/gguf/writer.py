@@ -1,0 +1,182 @@
+"""A decoder for llama.cpp: one GGUF file with weights, sizes and tokenizer, written by the `gguf` package.
+
+A tokenizer of kind bpe travels with it, and that of an imported model where it is byte-level BPE that cuts texts as GPT-2,
+Llama 3 or Qwen2 do. llama.cpp knows no tokenizer by characters or words, so a model with one of those
+is written without its words: ids go in and come out.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.config import ModelConfig
+from glassformer.formats.gguf.runtime import open_gguf
+from glassformer.formats.gguf.spec import architecture_of, cut_of, gguf_tensors
+from glassformer.formats.huggingface.importing import adds_begin
+from glassformer.formats.huggingface.origin import ImportedModel, origin_of
+from glassformer.formats.huggingface.tokenizers import one_id, read_tokenizers
+from glassformer.formats.huggingface.writer import write_tokenizers
+from glassformer.formats.runtime import Runtime
+from glassformer.models import BERT, GPT, Transformer
+from glassformer.tasks import TextModel
+from glassformer.text.tokenizer import BOS, CONTROL, EOS, PAD, UNK, Tokenizer
+
+
+def write_sizes(writer: Any, config: ModelConfig) -> None:
+    """What llama.cpp must know of the model besides its tensors."""
+    writer.add_context_length(config.block_size)
+    writer.add_embedding_length(config.n_embd)
+    writer.add_block_count(config.n_layer)
+    writer.add_feed_forward_length(config.hidden)
+    writer.add_head_count(config.n_head)
+    writer.add_head_count_kv(config.kv_heads)
+    writer.add_vocab_size(config.vocab_size)
+    if config.norm == "rms":
+        writer.add_layer_norm_rms_eps(config.norm_eps)
+        writer.add_rope_dimension_count(config.key_size)
+        writer.add_rope_freq_base(config.rotary_theta)
+        if config.rotary_linear_factor != 1:
+            from gguf import RopeScalingType
+
+            writer.add_rope_scaling_type(RopeScalingType.LINEAR)
+            writer.add_rope_scaling_factor(config.rotary_linear_factor)
+        writer.add_key_length(config.key_size)
+        writer.add_value_length(config.val_size)
+    else:
+        writer.add_layer_norm_eps(config.norm_eps)
+
+
+CONTROL_TOKEN, NORMAL, UNUSED = 3, 1, 5  # llama.cpp's kinds of token
+
+
+def write_words(
+    writer: Any, cut: str, names: Sequence[str | None], control: Collection[int], merges: Sequence[Any]
+) -> None:
+    """The words, their kinds and the merges. `cut`: llama.cpp's name of the way texts are cut; a word that is None is unused."""
+    kinds = dict.fromkeys(control, CONTROL_TOKEN) | {i: UNUSED for i, name in enumerate(names) if name is None}
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(cut)
+    writer.add_token_list([f"<unused {i}>" if name is None else name for i, name in enumerate(names)])
+    writer.add_token_types([kinds.get(i, NORMAL) for i in range(len(names))])
+    writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge) for merge in merges])
+    writer.add_add_eos_token(False)
+
+
+def write_tokenizer(writer: Any, tokenizer: Tokenizer, vocab_size: int) -> list[str]:
+    """A tokenizer of ours; of one that llama.cpp does not know, nothing but a note."""
+    if tokenizer.kind != "bpe":
+        writer.add_tokenizer_model("none")
+        return [f"the tokenizer is of kind {tokenizer.kind}, which llama.cpp does not know: ids go in and come out"]
+    facts = json.loads(tokenizer.library.to_str())["model"]
+    names = [*sorted(facts["vocab"], key=facts["vocab"].__getitem__), *[None] * (vocab_size - len(facts["vocab"]))]
+    write_words(writer, "gpt-2", names, range(CONTROL), facts["merges"])
+    writer.add_bos_token_id(BOS)
+    writer.add_eos_token_id(EOS)
+    writer.add_unk_token_id(UNK)
+    writer.add_pad_token_id(PAD)
+    writer.add_add_bos_token(False)
+    return []
+
+
+def write_external_tokenizer(writer: Any, origin: ImportedModel, folder: Path) -> list[str]:
+    """The words of the tokenizer whose files lie in the folder, under the numbers it gives them."""
+    theirs = read_tokenizers(folder)[0]
+    if (cut := cut_of(theirs.cut)) is None:
+        writer.add_tokenizer_model("none")
+        return ["llama.cpp knows no tokenizer that cuts as this one does: ids go in and come out"]
+    assert isinstance(theirs.cut, dict)
+    silent, size = {*theirs.silent, *theirs.special.values()}, origin.vocabulary.size
+    names = [theirs.names.get(i) for i in range(size)]
+    control = [i for i, name in enumerate(names) if name in silent]
+    write_words(writer, cut, names, control, theirs.cut["model"].get("merges") or [])
+    for name, value in origin.config_ids().items():
+        if (known := one_id(value)) is not None and known < size:
+            getattr(writer, f"add_{name}")(known)
+    writer.add_add_bos_token(adds_begin(theirs, {}, folder))
+    return []
+
+
+def stored(name: str, array: np.ndarray, weights: str) -> tuple[np.ndarray, Any]:
+    """A tensor as it is written: vectors and positions in full; matrices in 16 bits, or in blocks of 8 bits with a scale
+    (Q8_0) where a row is made of whole blocks."""
+    import gguf
+
+    if weights == "fp32" or array.ndim < 2 or name.startswith("position_embd"):
+        return array, None
+    if weights == "int8" and array.shape[-1] % 32 == 0:
+        kind = gguf.GGMLQuantizationType.Q8_0
+        return gguf.quants.quantize(array, kind), kind
+    return array.astype(np.float16), None
+
+
+def export_gguf(
+    model: Transformer | GPT | BERT, tokenizer: Tokenizer, path: Path, *, name: str, weights: str = "fp32"
+) -> list[str]:
+    """Writes the file; gives what a reader should know. `weights`: fp32, fp16 or int8."""
+    import gguf
+
+    config, origin = model.config, origin_of(tokenizer)
+    own: dict[str, Tensor] = dict(model.named_parameters())
+    if origin is not None:
+        config, own = origin.config(config), origin.tensors(own)
+    dialect = architecture_of(config, own if origin is not None else None)
+    writer = gguf.GGUFWriter(path, dialect.name)
+    writer.add_name(name)
+    kinds = {"fp32": "ALL_F32", "fp16": "MOSTLY_F16", "int8": "MOSTLY_Q8_0"}
+    writer.add_file_type(gguf.LlamaFileType[kinds[weights]])
+    write_sizes(writer, config)
+    if origin is not None:
+        notes = write_external_tokenizer(writer, origin, path.parent)
+    else:
+        notes = write_tokenizer(writer, tokenizer, config.vocab_size)
+    with torch.no_grad():
+        tensors = gguf_tensors(dialect, config, own)
+    for tensor_name, array in tensors.items():
+        written, kind = stored(tensor_name, array, weights)
+        writer.add_tensor(tensor_name, written, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    try:
+        gguf.GGUFReader(path)
+    except (ValueError, IndexError):  # its writer does not tell what a full disk has not taken
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from None
+    return notes
+
+
+def refuse(model: TextModel) -> None:
+    """Where llama.cpp has no architecture for the model, that is said."""
+    origin, config = origin_of(model.tokenizers.target), model.model.config
+    architecture_of(config if origin is None else origin.config(config))
+
+
+def write(model: TextModel, folder: Path, weights: str, name: str) -> list[str]:
+    """model.gguf, and the tokenizer for those who want it apart."""
+    tokenizer, path = model.tokenizers.target, folder / "model.gguf"
+    if (origin := origin_of(tokenizer)) is not None:
+        origin.refuse(dict(model.model.named_parameters()), model.recipe)
+        origin.write(folder)
+    else:
+        write_tokenizers(model.tokenizers, model.recipe, folder)
+    return export_gguf(model.model, tokenizer, path, name=name, weights=weights)
+
+
+def open_folder(model: TextModel, folder: Path) -> Runtime:
+    """The file in llama.cpp's hands, or read back."""
+    origin = origin_of(model.tokenizers.target)
+    return open_gguf(folder / "model.gguf", model, None if origin is None else origin.vocabulary)
+
+
+def snippet(config: ModelConfig, own_target: bool) -> str:
+    """One prompt at llama.cpp's own command line."""
+    return 'llama-cli -m FOLDER/model.gguf -p "A text" '

@@ -1,0 +1,289 @@
+"""GPT-2, Llama, Qwen2 and Qwen3: the decoder alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from glassformer.config import ModelConfig
+from glassformer.errors import UserError
+from glassformer.formats.huggingface.dialects.dialect import (
+    ACTIVATIONS,
+    SAME_HEADS,
+    Dialect,
+    activation_of,
+    attention_rows,
+    need,
+)
+from glassformer.formats.huggingface.tables import Entry, same
+from glassformer.text.tokenizer import BOS, EOS, PAD
+
+
+def gpt2_table(config: ModelConfig) -> list[Entry]:
+    """Our parameters beside Hugging Face's, for GPT-2."""
+    rows = same("embedding", "transformer.wte", bias=False) + same("positions", "transformer.wpe", bias=False)
+    for i in range(config.n_layer):
+        ours, theirs = f"decoder.{i}", f"transformer.h.{i}"
+        joined = [f"{ours}.attention.{part}" for part in ("query", "key", "value")]
+        rows.append(Entry(tuple(f"{n}.weight" for n in joined), f"{theirs}.attn.c_attn.weight", transpose=True))
+        rows.append(Entry(tuple(f"{n}.bias" for n in joined), f"{theirs}.attn.c_attn.bias"))
+        rows += same(f"{ours}.attention.out", f"{theirs}.attn.c_proj", transpose=True)
+        rows += same(f"{ours}.attention_norm", f"{theirs}.ln_1") + same(f"{ours}.mlp_norm", f"{theirs}.ln_2")
+        rows += same(f"{ours}.mlp.up", f"{theirs}.mlp.c_fc", transpose=True)
+        rows += same(f"{ours}.mlp.down", f"{theirs}.mlp.c_proj", transpose=True)
+    rows += same("decoder.norm", "transformer.ln_f")
+    return rows + ([] if config.tie_output else same("output", "lm_head", bias=False))
+
+
+def gpt2_to(config: ModelConfig) -> dict[str, Any]:
+    """A GPT-2's config.json."""
+    return {
+        "model_type": "gpt2",
+        "vocab_size": config.vocab_size,
+        "n_positions": config.block_size,
+        "n_embd": config.n_embd,
+        "n_layer": config.n_layer,
+        "n_head": config.n_head,
+        "n_inner": config.hidden,
+        "activation_function": ACTIVATIONS[config.activation],
+        "layer_norm_epsilon": config.norm_eps,
+        "embd_pdrop": config.dropout,
+        "resid_pdrop": config.dropout,
+        "attn_pdrop": config.attention_dropout,
+        "tie_word_embeddings": config.tie_output,
+        "bos_token_id": EOS,
+        "eos_token_id": EOS,
+        "pad_token_id": PAD,
+    }
+
+
+def gpt2_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Our settings from a GPT-2's config.json."""
+    return {
+        "family": "gpt",
+        "vocab_size": need(hf, "vocab_size"),
+        "block_size": hf.get("n_positions") or need(hf, "n_ctx"),
+        "n_embd": need(hf, "n_embd"),
+        "n_layer": need(hf, "n_layer"),
+        "n_head": need(hf, "n_head"),
+        "n_hidden": hf.get("n_inner"),
+        "activation": activation_of(hf, "activation_function"),
+        "norm_eps": float(hf.get("layer_norm_epsilon", 1e-5)),
+        "dropout": float(hf.get("resid_pdrop", 0.1)),
+        "attention_dropout": float(hf.get("attn_pdrop", 0.1)),
+        "tie_output": bool(hf.get("tie_word_embeddings", True)),
+        "scaled_attention": bool(hf.get("scale_attn_weights", True)),
+        "positions": "learned",
+        "norm": "layer",
+        "bias": True,
+        "pre_norm": True,
+        "final_norm": True,
+        "scale_embeddings": False,
+    }
+
+
+def llama_table(config: ModelConfig) -> list[Entry]:
+    """Our parameters beside Hugging Face's, for Llama and Qwen3."""
+    rows = same("embedding", "model.embed_tokens", bias=False)
+    for i in range(config.n_layer):
+        ours, theirs = f"decoder.{i}", f"model.layers.{i}"
+        names = ("q_proj", "k_proj", "v_proj", "o_proj")
+        rows += attention_rows(f"{ours}.attention", f"{theirs}.self_attn", names, bias=config.bias)
+        if config.qk_norm:
+            rows += same(f"{ours}.attention.query_norm", f"{theirs}.self_attn.q_norm", bias=False)
+            rows += same(f"{ours}.attention.key_norm", f"{theirs}.self_attn.k_norm", bias=False)
+        rows += same(f"{ours}.attention_norm", f"{theirs}.input_layernorm", bias=False)
+        rows += same(f"{ours}.mlp_norm", f"{theirs}.post_attention_layernorm", bias=False)
+        for part in ("gate", "up", "down"):
+            rows += same(f"{ours}.mlp.{part}", f"{theirs}.mlp.{part}_proj", bias=config.bias)
+    rows += same("decoder.norm", "model.norm", bias=False)
+    return rows + ([] if config.tie_output else same("output", "lm_head", bias=False))
+
+
+def rope_of(config: ModelConfig) -> dict[str, Any]:
+    """Rotary positions as they say it; NTK scaling is a larger base."""
+    if config.rotary_scaling == "llama3":
+        return {
+            "rope_type": "llama3",
+            "rope_theta": config.rotary_base,
+            "factor": config.rotary_factor,
+            "low_freq_factor": config.rotary_low,
+            "high_freq_factor": config.rotary_high,
+            "original_max_position_embeddings": config.rotary_length,
+        }
+    if config.rotary_linear_factor == 1:
+        return {"rope_type": "default", "rope_theta": config.rotary_theta}
+    return {"rope_type": "linear", "rope_theta": config.rotary_theta, "factor": config.rotary_linear_factor}
+
+
+def llama_to(config: ModelConfig) -> dict[str, Any]:
+    """A Llama's (or Qwen3's) config.json."""
+    return {
+        "model_type": "qwen3" if config.qk_norm else "llama",
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.n_embd,
+        "intermediate_size": config.hidden,
+        "num_hidden_layers": config.n_layer,
+        "num_attention_heads": config.n_head,
+        "num_key_value_heads": config.kv_heads,
+        "head_dim": config.key_size,
+        "hidden_act": "silu",
+        "max_position_embeddings": config.block_size,
+        "rms_norm_eps": config.norm_eps,
+        "rope_parameters": rope_of(config),
+        "rope_theta": config.rotary_theta,  # where older readers look for it
+        "attention_bias": config.bias,
+        "mlp_bias": config.bias,
+        "attention_dropout": config.attention_dropout,
+        "tie_word_embeddings": config.tie_output,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "pad_token_id": PAD,
+    }
+
+
+def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Our settings from a Llama's config.json."""
+    rope = hf.get("rope_scaling") or hf.get("rope_parameters") or {}
+    if not isinstance(rope, dict) or any(isinstance(value, dict) for value in rope.values()):
+        raise UserError("rope_parameters differ from layer to layer, and here all layers turn alike")
+    if {hf.get("partial_rotary_factor"), rope.get("partial_rotary_factor")} - {None, 1}:
+        raise UserError("partial_rotary_factor: only a part of each head is turned, and here the whole of it is")
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind not in ("default", "linear", "llama3"):
+        raise UserError(f"rope_type {kind!r} is not known here; default, linear and llama3 can be imported")
+    scaled: dict[str, Any] = {}
+    if kind != "default" and rope.get("factor") != 1:
+        scaled = {"rotary_scaling": kind, "rotary_factor": float(need(rope, "factor", (int, float)))}
+    if kind == "llama3" and scaled:
+        scaled |= {
+            "rotary_low": float(need(rope, "low_freq_factor", (int, float))),
+            "rotary_high": float(need(rope, "high_freq_factor", (int, float))),
+            "rotary_length": need(rope, "original_max_position_embeddings"),
+        }
+    if need(hf, "hidden_act", str) not in ("silu", "swish"):
+        raise UserError(f"hidden_act {hf['hidden_act']!r} is not known here; a gate of silu (SwiGLU) can be imported")
+    heads = need(hf, "num_attention_heads")
+    return {
+        "family": "gpt",
+        "vocab_size": need(hf, "vocab_size"),
+        "block_size": need(hf, "max_position_embeddings"),
+        "n_embd": need(hf, "hidden_size"),
+        "n_hidden": need(hf, "intermediate_size"),
+        "n_layer": need(hf, "num_hidden_layers"),
+        "n_head": heads,
+        "n_kv_head": hf.get("num_key_value_heads") or heads,
+        "head_size": hf.get("head_dim") or need(hf, "hidden_size") // heads,
+        "norm": "rms",
+        "norm_eps": float(hf.get("rms_norm_eps", 1e-6)),
+        "bias": bool(hf.get("attention_bias") or hf.get("mlp_bias")),  # those that are lacking are zero
+        "activation": "swiglu",
+        "positions": "rotary",
+        "rotary_base": float(rope.get("rope_theta") or hf.get("rope_theta") or 10000.0),
+        **scaled,
+        "attention_dropout": float(hf.get("attention_dropout", 0.0)),
+        "dropout": 0.0,
+        "tie_output": bool(hf.get("tie_word_embeddings", False)),
+        "scale_embeddings": False,
+    }
+
+
+def qwen_window(hf: Mapping[str, Any]) -> int | None:
+    """How many keys a token of a Qwen sees; None: all. Layers that differ in that cannot be said."""
+    window = hf.get("sliding_window", 4096) if hf.get("use_sliding_window") else None
+    layers, block = need(hf, "num_hidden_layers"), need(hf, "max_position_embeddings")
+    if type(window) is not int or window >= block:
+        return None
+    kinds = hf.get("layer_types")
+    if not isinstance(kinds, list):
+        first = hf.get("max_window_layers", 28)
+        kinds = [("full" if type(first) is int and i < first else "sliding") + "_attention" for i in range(layers)]
+    if len(found := set(map(str, kinds))) == 1 and found <= {"full_attention", "sliding_attention"}:
+        return window if found == {"sliding_attention"} else None
+    raise UserError(
+        f"use_sliding_window: some layers of this model see a window of {window:,} tokens and others all (max_window_layers, "
+        "layer_types), and here all layers see the same; it cannot be imported"
+    )
+
+
+def qwen3_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Our settings from a Qwen3's config.json: a Llama with a norm on queries and keys, whose biases are attention's alone."""
+    sizes = {"head_dim": hf.get("head_dim", 128), "num_key_value_heads": hf.get("num_key_value_heads", 32)}
+    return llama_from({**hf, **sizes, "mlp_bias": False}) | {"qk_norm": True, "window": qwen_window(hf)}
+
+
+QWEN2_LACKS = re.compile(r"\.(attention\.out|mlp\.(gate|up|down))\.bias$")
+
+
+def qwen2_table(config: ModelConfig) -> list[Entry]:
+    """Llama's names without the biases that Qwen2 does without."""
+    return [entry for entry in llama_table(config) if not QWEN2_LACKS.search(entry.ours[0])]
+
+
+def qwen2_to(config: ModelConfig) -> dict[str, Any]:
+    """A Qwen2's config.json."""
+    facts = {k: v for k, v in llama_to(config).items() if k not in ("attention_bias", "mlp_bias")}
+    return facts | {"model_type": "qwen2"}
+
+
+def is_qwen2(config: ModelConfig, own: Mapping[str, Tensor]) -> bool:
+    """Is this Llama with biases one whose only biases are on queries, keys and values?"""
+    return config.bias and not any(bool(t.any()) for n, t in own.items() if QWEN2_LACKS.search(n))
+
+
+def copy_of_the_table(config: ModelConfig) -> list[str]:
+    """The output layer of a model that ties it to its embedding."""
+    return ["lm_head.weight"] if config.tie_output else []
+
+
+LLAMA_NEEDS: dict[str, Any] = {
+    "output_bias": False,
+    "positions": "rotary",
+    "norm": "rms",
+    "activation": "swiglu",
+    "pre_norm": True,
+    "final_norm": True,
+}
+GPT2 = Dialect(
+    "gpt2",
+    "gpt",
+    {"mlm": "GPT2LMHeadModel"},
+    SAME_HEADS
+    | {
+        "output_bias": False,
+        "positions": "learned",
+        "pre_norm": True,
+        "final_norm": True,
+        "activation": list(ACTIVATIONS),
+    },
+    gpt2_table,
+    gpt2_to,
+    gpt2_from,
+    ignored=copy_of_the_table,
+)
+QWEN3 = Dialect(
+    "qwen3",
+    "gpt",
+    {"mlm": "Qwen3ForCausalLM"},
+    LLAMA_NEEDS | {"qk_norm": True, "bias": False},
+    llama_table,
+    llama_to,
+    qwen3_from,
+    ignored=copy_of_the_table,
+)
+LLAMA = Dialect(
+    "llama",
+    "gpt",
+    {"mlm": "LlamaForCausalLM"},
+    LLAMA_NEEDS | {"qk_norm": False},
+    llama_table,
+    llama_to,
+    llama_from,
+    ignored=copy_of_the_table,
+)
+QWEN2 = replace(LLAMA, name="qwen2", classes={"mlm": "Qwen2ForCausalLM"}, table=qwen2_table, to_config=qwen2_to)
+"""To write; read by Llama's table, with zeros for the biases it lacks."""

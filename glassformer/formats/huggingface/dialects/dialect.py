@@ -1,0 +1,84 @@
+"""What a dialect is, and what all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from glassformer.config import ModelConfig
+from glassformer.errors import UserError
+from glassformer.formats.huggingface.tables import Entry, same
+
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "relu2": "relu2", "silu": "silu"}
+ACTIVATIONS_BACK = {theirs: ours for ours, theirs in ACTIVATIONS.items()} | {
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_python": "gelu",
+    "swish": "silu",
+}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One model class of Hugging Face: its `model_type`, and how to go there and back."""
+
+    name: str
+    family: str
+    classes: Mapping[str, str]  # by our head: the class that AutoModel... picks
+    needs: Mapping[str, Any]  # settings without which a model cannot be said in this dialect
+    table: Callable[[ModelConfig], list[Entry]]
+    to_config: Callable[[ModelConfig], dict[str, Any]]
+    from_config: Callable[[Mapping[str, Any]], dict[str, Any]]
+    scales: bool = False  # the class itself multiplies embeddings by sqrt(n_embd) where its config says so
+    half_split: bool = False  # residual channels are in another order: see tables.py
+    ignored: Callable[[ModelConfig], Sequence[str]] = lambda config: ()  # theirs, saying nothing new
+
+    def reasons(self, config: ModelConfig) -> list[str]:
+        """Why this model cannot be said in this dialect, as settings that would have to be otherwise."""
+        found = []
+        if config.head not in self.classes:
+            found.append(f"model.head is {config.head}, and {self.name} has {' or '.join(self.classes)}")
+        for name, wanted in (PLAIN | dict(self.needs)).items():
+            have = getattr(config, name)
+            choices = wanted if isinstance(wanted, list) else [wanted]
+            if have not in choices:
+                nearest = " or ".join(str(c) for c in choices)
+                found.append(f"model.{name} is {have}, and {self.name} has {nearest}")
+        return found
+
+
+PLAIN: dict[str, Any] = {
+    "residual": True,
+    "scaled_attention": True,
+    "window": None,
+    "value_size": None,
+    "pruned_heads": (),
+}
+"""What no dialect can say otherwise."""
+
+
+def attention_rows(ours: str, theirs: str, names: Sequence[str], *, bias: bool = True) -> list[Entry]:
+    """query, key, value and out under four names of theirs."""
+    parts = zip(("query", "key", "value", "out"), names, strict=True)
+    return [row for part, name in parts for row in same(f"{ours}.{part}", f"{theirs}.{name}", bias=bias)]
+
+
+def need(hf: Mapping[str, Any], name: str, kind: type | tuple[type, ...] = int) -> Any:
+    """A value of a config.json that must be there and be of its kind."""
+    value = hf.get(name)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise UserError(f"config.json has no usable {name}: {value!r}")
+    return value
+
+
+def activation_of(hf: Mapping[str, Any], name: str) -> str:
+    """Their name of an activation in our words."""
+    theirs = need(hf, name, str)
+    if theirs not in ACTIVATIONS_BACK:
+        raise UserError(f"the activation {theirs!r} is not known here; there are {', '.join(sorted(ACTIVATIONS_BACK))}")
+    return ACTIVATIONS_BACK[theirs]
+
+
+SAME_HEADS: dict[str, Any] = {"qk_norm": False, "head_size": None, "n_kv_head": None, "norm": "layer", "bias": True}
+"""Heads of one size, layer norms and biases everywhere: what the older classes have."""

@@ -1,0 +1,217 @@
+"""What a foreign folder says of its model, looked at before anything is built.
+
+A class or a setting that no model here can say is refused by its name. What files leave open is settled as transformers does:
+an output layer that differs from the embedding is a layer of its own, whatever `tie_word_embeddings` says; of tied tables that
+were saved once, the one that is there counts for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.errors import UserError
+from glassformer.formats.huggingface.dialects.dialect import need
+from glassformer.formats.huggingface.tables import half_split
+from glassformer.nn.positions import sinusoids
+
+Tensors = dict[str, Tensor]
+HEADS = {
+    "ForMaskedLM": "mlm",
+    "ForPreTraining": "mlm",
+    "ForSequenceClassification": "classify",
+    "ForTokenClassification": "tag",
+    "Model": "none",
+}
+"""How the classes of an encoder end, and the head that each is here."""
+ENCODERS = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta"}
+CLASSES = {
+    "marian": ("MarianMTModel",),
+    "pegasus": ("PegasusForConditionalGeneration",),
+    "bart": ("BartForConditionalGeneration",),
+    "mbart": ("MBartForConditionalGeneration",),
+    "m2m_100": ("M2M100ForConditionalGeneration",),
+    "gpt2": ("GPT2LMHeadModel", "GPT2Model"),
+    "opt": ("OPTForCausalLM",),
+    "llama": ("LlamaForCausalLM",),
+    "mistral": ("MistralForCausalLM",),
+    "qwen2": ("Qwen2ForCausalLM",),
+    "qwen3": ("Qwen3ForCausalLM",),
+} | {
+    kind: tuple(f"{name}{ending}" for ending in HEADS if kind == "bert" or ending != "ForPreTraining")
+    for kind, name in ENCODERS.items()
+}
+"""By model_type: the classes in `architectures` that can be imported."""
+
+SHARED, ENCODER, DECODER = (
+    f"model.{part}.weight" for part in ("shared", "encoder.embed_tokens", "decoder.embed_tokens")
+)
+TABLES = {
+    "gpt2": ("transformer.wte.weight", "lm_head.weight"),
+    "opt": ("model.decoder.embed_tokens.weight", "lm_head.weight"),
+    "bert": ("bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"),
+    "roberta": ("roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
+    "xlm-roberta": ("roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
+}
+"""By model_type: the embedding, and the output layer that may be tied to it."""
+LLAMAS = ("llama", "mistral", "qwen2", "qwen3")
+COMPUTED = ("marian", "pegasus")  # classes that compute sinusoids, unless the file holds a table of its own
+
+
+# ------------------------------------------------------------------------------------------------- what cannot be imported
+
+
+def class_of(kind: str, hf: Mapping[str, Any]) -> str | None:
+    """The class that config.json names, if it is one that can be imported; None where it names none."""
+    named = hf.get("architectures")
+    if not isinstance(named, list) or not named or not isinstance(named[0], str):
+        return None
+    if named[0] not in CLASSES[kind]:
+        more = "; with --head next-sentence it becomes a classifier" if "NextSentence" in named[0] else ""
+        raise UserError(
+            f"config.json names a {named[0][:60]}, and of models of type {kind} these can be imported: "
+            f"{', '.join(CLASSES[kind])}{more}"
+        )
+    return named[0]
+
+
+def head_of(kind: str, hf: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """The head of an encoder by its class; without one in config.json, by what its file holds."""
+    if (name := class_of(kind, hf)) is not None:
+        return HEADS[name.removeprefix(ENCODERS[kind])]
+    return "mlm" if any(n.startswith(("cls.", "lm_head.")) for n in tensors) else "none"
+
+
+def refuse_labels(hf: Mapping[str, Any], head: str) -> None:
+    """Heads with labels that are not one of several classes."""
+    if head not in ("classify", "tag"):
+        return
+    if hf.get("problem_type") == "multi_label_classification":
+        raise UserError(
+            "problem_type is multi_label_classification: any number of labels may hold at once, and a classifier here gives a "
+            "text one of them, so it cannot be imported"
+        )
+    if hf.get("problem_type") == "regression" or len(labels_of(hf)) == 1:
+        raise UserError("the head has one label, which is a number (regression) and no class, so it cannot be imported")
+
+
+def labels_of(hf: Mapping[str, Any]) -> list[str]:
+    """The names of the labels in their order; LABEL_0, LABEL_1, … where config.json has no names."""
+    found = hf.get("id2label")
+    if isinstance(found, dict) and found:
+        return [str(v)[:200] for _, v in sorted(found.items(), key=lambda e: int(e[0]) if str(e[0]).isdigit() else 0)]
+    count = hf.get("num_labels")
+    return [f"LABEL_{i}" for i in range(count if type(count) is int and 0 < count <= 100_000 else 2)]
+
+
+def refuse_settings(kind: str, hf: Mapping[str, Any]) -> None:
+    """Settings of config.json that change what a model computes, and that no model here can say."""
+    positions = str(hf.get("position_embedding_type", "absolute"))[:40]
+    told = {
+        "is_decoder": (
+            kind in ENCODERS and hf.get("is_decoder"),
+            "each token sees those before it alone, and an encoder here sees all",
+        ),
+        "add_cross_attention": (
+            kind in (*ENCODERS, "gpt2") and hf.get("add_cross_attention"),
+            "it reads what another model has encoded",
+        ),
+        f"position_embedding_type {positions}": (
+            positions not in ("None", "absolute"),
+            "distances are told inside attention by a table",
+        ),
+        "pruned_heads": (hf.get("pruned_heads"), "heads were taken out of some layers"),
+        "quantization_config": (hf.get("quantization_config"), "its weights are written in fewer bits"),
+    }
+    for name, (is_so, why) in told.items():
+        if is_so:
+            raise UserError(f"config.json has {name}: {why}; such a model cannot be imported")
+    if kind == "mbart":
+        start, end = hf.get("decoder_start_token_id"), hf.get("eos_token_id", 2)
+        if start != end or str(hf.get("tokenizer_class")).startswith("MBartTokenizer"):
+            raise UserError(
+                "this is an mBART-25, which reads the language behind a text and begins its answers by it (its "
+                "decoder_start_token_id does not end texts); of mBART the 50 can be imported"
+            )
+
+
+# ------------------------------------------------------------------------------------------------------ what is left open
+
+
+def settled(kind: str, hf: Mapping[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
+    """The config as the tensors have it, and the tensors with each table once."""
+    if kind in LLAMAS:
+        return settle_output(hf, tensors, ("model.embed_tokens.weight", "lm_head.weight"), tied=False)
+    if kind in ENCODERS:
+        return settle_encoder(kind, hf, tensors)
+    if kind in TABLES:
+        return settle_output(hf, tensors, TABLES[kind], tied=True)
+    if kind == "marian" and not hf.get("share_encoder_decoder_embeddings", True):
+        found, tensors = settle_output(hf, tensors, (DECODER, "lm_head.weight"), tied=True)
+    else:
+        found, tensors = settle_tables(hf, tensors)
+    return (found | learned_positions(hf, tensors) if kind in COMPUTED else found), tensors
+
+
+def settle_output(
+    hf: Mapping[str, Any], tensors: Tensors, names: tuple[str, str], *, tied: bool
+) -> tuple[dict[str, Any], Tensors]:
+    """Is the output layer the embedding? `tied`: what is meant where config.json does not say."""
+    table, output = names
+    tied = bool(hf.get("tie_word_embeddings", tied))
+    if tied and output in tensors:
+        tensors = {table: tensors[output], **tensors}
+        tied = torch.equal(tensors[table], tensors[output])
+    if not tied and output not in tensors:
+        raise UserError(
+            f"config.json says that the output layer is not the embedding (tie_word_embeddings is false), and the file has no "
+            f"{output}; such a model cannot be imported"
+        )
+    return {**hf, "tie_word_embeddings": tied}, tensors
+
+
+def settle_encoder(kind: str, hf: Mapping[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
+    """The same of an encoder, whose output layer has a bias that is often saved twice; the layer's own is the one in use."""
+    head = head_of(kind, hf, tensors)
+    refuse_labels(hf, head)
+    ending = next(ending for ending, known in HEADS.items() if known == head)
+    hf = {**hf, "architectures": [f"{ENCODERS[kind]}{ending}"]}
+    if head != "mlm":
+        return hf, tensors
+    if kind != "bert" and hf.get("hidden_act") not in ("gelu", "gelu_python"):
+        raise UserError(
+            f"hidden_act is {str(hf.get('hidden_act'))[:40]}, and the head of a {kind} has gelu all the same; here body and head "
+            "have one activation, so it cannot be imported"
+        )
+    own = f"{TABLES[kind][1].removesuffix('.weight')}.bias"
+    if own in tensors:
+        tensors = {**tensors, own.replace(".decoder.", "."): tensors[own]}
+    return settle_output(hf, tensors, TABLES[kind], tied=True)
+
+
+def settle_tables(hf: Mapping[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
+    """One table for source, target and output, or several: each as the file has it."""
+    there = [n for n in (SHARED, DECODER, ENCODER, "lm_head.weight") if n in tensors]
+    if not there:
+        raise UserError(f"the file has no embedding of words ({SHARED})")
+    known = {n: tensors.get(n, tensors[there[0]]) for n in (ENCODER, DECODER)}
+    found, tensors = settle_output(hf, tensors | known, (DECODER, "lm_head.weight"), tied=True)
+    if torch.equal(known[ENCODER], known[DECODER]):
+        return found, {n: t for n, t in tensors.items() if n not in known} | {SHARED: known[DECODER]}
+    apart = {"share_encoder_decoder_embeddings": False}
+    return found | apart, {n: t for n, t in tensors.items() if n != SHARED}
+
+
+def learned_positions(hf: Mapping[str, Any], tensors: Tensors) -> dict[str, Any]:
+    """Says whether tables of positions in a file are others than the sinusoids that the class would compute."""
+    rows, width = need(hf, "max_position_embeddings"), need(hf, "d_model")
+    for side in ("encoder", "decoder"):
+        table = tensors.get(f"model.{side}.embed_positions.weight")
+        if table is not None and table.shape == (rows, width) and width % 2 == 0:
+            usual = sinusoids(rows, width)[:, half_split(width)]
+            if float((table - usual).abs().max()) > 1e-2:  # more than 16 bits make of it
+                return {"learned_positions": True}
+    return {}

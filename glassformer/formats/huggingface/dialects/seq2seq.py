@@ -1,0 +1,179 @@
+"""Marian and Pegasus: the encoder-decoder with sinusoids, post-norm and pre-norm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from glassformer.config import ModelConfig
+from glassformer.formats.huggingface.dialects.dialect import ACTIVATIONS, Dialect, activation_of, attention_rows, need
+from glassformer.formats.huggingface.tables import Entry, same
+from glassformer.text.tokenizer import BOS, EOS, PAD
+
+SEQ2SEQ_ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
+
+
+def seq2seq_table(config: ModelConfig) -> list[Entry]:
+    """Marian and Pegasus share their names; Pegasus ends each stack with a norm."""
+    rows = []
+    stacks = (("encoder", config.encoder_layers), ("decoder", config.n_layer))
+    for stack, layers in stacks:
+        for i in range(layers):
+            ours, theirs = f"{stack}.{i}", f"model.{stack}.layers.{i}"
+            rows += attention_rows(f"{ours}.attention", f"{theirs}.self_attn", SEQ2SEQ_ATTENTION)
+            rows += same(f"{ours}.attention_norm", f"{theirs}.self_attn_layer_norm")
+            if stack == "decoder":
+                rows += attention_rows(f"{ours}.cross", f"{theirs}.encoder_attn", SEQ2SEQ_ATTENTION)
+                rows += same(f"{ours}.cross_norm", f"{theirs}.encoder_attn_layer_norm")
+            rows += same(f"{ours}.mlp.up", f"{theirs}.fc1") + same(f"{ours}.mlp.down", f"{theirs}.fc2")
+            rows += same(f"{ours}.mlp_norm", f"{theirs}.final_layer_norm")
+        if config.final_norm:
+            rows += same(f"{stack}.norm", f"model.{stack}.layer_norm")
+    if shares_embedding(config):
+        rows += same("embedding", "model.shared", bias=False)
+    else:
+        rows += same("source_embedding", "model.encoder.embed_tokens", bias=False)
+        rows += same("target_embedding", "model.decoder.embed_tokens", bias=False)
+    for ours, theirs in (("source", "encoder"), ("target", "decoder")):
+        if config.positions == "learned":
+            rows += same(f"{ours}_positions", f"model.{theirs}.embed_positions", bias=False)
+        if config.embedding_norm:
+            rows += same(f"{ours}_norm", f"model.{theirs}.layernorm_embedding")
+    if config.output_bias:
+        rows.append(Entry(("output_bias",), "final_logits_bias"))
+    return rows + ([] if config.tie_output else same("output", "lm_head", bias=False))
+
+
+def shares_embedding(config: ModelConfig) -> bool:
+    """Have source and target one table?"""
+    return config.source_vocab_size is None and config.share_source_target
+
+
+def seq2seq_ignored(config: ModelConfig) -> list[str]:
+    """Copies of the shared table, and tables of positions, which are computed."""
+    computed = ["model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"]
+    found = [] if config.positions == "learned" else computed
+    if shares_embedding(config):
+        found += ["model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"]
+    found += ["lm_head.weight"] if config.tie_output else []
+    return found + ([] if config.output_bias else ["final_logits_bias"])
+
+
+def seq2seq_to(config: ModelConfig) -> dict[str, Any]:
+    """What Marian's and Pegasus's config.json have in common."""
+    return {
+        "vocab_size": config.source_vocab_size or config.vocab_size,
+        "d_model": config.n_embd,
+        "encoder_layers": config.encoder_layers,
+        "decoder_layers": config.n_layer,
+        "encoder_attention_heads": config.heads_of("encoder"),
+        "decoder_attention_heads": config.n_head,
+        "encoder_ffn_dim": config.encoder_side.hidden,
+        "decoder_ffn_dim": config.hidden,
+        "activation_function": ACTIVATIONS[config.activation],
+        "max_position_embeddings": config.block_size,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": 0.0,
+        "scale_embedding": config.scale_embeddings,
+        "tie_word_embeddings": config.tie_output,
+        "is_encoder_decoder": True,
+        "pad_token_id": PAD,
+        "bos_token_id": BOS,
+        "eos_token_id": EOS,
+        "decoder_start_token_id": BOS,
+        "forced_eos_token_id": None,
+    }
+
+
+def seq2seq_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """What Marian's, Pegasus' and BART's configs have in common."""
+    heads, hidden = need(hf, "encoder_attention_heads"), need(hf, "encoder_ffn_dim")
+    return {
+        "family": "transformer",
+        "n_embd": need(hf, "d_model"),
+        "n_layer": need(hf, "decoder_layers"),
+        "n_encoder_layer": need(hf, "encoder_layers"),
+        "n_head": need(hf, "decoder_attention_heads"),
+        "n_hidden": need(hf, "decoder_ffn_dim"),
+        "n_encoder_head": None if heads == hf["decoder_attention_heads"] else heads,
+        "n_encoder_hidden": None if hidden == hf["decoder_ffn_dim"] else hidden,
+        "activation": activation_of(hf, "activation_function"),
+        "block_size": need(hf, "max_position_embeddings"),
+        "dropout": float(hf.get("dropout", 0.1)),
+        "attention_dropout": float(hf.get("attention_dropout", 0.0)),
+        "scale_embeddings": bool(hf.get("scale_embedding", False)),
+        "tie_output": bool(hf.get("tie_word_embeddings", True)),
+        "norm": "layer",
+        "norm_eps": 1e-5,
+        "bias": True,
+        "positions": "learned" if hf.get("learned_positions") else "sinusoidal",
+        "vocab_size": need(hf, "vocab_size"),
+        "share_source_target": bool(hf.get("share_encoder_decoder_embeddings", True)),
+        "output_bias": True,
+    }
+
+
+def marian_to(config: ModelConfig) -> dict[str, Any]:
+    """A Marian's config.json."""
+    return seq2seq_to(config) | {
+        "model_type": "marian",
+        "decoder_vocab_size": config.vocab_size,
+        "share_encoder_decoder_embeddings": shares_embedding(config),
+    }
+
+
+def marian_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Our settings from a Marian's config.json."""
+    shares = bool(hf.get("share_encoder_decoder_embeddings", True))
+    target = need(hf, "vocab_size") if shares else hf.get("decoder_vocab_size") or need(hf, "vocab_size")
+    two = {} if shares else {"source_vocab_size": need(hf, "vocab_size")}
+    return seq2seq_from(hf) | {"pre_norm": False, "final_norm": False, "vocab_size": target} | two
+
+
+def pegasus_to(config: ModelConfig) -> dict[str, Any]:
+    """A Pegasus's config.json."""
+    return seq2seq_to(config) | {"model_type": "pegasus"}
+
+
+def pegasus_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Our settings from a Pegasus's config.json."""
+    return seq2seq_from(hf) | {"pre_norm": True, "final_norm": True}
+
+
+SEQ2SEQ_NEEDS: dict[str, Any] = {
+    "positions": "sinusoidal",
+    "norm": "layer",
+    "norm_eps": 1e-5,
+    "bias": True,
+    "embedding_norm": False,
+    "qk_norm": False,
+    "head_size": None,
+    "n_kv_head": None,
+    "activation": list(ACTIVATIONS),
+}
+
+MARIAN = Dialect(
+    "marian",
+    "transformer",
+    {"mlm": "MarianMTModel"},
+    SEQ2SEQ_NEEDS | {"pre_norm": False, "final_norm": False},
+    seq2seq_table,
+    marian_to,
+    marian_from,
+    scales=True,
+    half_split=True,
+    ignored=seq2seq_ignored,
+)
+PEGASUS = Dialect(
+    "pegasus",
+    "transformer",
+    {"mlm": "PegasusForConditionalGeneration"},
+    SEQ2SEQ_NEEDS | {"pre_norm": True, "final_norm": True, "share_source_target": True, "source_vocab_size": None},
+    seq2seq_table,
+    pegasus_to,
+    pegasus_from,
+    scales=True,
+    half_split=True,
+    ignored=seq2seq_ignored,
+)

@@ -1,0 +1,250 @@
+"""Hugging Face's transformers, loaded from a folder by its Auto classes and nothing of ours.
+
+A folder whose ids are in another order than ours (vocabulary.py) is asked in its own: what goes in is put into theirs, and
+scores and answers that come out into ours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.config import DecodeConfig
+from glassformer.decode import SpecialTokens
+from glassformer.errors import UserError, install_hint
+from glassformer.formats.huggingface.tables import half_split
+from glassformer.formats.huggingface.vocabulary import NEVER, Vocabulary
+from glassformer.formats.runtime import Activations, Case, Ids, Runtime
+from glassformer.tasks import TextModel
+from glassformer.text.tokenizer import BOS, EOS, PAD
+
+HALF_SPLIT = ("marian", "pegasus")
+HEADS = {
+    "classify": "AutoModelForSequenceClassification",
+    "tag": "AutoModelForTokenClassification",
+    "none": "AutoModel",
+}
+FAMILIES = {"transformer": "AutoModelForSeq2SeqLM", "gpt": "AutoModelForCausalLM", "bert": "AutoModelForMaskedLM"}
+
+
+@dataclass(frozen=True)
+class EdgeIds:
+    """What pads, begins and ends a text, as the folder counts."""
+
+    pad: int = PAD
+    start: int = BOS
+    end: int = EOS
+    more_ends: tuple[int, ...] = ()
+
+    @property
+    def ends(self) -> list[int]:
+        """Every id that ends a text."""
+        return [self.end, *self.more_ends]
+
+
+def padded(rows: Ids, pad: int, *, left: bool = False) -> tuple[Tensor, Tensor]:
+    """Ids in rows of one width, and 1 where they are real."""
+    width = max(map(len, rows))
+    ids = torch.full((len(rows), width), pad)
+    mask = torch.zeros_like(ids)
+    for i, row in enumerate(rows):
+        where = slice(width - len(row), width) if left else slice(0, len(row))
+        ids[i, where] = torch.tensor(list(row))
+        mask[i, where] = 1
+    return ids, mask
+
+
+def up_to_end(ids: Sequence[int], *ends: int) -> list[int]:
+    """What stands before the first token that ends a text."""
+    return list(ids[: next((n for n, token in enumerate(ids) if token in ends), len(ids))])
+
+
+class TransformersRuntime(Runtime):
+    """A folder as `AutoModel...` loads it. Its beam search counts the ending token in the length and stops when as many
+    hypotheses have ended as the beam is wide (`early_stopping=True`): our `power` and `first-k`."""
+
+    name = "transformers"
+    cut_competes = True
+
+    def __init__(
+        self, folder: Path, family: str, head: str = "mlm", *, alpha: float = 1.0, dtype: str | torch.dtype = "auto"
+    ) -> None:
+        try:
+            import transformers
+        except ImportError:
+            raise UserError(
+                "to compare an exported folder with the original, transformers is needed; install it with: "
+                f"{install_hint('hf')}"
+            ) from None
+        from transformers.utils import logging
+
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        kind = getattr(transformers, HEADS.get(head, FAMILIES[family]))
+        began = time.perf_counter()
+        try:
+            self.model: Any = kind.from_pretrained(folder, dtype=dtype, local_files_only=True).eval()
+        except Exception as error:  # whatever a library finds wrong with somebody's folder
+            said = " ".join(str(error).split())[:300]
+            raise UserError(f"transformers cannot load {folder}, so it cannot be compared: {said}") from None
+        self.load_seconds = time.perf_counter() - began
+        self.family, self.head, self.alpha = family, head, alpha
+        self.rules = DecodeConfig(length_rule="power", alpha=alpha, stop_rule="first-k")
+        self.special = SpecialTokens()
+        self.ids = EdgeIds()
+        self.options: dict[str, Any] = {}  # of `generate`, besides what the folder says
+
+    @torch.no_grad()
+    def scores(self, rows: Ids, targets: Ids) -> Sequence[np.ndarray]:
+        """The scores after each token (of a class: one row; without a head: the last hidden state)."""
+        ids, mask = padded(rows, self.ids.pad)
+        more = {"decoder_input_ids": padded(targets, self.ids.pad)[0]} if targets else {}
+        found = self.model(input_ids=ids, attention_mask=mask, **more)
+        logits = found.last_hidden_state if self.head == "none" else found.logits
+        return list((logits[:, None] if self.head == "classify" else logits).float().numpy())
+
+    @torch.no_grad()
+    def write(self, prompts: Ids, *, beam: int, limit: int) -> list[list[int]]:
+        """`generate`, with everything but the width of the beam and the length as the folder says. Prompts of a GPT are
+        padded on the left."""
+        ids, mask = padded(prompts, self.ids.pad, left=self.family == "gpt")
+        how: dict[str, Any] = {"num_beams": beam, "do_sample": False, "max_new_tokens": limit}
+        if beam > 1:
+            how |= {"early_stopping": True, "length_penalty": self.alpha}
+        how |= {"pad_token_id": self.ids.pad, "eos_token_id": self.ids.ends}
+        found = self.model.generate(input_ids=ids, attention_mask=mask, **how, **self.options)
+        start = 1 if self.family == "transformer" else ids.size(1)
+        return [up_to_end(row[start : start + limit].tolist(), *self.ids.ends) for row in found]
+
+    @torch.no_grad()
+    def activations(self, case: Case) -> Activations:
+        """What comes out of each layer, its channels in our order."""
+        seen: Activations = {}
+        stacks = {"transformer": ("encoder", "decoder"), "gpt": ("decoder",), "bert": ("encoder",)}[self.family]
+        hooks = []
+        for stack in stacks:
+            for i, layer in enumerate(self.layers(stack)):
+                hooks.append(layer.register_forward_hook(self.keep(seen, f"{stack}.{i}")))
+        try:
+            self.logits([case])
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return seen
+
+    def layers(self, stack: str) -> Any:
+        """The layers of one stack, wherever the class keeps them."""
+        body = self.model.base_model
+        if self.family == "transformer":
+            return getattr(body, stack).layers
+        if self.family == "bert":
+            return body.encoder.layer
+        places = (body, "h"), (body, "layers"), (getattr(body, "decoder", None), "layers")
+        return next(getattr(place, name) for place, name in places if hasattr(place, name))
+
+    def keep(self, seen: Activations, name: str) -> Any:
+        """A hook that keeps a layer's output under a name."""
+
+        def hook(_module: Any, _inputs: Any, output: Any) -> None:
+            x = (output[0] if isinstance(output, tuple) else output)[0].float()
+            if (
+                self.model.config.model_type in HALF_SPLIT
+            ):  # their sinusoids are half-split, so their channels stand in another order
+                x = x[:, half_split(x.size(-1)).argsort()]
+            seen[name] = x.numpy()
+
+        return hook
+
+
+class Order:
+    """Our ids as theirs and back, of one side."""
+
+    def __init__(self, vocabulary: Vocabulary | None, size: int) -> None:
+        order = list(range(size)) if vocabulary is None else list(vocabulary.order)
+        never: list[int] = []
+        if vocabulary is not None:
+            never = [*vocabulary.missing, *vocabulary.copies]
+            for ours, theirs in vocabulary.copies.items():
+                order[ours] = theirs
+        self.order, self.never = np.array(order), np.array(never, dtype=np.int64)
+        self.ours = {theirs: i for i, theirs in enumerate(order) if i not in never}
+
+    def theirs(self, ids: Iterable[int]) -> tuple[int, ...]:
+        """Ids of ours in their order."""
+        return tuple(int(self.order[i]) for i in ids)
+
+    def scores(self, found: np.ndarray) -> np.ndarray:
+        """A column a word, in our order; what they do not have is never."""
+        out = found[:, np.maximum(self.order, 0)]
+        out[:, self.never] = NEVER
+        return out
+
+
+class ExternalRuntime(TransformersRuntime):
+    """transformers with a folder that is to be imported, or that went back to where it came from."""
+
+    def __init__(self, folder: Path, model: TextModel, theirs: Any, dtype: str | torch.dtype = "auto") -> None:
+        c = model.model.config
+        self.source = Order(theirs.get("source"), c.source_vocab_size or c.vocab_size)
+        self.target = Order(theirs.get("target"), c.vocab_size)
+        if c.family != "transformer":
+            self.source = self.target
+        super().__init__(folder, c.family, c.head, alpha=model.recipe.decode.alpha, dtype=dtype)
+        known = {ours: int(self.target.order[ours]) for ours in (PAD, BOS, EOS)}
+        self.special = model.special_tokens
+        ends = self.target.theirs(self.special.more_ends)
+        self.ids = EdgeIds(pad=max(0, known[PAD]), start=known[BOS], end=known[EOS], more_ends=ends)
+        banned = ((i, int(self.target.order[i])) for i in self.special.banned(allow_unknown=False))
+        hidden = [
+            theirs for i, theirs in banned if self.target.ours.get(theirs) == i
+        ]  # a copy of ours hides nothing there
+        before = [int(self.target.order[i]) for i in model.tokenizers.target.before]
+        self.options = {
+            "suppress_tokens": sorted({i for i in hidden if i not in self.ids.ends}) or None,
+            "forced_bos_token_id": before[0] if before else None,
+            "forced_eos_token_id": None,
+            "no_repeat_ngram_size": 0,
+            "repetition_penalty": 1.0,
+            "bad_words_ids": None,
+            "min_length": 0,
+            "decoder_start_token_id": self.ids.start if c.family == "transformer" else None,
+        }
+        self.prefix = model.tokenizers.target.before
+
+    def scores(self, rows: Ids, targets: Ids) -> Sequence[np.ndarray]:
+        """Their scores in the order of our ids."""
+        found = super().scores([self.source.theirs(r) for r in rows], [self.target.theirs(t) for t in targets])
+        return found if self.head != "mlm" else [self.target.scores(one) for one in found]
+
+    def write(self, prompts: Ids, *, beam: int, limit: int) -> list[list[int]]:
+        """What `generate` writes, in our ids."""
+        found = super().write([self.source.theirs(p) for p in prompts], beam=beam, limit=limit)
+        return [[self.target.ours.get(token, -1) for token in ids] for ids in found]
+
+    @torch.no_grad()
+    def write_by_default(self, ids: Sequence[int], changes: Mapping[str, Any]) -> tuple[list[int], bool]:
+        """What `generate` writes after these ids of theirs by the folder's own settings, but for the `changes`, as ids of
+        ours; and whether it ended by itself. What stands for no text is never written, as with us."""
+        own = self.model.generation_config
+        hidden = {*(own.suppress_tokens or []), *(self.options["suppress_tokens"] or [])}
+        options = {"suppress_tokens": sorted(hidden) or None, "do_sample": False, **changes}
+        if self.family == "transformer" and own.decoder_start_token_id is None and own.bos_token_id is None:
+            options["decoder_start_token_id"] = self.ids.start
+        if own.eos_token_id is None:
+            options["eos_token_id"] = self.ids.ends
+        if own.pad_token_id is None:
+            options["pad_token_id"] = self.ids.pad
+        prompt = torch.tensor([list(ids)])
+        found = self.model.generate(input_ids=prompt, attention_mask=torch.ones_like(prompt), **options)[0].tolist()
+        told = self.ids.ends if own.eos_token_id is None else own.eos_token_id
+        ends = told if isinstance(told, list) else [told]
+        new = found[1 if self.family == "transformer" else len(ids) :]
+        written = up_to_end(new, *ends)
+        return [self.target.ours.get(token, -1) for token in written], len(written) < len(new)

@@ -1,0 +1,136 @@
+"""A SentencePiece model file (Kudo & Richardson 2018) as a tokenizer.json.
+
+The file is read by the messages of the `sentencepiece` package (a protocol buffer: nothing of the file is run). What comes out is
+the pipeline of the `tokenizers` library that cuts text in the same way.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import UserError, install_hint
+from glassformer.files.structured import read_regular
+from glassformer.text.pipeline_checks import LONGEST_PIECE, MOST_PIECES, is_number
+from glassformer.text.tokenizer import CONTROL_NAMES
+
+LARGEST_FILE = 32 << 20
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # kinds of pieces
+REACHABLE = (NORMAL, USER_DEFINED, BYTE)
+UNIGRAM, BPE = 1, 2  # kinds of models
+
+
+@dataclass(frozen=True)
+class SentencePiece:
+    """What a model file says: its pieces with score and kind, in the order of their ids, and how it reads text."""
+
+    pieces: list[tuple[str, float, int]]
+    is_bpe: bool
+    charsmap: bytes
+    dummy_prefix: bool  # a text begins with a space
+    single_spaces: bool  # several spaces are one, and none stand at either end
+    byte_fallback: bool
+
+
+def read_sentencepiece(path: Path) -> SentencePiece:
+    """A `.spm` or `.model` file; one that makes no sense is refused in a sentence."""
+    content = read_regular(path, LARGEST_FILE)
+    try:
+        from google.protobuf.message import DecodeError
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto
+    except ImportError:
+        raise UserError(
+            f"{path} is a SentencePiece model, which takes sentencepiece and protobuf to read; install with: {install_hint('hf')}"
+        ) from None
+    try:
+        found: Any = ModelProto.FromString(content)
+        pieces = [(piece.piece, piece.score, piece.type) for piece in found.pieces]
+    except (DecodeError, ValueError):  # a UnicodeDecodeError is a ValueError
+        raise UserError(f"{path} is not a SentencePiece model, or was cut short") from None
+    trainer, normalizer = found.trainer_spec, found.normalizer_spec
+    if not 0 < len(pieces) <= MOST_PIECES or trainer.model_type not in (UNIGRAM, BPE):
+        raise UserError(
+            f"{path} is not a SentencePiece model of kind unigram or BPE with at least one piece and at most {MOST_PIECES:,}"
+        )
+    # What is no UTF-8 comes as bytes.
+    texts = all(isinstance(name, str) and 0 < len(name) <= LONGEST_PIECE for name, _, _ in pieces)
+    if not texts or not all(is_number(score) for _, score, _ in pieces):
+        raise UserError(f"{path} has a piece that is no text or too long, or whose score is no number")
+    if len({name for name, _, _ in pieces}) < len(pieces):
+        raise UserError(f"{path} has a piece twice")
+    return SentencePiece(
+        pieces,
+        is_bpe=trainer.model_type == BPE,
+        charsmap=normalizer.precompiled_charsmap,
+        dummy_prefix=normalizer.add_dummy_prefix,
+        single_spaces=normalizer.remove_extra_whitespaces,
+        byte_fallback=trainer.byte_fallback,
+    )
+
+
+def merges_of(pieces: Mapping[str, tuple[float, int]]) -> list[list[str]]:
+    """BPE's merges, best first: every way in which two pieces make a third, by the score of what they make. `pieces`: score
+    and number of each. (SentencePiece keeps no list; which pair comes first among equals is as in Hugging Face's
+    converter.)"""
+    found: list[tuple[float, int, int, int, str, str]] = []
+    for number, (name, (score, _)) in enumerate(pieces.items()):
+        pairs = [(name[:i], name[i:]) for i in range(1, len(name)) if name[:i] in pieces and name[i:] in pieces]
+        pairs.sort(key=lambda pair: (pieces[pair[0]][1], pieces[pair[1]][1]))
+        found += [(-score, -len(a), -len(b), number, a, b) for a, b in pairs]
+    found.sort(key=lambda entry: entry[:3])
+    return [[a, b] for *_, a, b in found]
+
+
+def added_token(number: int, name: str, **how: Any) -> dict[str, Any]:
+    """An entry for a text that is always one token, wherever it stands."""
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
+    return {"id": number, "content": name, **plain, **how}
+
+
+def is_code(name: str) -> bool:
+    """Whether it names a language, as in ">>fra<< Good morning" before a model that writes several."""
+    return name.startswith(">>") and name.endswith("<<") and len(name) > 4
+
+
+def pipeline(model: SentencePiece, vocab: Sequence[str], unknown: int) -> dict[str, Any]:
+    """The tokenizer.json that cuts as this model does and gives a piece the number it has in `vocab`. What `vocab` has and the
+    model has not can be named and never found in a text: a space stands before it, and spaces are gone by then. What
+    the model has and `vocab` has not comes behind it."""
+    known = {name: (score, i) for i, (name, score, kind) in enumerate(model.pieces) if kind in REACHABLE}
+    own = [name if name in known or name in CONTROL_NAMES or is_code(name) else f" {name}" for name in vocab]
+    in_vocab = set(own)
+    extra = [name for name in known if name not in in_vocab]
+    steps: list[dict[str, Any]] = []
+    if model.charsmap:
+        charsmap = base64.b64encode(model.charsmap).decode()
+        steps.append({"type": "Precompiled", "precompiled_charsmap": charsmap})
+    if model.single_spaces:
+        steps.append({"type": "Strip", "strip_left": True, "strip_right": True})
+        steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
+    across = any("▁" in name[1:] for name in known)
+    metaspace: dict[str, Any] = {"type": "Metaspace", "replacement": "▁", "split": not across}
+    metaspace["prepend_scheme"] = "always" if model.dummy_prefix else "never"
+    if model.is_bpe:
+        names: dict[str, Any] = {name: i for i, name in enumerate([*own, *extra])}
+        unk = [*own, *extra][unknown]
+        body: dict[str, Any] = {"type": "BPE", "vocab": names, "merges": merges_of(known), "unk_token": unk}
+        body |= {"fuse_unk": True, "byte_fallback": model.byte_fallback, "ignore_merges": False}
+    else:
+        lowest = min((score for score, _ in known.values()), default=0.0)
+        scores = [[name, known[name][0] if name in known else lowest] for name in [*own, *extra]]
+        body = {"type": "Unigram", "vocab": scores, "unk_id": unknown, "byte_fallback": model.byte_fallback}
+    codes = [(i, name) for i, name in enumerate(own) if is_code(name)]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [added_token(i, name) for i, name in codes],
+        "normalizer": {"type": "Sequence", "normalizers": steps} if steps else None,
+        "pre_tokenizer": metaspace,
+        "post_processor": None,
+        "decoder": metaspace,
+        "model": body,
+    }

@@ -1,0 +1,108 @@
+"""Checkpoints of nanoGPT (Karpathy 2022): a pickle, read only where a person says so, and then by torch's loader that builds
+tensors and plain values and nothing else.
+
+Its matrices are as ours (rows are outputs), its names are GPT-2's, and its vocabulary is GPT-2's (filled up to a multiple of
+64) or the characters that its `meta.pkl` lists, which must come as a tokenizer.json here.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.config import ModelConfig, Recipe
+from glassformer.errors import UserError
+from glassformer.formats.huggingface.dialects.decoder import GPT2
+from glassformer.formats.huggingface.importing import Imported, folder_name, in_our_order, model_config, notes_on
+from glassformer.formats.huggingface.origin import remember
+from glassformer.formats.huggingface.tables import Entry, to_ours
+from glassformer.formats.huggingface.tokenizers import ForeignTokenizer, control_ids, read_tokenizers
+from glassformer.models import build_model
+from glassformer.screen import warn
+from glassformer.text.tokenizers import Tokenizers
+
+LARGEST = 64 << 30
+WARNING = (
+    "a checkpoint of nanoGPT is a pickle, which can run code when it is opened; it is read by a loader that refuses all but "
+    "tensors and plain values, but open only files of people you trust"
+)
+
+
+def read_pickle(path: Path) -> dict[str, Any]:
+    """What a checkpoint holds, by torch's restricted loader."""
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, AttributeError, OSError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise UserError(f"{path} is not a checkpoint that can be read without running code: {said}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("model_args"), dict):
+        raise UserError(f"{path} is not a checkpoint of nanoGPT: it has no model_args")
+    if not isinstance(found.get("model"), Mapping) or not all(isinstance(t, Tensor) for t in found["model"].values()):
+        raise UserError(f"{path} is not a checkpoint of nanoGPT: it has no model of tensors")
+    return found
+
+
+def nanogpt_table(config: ModelConfig) -> list[Entry]:
+    """GPT-2's names, matrices not transposed, and no biases where there are none."""
+    rows = [replace(entry, transpose=False) for entry in GPT2.table(config)]
+    return rows if config.bias else [row for row in rows if not row.theirs.endswith(".bias")]
+
+
+def nanogpt_config(arguments: Mapping[str, Any], path: Path) -> ModelConfig:
+    """model_args as a GPT-2 config says it."""
+    hf = {
+        "vocab_size": arguments.get("vocab_size"),
+        "n_positions": arguments.get("block_size"),
+        **{name: arguments.get(name) for name in ("n_embd", "n_layer", "n_head")},
+        "activation_function": "gelu",
+        "resid_pdrop": arguments.get("dropout", 0.0),
+        "attn_pdrop": arguments.get("dropout", 0.0),
+    }
+    return replace(model_config(GPT2, hf, path.parent), bias=bool(arguments.get("bias", True)))
+
+
+def gpt2_tokenizer(path: Path, where: Path | None) -> ForeignTokenizer:
+    """The tokenizer of a checkpoint: a folder with GPT-2's files, or with a tokenizer.json."""
+    if where is None:
+        raise UserError(
+            f"{path} holds no tokenizer; name the folder of one (GPT-2's vocab.json and merges.txt, or a tokenizer.json) by "
+            "--tokenizer FOLDER"
+        )
+    return read_tokenizers(where if where.is_dir() else where.parent)[0]
+
+
+def read_nanogpt(path: Path, *, allowed: bool, tokenizer: Path | None) -> Imported:
+    """A checkpoint of nanoGPT as a model of ours. `allowed`: a person has said that the pickle may be opened."""
+    if not allowed:
+        raise UserError(
+            f"{path} is a pickle, which can run code when it is opened, and is not read; if it is a checkpoint of nanoGPT "
+            "from somebody you trust, say so by --pickle; else save the model as safetensors where it was made"
+        )
+    if path.stat().st_size > LARGEST:
+        raise UserError(f"{path} has more bytes than any checkpoint of nanoGPT")
+    theirs = gpt2_tokenizer(path, tokenizer)
+    warn(WARNING)
+    found = read_pickle(path)
+    config = nanogpt_config(found["model_args"], path)
+    tensors = {name.removeprefix("_orig_mod."): tensor.float() for name, tensor in found["model"].items()}
+    tensors = {n: t for n, t in tensors.items() if not n.endswith((".attn.bias", ".attn.masked_bias"))}
+    with torch.device("meta"):
+        shapes = {name: p.shape for name, p in build_model(config).named_parameters()}
+    own = to_ours(nanogpt_table(config), tensors, shapes, ignored=["lm_head.weight"])
+    end = next((i for i, name in theirs.names.items() if name in ("<|endoftext|>", "</s>", "\n")), None)
+    vocabulary = control_ids("gpt", {"eos_token_id": end}, theirs, config.vocab_size)
+    config, own = in_our_order(config, own, vocabulary, vocabulary)
+    assert tokenizer is not None
+    place = tokenizer if tokenizer.is_dir() else tokenizer.parent
+    written = theirs.in_order(vocabulary, (), remember(place, {}, vocabulary))
+    recipe = Recipe.from_dict({"name": folder_name(path.with_suffix("")), "data": {"task": "text"}})
+    recipe = replace(recipe, about="Imported from a checkpoint of nanoGPT.", model=config)
+    return Imported(
+        recipe, own, Tokenizers(written, written, []), "nanogpt", notes_on(config, vocabulary), {"target": vocabulary}
+    )

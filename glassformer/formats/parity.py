@@ -1,0 +1,277 @@
+"""Is the model over there the model here? One report for every import and export.
+
+On a sample of texts (a file, or the run's own test split) both sides are asked the same: the scores of every word at every
+token of the reference answers, what they write greedily and with a beam of four, and how long that takes. The beam is
+compared under the other runtime's rules of length and stopping, which our search takes on by name.
+
+What counts as equal depends on the numbers the weights are written in (`LIMITS`): float32 must agree to rounding, and nearly
+every answer must be the same; 16 and 8 bits lose something, and the report says how much. Where it is too much, the layers
+are compared one by one and the first that differs is named.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from glassformer.errors import UserError
+from glassformer.evaluate import text_scores
+from glassformer.formats.huggingface.vocabulary import NEVER
+from glassformer.formats.ours import OurRuntime
+from glassformer.formats.runtime import Case, Runtime
+from glassformer.tasks import TextModel
+
+SAMPLE = 64  # texts, where there are as many
+TOGETHER = 8  # texts whose scores are held at a time
+UNREAL = NEVER / 2  # scores below are those of ids that can never be written
+LONGEST = 64  # new tokens that a prompt of plain text is continued by
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """What is still called equal: the largest difference of two scores, as a share of the largest score; the share of
+    greedy and of beam answers that must be the same; by what factor perplexity may rise."""
+
+    logits: float
+    same: float
+    perplexity: float
+
+
+LIMITS = {"fp32": Tolerances(1e-3, 0.98, 1.001), "fp16": Tolerances(2e-2, 0.9, 1.01), "int8": Tolerances(0.5, 0.0, 1.1)}
+
+
+class ParityFailed(UserError):
+    """The two sides differ by more than they may; `report` says by how much."""
+
+    def __init__(self, said: str, report: ParityReport) -> None:
+        super().__init__(said)
+        self.report = report
+
+
+@dataclass
+class Side:
+    """One of the two: its scores on the sample, its size and its pace."""
+
+    name: str
+    bytes_on_disk: int = 0
+    load_seconds: float = 0.0
+    tokens_per_second: float | None = None
+    scores: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class ParityReport:
+    """What was found. `passed` says whether it is the same model; `differs` names the first part that is not."""
+
+    format: str
+    weights: str  # fp32, fp16 or int8
+    sample: str
+    texts: int
+    ours: Side
+    theirs: Side
+    largest_logit_difference: float = 0.0
+    largest_logit: float = 0.0
+    same_greedy: float | None = None
+    same_beam: float | None = None
+    same_ids: float | None = None  # of an import: texts that both tokenizers cut alike ...
+    same_default: float | None = None  # ... and answers that are the same where neither side is told how to write
+    passed: bool = True
+    differs: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def save(self, folder: Path) -> None:
+        """Writes the report into the folder as parity.json."""
+        (folder / "parity.json").write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """The report as a table: what, here, there."""
+
+        def share(value: float | None) -> str:
+            return "" if value is None else f"{100 * value:.1f}%"
+
+        def pace(side: Side) -> str:
+            return "" if side.tokens_per_second is None else f"{side.tokens_per_second:,.0f}"
+
+        found = [
+            ("largest difference of two scores", "", f"{self.largest_logit_difference:.2g}"),
+            ("largest score", "", f"{self.largest_logit:.3g}"),
+        ]
+        shares = {"texts cut alike": self.same_ids, "same answers by default": self.same_default}
+        shares |= {"same greedy answers": self.same_greedy, "same beam-4 answers": self.same_beam}
+        for name, value in shares.items():
+            found += [(name, "", share(value))] if value is not None else []
+        for name in self.ours.scores:
+            here, there = self.ours.scores[name], self.theirs.scores.get(name)
+            found.append((name.replace("_", " "), f"{here:.2f}", "" if there is None else f"{there:.2f}"))
+        found.append(("size on disk", megabytes(self.ours.bytes_on_disk), megabytes(self.theirs.bytes_on_disk)))
+        found.append(("seconds to load", f"{self.ours.load_seconds:.2f}", f"{self.theirs.load_seconds:.2f}"))
+        if self.theirs.tokens_per_second is not None:
+            found.append(("greedy tokens a second", pace(self.ours), pace(self.theirs)))
+        return found
+
+    def verdict(self) -> str:
+        """Whether the other side computes what the run computes, in one sentence."""
+        if self.passed:
+            return f"{self.theirs.name} says what the run says ({self.weights}, {self.texts} texts of {self.sample})"
+        return f"{self.theirs.name} does not say what the run says: {self.differs}"
+
+
+def megabytes(size: int) -> str:
+    """1234567 is 1.23 MB."""
+    return f"{size / 1e6:.2f} MB"
+
+
+def folder_size(path: Path) -> int:
+    """Bytes of everything below a folder, or of a file."""
+    files = [path] if path.is_file() else path.rglob("*")
+    return sum(p.stat().st_size for p in files if p.is_file())
+
+
+def share_of_same(here: Sequence[Sequence[int]], there: Sequence[Sequence[int]]) -> float:
+    """How many of the answers are the same, token for token."""
+    return sum(list(a) == list(b) for a, b in zip(here, there, strict=True)) / max(1, len(here))
+
+
+def timed(runtime: Runtime, prompts: Sequence[Sequence[int]], limit: int) -> tuple[list[list[int]], float]:
+    """Greedy answers, and tokens a second (the ending tokens counted); the first text is answered once before, to warm up."""
+    runtime.write(prompts[:1], beam=1, limit=limit)
+    began = time.perf_counter()
+    found = runtime.write(prompts, beam=1, limit=limit)
+    return found, sum(len(ids) + 1 for ids in found) / max(1e-9, time.perf_counter() - began)
+
+
+def log_softmax(x: np.ndarray) -> np.ndarray:
+    """Scores as log-probabilities."""
+    return torch.from_numpy(x).double().log_softmax(-1).numpy()
+
+
+class Logits:
+    """The largest difference, and the perplexity of both sides, added up case by case."""
+
+    def __init__(self) -> None:
+        self.difference = self.largest = 0.0
+        self.tokens, self.lost, self.same = 0, [0.0, 0.0], 0
+
+    def add(self, case: Case, here: np.ndarray, there: np.ndarray) -> None:
+        """One case: scores (T, V) of both."""
+        if here.shape != there.shape:
+            here = here[: len(there)]
+        told = here > UNREAL  # an id that stands for nothing has no score to compare
+        apart = np.abs(here.astype(np.float64) - there)[told]
+        self.difference = max(self.difference, float(apart.max(initial=0))) if np.isfinite(apart).all() else math.inf
+        self.largest = max(self.largest, float(np.abs(here[told]).max(initial=0)))
+        self.same += int((here.argmax(-1) == there.argmax(-1)).all())
+        if case.answer:
+            for side, scores in enumerate((here, there)):
+                chances = log_softmax(scores)
+                self.lost[side] -= float(chances[np.arange(len(case.answer)), list(case.answer)].sum())
+            self.tokens += len(case.answer)
+
+
+def first_difference(ours: OurRuntime, theirs: Runtime, cases: Sequence[Case], weights: str) -> str | None:
+    """The first layer whose output is another one; None where there is no way to find it."""
+    seen, limit = theirs.activations(cases[0]), LIMITS[weights].logits
+    if seen is None:
+        return theirs.first_layer_that_differs(cases) if weights == "fp32" else None
+    here = ours.activations(cases[0])
+    for name, own in here.items():
+        if name not in seen or seen[name].shape != own.shape:
+            return f"{name}, which has another shape there"
+        gap, scale = float(np.abs(own - seen[name]).max()), max(1.0, float(np.abs(own).max()))
+        if not gap <= limit * scale:
+            before = list(here)[: list(here).index(name)]
+            same = f"{before[-1]} is still the same" if before else "what comes before it, the embedding, is not shown"
+            return f"{name}, whose output differs by {gap:.2g} ({same})"
+    return "the output layer: every layer before it is the same"
+
+
+def with_answers(cases: Sequence[Case], ours: OurRuntime, limit: int, reads_only: bool) -> list[Case]:
+    """Where the sample has no references, what the model itself writes is the answer."""
+    if reads_only or all(case.answer for case in cases):
+        return list(cases)
+    eos = ours.special.eos or 0
+    written = ours.write([case.prompt for case in cases], beam=1, limit=limit)
+    return [
+        case if case.answer else replace(case, answer=(*ids, eos)) for case, ids in zip(cases, written, strict=True)
+    ]
+
+
+def compare(model: TextModel, theirs: Runtime, cases: Sequence[Case], report: ParityReport) -> ParityReport:
+    """Fills in the report."""
+    if not cases:
+        raise UserError("there is no text to compare the two on; give a file of texts that fit the model by --sample")
+    ours = OurRuntime(model, theirs.rules, theirs.special, cut_competes=theirs.cut_competes, prefix=theirs.prefix)
+    reads_only = model.verb in ("fill", "classify", "tag", "embed")
+    longest = max(len(case.answer or case.prompt) for case in cases)
+    limit = min(LONGEST, 2 * longest + 8) if model.kind == "gpt" else 2 * longest + 8
+    if not reads_only:
+        limit = max(1, min(limit, model.model.config.block_size - max(len(c.prompt) for c in cases)))
+        limit = limit if model.kind != "transformer" else min(2 * longest + 8, model.model.config.block_size - 1)
+    cases = with_answers(cases, ours, limit, reads_only)
+    found = Logits()
+    for start in range(0, len(cases), TOGETHER):
+        some = cases[start : start + TOGETHER]
+        for case, here, there in zip(some, ours.logits(some), theirs.logits(some), strict=True):
+            found.add(case, here, there)
+    report.texts, report.notes = len(cases), [*report.notes, *theirs.lacks]
+    report.largest_logit_difference, report.largest_logit = found.difference, found.largest
+    report.theirs.load_seconds = theirs.load_seconds
+    if reads_only:
+        report.same_greedy = found.same / len(cases)
+    else:
+        for side, lost in zip((report.ours, report.theirs), found.lost, strict=True):
+            side.scores["perplexity"] = math.exp(min(50.0, lost / max(1, found.tokens)))
+        compare_answers(model, ours, theirs, cases, report, limit)
+    judge(report, ours, theirs, cases)
+    return report
+
+
+def compare_answers(
+    model: TextModel, ours: OurRuntime, theirs: Runtime, cases: Sequence[Case], report: ParityReport, limit: int
+) -> None:
+    """Greedy and beam answers of both, their pace, and BLEU where there are references."""
+    prompts = [case.prompt for case in cases]
+    here, report.ours.tokens_per_second = timed(ours, prompts, limit)
+    there, report.theirs.tokens_per_second = timed(theirs, prompts, limit)
+    report.same_greedy = share_of_same(here, there)
+    if "beam" not in " ".join(theirs.lacks):
+        here, there = (side.write(prompts, beam=4, limit=limit) for side in (ours, theirs))
+        report.same_beam = share_of_same(here, there)
+    references = [case.reference for case in cases]
+    if all(reference is not None for reference in references):
+        decode, tokenize = model.tokenizers.target.decode, model.recipe.train.bleu_tokenize
+        for side, written in ((report.ours, here), (report.theirs, there)):
+            scores = text_scores([decode(ids) for ids in written], [r or "" for r in references], tokenize)
+            side.scores["bleu"] = scores.values["bleu"]
+
+
+def judge(report: ParityReport, ours: OurRuntime, theirs: Runtime, cases: Sequence[Case]) -> None:
+    """Equal or not, and where they part."""
+    limits = LIMITS[report.weights]
+    gap, most = report.largest_logit_difference, limits.logits * max(1.0, report.largest_logit)
+    if not gap <= most:
+        part = first_difference(ours, theirs, cases, report.weights)
+        where = f"; the first part that differs is {part}" if part else ""
+        report.passed = False
+        report.differs = f"scores differ by {gap:.2g}, and {report.weights} may differ by {most:.2g}{where}"
+        return
+    here, there = (side.scores.get("perplexity", 1.0) for side in (report.ours, report.theirs))
+    if there > limits.perplexity * here:
+        report.passed = False
+        report.differs = f"the references' perplexity is {there:.3f} there and {here:.3f} here"
+        return
+    for name, value in (("greedy", report.same_greedy), ("beam-4", report.same_beam)):
+        if value is not None and value < limits.same:
+            report.passed = False
+            report.differs = (
+                f"its scores are the same (to {gap:.2g}), but only {100 * value:.0f}% of its {name} answers are, so it is how "
+                "answers are searched for that differs"
+            )
+            return

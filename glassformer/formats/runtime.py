@@ -1,0 +1,107 @@
+"""What every program is asked about a sample of texts, so that one report compares any of them with ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import DecodeConfig
+from glassformer.decode import SpecialTokens
+from glassformer.tasks import TextModel
+from glassformer.text.tokenizer import BOS, EOS, MASK
+
+EVERY = 7  # of a masked language model, so many tokens from one mask to the next
+Activations = dict[str, np.ndarray]
+"""The output of each layer for one case, by the layer's name with us, in the order in which text goes through them."""
+Ids = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One text: the ids that a model reads (`prompt`), the ids that should follow (`answer`; none for a model that only
+    reads), and what they should say (`reference`, where somebody wrote one)."""
+
+    prompt: tuple[int, ...]
+    answer: tuple[int, ...] = ()
+    reference: str | None = None
+
+
+class Runtime:
+    """A model in some program's hands. Ids are ours, in and out."""
+
+    name: str
+    family: str
+    load_seconds = 0.0
+    rules: DecodeConfig  # what our search must be told to search as this runtime does
+    special: SpecialTokens  # what may not be written there
+    prefix: tuple[int, ...] = ()  # what every answer begins with
+    cut_competes = False  # may an answer that was cut at the limit win over one that ended?
+    lacks: tuple[str, ...] = ()  # what it cannot do, in words
+
+    def scores(self, rows: Ids, targets: Ids) -> Sequence[np.ndarray]:
+        """The scores after each token of each row (T, V); of an encoder-decoder, after each token of each target."""
+        raise NotImplementedError
+
+    def write(self, prompts: Ids, *, beam: int, limit: int) -> list[list[int]]:
+        """What it writes after each prompt, without the token that ends it."""
+        raise NotImplementedError
+
+    def activations(self, case: Case) -> Activations | None:
+        """What comes out of each layer; None where the program does not show it."""
+        return None
+
+    def first_layer_that_differs(self, cases: Sequence[Case]) -> str | None:
+        """The first layer whose output is another than ours, found without `activations`; None where there is no way."""
+        return None
+
+    def logits(self, cases: Sequence[Case]) -> list[np.ndarray]:
+        """For each case the scores at each token of its answer (T, V); of a model that only reads, at each of its prompt."""
+        if self.family == "transformer":
+            found = self.scores([case.prompt for case in cases], [[BOS, *case.answer[:-1]] for case in cases])
+            return [own[: len(case.answer)] for own, case in zip(found, cases, strict=True)]
+        found = self.scores([[*case.prompt, *case.answer[:-1]] for case in cases], ())
+        starts = [len(case.prompt) - 1 if case.answer else 0 for case in cases]
+        return [
+            own[start : start + len(case.answer or case.prompt)]
+            for own, start, case in zip(found, starts, cases, strict=True)
+        ]
+
+
+def text_of(example: Any) -> str:
+    """The text of an example of any task that has one text."""
+    first = example[0] if isinstance(example, tuple | list) else getattr(example, "text", example)
+    return " ".join(first) if isinstance(first, list | tuple) else str(first)
+
+
+def make_cases(model: TextModel, examples: Iterable[Any], most: int) -> list[Case]:
+    """The first `most` examples that fit the model's block, as it was trained to see them."""
+    found: list[Case] = []
+    source, target, block = model.tokenizers.source, model.tokenizers.target, model.model.config.block_size
+    for example in examples:
+        if len(found) >= most:
+            break
+        if model.kind in ("transformer", "gpt on pairs"):
+            text, wanted = (example, None) if isinstance(example, str) else (example[0], example[1])
+            ids, answer = source.encode(text), () if wanted is None else (*target.encode(wanted), EOS)
+            prompt = (*ids, EOS) if model.kind == "transformer" else (BOS, *ids, EOS)
+            taken = max(len(prompt), len(answer)) if model.kind == "transformer" else len(prompt) + len(answer)
+            if ids and taken <= block:
+                found.append(Case(prompt, answer, wanted))
+            continue
+        ids = source.encode(text_of(example))
+        if model.kind == "gpt":
+            # A long document gives several cases; two thirds of each are to be foretold.
+            for start in range(0, len(ids), block):
+                piece = ids[start : start + block]
+                if len(piece) > 2:
+                    cut = max(1, len(piece) // 3)
+                    found.append(Case(tuple(piece[:cut]), tuple(piece[cut:])))
+        elif ids:
+            ids = ids[: model.max_text_tokens]
+            if model.kind == "mlm":
+                ids = [MASK if i % EVERY == EVERY // 2 else token for i, token in enumerate(ids)]
+            found.append(Case(tuple(model.framed(ids))))
+    return found[:most]

@@ -3,7 +3,7 @@ the answers in a sentence are in claims_answers.toml, the words of the Chinese t
 
     python3 docs/make_claims.py runs/studies/default
 
-The verdicts also go to glassformer/studies/claims/measured.json, which `glassformer study` shows beside the ones found here.
+The verdicts also go to glassformer/lab/claims/measured.json, which `glassformer study` shows beside the ones found here.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from glassformer.studies.claims import STUDIES
-from glassformer.studies.claims.verdict import VERDICTS
-from glassformer.studies.claims.words import Words
+from glassformer.lab.claims import STUDIES
+from glassformer.lab.claims.verdict import VERDICTS
+from glassformer.lab.claims.words import Words
 
 DOCS = Path(__file__).parent
-MEASURED = DOCS.parent / "glassformer" / "studies" / "claims" / "measured.json"
+MEASURED = DOCS.parent / "glassformer" / "lab" / "claims" / "measured.json"
 
 PAGE = {
     "title": Words("# Claims, measured", "# 论断与测量"),

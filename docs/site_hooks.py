@@ -106,7 +106,7 @@ def show_code(markdown: str, page: str) -> str:
     return CODE.sub(shown, markdown)
 
 
-VERDICTS_FILE = ROOT / "glassformer" / "studies" / "claims" / "measured.json"
+VERDICTS_FILE = ROOT / "glassformer" / "lab" / "claims" / "measured.json"
 TOLD = {
     "en": (
         "Measured: the claim **{verdict}** ({machine}, {date})",
@@ -159,7 +159,7 @@ def answers() -> dict[str, dict[str, str]]:
 @functools.cache
 def study_names() -> set[str]:
     """The studies there are, read from their sources (importing them would take torch)."""
-    folder = ROOT / "glassformer" / "studies" / "claims"
+    folder = ROOT / "glassformer" / "lab" / "claims"
     named = {
         name
         for p in folder.glob("*.py")
@@ -170,7 +170,7 @@ def study_names() -> set[str]:
 
 def chinese_verdicts() -> dict[str, str]:
     """The verdicts in Chinese, as `glassformer study` says them; read from its source, for importing it would take torch."""
-    text = (ROOT / "glassformer" / "studies" / "claims" / "verdict.py").read_text(encoding="utf-8")
+    text = (ROOT / "glassformer" / "lab" / "claims" / "verdict.py").read_text(encoding="utf-8")
     return dict(re.findall(r'^    "([\w ]+)": Words\("[^"]+", "([^"]+)"\)', text, re.MULTILINE))
 
 

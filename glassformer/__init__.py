@@ -19,32 +19,31 @@ if "torch" not in sys.modules and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP
 from glassformer.config import VERSION
 
 if TYPE_CHECKING:
-    from glassformer.api import Classifier, Embedder, Filler, Generator, Tagger, Translator, load, train
+    from glassformer.api import Classifier, Embedder, Filler, Generator, Tagger, Translator, evaluate, load, train
     from glassformer.config import DataConfig, DecodeConfig, ModelConfig, Recipe, TrainConfig
+    from glassformer.inspection.external import attention_view
+    from glassformer.inspection.notebook import look
     from glassformer.models import BERT, GPT, Transformer, build_model, preset
     from glassformer.nn import MultiHeadAttention, Rows, attention
     from glassformer.probe import ablate, record, replace, run_with_cache, tap_names, tap_shapes
-    from glassformer.studies.evaluation import evaluate
-    from glassformer.studies.look.foreign import attention_view
-    from glassformer.studies.look.notebook import look
 
 __version__ = VERSION
 
 # Where each public name lives. They are fetched when they are first asked for, so that `glassformer --help` and whatever
 # else needs no tensors does not wait for torch.
 HOMES = {
-    "glassformer.api": ("Classifier", "Embedder", "Filler", "Generator", "Tagger", "Translator", "load"),
+    "glassformer.api": ("Classifier", "Embedder", "Filler", "Generator", "Tagger", "Translator", "evaluate", "load"),
     "glassformer.config": ("DataConfig", "DecodeConfig", "ModelConfig", "Recipe", "TrainConfig"),
     "glassformer.models": ("BERT", "GPT", "Transformer", "build_model", "preset"),
     "glassformer.nn": ("MultiHeadAttention", "Rows", "attention"),
     "glassformer.probe": ("ablate", "record", "replace", "run_with_cache", "tap_names", "tap_shapes"),
-    "glassformer.studies.look.foreign": ("attention_view",),
-    "glassformer.studies.look.notebook": ("look",),
+    "glassformer.inspection.external": ("attention_view",),
+    "glassformer.inspection.notebook": ("look",),
 }
 
 
-# `glassformer.train(...)` and `glassformer.evaluate(...)` are verbs, and their names are those of two rooms.
-VERBS = {"train": "glassformer.api", "evaluate": "glassformer.studies.evaluation"}
+# `glassformer.train(...)` is a verb, and its name is that of a room.
+VERBS = {"train": "glassformer.api"}
 
 
 class VerbRoom(ModuleType):

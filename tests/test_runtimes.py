@@ -17,6 +17,7 @@ import torch
 
 import glassformer
 from glassformer import runs
+from glassformer.api.evaluation import evaluate_run
 from glassformer.config import DataConfig, ModelConfig, Recipe
 from glassformer.config.recipe import read_recipe
 from glassformer.interop import export as exporting
@@ -24,7 +25,6 @@ from glassformer.interop.onnx import OnnxModel
 from glassformer.interop.parity import share_of_same
 from glassformer.interop.runtimes import Case, OurRuntime
 from glassformer.models import build_model
-from glassformer.studies.score import evaluate_run
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import EOS, Tokenizer
 from glassformer.text.tokenizers import Tokenizers

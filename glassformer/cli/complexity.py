@@ -31,7 +31,7 @@ def complexity(
 
     from glassformer.api.loading import pick_device
     from glassformer.files.owned import LIST, require_new_or_empty
-    from glassformer.studies import complexity as study
+    from glassformer.lab import complexity as study
 
     place = pick_device(device)
     folder = out or Path("runs") / ("complexity-quick" if quick else "complexity")

@@ -13,7 +13,7 @@ from glassformer.language import localized
 from glassformer.screen import table_console, warn
 
 if TYPE_CHECKING:
-    from glassformer.studies.reproduce.report import Outcome, ReproductionReport
+    from glassformer.lab.reproduce.report import Outcome, ReproductionReport
 
 
 def reproduce(
@@ -37,11 +37,11 @@ def reproduce(
     if name is None:
         show_list(as_json)
         return
-    from glassformer.studies.reproduce.table import reproduction
+    from glassformer.lab.reproduce.table import reproduction
 
     reproduction(name)  # a name that is not there is refused at once
     from glassformer import runs
-    from glassformer.studies.reproduce import reproduction as study
+    from glassformer.lab.reproduce import reproduction as study
 
     try:
         report = study.reproduce(
@@ -67,7 +67,7 @@ def show_list(as_json: bool) -> None:
     """Every published result that can be reproduced, on stdout."""
     from dataclasses import asdict
 
-    from glassformer.studies.reproduce.table import REPRODUCTIONS
+    from glassformer.lab.reproduce.table import REPRODUCTIONS
 
     if as_json:
         print(json.dumps([asdict(one) for one in REPRODUCTIONS], ensure_ascii=False))

@@ -14,7 +14,7 @@ from glassformer.language import language, localized, padded
 from glassformer.screen import say, table_console, warn
 
 if TYPE_CHECKING:
-    from glassformer.studies.claims import StudyReport
+    from glassformer.lab.claims import StudyReport
 
 OUT = Path("runs") / "studies"
 
@@ -45,8 +45,8 @@ def study(
         return
     if names and everything:
         raise ConfigError("--all is every study; leave out the names, or leave out --all")
+    from glassformer.lab.claims import EFFORTS, STUDIES, conduct, study_named
     from glassformer.runs.stop import STOPPED, Stopped, StopRequest
-    from glassformer.studies.claims import EFFORTS, STUDIES, conduct, study_named
 
     effort = EFFORTS["quick" if quick else "full" if full else "default"]
     chosen = [study_named(name) for name in names or ()] or list(STUDIES)
@@ -74,8 +74,8 @@ def show_list(out: Path, as_json: bool) -> None:
     """Every study, with its verdict where it has been carried out."""
     from rich.table import Table
 
-    from glassformer.studies.claims import EFFORTS, STUDIES
-    from glassformer.studies.claims.conduct import measured, read_verdict
+    from glassformer.lab.claims import EFFORTS, STUDIES
+    from glassformer.lab.claims.conduct import measured, read_verdict
 
     ours = measured()
     rows: list[dict[str, Any]] = []

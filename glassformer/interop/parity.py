@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from glassformer.errors import UserError
-from glassformer.evaluate import text_scores
+from glassformer.evaluation.metrics import text_scores
 from glassformer.interop.runtimes import Case, OurRuntime, Runtime
 from glassformer.interop.vocabulary import NEVER
 from glassformer.tasks import TextModel

@@ -254,8 +254,8 @@ def test_training_and_evaluating_from_memory(tmp_path: Path) -> None:
     "first",
     [
         "import glassformer",
-        "from glassformer.train import trainer; from glassformer.evaluate import Scores",
-        "import glassformer.evaluate as e; from glassformer import evaluate; assert e is evaluate",
+        "from glassformer.train import trainer; from glassformer.evaluation.metrics import Scores",
+        "import glassformer.inspection, glassformer.evaluation.metrics; from glassformer import evaluate, look",
         "from glassformer import train; from glassformer.train.trainer import Trainer",
     ],
 )

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import glassformer
-from glassformer.studies import page as pages_of
-from glassformer.studies.look import data as report_data
-from glassformer.studies.look.checkpoints import look_across
-from glassformer.studies.look.inside import Inside, look_inside
-from tests.look.families import FAMILIES, with_checkpoints
+from glassformer.inspection import data as report_data
+from glassformer.inspection import page as pages_of
+from glassformer.inspection.checkpoints import look_across
+from glassformer.inspection.inspection import Inside, look_inside
+from tests.inspection.families import FAMILIES, with_checkpoints
 from tests.talking import make_run
 
 CHINESE = "我们去公园, café ok"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from glassformer.studies.look.inside import Inside
+from glassformer.inspection.inspection import Inside
 
 WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.studies.look.inside import Inside
+from glassformer.inspection.inspection import Inside
 from tests.browser.report import WIDE, opened
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassformer.studies.look.flow import merge
-from glassformer.studies.look.inside import Inside
+from glassformer.inspection.inspection import Inside
+from glassformer.inspection.rollout import merge
 from tests.browser.report import WIDE, opened
 
 pytestmark = pytest.mark.slow

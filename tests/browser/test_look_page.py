@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from glassformer.studies import page as pages_of
-from glassformer.studies.look import data as report_data
-from glassformer.studies.look.inside import Inside
+from glassformer.inspection import data as report_data
+from glassformer.inspection import page as pages_of
+from glassformer.inspection.inspection import Inside
 from tests.browser.report import WIDE, expected_views, opened
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import sys
 exec(sys.argv[1])
 
 import glassformer
-from glassformer.evaluate import text_scores
+from glassformer.evaluation.metrics import text_scores
 from glassformer.train.trainer import Trainer
 
 assert callable(text_scores) and inspect.isclass(Trainer)

@@ -37,7 +37,7 @@ from glassformer.nn.masks import AttentionMask, cross_mask, self_mask
 from glassformer.nn.norms import BatchNorm, LayerNorm
 from glassformer.nn.positions import Rotary, alibi_bias, alibi_slopes, sinusoids
 from glassformer.nn.rows import Rows
-from glassformer.train.schedules import schedule
+from glassformer.training.schedules import schedule
 
 # ---- attention
 

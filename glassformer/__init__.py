@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
 import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 # Threads of OpenMP that have nothing to do spin, by default for milliseconds, and so keep the processor from the thread they
@@ -32,7 +30,17 @@ __version__ = VERSION
 # Where each public name lives. They are fetched when they are first asked for, so that `glassformer --help` and whatever
 # else needs no tensors does not wait for torch.
 HOMES = {
-    "glassformer.api": ("Classifier", "Embedder", "Filler", "Generator", "Tagger", "Translator", "evaluate", "load"),
+    "glassformer.api": (
+        "Classifier",
+        "Embedder",
+        "Filler",
+        "Generator",
+        "Tagger",
+        "Translator",
+        "evaluate",
+        "load",
+        "train",
+    ),
     "glassformer.config": ("DataConfig", "DecodeConfig", "ModelConfig", "Recipe", "TrainConfig"),
     "glassformer.models": ("BERT", "GPT", "Transformer", "build_model", "preset"),
     "glassformer.nn": ("MultiHeadAttention", "Rows", "attention"),
@@ -42,42 +50,7 @@ HOMES = {
 }
 
 
-# `glassformer.train(...)` is a verb, and its name is that of a room.
-VERBS = {"train": "glassformer.api"}
-
-
-class VerbRoom(ModuleType):
-    """A room of the package that can also be called."""
-
-    @property
-    def verb(self) -> Any:
-        """The function that the room's name stands for."""
-        name = self.__name__.rpartition(".")[2]
-        return getattr(importlib.import_module(VERBS[name]), name)
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        return inspect.signature(self.verb)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.verb(*args, **kwargs)
-
-
-class Package(ModuleType):
-    """Whoever imports one of those rooms first, it can be called."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in VERBS and isinstance(value, ModuleType):
-            value.__class__ = VerbRoom
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = Package
-
-
 def __getattr__(name: str) -> Any:
-    if name in VERBS:
-        return importlib.import_module(f"glassformer.{name}")
     for home, names in HOMES.items():
         if name in names:
             found = getattr(importlib.import_module(home), name)

@@ -34,7 +34,7 @@ HOUSE: list[set[str]] = [
     {"accel"},
     {"models", "text"},
     {"decode", "data"},
-    {"train", "probe", "tasks"},
+    {"training", "probe", "tasks"},
     {"evaluation"},
     {"runs"},
     {"interop"},

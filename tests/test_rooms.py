@@ -108,7 +108,20 @@ def test_every_room_is_looked_into() -> None:
     """A new room is named here, and in a test above."""
     looked = {
         *("accel", "api", "cli", "config", "data", "decode", "errors", "evaluation", "files", "interop", "language"),
-        *("machine", "models", "nn", "plots", "probe", "runs", "inspection", "lab", "screen", "tasks", "text", "train"),
+        *(
+            "machine",
+            "models",
+            "nn",
+            "plots",
+            "probe",
+            "runs",
+            "inspection",
+            "lab",
+            "screen",
+            "tasks",
+            "text",
+            "training",
+        ),
     }
     there = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert (there & set(FLOORS)) - looked <= {"serve"}

@@ -18,9 +18,9 @@ from glassformer.evaluation.metrics import batch_loss
 from glassformer.models import build_model
 from glassformer.nn.loss import IGNORE
 from glassformer.text.tokenizer import CONTROL
-from glassformer.train.optim import make_optimizers
-from glassformer.train.schedules import schedule
-from glassformer.train.trainer import StepReport, Trainer
+from glassformer.training.optim import make_optimizers
+from glassformer.training.schedules import schedule
+from glassformer.training.trainer import StepReport, Trainer
 
 WORDS = 31
 CPU = torch.device("cpu")

@@ -16,7 +16,7 @@ from glassformer.evaluation.metrics import Scores, entity_scores, label_scores, 
 from glassformer.tasks import TextModel, classify, generate, tag, translations
 from glassformer.tasks.settings import USUAL_TEMPERATURE
 from glassformer.text.tokenizers import Tokenizers
-from glassformer.train.changes import FOR_SHORT_TARGETS
+from glassformer.training.changes import FOR_SHORT_TARGETS
 
 PROMPT_TOKENS, SAMPLE_TOKENS = 8, 48  # of the sample that a GPT writes
 SAMPLED = PROMPT_TOKENS + SAMPLE_TOKENS

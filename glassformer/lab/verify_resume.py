@@ -30,7 +30,7 @@ from glassformer.config import Recipe
 from glassformer.errors import UserError
 from glassformer.runs.checkpoint import Checkpoints, read_checkpoint
 from glassformer.runs.folder import RunFolder
-from glassformer.train.trainer import StepReport
+from glassformer.training.trainer import StepReport
 
 EXAMPLES = 32  # decoded at a validation
 POSITION = ("epoch", "index")

@@ -31,9 +31,9 @@ from glassformer.runs.session import Session, check_state
 from glassformer.runs.setup import make_session
 from glassformer.runs.stop import Stopped, StopRequest
 from glassformer.screen import say
-from glassformer.train.changes import as_prepared, changes, check_changes
-from glassformer.train.memory import is_out_of_memory, less_memory
-from glassformer.train.trainer import TrainerCallback
+from glassformer.training.changes import as_prepared, changes, check_changes
+from glassformer.training.memory import is_out_of_memory, less_memory
+from glassformer.training.trainer import TrainerCallback
 
 
 def out_of_memory(path: Path, recipe: Recipe, *, goes_on: bool) -> UserError:

@@ -28,7 +28,7 @@ from glassformer.runs.data_notes import too_long
 from glassformer.runs.folder import RunFolder
 from glassformer.screen import duration
 from glassformer.text.tokenizers import Tokenizers
-from glassformer.train import memory
+from glassformer.training import memory
 
 CHARACTERS = 20_000_000  # of each split, at most
 TRIAL_TOKENS = 1024  # of the small step

@@ -28,8 +28,8 @@ from glassformer.runs.making import drop_replaced, replaced
 from glassformer.runs.metrics_log import MetricsLog
 from glassformer.runs.stop import Stopped, StopRequest
 from glassformer.text.tokenizers import Tokenizers
-from glassformer.train.screen import Screen
-from glassformer.train.trainer import NotFinite, Trainer
+from glassformer.training.screen import Screen
+from glassformer.training.trainer import NotFinite, Trainer
 
 
 def shorten(text: str, width: int = 60) -> str:

@@ -27,11 +27,11 @@ from glassformer.runs.metrics_log import MetricsLog
 from glassformer.runs.session import Session
 from glassformer.runs.stop import StopRequest
 from glassformer.text.tokenizers import Tokenizers
-from glassformer.train.optim import make_optimizers
-from glassformer.train.r_drop import r_drop_loss
-from glassformer.train.schedules import schedule
-from glassformer.train.screen import Screen
-from glassformer.train.trainer import Trainer
+from glassformer.training.optim import make_optimizers
+from glassformer.training.r_drop import r_drop_loss
+from glassformer.training.schedules import schedule
+from glassformer.training.screen import Screen
+from glassformer.training.trainer import Trainer
 
 
 def pick_device(config: TrainConfig) -> torch.device:

@@ -25,7 +25,7 @@ from glassformer.lab.ablate.variants import Variant, merged
 from glassformer.runs import STOPPED, Stopped
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.stop import StopRequest
-from glassformer.train.changes import as_prepared, changes
+from glassformer.training.changes import as_prepared, changes
 
 PATIENCE = 0.05  # seconds between two looks at the processes
 

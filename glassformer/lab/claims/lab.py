@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from glassformer.models import GPT
 from glassformer.nn.loss import IGNORE
-from glassformer.train.optim import Muon, parameter_groups
+from glassformer.training.optim import Muon, parameter_groups
 
 PAD, BEGIN, END, FIRST = 0, 1, 2, 3
 

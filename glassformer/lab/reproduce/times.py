@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glassformer.train.trainer import StepReport
+from glassformer.training.trainer import StepReport
 
 
 class FirstLook:

@@ -27,9 +27,9 @@ from glassformer.data.batches import Batch, Batches
 from glassformer.data.stream import Position
 from glassformer.errors import UserError
 from glassformer.models.weights import load_model_tensors, model_tensors
-from glassformer.train.gradient_norms import gradient_norms, layers_of
-from glassformer.train.graph import CapturedStep
-from glassformer.train.optim import load_optimizer_tensors, optimizer_tensors
+from glassformer.training.gradient_norms import gradient_norms, layers_of
+from glassformer.training.graph import CapturedStep
+from glassformer.training.optim import load_optimizer_tensors, optimizer_tensors
 
 
 @dataclass

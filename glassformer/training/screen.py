@@ -8,8 +8,8 @@ import torch
 
 from glassformer.language import localized
 from glassformer.screen import Progress, say
-from glassformer.train.memory import resident
-from glassformer.train.trainer import StepReport
+from glassformer.training.memory import resident
+from glassformer.training.trainer import StepReport
 
 
 def memory_in_use() -> str:

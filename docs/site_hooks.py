@@ -158,20 +158,14 @@ def answers() -> dict[str, dict[str, str]]:
 
 @functools.cache
 def study_names() -> set[str]:
-    """The studies there are, read from their sources (importing them would take torch)."""
-    folder = ROOT / "glassformer" / "lab" / "claims"
-    named = {
-        name
-        for p in folder.glob("*.py")
-        for name in re.findall(r'^    name="([\w-]+)"', p.read_text("utf-8"), re.MULTILINE)
-    }
-    return named | set(re.findall(r'study_of\(\s*"([\w-]+)"', (folder / "mixers.py").read_text("utf-8")))
+    """The studies there are, by their files."""
+    return {path.stem for path in (ROOT / "glassformer" / "lab" / "claims").glob("*.toml")}
 
 
 def chinese_verdicts() -> dict[str, str]:
     """The verdicts in Chinese, as `glassformer study` says them; read from its source, for importing it would take torch."""
-    text = (ROOT / "glassformer" / "lab" / "claims" / "verdict.py").read_text(encoding="utf-8")
-    return dict(re.findall(r'^    "([\w ]+)": Words\("[^"]+", "([^"]+)"\)', text, re.MULTILINE))
+    text = (ROOT / "glassformer" / "lab" / "verdict.py").read_text(encoding="utf-8")
+    return dict(re.findall(r'^    "([\w ]+)": Bilingual\("[^"]+", "([^"]+)"\)', text, re.MULTILINE))
 
 
 def source_page(target: str) -> str:

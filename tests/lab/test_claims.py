@@ -16,22 +16,21 @@ import torch
 
 from glassformer.errors import UserError
 from glassformer.evaluation.student import two_sided_p
-from glassformer.lab.claims import STUDIES, conduct, study_named
-from glassformer.lab.claims import lab as laboratory
-from glassformer.lab.claims.batching import WAYS, as_rows, pack
-from glassformer.lab.claims.conduct import KEPT, markdown, read_verdict
+from glassformer.lab.claims import NAMES, Claim, all_claims, claim_named, run, training
+from glassformer.lab.claims.batching import as_rows, pack
+from glassformer.lab.claims.claim import DEFAULT, QUICK, Budget, Results, parse_claim
 from glassformer.lab.claims.decoder_only import rank_of
-from glassformer.lab.claims.lab import Fit, Letters, exact_match, make_pairs, share_at, summed_loss
+from glassformer.lab.claims.judgement import judge
 from glassformer.lab.claims.pictures import LABELS, PATCH, SIDE, digit, patches, scene
 from glassformer.lab.claims.recurrent_translator import RecurrentTranslator
+from glassformer.lab.claims.run import markdown, read_verdict
 from glassformer.lab.claims.scale import power_law
-from glassformer.lab.claims.study import DEFAULT, QUICK, Effort, Results, Study, StudyResult, Table, grid
-from glassformer.lab.claims.verdict import Condition, exactly, interval, larger, smaller, verdict, within
-from glassformer.lab.claims.words import Words
-from glassformer.plots import figure
+from glassformer.lab.claims.training import Letters, TrainArgs, exact_match, make_pairs, share_at, summed_loss
+from glassformer.lab.runner import KEPT
+from glassformer.lab.verdict import Bilingual, Condition, exactly, interval, larger, smaller, verdict, within
 
-TINY = Effort("quick", 1, 0.002)
-TEXT = Words("it is so", "如此")
+TINY = Budget("quick", 1, 0.002)
+TEXT = Bilingual("it is so", "如此")
 
 
 # ---- the rule
@@ -138,40 +137,64 @@ def test_values_that_are_no_pairs_are_refused() -> None:
 CALLS: list[int] = []
 
 
-def counted(effort: Effort, size: int, seed: int) -> dict[str, float]:
+def counted(budget: Budget, size: int, seed: int) -> dict[str, float]:
     CALLS.append(size)
     if size == 3 and len(CALLS) < 4:
         raise KeyboardInterrupt
     return {"value": size + torch.rand(()).item() / 100}
 
 
-def made_up() -> Study:
-    return Study(
-        name="made-up",
-        claim=TEXT,
-        said_by="a test",
-        minutes=0,
-        plan=lambda effort: grid(effort, size=[1, 3]),
-        trial=counted,
-        judge=lambda results: StudyResult(
-            (Table("values", ("size", "value"), (("1", results.spoken("value", 2, size=1)),)),),
-            (larger(TEXT, results.values("value", size=3), results.values("value", size=1), margin=1.0),),
-        ),
-        draw=lambda results: figure(2.0, 2.0)[0],
-    )
+MADE_UP = """
+name = "made-up"
+claim = ["it is so", "如此"]
+said_by = "a test"
+minutes = 0
+trial = "counted"
+
+[[grid]]
+size = [1, 3]
+
+[[judge]]
+[[judge.condition]]
+rule = "larger"
+text = ["three is more than one", "三大于一"]
+key = "value"
+ours = { size = 3 }
+theirs = { size = 1 }
+margin = 1.0
+
+[[table]]
+title = "values"
+columns = ["size", "value"]
+[[table.rows]]
+each = ["size first"]
+cells = ["{size}", { key = "value", digits = 2 }]
+
+[[panel]]
+title = "values"
+up = "value"
+across = "size"
+name = "value"
+x = "size"
+key = "value"
+"""
+
+
+def made_up() -> Claim:
+    return parse_claim(MADE_UP, __name__)
 
 
 def test_a_study_that_was_broken_off_goes_on_and_finds_the_same(tmp_path: Path) -> None:
     CALLS.clear()
     with pytest.raises(KeyboardInterrupt):
-        conduct(made_up(), QUICK, tmp_path / "broken", jobs=1)
+        run(made_up(), QUICK, tmp_path / "broken", jobs=1)
     assert len((tmp_path / "broken" / KEPT).read_text().splitlines()) == 2
     with (tmp_path / "broken" / KEPT).open("a") as file:
         file.write('{"key": "torn')
-    report = conduct(made_up(), QUICK, tmp_path / "broken", jobs=1)
-    conduct(made_up(), QUICK, tmp_path / "broken", jobs=1)
+    report = run(made_up(), QUICK, tmp_path / "broken", jobs=1)
+    run(made_up(), QUICK, tmp_path / "broken", jobs=1)
     assert CALLS == [1, 1, 3, 3, 3]  # none of the kept ones again
-    whole = conduct(made_up(), QUICK, tmp_path / "whole", jobs=1)
+    whole = run(made_up(), QUICK, tmp_path / "whole", jobs=1)
     assert report.finding == whole.finding
     assert report.finding.verdict == "holds"
     assert read_verdict(tmp_path / "broken", "made-up") == "holds"
@@ -183,30 +206,52 @@ def test_a_study_that_was_broken_off_goes_on_and_finds_the_same(tmp_path: Path) 
 def test_other_people_s_files_stay(tmp_path: Path) -> None:
     (tmp_path / "made-up.md").write_text("mine")
     with pytest.raises(UserError, match="was not written by this command"):
-        conduct(made_up(), QUICK, tmp_path, jobs=1)
+        run(made_up(), QUICK, tmp_path, jobs=1)
     assert (tmp_path / "made-up.md").read_text() == "mine"
 
 
 def test_every_study_is_planned_at_every_effort_and_named_once() -> None:
-    assert len({study.name for study in STUDIES}) == len(STUDIES) >= 18
-    for study in STUDIES:
-        quick, default = study.plan(QUICK), study.plan(DEFAULT)
+    assert [claim.name for claim in all_claims()] == list(NAMES) and len(set(NAMES)) == len(NAMES) >= 18
+    assert {path.stem for path in Path(training.__file__).parent.glob("*.toml")} == set(NAMES)
+    for claim in all_claims():
+        quick, default = claim.plan(QUICK), claim.plan(DEFAULT)
         assert 0 < len(quick) <= len(default)
         assert len({json.dumps(one, sort_keys=True) for one in default}) == len(default)
-        assert study.claim.zh != study.claim.en
+        assert claim.claim.zh != claim.claim.en and callable(claim.run_trial)
     with pytest.raises(UserError, match="did you mean 'norms'"):
-        study_named("norm")
+        claim_named("norm")
+
+
+def test_cases_are_the_combinations_that_were_tried() -> None:
+    """In the order of the plan, the first setting varying slowest. Broken variants: combinations that nobody tried; values in
+    the order of the trials and not of each setting."""
+    sizes = [{"kind": "a", "size": 2}, {"kind": "a", "size": 1}, {"kind": "b", "size": 1}]
+    results = Results(tuple((one, {"value": float(one["size"])}) for one in sizes))
+    assert results.cases(["kind", "size"]) == sizes
+    assert results.cases(["size sorted", "kind"])[0] == {"size": 1, "kind": "a"}
+    assert results.cases(["size last"]) == results.cases(["size 7"]) == [{"size": 1}]
+    assert results.cases(["kind but a", "size first"]) == [] and results.cases(["size 2"]) == [{"size": 2}]
+    assert results.mean_std("other") == "–", "a number that no trial has"
+
+
+def test_a_condition_without_its_trials_is_left_out_and_a_template_names_its_case() -> None:
+    """A smaller budget has fewer arms. Broken variants: a pair made of two lengths; a condition judged on nothing."""
+    text = MADE_UP.replace("ours = { size = 3 }", "ours = { size = 4 }") + '[names.size]\n1 = ["one", "一"]\n'
+    results = Results(tuple(({"size": n, "seed": s}, {"value": float(n + s)}) for n in (1, 3) for s in (0, 1)))
+    assert judge(parse_claim(text, __name__), results).conditions == ()
+    found = judge(parse_claim(text.replace("size = 4", "size = 3"), __name__), results)
+    assert found.conditions[0].outcome == "holds" and found.tables[0].rows == (("one", "1.50 ± 0.71"),)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
-def test_each_study_in_small(study: Study, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_each_study_in_small(name: str, tmp_path: Path) -> None:
     """Every kind of trial once or twice, its table, its picture and a verdict by the rule."""
-    report = conduct(study, TINY, tmp_path, jobs=1)
+    report = run(claim_named(name), TINY, tmp_path, jobs=1)
     assert report.finding.verdict == verdict(report.finding.conditions)
     assert all(len(row) == len(table.columns) for table in report.finding.tables for row in table.rows)
     assert all(table.rows for table in report.finding.tables)
-    assert (tmp_path / f"{study.name}.png").stat().st_size > 3000
+    assert (tmp_path / f"{name}.png").stat().st_size > 3000
 
 
 # ---- the laboratory
@@ -220,17 +265,17 @@ def test_right_answers_are_those_that_greedy_decoding_writes() -> None:
     torch.manual_seed(0)
     task = Letters("copy", 1, 3, words=4)
     model = Transformer(n_layer=1, n_head=2, n_embd=32, vocab_size=task.vocabulary, block_size=16, dropout=0.0)
-    laboratory.train_on(model, task, Fit(80, rate=5e-3, batch=32), 0)
+    training.train_on(model, task, TrainArgs(80, rate=5e-3, batch=32), 0)
     pairs = task.test(40)
     model.eval()
     right = 0
     for i, length in enumerate(pairs.source_lengths):
         source = pairs.source[i : i + 1, :length]
-        written = [laboratory.BEGIN]
-        while len(written) < 8 and written[-1] != laboratory.END:
+        written = [training.BEGIN]
+        while len(written) < 8 and written[-1] != training.END:
             with torch.no_grad():
                 written.append(int(model(source, torch.tensor([written]))[0, -1].argmax()))
-        right += written[1:] == [*source[0].tolist(), laboratory.END]
+        right += written[1:] == [*source[0].tolist(), training.END]
     assert 0 < right < 40
     assert exact_match(model, pairs) == pytest.approx(100 * right / 40)
 
@@ -249,9 +294,9 @@ def test_the_recurrent_translator_does_not_see_padding_nor_the_future() -> None:
 
 
 def test_the_rate_rises_and_falls() -> None:
-    fit = Fit(100, rate=1.0, warmup=10)
-    assert [round(share_at(fit, step), 3) for step in (1, 10, 55, 100)] == [0.1, 1.0, 0.5, 0.0]
-    assert share_at(Fit(10, rate=1.0, warmup=0), 1) < 1.0
+    args = TrainArgs(100, rate=1.0, warmup=10)
+    assert [round(share_at(args, step), 3) for step in (1, 10, 55, 100)] == [0.1, 1.0, 0.5, 0.0]
+    assert share_at(TrainArgs(10, rate=1.0, warmup=0), 1) < 1.0
 
 
 def test_packed_rows_hold_every_pair_once() -> None:
@@ -261,7 +306,6 @@ def test_packed_rows_hold_every_pair_once() -> None:
     for batch in pack(examples, 12):
         _, target, labels = as_rows(batch, 12)
         assert int((labels >= 0).sum()) == int((target.segments > 0).sum())
-    assert set(WAYS) == {"random", "by length", "packed"}
 
 
 def test_ranks_of_known_matrices() -> None:

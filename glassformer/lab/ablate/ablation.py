@@ -23,7 +23,7 @@ from glassformer.lab.ablate.scores import TrialScores, keep_scores, kept_scores,
 from glassformer.lab.ablate.table import make_rows
 from glassformer.lab.ablate.trials import Trial, make_trials, run_trials
 from glassformer.lab.ablate.variants import BASE, Variant, make_variants, resolve
-from glassformer.lab.reproduce.report import device_name
+from glassformer.lab.report import device_name
 from glassformer.runs import Stopped
 from glassformer.runs.stop import StopRequest
 from glassformer.screen import Progress, say

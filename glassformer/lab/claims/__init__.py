@@ -1,7 +1,19 @@
-"""Claims of the literature, each put to the test by a command: `glassformer study NAME`."""
+"""Claims of the literature, each put to the test by a command: `glassformer study NAME`. A claim is a TOML file and a trial."""
 
-from glassformer.lab.claims.catalogue import STUDIES, study_named
-from glassformer.lab.claims.conduct import StudyReport, conduct
-from glassformer.lab.claims.study import EFFORTS, Effort, Results, Study, StudyResult
+from glassformer.lab.claims.catalogue import NAMES, all_claims, claim_named
+from glassformer.lab.claims.claim import BUDGETS, Budget, Claim, Results
+from glassformer.lab.claims.judgement import Judgement
+from glassformer.lab.claims.run import ClaimReport, run
 
-__all__ = ["EFFORTS", "STUDIES", "Effort", "Results", "Study", "StudyReport", "StudyResult", "conduct", "study_named"]
+__all__ = [
+    "BUDGETS",
+    "NAMES",
+    "Budget",
+    "Claim",
+    "ClaimReport",
+    "Judgement",
+    "Results",
+    "all_claims",
+    "claim_named",
+    "run",
+]

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from glassformer.lab.claims.lab import BEGIN, END, Strings, dates, phrases
-from glassformer.lab.claims.study import Effort, Measured, Results, Settings, Study, StudyResult, Table, grid
-from glassformer.lab.claims.verdict import larger
-from glassformer.lab.claims.words import Words
+from glassformer.lab.claims.claim import Budget, Measured
+from glassformer.lab.claims.training import BEGIN, END, Strings, dates, phrases
 from glassformer.models import Transformer
 from glassformer.nn.loss import IGNORE
 from glassformer.nn.rows import Rows
-from glassformer.plots.panels import BarPanel, panels
 
 TOKENS = 2048  # places of the target in a batch, padding included
-WAYS = {
-    "random": "in random order, padded",
-    "by length": "like lengths together, padded",
-    "packed": "several a row, packed",
-}
 Example = tuple[list[int], list[int]]
-
-
-def plan(effort: Effort) -> list[Settings]:
-    """Each way on each task."""
-    return grid(effort, task=["dates", "phrases"], way=list(WAYS))
 
 
 def examples_of(task: Strings, count: int, draw: torch.Generator) -> list[Example]:
@@ -79,11 +65,11 @@ def as_rows(rows: list[list[Example]], width: int) -> tuple[Rows, Rows, Tensor]:
     return sources, targets, labels
 
 
-def trial(effort: Effort, task: str, way: str, seed: int) -> Measured:
+def trial(budget: Budget, task: str, way: str, seed: int) -> Measured:
     """Forward and backward passes over the same examples, laid out in one way."""
-    data = dates(effort.steps(4000)) if task == "dates" else phrases(count=effort.steps(4000))
+    data = dates(budget.steps(4000)) if task == "dates" else phrases(count=budget.steps(4000))
     draw = torch.Generator().manual_seed(seed)
-    examples = examples_of(data, effort.steps(2000), draw)
+    examples = examples_of(data, budget.steps(2000), draw)
     width = 128
     examples = [(s[:width], t[: width - 1]) for s, t in examples]
     if way == "packed":
@@ -105,47 +91,3 @@ def trial(effort: Effort, task: str, way: str, seed: int) -> Measured:
             model.loss(source, target, labels).backward()
         spent.append(time.perf_counter() - began)
     return {"waste": 100 * (1 - tokens / places), "speed": tokens / min(spent), "batches": len(batches)}
-
-
-def judge(results: Results) -> StudyResult:
-    """Each way against random order."""
-    conditions, rows = [], []
-    for task in results.options("task"):
-        for way in ("by length", "packed"):
-            name = {"by length": "按长度分批", "packed": "打包"}[way]
-            ours, theirs = results.values("speed", task=task, way=way), results.values("speed", task=task, way="random")
-            ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
-            text = Words(f"{task}, {way}: faster than random order", f"{task}，{name}：比随机顺序快")
-            conditions.append(larger(text, ratios, [1.0] * len(ratios), margin=0.1, unit="x"))
-        for way, text_of_way in WAYS.items():
-            own = {"task": task, "way": way}
-            rows.append((task, text_of_way, results.spoken("waste", 1, **own), f"{results.mean('speed', **own):,.0f}"))
-    columns = ("task", "batches", "padding, % of places", "target tokens/s, forward and backward")
-    return StudyResult((Table(f"{TOKENS} places a batch", columns, tuple(rows)),), tuple(conditions))
-
-
-def draw(results: Results) -> Any:
-    """Padding and speed."""
-    tasks = results.options("task")
-    waste = {way: [results.values("waste", task=t, way=way) for t in tasks] for way in WAYS}
-    speed = {way: [results.values("speed", task=t, way=way) for t in tasks] for way in WAYS}
-    return panels(
-        [BarPanel("padding", "% of places", tasks, waste), BarPanel("speed", "target tokens/s", tasks, speed)], across=2
-    )
-
-
-STUDY = Study(
-    name="batching",
-    claim=Words(
-        "Batches of like lengths, or packed rows, waste less and train faster.",
-        "按长度分批或打包成行，浪费更少、训练更快。",
-    ),
-    said_by="Vaswani et al. 2017, 5.1; Krell et al. 2021",
-    minutes=3,
-    plan=plan,
-    trial=trial,
-    judge=judge,
-    draw=draw,
-    alone=True,
-    version=3,
-)

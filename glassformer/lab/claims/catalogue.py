@@ -1,53 +1,40 @@
-"""Every study there is, in the order in which a reader of the paper meets its claim."""
+"""Every claim there is, in the order in which a reader of the paper meets it."""
 
 from __future__ import annotations
 
 from glassformer.config import did_you_mean
 from glassformer.errors import UserError
-from glassformer.lab.claims import (
-    batching,
-    decoder_only,
-    embeddings,
-    heads,
-    leak,
-    mixers,
-    norms,
-    positions,
-    residuals,
-    rnn,
-    scale,
-    scaling,
-    timing,
-    vision,
-)
-from glassformer.lab.claims.study import Study
+from glassformer.lab.claims.claim import Claim, read_claim
 
-STUDIES: tuple[Study, ...] = (
-    scaling.STUDY,
-    heads.STUDY,
-    positions.STUDY,
-    norms.STUDY,
-    residuals.STUDY,
-    leak.STUDY,
-    timing.PARALLEL,
-    timing.CACHE,
-    timing.FUSED,
-    rnn.STUDY,
-    decoder_only.STUDY,
-    scale.STUDY,
-    embeddings.STUDY,
-    mixers.WINDOWED,
-    mixers.LINEAR,
-    mixers.HYBRID,
-    batching.STUDY,
-    vision.STUDY,
+NAMES = (
+    "scaling",
+    "heads",
+    "positions",
+    "norms",
+    "residuals",
+    "leak",
+    "parallel",
+    "cache",
+    "fused",
+    "rnn",
+    "decoder-only",
+    "scale",
+    "embeddings",
+    "window",
+    "linear",
+    "hybrid",
+    "batching",
+    "vision",
 )
 
 
-def study_named(name: str) -> Study:
-    """The study of that name; a sentence with the nearest where there is none."""
-    for study in STUDIES:
-        if study.name == name:
-            return study
-    names = [study.name for study in STUDIES]
-    raise UserError(f"there is no study {name!r}{did_you_mean(name, names)}; there are {', '.join(names)}")
+def claim_named(name: str) -> Claim:
+    """The claim of that name; a sentence with the nearest where there is none."""
+    if name not in NAMES:
+        raise UserError(f"there is no study {name!r}{did_you_mean(name, NAMES)}; there are {', '.join(NAMES)}")
+    return read_claim(name)
+
+
+def all_claims() -> list[Claim]:
+    """Every claim."""
+    return [read_claim(name) for name in NAMES]

@@ -8,10 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.lab.claims.lab import Fit, padded, train
-from glassformer.lab.claims.study import Effort, Measured, Results, Settings, Study, StudyResult, Table, grid
-from glassformer.lab.claims.verdict import larger
-from glassformer.lab.claims.words import Words
+from glassformer.lab.claims.claim import Budget, Measured, Results
+from glassformer.lab.claims.training import TrainArgs, padded, train
 from glassformer.models import GPT
 from glassformer.plots.panels import BarPanel, panels
 
@@ -27,11 +25,6 @@ LIKE = {
 def words_of(text: str) -> list[str]:
     """Lower-case words without their punctuation."""
     return [word.strip(".,!?;:\"'") for word in text.lower().split()]
-
-
-def plan(effort: Effort) -> list[Settings]:
-    """The embedding table used twice (tied to the output), and once."""
-    return grid(effort, tied=[True, False])
 
 
 def similarities(table: Tensor, number: dict[str, int], centred: bool) -> tuple[list[float], list[float], float]:
@@ -51,11 +44,11 @@ def similarities(table: Tensor, number: dict[str, int], centred: bool) -> tuple[
     return like, unlike, 100 * sum(words[i][0] == words[j][0] for i, j in enumerate(nearest)) / len(words)
 
 
-def trial(effort: Effort, tied: bool, seed: int) -> Measured:
+def trial(budget: Budget, tied: bool, seed: int) -> Measured:
     """A word-level GPT on the English side of the phrasebook; then its table is looked at."""
     from glassformer.data.builtin.phrases import open_phrases
 
-    lines = [words_of(target) for _, target in open_phrases("zh-en", "train", effort.steps(20_000), seed=1)]
+    lines = [words_of(target) for _, target in open_phrases("zh-en", "train", budget.steps(20_000), seed=1)]
     number = {word: 3 + i for i, word in enumerate(sorted({word for line in lines for word in line}))}
     rows = [[1, *(number[word] for word in line), 2] for line in lines]
     model = GPT(n_layer=2, n_head=4, n_embd=64, vocab_size=len(number) + 3, block_size=64, dropout=0.1, tie_output=tied)
@@ -66,7 +59,7 @@ def trial(effort: Effort, tied: bool, seed: int) -> Measured:
         count = sum(len(row) - 1 for row in some)
         return model.loss(padded(some), lengths=[len(row) for row in some]) * count, count
 
-    losses = train(model, loss, Fit(effort.steps(900)))
+    losses = train(model, loss, TrainArgs(budget.steps(900)))
     found: Measured = {"loss": sum(losses[-20:]) / len(losses[-20:])}
     for name, centred in (("raw", False), ("centred", True)):
         like, unlike, nearest = similarities(model.embedding.weight.detach(), number, centred)
@@ -78,57 +71,6 @@ def trial(effort: Effort, tied: bool, seed: int) -> Measured:
             f"nearest_{name}": nearest,
         }
     return found
-
-
-def judge(results: Results) -> StudyResult:
-    """Like words nearer than unlike; positive and negative as the texts draw it."""
-    conditions, rows = [], []
-    for tied in results.options("tied"):
-        name = ("tied to the output", "与输出层共享") if tied else ("not tied", "不共享")
-        own = {"tied": tied}
-        half = [50.0] * len(results.values("loss", **own))
-        conditions += [
-            larger(
-                Words(f"{name[0]}: like words are nearer than unlike ones", f"{name[1]}：相似词更近"),
-                results.values("like_raw", **own),
-                results.values("unlike_raw", **own),
-                margin=0.1,
-            ),
-            larger(
-                Words(f"{name[0]}: most unlike words have a negative product", f"{name[1]}：多数不相似词的点积为负"),
-                results.values("unlike_negative_raw", **own),
-                half,
-                margin=25.0,
-                unit="%",
-            ),
-            larger(
-                Words(f"{name[0]}: most like words have a positive product", f"{name[1]}：多数相似词的点积为正"),
-                results.values("like_positive_raw", **own),
-                half,
-                margin=25.0,
-                unit="%",
-            ),
-        ]
-        for kind in ("raw", "centred"):
-            rows.append(
-                (
-                    name[0],
-                    kind,
-                    *(
-                        results.spoken(f"{key}_{kind}", digits, **own)
-                        for key, digits in (
-                            ("like", 2),
-                            ("unlike", 2),
-                            ("like_positive", 0),
-                            ("unlike_negative", 0),
-                            ("nearest", 0),
-                        )
-                    ),
-                )
-            )
-    columns = ("table", "vectors", "cosine, like", "unlike", "like > 0, %", "unlike < 0, %", "nearest is alike, %")
-    groups = ", ".join(LIKE)
-    return StudyResult((Table(f"Groups of like words: {groups}", columns, tuple(rows)),), tuple(conditions))
 
 
 def draw(results: Results) -> Any:
@@ -152,16 +94,15 @@ def draw(results: Results) -> Any:
     )
 
 
-STUDY = Study(
-    name="embeddings",
-    claim=Words(
-        "In a trained embedding table like words have positive dot products and unlike ones negative.",
-        "训练好的词嵌入中，相似词点积为正，不相似词点积为负。",
-    ),
-    said_by="tutorials that introduce embeddings by a picture of king and queen",
-    minutes=2,
-    plan=plan,
-    trial=trial,
-    judge=judge,
-    draw=draw,
-)
+def rows(results: Results) -> list[tuple[str, ...]]:
+    """Cosines of like and unlike words, for each table of embeddings as it is and with its mean taken away."""
+    asked = (("like", 2), ("unlike", 2), ("like_positive", 0), ("unlike_negative", 0), ("nearest", 0))
+    return [
+        (
+            "tied to the output" if tied else "not tied",
+            kind,
+            *(results.mean_std(f"{key}_{kind}", digits, tied=tied) for key, digits in asked),
+        )
+        for tied in results.options("tied")
+        for kind in ("raw", "centred")
+    ]

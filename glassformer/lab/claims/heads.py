@@ -9,25 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.inspection.heads.kinds import AttentionStats, add_attention, kind_of
-from glassformer.lab.claims.lab import Fit, PairBatch, dates, exact_match, scores_of, train_on
-from glassformer.lab.claims.study import Effort, Measured, Results, Settings, Study, StudyResult, Table, grid
+from glassformer.lab.claims.claim import Budget, Measured, Results
 from glassformer.lab.claims.timing import seconds
-from glassformer.lab.claims.verdict import Condition, larger
-from glassformer.lab.claims.words import Words
+from glassformer.lab.claims.training import PairBatch, TrainArgs, dates, exact_match, scores_of, train_on
 from glassformer.models import Transformer
 from glassformer.nn.taps import record
-from glassformer.plots.panels import BarPanel, LinePanel, panels
 
 WIDTH = 64
-LEARNED = 30.0  # percent of right answers, below which nothing can be said of heads
-
-
-def plan(effort: Effort) -> list[Settings]:
-    """Numbers of heads at the same width, hence the same number of multiplications; and the projections, timed."""
-    counts = effort.pick([1, 4], [1, 2, 4, 8, 16])
-    return grid(effort, part=["heads"], count=counts) + grid(
-        effort, part=["projection"], width=effort.pick([64], [64, 256, 512])
-    )
 
 
 def attentions(model: nn.Module) -> dict[str, Any]:
@@ -92,7 +80,7 @@ def without_heads(model: nn.Module, pairs: PairBatch, cut: set[tuple[str, int]])
             module.out.weight[:, columns] = weight
 
 
-def trial(effort: Effort, part: str, seed: int, count: int = 0, width: int = 0) -> Measured:
+def trial(budget: Budget, part: str, seed: int, count: int = 0, width: int = 0) -> Measured:
     """Train with so many heads, then look at them and take them out; or time the projections."""
     if part == "projection":
         x = torch.randn(32, 32, width)
@@ -101,16 +89,16 @@ def trial(effort: Effort, part: str, seed: int, count: int = 0, width: int = 0) 
             "joined": seconds(lambda: joined(x).sum().backward(), 20),
             "apart": seconds(lambda: sum(one(x).sum() for one in apart).backward(), 20),  # type: ignore[union-attr]
         }
-    task = dates(effort.steps(20_000))
+    task = dates(budget.steps(20_000))
     model = Transformer(
         n_layer=2, n_head=count, n_embd=WIDTH, n_hidden=256, vocab_size=task.vocabulary, block_size=64, dropout=0.0
     )
     some = task.pairs(task.held_out[:64])
     before = distance_between_heads(weights_of(model, some))
-    train_on(model, task, Fit(effort.steps(1500)), seed)
+    train_on(model, task, TrainArgs(budget.steps(1500)), seed)
     model.eval()
     test, names = (
-        task.test(min(300, effort.steps(3000))),
+        task.test(min(300, budget.steps(3000))),
         [(name, head) for name in attentions(model) for head in range(count)],
     )
     whole = exact_match(model, test)
@@ -129,121 +117,28 @@ def trial(effort: Effort, part: str, seed: int, count: int = 0, width: int = 0) 
     }
 
 
-def conditions_of(results: Results, several: int) -> list[Condition]:
-    """Several heads against one; how far apart heads look; how many can go; the time of the projections."""
-    can_go = results.values("can_go", part="heads", count=several)
-    has_learned = (
-        results.mean("accuracy", part="heads", count=several) >= LEARNED
-    )  # where nothing was, every head can go
-    how_many = Words(
-        "a third of the heads or more can go at the loss of a point", "三分之一以上的头可以去掉，损失不超过一个百分点"
-    )
-    conditions = [
-        larger(
-            Words(f"{several} heads are better than one at the same cost", f"相同计算量下，{several} 个头优于 1 个头"),
-            results.values("accuracy", part="heads", count=several),
-            results.values("accuracy", part="heads", count=1),
-            margin=0.5,
-            unit="%",
-            learned=LEARNED,
-        ),
-        larger(
-            Words("training drives the heads of an attention apart", "训练使同一层的各个头看向不同的地方"),
-            results.values("after", part="heads", count=several),
-            results.values("before", part="heads", count=several),
-            margin=0.1,
-        ),
-        larger(how_many, can_go, [0.0] * len(can_go), margin=33.0, unit="%")
-        if has_learned
-        else Condition(how_many, "open", "nothing was learned"),
+def several_of(results: Results) -> int:
+    """How many heads `several` are: four, or as many as there were at most."""
+    return int(results.cases(["count 4"], part="heads")[0]["count"])
+
+
+def facts(results: Results) -> Measured:
+    """For the title of a table."""
+    return {"several": several_of(results)}
+
+
+def head_rows(results: Results) -> list[tuple[str, ...]]:
+    """What each number of heads gave."""
+    asked = (("accuracy", 1), ("before", 2), ("after", 2), ("can_go", 0))
+    return [
+        (str(n), str(WIDTH // n), *(results.mean_std(key, digits, part="heads", count=n) for key, digits in asked))
+        for n in results.options("count", part="heads")
     ]
-    for width in results.options("width", part="projection"):
-        joined, apart = (
-            results.values("joined", part="projection", width=width),
-            results.values("apart", part="projection", width=width),
-        )
-        conditions.append(
-            larger(
-                Words(
-                    f"width {width}: one combined projection is faster than three",
-                    f"宽度 {width}：合并投影比三个分开的快",
-                ),
-                [b / a for a, b in zip(joined, apart, strict=True)],
-                [1.0] * len(joined),
-                margin=0.1,
-                unit="x",
-            )
-        )
-    return conditions
 
 
-def judge(results: Results) -> StudyResult:
-    """What the numbers of heads gave, what heads look at, and the times of the projections."""
-    counts = results.options("count", part="heads")
-    several = 4 if 4 in counts else counts[-1]
-    rows = tuple(
-        (
-            str(n),
-            str(WIDTH // n),
-            *(
-                results.spoken(key, digits, part="heads", count=n)
-                for key, digits in (("accuracy", 1), ("before", 2), ("after", 2), ("can_go", 0))
-            ),
-        )
-        for n in counts
-    )
-    columns = ("heads", "d_k", "exact match %", "distance between heads, untrained", "trained", "heads that can go, %")
-    several_kinds: Counter[str] = Counter()
-    for _, found in results.where(part="heads", count=several):
-        several_kinds.update(found["kinds"])
-    kinds = tuple((kind, f"{100 * n / several_kinds.total():.0f}") for kind, n in several_kinds.most_common())
-    times = tuple(
-        (str(w), *(f"{1e6 * results.mean(key, part='projection', width=w):.0f} µs" for key in ("joined", "apart")))
-        for w in results.options("width", part="projection")
-    )
-    tables = (
-        Table("Written dates, 2+2 layers", columns, rows),
-        Table(f"What heads look at, {several} a layer", ("kind", "% of heads"), kinds),
-        Table("Query, key and value, forward and backward", ("width", "one matrix", "three"), times),
-    )
-    return StudyResult(tables, tuple(conditions_of(results, several)))
-
-
-def draw(results: Results) -> Any:
-    """Accuracy over the number of heads, distance before and after, and what is left as heads go."""
-    counts, seeds = results.options("count", part="heads"), results.options("seed", part="heads")
-    accuracy = {
-        "exact match": (
-            counts,
-            [[results.values("accuracy", part="heads", count=n, seed=s)[0] for n in counts] for s in seeds],
-        )
-    }
-    bars = {
-        name: [results.values(key, part="heads", count=n) for n in counts]
-        for key, name in (("before", "untrained"), ("after", "trained"))
-    }
-    several = 4 if 4 in counts else counts[-1]
-    left = [m["left"] for _, m in results.where(part="heads", count=several)]
-    gone = {f"{several} heads a layer": (list(range(len(left[0]))), left)}
-    return panels(
-        [
-            LinePanel("heads at constant width", "heads", "exact match %", accuracy, log="x"),
-            BarPanel("distance between heads", "Jensen-Shannon distance", [str(n) for n in counts], bars),
-            LinePanel("heads taken out, least worth first", "heads gone", "exact match %", gone, bottom=0),
-        ]
-    )
-
-
-STUDY = Study(
-    name="heads",
-    claim=Words(
-        "Different heads see different things, and several are better than one.",
-        "不同的头关注不同的东西，多头优于单头。",
-    ),
-    said_by="Vaswani et al. 2017, 3.2.2 and Table 3 (A); Michel et al. 2019 on how many are needed",
-    minutes=19,
-    plan=plan,
-    trial=trial,
-    judge=judge,
-    draw=draw,
-)
+def kind_rows(results: Results) -> list[tuple[str, ...]]:
+    """What heads look at, the commonest first."""
+    kinds: Counter[str] = Counter()
+    for _, found in results.where(part="heads", count=several_of(results)):
+        kinds.update(found["kinds"])
+    return [(kind, f"{100 * n / kinds.total():.0f}") for kind, n in kinds.most_common()]

@@ -9,11 +9,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from glassformer.lab.claims.lab import Fit, thinned, train
+from glassformer.lab.claims.claim import Budget, Measured, Results
 from glassformer.lab.claims.pictures import LABELS, NUMBER, PATCH, SIDE, WORDS, Scene, digit, patches, scene
-from glassformer.lab.claims.study import Effort, Measured, Results, Settings, Study, StudyResult, Table, grid
-from glassformer.lab.claims.verdict import larger
-from glassformer.lab.claims.words import Words
+from glassformer.lab.claims.training import TrainArgs, downsample, train
 from glassformer.models import Transformer
 from glassformer.nn.masks import AttentionMask
 from glassformer.nn.rows import as_rows
@@ -70,12 +68,7 @@ def digits(count: int, draw: torch.Generator) -> tuple[Tensor, Tensor]:
     return torch.stack([digit(number, draw) for number in labels.tolist()]), labels
 
 
-def plan(effort: Effort) -> list[Settings]:
-    """A digit, what stands first, and the whole sentence."""
-    return grid(effort, job=["digits", "shapes", "caption"])
-
-
-def trial(effort: Effort, job: str, seed: int) -> Measured:
+def trial(budget: Budget, job: str, seed: int) -> Measured:
     """Train on fresh pictures, test on others; of a captioner, where it looks while it writes."""
     model, draw = PictureReader(), torch.Generator().manual_seed(seed)
 
@@ -87,7 +80,7 @@ def trial(effort: Effort, job: str, seed: int) -> Measured:
         pictures, labels = digits(32, draw) if job == "digits" else batch(32, draw)[:2]
         return F.cross_entropy(model.classes(pictures), labels, reduction="sum"), len(labels)
 
-    losses = train(model, loss, Fit(effort.steps(1500), muon=0.02))
+    losses = train(model, loss, TrainArgs(budget.steps(1500), muon=0.02))
     unseen = torch.Generator().manual_seed(987_654_321)
     pictures, labels, ids = batch(400, unseen)
     if job == "digits":
@@ -98,7 +91,7 @@ def trial(effort: Effort, job: str, seed: int) -> Measured:
             right = (model.captions(pictures, ids[:, :-1].contiguous()).argmax(-1) == ids[:, 1:]).all(-1)
         else:
             right = model.classes(pictures).argmax(-1) == labels
-    found: Measured = {"accuracy": 100 * float(right.double().mean()), "curve": thinned(losses)}
+    found: Measured = {"accuracy": 100 * float(right.double().mean()), "curve": downsample(losses)}
     if job == "caption" and seed == 0:
         with torch.no_grad(), record(model.body, "decoder.*.cross.weights") as seen:
             model.captions(pictures[:1], ids[:1, :-1].contiguous())
@@ -109,24 +102,6 @@ def trial(effort: Effort, job: str, seed: int) -> Measured:
             "weights": last.tolist(),
         }
     return found
-
-
-def judge(results: Results) -> StudyResult:
-    """Nine in ten right at each job."""
-    texts = {
-        "digits": Words("nine digits in ten are read", "十个数字中九个读对"),
-        "shapes": Words("nine times in ten it says what stands first", "十次中九次说对排在前面的图形"),
-        "caption": Words("nine captions in ten are right, every word of them", "十句描述中九句逐词正确"),
-    }
-    conditions = []
-    for job, text in texts.items():
-        found = results.values("accuracy", job=job)
-        conditions.append(larger(text, found, [90.0] * len(found), margin=0.0, unit="%"))
-    rows = tuple((job, results.spoken("accuracy", 1, job=job)) for job in results.options("job"))
-    return StudyResult(
-        (Table(f"Pictures of {SIDE} x {SIDE}, cut into {GRID * GRID} patches", ("job", "right, %"), rows),),
-        tuple(conditions),
-    )
 
 
 def draw(results: Results) -> Any:
@@ -152,17 +127,6 @@ def draw(results: Results) -> Any:
     return fig
 
 
-STUDY = Study(
-    name="vision",
-    claim=Words(
-        "The same Transformer reads pictures: cut into patches they are a sentence like any other.",
-        "同一个 Transformer 也能读图：切成小块后，图片就像一句话。",
-    ),
-    said_by="Dosovitskiy et al. 2021",
-    minutes=7,
-    plan=plan,
-    trial=trial,
-    judge=judge,
-    draw=draw,
-    version=2,
-)
+def facts(results: Results) -> Measured:
+    """The sizes of the pictures."""
+    return {"side": SIDE, "patches": GRID * GRID}

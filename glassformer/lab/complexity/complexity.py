@@ -16,7 +16,7 @@ from glassformer.lab.complexity.layers import HEAD_SIZE, LAYERS, WINDOW, LayerKi
 from glassformer.lab.complexity.measure import measure
 from glassformer.lab.complexity.reach import KINDS, layers_needed, reaches
 from glassformer.lab.complexity.report import ComplexityReport, LayerMeasurements
-from glassformer.lab.reproduce.report import device_name
+from glassformer.lab.report import device_name
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""When a claim holds: one rule for all studies, over seeds.
+"""When a claim holds: one rule for all experiments, over seeds.
 
-A study makes a claim into conditions, each of them a number that should be larger under one arm than under the other, by at
+A claim is made into conditions, each of them a number that should be larger under one arm than under the other, by at
 least a margin that matters. A condition is judged by the differences of the pairs that share a seed:
 
     interval = mean ± t(0.975, n - 1) · s / √n
@@ -21,19 +21,34 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from glassformer.evaluation.student import half_width
-from glassformer.lab.claims.words import Words
 
 Outcome = Literal["holds", "fails", "open"]
 Verdict = Literal["holds", "holds when", "does not hold", "not settled"]
 
-VERDICTS: dict[str, Words] = {
-    "holds": Words("holds", "成立"),
-    "holds when": Words("holds when", "有条件地成立"),
-    "does not hold": Words("does not hold", "不成立"),
-    "not settled": Words("not settled", "尚无定论"),
+
+class Bilingual(NamedTuple):
+    """The same sentence in English and in Chinese.
+
+    >>> Bilingual("attention", "注意力").in_language("zh")
+    '注意力'
+    """
+
+    en: str
+    zh: str
+
+    def in_language(self, language: str) -> str:
+        """The sentence in that language; English for any that there is none of."""
+        return self.zh if language == "zh" else self.en
+
+
+VERDICTS: dict[str, Bilingual] = {
+    "holds": Bilingual("holds", "成立"),
+    "holds when": Bilingual("holds when", "有条件地成立"),
+    "does not hold": Bilingual("does not hold", "不成立"),
+    "not settled": Bilingual("not settled", "尚无定论"),
 }
 
 
@@ -41,7 +56,7 @@ VERDICTS: dict[str, Words] = {
 class Condition:
     """One thing that would have to be so, and whether it was."""
 
-    text: Words
+    text: Bilingual
     outcome: Outcome
     detail: str = ""  # the numbers it was judged by
 
@@ -68,7 +83,7 @@ def numbers(one: Sequence[float], other: Sequence[float], unit: str, found: tupl
 
 
 def larger(
-    text: Words,
+    text: Bilingual,
     more: Sequence[float],
     less: Sequence[float],
     *,
@@ -93,10 +108,12 @@ def larger(
     return Condition(text, outcome, numbers(more, less, unit, (mean, low, high)))
 
 
-def smaller(text: Words, less: Sequence[float], more: Sequence[float], *, margin: float, unit: str = "") -> Condition:
+def smaller(
+    text: Bilingual, less: Sequence[float], more: Sequence[float], *, margin: float, unit: str = ""
+) -> Condition:
     """Whether `less` is smaller than `more` by at least `margin`, as a loss should be; told with the smaller one first.
 
-    >>> smaller(Words("a", "b"), [1.0, 1.1, 0.9], [2.0, 2.2, 2.1], margin=0.5).detail
+    >>> smaller(Bilingual("a", "b"), [1.0, 1.1, 0.9], [2.0, 2.2, 2.1], margin=0.5).detail
     '1 against 2.1: -1.1 [-1.35, -0.852]'
     """
     outcome = larger(text, more, less, margin=margin).outcome
@@ -106,7 +123,7 @@ def smaller(text: Words, less: Sequence[float], more: Sequence[float], *, margin
 
 
 def within(
-    text: Words,
+    text: Bilingual,
     ours: Sequence[float],
     theirs: Sequence[float],
     *,
@@ -117,7 +134,7 @@ def within(
 ) -> Condition:
     """Whether `ours` is at most `slack` worse than `theirs`: it holds if the whole interval is, and fails if none of it is.
 
-    >>> within(Words("a", "b"), [97.0, 98.0, 97.5], [98.0, 99.0, 98.2], slack=2.0, unit="%").outcome
+    >>> within(Bilingual("a", "b"), [97.0, 98.0, 97.5], [98.0, 99.0, 98.2], slack=2.0, unit="%").outcome
     'holds'
     """
     if len(ours) != len(theirs) or not ours:
@@ -130,7 +147,7 @@ def within(
     return Condition(text, outcome, numbers(ours, theirs, unit, (mean, low, high)))
 
 
-def exactly(text: Words, is_so: bool, detail: str = "") -> Condition:
+def exactly(text: Bilingual, is_so: bool, detail: str = "") -> Condition:
     """Something that luck has no part in."""
     return Condition(text, "holds" if is_so else "fails", detail)
 

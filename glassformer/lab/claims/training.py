@@ -199,7 +199,7 @@ def exact_match(model: nn.Module, pairs: PairBatch, rows: int = 250) -> float:
 
 
 @dataclass(frozen=True)
-class Fit:
+class TrainArgs:
     """How a model is trained in a trial: AdamW, a rise and half a cosine, gradients of norm 1 at most. With a rate for `muon`
     the matrices of the layers learn by Muon, which needs far fewer steps where something has to be looked up."""
 
@@ -211,45 +211,45 @@ class Fit:
     muon: float = 0.0
 
 
-def optimizers_of(model: nn.Module, fit: Fit) -> list[torch.optim.Optimizer]:
+def optimizers_of(model: nn.Module, args: TrainArgs) -> list[torch.optim.Optimizer]:
     """AdamW for all, or Muon for the matrices and AdamW for the rest."""
     groups = parameter_groups(model)
-    matrices = [p for _, p in groups["matrices"]] if fit.muon else []
-    rest = [p for kind, own in groups.items() if kind != "matrices" or not fit.muon for _, p in own]
+    matrices = [p for _, p in groups["matrices"]] if args.muon else []
+    rest = [p for kind, own in groups.items() if kind != "matrices" or not args.muon for _, p in own]
     found: list[torch.optim.Optimizer] = [
-        torch.optim.AdamW(rest, lr=fit.rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+        torch.optim.AdamW(rest, lr=args.rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
     ]
-    return [*found, Muon(matrices, lr=fit.muon)] if matrices else found
+    return [*found, Muon(matrices, lr=args.muon)] if matrices else found
 
 
-def share_at(fit: Fit, step: int) -> float:
+def share_at(args: TrainArgs, step: int) -> float:
     """The share of its rate that a step has: linear to all of it in `warmup` steps, then down along half a cosine."""
-    if step <= fit.warmup:
-        return step / max(1, fit.warmup)
-    done = (step - fit.warmup) / max(1, fit.steps - fit.warmup)
+    if step <= args.warmup:
+        return step / max(1, args.warmup)
+    done = (step - args.warmup) / max(1, args.steps - args.warmup)
     return 0.5 * (1 + math.cos(math.pi * done))
 
 
 def train(
     model: nn.Module,
     loss: Callable[[int], tuple[Tensor, int]],
-    fit: Fit,
+    args: TrainArgs,
     watch: Callable[[int], None] = lambda step: None,
 ) -> list[float]:
     """Trains by `loss(step)`, which gives a summed loss and how many labels it is of; the mean loss of each step. `watch` is
     called while the gradients of a step are still there. A step whose loss is not finite ends it: it has diverged."""
-    optimizers = optimizers_of(model, fit)
+    optimizers = optimizers_of(model, args)
     tops = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
     losses: list[float] = []
     model.train()
-    for step in range(1, fit.steps + 1):
+    for step in range(1, args.steps + 1):
         for optimizer, top in zip(optimizers, tops, strict=True):
-            optimizer.param_groups[0]["lr"] = top * share_at(fit, step)
+            optimizer.param_groups[0]["lr"] = top * share_at(args, step)
         total, count = loss(step)
         mean = total / max(1, count)
         mean.backward()
         watch(step)
-        nn.utils.clip_grad_norm_(model.parameters(), fit.clip)
+        nn.utils.clip_grad_norm_(model.parameters(), args.clip)
         losses.append(float(mean.detach()))
         if not math.isfinite(losses[-1]):
             break
@@ -259,18 +259,18 @@ def train(
     return losses
 
 
-def train_on(model: nn.Module, task: Letters | Strings, fit: Fit, seed: int, **watch: Any) -> list[float]:
+def train_on(model: nn.Module, task: Letters | Strings, args: TrainArgs, seed: int, **watch: Any) -> list[float]:
     """Trains on batches of a task, drawn by the seed."""
     draw = torch.Generator().manual_seed(1000 + seed)
 
     def loss(_: int) -> tuple[Tensor, int]:
-        pairs = task.batch(fit.batch, draw)
+        pairs = task.batch(args.batch, draw)
         return summed_loss(model, pairs), pairs.tokens
 
-    return train(model, loss, fit, **watch)
+    return train(model, loss, args, **watch)
 
 
-def thinned(losses: Sequence[float], points: int = 60) -> list[float]:
+def downsample(losses: Sequence[float], points: int = 60) -> list[float]:
     """A curve of at most so many points, each the mean of a stretch."""
     size = max(1, -(-len(losses) // points))
     return [sum(losses[i : i + size]) / len(losses[i : i + size]) for i in range(0, len(losses), size)]

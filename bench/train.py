@@ -43,7 +43,7 @@ from glassformer.data.batches import SentenceBatches, waste
 from glassformer.data.builtin import open_builtin
 from glassformer.data.examples import Pairs
 from glassformer.data.tokens import TokenFile
-from glassformer.evaluation.metrics import batch_loss
+from glassformer.evaluation.teacher_forced import batch_loss
 from glassformer.models import build_model
 from glassformer.nn.loss import IGNORE
 from glassformer.nn.positions import sinusoids

@@ -14,7 +14,7 @@ from torch import Tensor
 from glassformer.config import DataConfig, ModelConfig, TrainConfig
 from glassformer.data.batches import Batch, Batches, EpochPlan, SentenceBatches, examples_for
 from glassformer.data.tokens import TokenFile
-from glassformer.evaluation.metrics import batch_loss
+from glassformer.evaluation.teacher_forced import batch_loss
 from glassformer.models import build_model
 from glassformer.nn.loss import IGNORE
 from glassformer.text.tokenizer import CONTROL

@@ -31,7 +31,8 @@ from glassformer.data.sources import open_split
 from glassformer.data.store import run_examples, stored_splits
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.generated import example_scores
-from glassformer.evaluation.metrics import Scores, measure_name, measure_value, measures_text, teacher_forced
+from glassformer.evaluation.metrics import Scores, measure_name, measure_value, measures_text
+from glassformer.evaluation.teacher_forced import teacher_forced
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
 

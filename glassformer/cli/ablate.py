@@ -88,17 +88,19 @@ def show_list(as_json: bool) -> None:
     """The ablations that are ready, as a table or as JSON."""
     from rich.table import Table
 
-    from glassformer.lab.ablate import READY
+    from glassformer.lab.ablate import ready_sets
 
     if as_json:
-        print(json.dumps([{"name": one.name, "about": one.about, "variants": len(one.variants)} for one in READY]))
+        print(
+            json.dumps([{"name": one.name, "about": one.about, "variants": len(one.variants)} for one in ready_sets()])
+        )
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("name", "variants", "seeds", "what"):
         table.add_column(
             column, no_wrap=column != "what", justify="right" if column in ("variants", "seeds") else "left"
         )
-    for one in READY:
+    for one in ready_sets():
         table.add_row(one.name, str(len(one.variants)), str(one.seeds), localized(one.about))
     console = table_console()
     console.print(table)

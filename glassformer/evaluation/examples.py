@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from glassformer.errors import UserError
-from glassformer.evaluation.bootstrap import Statistics
-from glassformer.evaluation.held_out import HeldOut, example_losses, held_out, writes, written
+from glassformer.evaluation.bootstrap import Combine, Statistics, bleu, bleu_statistics, mean, percent
+from glassformer.evaluation.held_out import HeldOut, held_out, writes, written
+from glassformer.evaluation.metrics import bleu_tokenize
+from glassformer.evaluation.teacher_forced import example_losses
 from glassformer.tasks import TextModel, classify, tag
 from glassformer.text.languages import is_han
 
@@ -125,3 +127,38 @@ def tag_hits(held: HeldOut, said: list[str]) -> Statistics:
     for (_, tags), own in zip(held.examples, said, strict=True):
         rows.append([float(sum(a == b for a, b in zip(own.split(), tags, strict=False))), float(len(tags))])
     return np.array(rows)
+
+
+COMBINE: dict[str, Combine] = {
+    "exact_match": percent,
+    "bleu": bleu,
+    "accuracy": percent,
+    "loss": mean,
+    "token_accuracy": percent,
+}
+"""From the summed numbers of some examples to the score of them all."""
+
+
+def answer_statistics(model: TextModel, held: HeldOut, said: list[str]) -> dict[str, Statistics]:
+    """What a model said to each example as the numbers that its task's scores are made of (`COMBINE`)."""
+
+    def hits(wanted: list[str]) -> Statistics:
+        return np.array([[float(s.strip() == w.strip()), 1.0] for s, w in zip(said, wanted, strict=True)])
+
+    if writes(model):
+        wanted = [target for _, target in held.examples]
+        tokenize = bleu_tokenize(wanted, model.recipe.train.bleu_tokenize)
+        return {"exact_match": hits(wanted), "bleu": bleu_statistics(said, wanted, tokenize)}
+    match model.recipe.data.task:
+        case "classify":
+            return {"accuracy": hits([label for _, label in held.examples])}
+        case "tag":
+            return {"accuracy": tag_hits(held, said)}
+    return {}
+
+
+def example_statistics(model: TextModel, held: HeldOut) -> dict[str, Statistics]:
+    """Every score of `COMBINE` that this kind of model has."""
+    table = losses(model, held, held.count)
+    found = answer_statistics(model, held, answers(model, held))
+    return found | {"loss": table[:, :2], "token_accuracy": table[:, [2, 1]]}

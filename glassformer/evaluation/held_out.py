@@ -15,16 +15,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-
 from glassformer.data.batches import Batch, make_batches
 from glassformer.data.prepare import encode_split, open_files
 from glassformer.data.store import run_examples
 from glassformer.errors import UserError
 from glassformer.evaluation.generated import greedy
-from glassformer.evaluation.metrics import model_inputs
-from glassformer.nn.loss import IGNORE
 from glassformer.tasks import TextModel, translations
 
 SPLITS = ("train", "val", "test")
@@ -85,31 +80,6 @@ def held_out(
         raise UserError(f"the {split} split of this run has nothing to measure on; choose another split")
     texts = [] if data.task == "text" else list(itertools.islice(stored, limit))
     return HeldOut(batches, texts, len(texts) or sum(len(b.examples) for b in batches))
-
-
-@dataclass(frozen=True)
-class ExampleLoss:
-    """What a model makes of one example under teacher forcing: its loss in nats, over how many labels, and how many of
-    them it would have got right."""
-
-    nats: float
-    labels: int
-    right: int
-
-
-@torch.no_grad()
-def example_losses(model: Any, batches: list[Batch]) -> dict[int, ExampleLoss]:
-    """By the number of the example."""
-    found: dict[int, ExampleLoss] = {}
-    for batch in batches:
-        logits = model.logits(model.hidden(*model_inputs(batch))).float()
-        losses = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORE, reduction="none")
-        wanted = batch.labels != IGNORE
-        right = ((logits.argmax(-1) == batch.labels) & wanted).sum(1)
-        nats = losses.view_as(batch.labels).double().sum(1)
-        for row, number in enumerate(batch.examples):
-            found[number] = ExampleLoss(float(nats[row]), int(wanted[row].sum()), int(right[row]))
-    return found
 
 
 def writes(model: TextModel) -> bool:

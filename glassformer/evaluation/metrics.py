@@ -8,24 +8,12 @@ percentages, as BLEU is, and every score says what it is.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import torch
-import torch.nn.functional as F
-from jaxtyping import Float
-from torch import Tensor
-
-from glassformer.data.batches import Batch
-from glassformer.models import BERT, GPT, Transformer
-from glassformer.models.eval_mode import eval_mode
-from glassformer.nn.loss import IGNORE
 from glassformer.text.languages import is_han
 
-Model = Transformer | GPT | BERT
 BETTER_WHEN_LOWER = {"loss", "perplexity", "ter"}
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "f1": "F1", "entity_f1": "entity F1"}
 NOISE = 1.0  # of 100: below it a score says nothing about which of two models is better
@@ -77,42 +65,6 @@ class Scores:
             [*self.samples, *other.samples],
             self.written or other.written,
         )
-
-
-def model_inputs(batch: Batch) -> tuple[Any, ...]:
-    """The rows that a model of this batch's kind reads."""
-    return (batch.rows,) if batch.source is None else (batch.source, batch.rows)
-
-
-def batch_loss(model: Any, batch: Batch, smoothing: float = 0.0) -> Float[Tensor, ""]:
-    """The summed loss of a batch, for any family."""
-    return model.loss(*model_inputs(batch), batch.labels, smoothing=smoothing)
-
-
-@torch.no_grad()
-def teacher_forced(model: Model, batches: Iterable[Batch], device: torch.device | str = "cpu") -> Scores:
-    """Loss (in nats), perplexity and token accuracy over every labelled position."""
-    total = torch.zeros((), dtype=torch.float64)
-    right = count = 0
-    with eval_mode(model):
-        for batch in batches:
-            batch = batch.to(device)
-            wanted = batch.labels != IGNORE
-            logits = model.logits(model.hidden(*model_inputs(batch)))[wanted].float()
-            labels = batch.labels[wanted]
-            total += F.cross_entropy(logits, labels, reduction="sum").double().cpu()
-            right += int((logits.argmax(-1) == labels).sum())
-            count += labels.numel()
-    loss = float(total) / max(1, count)
-    values = {"loss": loss, "perplexity": math.exp(min(loss, 50)), "token_accuracy": 100 * right / max(1, count)}
-    return Scores(values, dict(TEACHER_FORCED))
-
-
-TEACHER_FORCED = {
-    "loss": "nats a token, the right tokens before it given",
-    "perplexity": "e to the loss",
-    "token_accuracy": "% of tokens, the right tokens before each given",
-}
 
 
 def bleu_tokenize(wanted: Sequence[str], asked: str = "auto") -> str:

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from glassformer.evaluation.student import half_width
+from glassformer.evaluation.significance import seed_interval
 
 Outcome = Literal["holds", "fails", "open"]
 Verdict = Literal["holds", "holds when", "does not hold", "not settled"]
@@ -61,20 +61,6 @@ class Condition:
     detail: str = ""  # the numbers it was judged by
 
 
-def interval(differences: Sequence[float]) -> tuple[float, float, float]:
-    """Mean, and the ends of its 95% interval over seeds; without a second seed there is no end.
-
-    >>> low, high = interval([1.0, 2.0, 3.0])[1:]
-    >>> round(low, 2), round(high, 2)
-    (-0.48, 4.48)
-    """
-    mean = statistics.fmean(differences)
-    if len(differences) < 2:
-        return mean, -math.inf, math.inf
-    half = half_width(len(differences) - 1) * statistics.stdev(differences) / math.sqrt(len(differences))
-    return mean, mean - half, mean + half
-
-
 def numbers(one: Sequence[float], other: Sequence[float], unit: str, found: tuple[float, float, float]) -> str:
     """The means of both arms, their difference and its interval, in words."""
     mean, low, high = found
@@ -95,7 +81,7 @@ def larger(
     two must reach, for where neither has learned anything there is nothing to compare, and the condition is open."""
     if len(more) != len(less) or not more:
         raise ValueError(f"{text.en}: {len(more)} and {len(less)} values are no pairs")
-    mean, low, high = interval([a - b for a, b in zip(more, less, strict=True)])
+    mean, low, high = seed_interval([a - b for a, b in zip(more, less, strict=True)])
     outcome: Outcome
     if learned is not None and max(statistics.fmean(more), statistics.fmean(less)) < learned:
         outcome = "open"
@@ -118,7 +104,7 @@ def smaller(
     """
     outcome = larger(text, more, less, margin=margin).outcome
     return Condition(
-        text, outcome, numbers(less, more, unit, interval([a - b for a, b in zip(less, more, strict=True)]))
+        text, outcome, numbers(less, more, unit, seed_interval([a - b for a, b in zip(less, more, strict=True)]))
     )
 
 
@@ -139,7 +125,7 @@ def within(
     """
     if len(ours) != len(theirs) or not ours:
         raise ValueError(f"{text.en}: {len(ours)} and {len(theirs)} values are no pairs")
-    mean, low, high = interval([a - b for a, b in zip(ours, theirs, strict=True)])
+    mean, low, high = seed_interval([a - b for a, b in zip(ours, theirs, strict=True)])
     worst, best = (high, low) if less_is_better else (-low, -high)  # how much worse it is, at most and at least
     outcome: Outcome = "holds" if worst < slack else "fails" if best > slack else "open"
     if learned is not None and max(statistics.fmean(ours), statistics.fmean(theirs)) < learned:
@@ -162,3 +148,19 @@ def verdict(conditions: Sequence[Condition]) -> Verdict:
     if outcomes and all(outcome == "fails" for outcome in outcomes):
         return "does not hold"
     return "not settled"
+
+
+def against_base(low: float, high: float, seeds: int, *, less_is_better: bool = False) -> str:
+    """better, worse or unclear, by the interval of the difference to a base: on one side of zero, over two seeds or more.
+
+    >>> against_base(0.1, 0.9, 3), against_base(0.1, 0.9, 3, less_is_better=True), against_base(0.1, 0.9, 1)
+    ('better', 'worse', 'unclear')
+    """
+    if seeds < 2 or low <= 0 <= high:
+        return "unclear"
+    return "better" if (low > 0) != less_is_better else "worse"
+
+
+def reaches_goal(value: float, goal: float, *, less_is_better: bool = False) -> bool:
+    """Whether a score is as good as a goal that was set for it."""
+    return value <= goal if less_is_better else value >= goal

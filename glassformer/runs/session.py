@@ -15,7 +15,8 @@ from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batches, BlockBatches
 from glassformer.data.store import run_examples
 from glassformer.evaluation.generated import SAMPLED, metric_of, task_scores, text_sample
-from glassformer.evaluation.metrics import Scores, is_better, measure_name, measures_text, teacher_forced
+from glassformer.evaluation.metrics import Scores, is_better, measure_name, measures_text
+from glassformer.evaluation.teacher_forced import teacher_forced
 from glassformer.files import durable, structured
 from glassformer.files.owned import HeldFolder
 from glassformer.language import localized

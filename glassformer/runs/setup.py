@@ -18,7 +18,7 @@ from glassformer.data.batches import Batch, Batches, make_batches
 from glassformer.data.prepare import open_files
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.generated import TEACHER_FORCED, metric_of
-from glassformer.evaluation.metrics import batch_loss, model_inputs
+from glassformer.evaluation.teacher_forced import batch_loss, model_inputs
 from glassformer.models import build_model
 from glassformer.nn.rows import Rows
 from glassformer.runs.fine_tune import choose_what_learns, load_start

@@ -12,7 +12,8 @@ from glassformer.config import ModelConfig
 from glassformer.data.batches import SentenceBatches
 from glassformer.data.examples import Pairs
 from glassformer.data.tokens import TokenFile
-from glassformer.evaluation.metrics import Scores, is_better, label_scores, teacher_forced, text_scores, written_scores
+from glassformer.evaluation.metrics import Scores, is_better, label_scores, text_scores, written_scores
+from glassformer.evaluation.teacher_forced import teacher_forced
 from glassformer.models import build_model
 from glassformer.nn.loss import IGNORE
 from tests.trainers import WORDS, lines

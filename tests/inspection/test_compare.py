@@ -18,7 +18,8 @@ from glassformer import probe
 from glassformer.api import load
 from glassformer.errors import UserError
 from glassformer.evaluation.held_out import held_out, written
-from glassformer.evaluation.metrics import model_inputs, teacher_forced, text_scores
+from glassformer.evaluation.metrics import text_scores
+from glassformer.evaluation.teacher_forced import model_inputs, teacher_forced
 from glassformer.inspection import compare as study
 from glassformer.inspection.compare import (
     Comparison,

@@ -17,8 +17,8 @@ from rich.console import Console
 from glassformer import plots, probe
 from glassformer.api import load
 from glassformer.cli.heads import importances, short
-from glassformer.evaluation.held_out import example_losses, held_out, written
-from glassformer.evaluation.metrics import model_inputs, teacher_forced
+from glassformer.evaluation.held_out import held_out, written
+from glassformer.evaluation.teacher_forced import example_losses, model_inputs, teacher_forced
 from glassformer.inspection import heads as study
 from glassformer.inspection.heads import KINDS, HeadImportances, Importance
 from glassformer.inspection.heads.pictures import as_grid

@@ -18,14 +18,14 @@ from glassformer import plots, runs
 from glassformer.config import read_recipe
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.bootstrap import percent
+from glassformer.evaluation.significance import seeds_and_examples
 from glassformer.files.owned import OwnedFiles
 from glassformer.lab import ablate as study
-from glassformer.lab.ablate import READY, Variant, make_ablation, make_rows, make_variants, paired, parse_vary
+from glassformer.lab.ablate import Variant, make_ablation, make_rows, make_variants, paired, parse_vary, ready_sets
 from glassformer.lab.ablate.ablation import prepare_folder
 from glassformer.lab.ablate.cost import Cost, at_a_time
 from glassformer.lab.ablate.report import AblationReport, as_csv, markdown
 from glassformer.lab.ablate.scores import TrialScores
-from glassformer.lab.ablate.table import seeds_and_examples
 from glassformer.lab.ablate.trials import make_trials
 from glassformer.lab.ablate.variants import resolve
 from glassformer.runs import STOPPED
@@ -118,12 +118,12 @@ def test_what_else_is_refused(tmp_path: Path) -> None:
 # Ready sets -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [one.name for one in READY])
+@pytest.mark.parametrize("name", [one.name for one in ready_sets()])
 @pytest.mark.parametrize("quick", [False, True])
 def test_ready_sets_build(name: str, quick: bool) -> None:
     """Every variant is a recipe that can be, and none is the base again."""
     found = make_ablation(name, quick=quick)
-    ready = next(one for one in READY if one.name == name)
+    ready = next(one for one in ready_sets() if one.name == name)
     assert [v.name for v in found.variants] == ["base", *(v.name for v in ready.variants)]
     budgets = {(r.train.steps, r.data.batch_tokens, r.train.patience) for r in found.recipes.values()}
     assert len(budgets) == 1, "equal budgets"
@@ -150,7 +150,7 @@ def test_the_gpt_of_the_course() -> None:
 
 def test_the_list_and_the_cost() -> None:
     done = call("ablate")
-    assert done.returncode == 0 and all(one.name in done.stdout for one in READY)
+    assert done.returncode == 0 and all(one.name in done.stdout for one in ready_sets())
     assert at_a_time(3, read_recipe("dates", ["train.device=cpu"]), 8)[0] == 3
     assert at_a_time(None, read_recipe("dates", ["train.device=cpu"]), 1)[0] == 1
     said = Cost(6, 2, 2, 1, 150.0, 3 << 20, "CPU, 1 thread").sentence()

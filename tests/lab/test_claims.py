@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from glassformer.errors import UserError
-from glassformer.evaluation.student import two_sided_p
+from glassformer.evaluation.significance import seed_interval, two_sided_p
 from glassformer.lab.claims import NAMES, Claim, all_claims, claim_named, run, training
 from glassformer.lab.claims.batching import as_rows, pack
 from glassformer.lab.claims.claim import DEFAULT, QUICK, Budget, Results, parse_claim
@@ -27,7 +27,7 @@ from glassformer.lab.claims.run import markdown, read_verdict
 from glassformer.lab.claims.scale import power_law
 from glassformer.lab.claims.training import Letters, TrainArgs, exact_match, make_pairs, share_at, summed_loss
 from glassformer.lab.runner import KEPT
-from glassformer.lab.verdict import Bilingual, Condition, exactly, interval, larger, smaller, verdict, within
+from glassformer.lab.verdict import Bilingual, Condition, exactly, larger, smaller, verdict, within
 
 TINY = Budget("quick", 1, 0.002)
 TEXT = Bilingual("it is so", "如此")
@@ -94,7 +94,7 @@ TABLE = [
 def test_the_interval_is_student_s(free: int, point: float) -> None:
     """Against a table, for any number of seeds. Broken variant: the normal's 1.96 beyond sixteen."""
     values = [float(v % 7) for v in range(free + 1)]
-    mean, low, high = interval(values)
+    mean, low, high = seed_interval(values)
     half = point * statistics.stdev(values) / math.sqrt(len(values))
     assert mean == pytest.approx(statistics.fmean(values)) and high - mean == pytest.approx(half, rel=2.5e-4)
     assert mean - low == pytest.approx(high - mean)

@@ -17,7 +17,7 @@ from glassformer.data.download import COLLECTIONS
 from glassformer.lab.reproduce import reproduction as study
 from glassformer.lab.reproduce.report import Outcome
 from glassformer.lab.reproduce.reproduction import size_problem
-from glassformer.lab.reproduce.table import REPRODUCTIONS
+from glassformer.lab.reproduce.table import reproductions
 from glassformer.lab.reproduce.times import Times
 from glassformer.runs.folder import RunFolder
 from tests.commands import call
@@ -27,7 +27,7 @@ from tests.small_collections import SHAKESPEARE, SMALL_PAIRS, numbers, write_mul
 
 
 def test_the_table_names_recipes_and_collections_that_exist() -> None:
-    for one in REPRODUCTIONS:
+    for one in reproductions():
         assert {one.name, *([one.beside] if one.beside else [])} <= set(recipe_names())
         assert one.collection is None or one.collection in COLLECTIONS
         assert (one.goal is None) == (one.beside is not None)
@@ -36,13 +36,13 @@ def test_the_table_names_recipes_and_collections_that_exist() -> None:
         if one.metric.startswith("bleu-"):
             # What a recipe was chosen by on validation is what it is judged by.
             assert recipe.train.bleu_tokenize == one.metric.removeprefix("bleu-")
-    assert len({one.name for one in REPRODUCTIONS}) == len(REPRODUCTIONS)
+    assert len({one.name for one in reproductions()}) == len(reproductions())
 
 
 def test_the_list() -> None:
     done = call("reproduce")
     assert done.returncode == 0
-    for one in REPRODUCTIONS:
+    for one in reproductions():
         assert one.name in done.stdout
     told = json.loads(call("reproduce", "--json").stdout)
     assert {one["name"]: one["goal"] for one in told}["multi30k-en-de"] == 41.02

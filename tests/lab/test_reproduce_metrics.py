@@ -14,8 +14,9 @@ import torch.nn.functional as F
 from glassformer import runs
 from glassformer.config import ModelConfig, read_recipe
 from glassformer.errors import UserError
+from glassformer.evaluation.teacher_forced import random_batches_loss, whole_loss
 from glassformer.lab.reproduce import reproduction as study
-from glassformer.lab.reproduce.metrics import random_batches_loss, validation_tokens, whole_loss
+from glassformer.lab.reproduce.metrics import validation_tokens
 from glassformer.lab.reproduce.reproduction import data_settings
 from glassformer.lab.reproduce.times import Times, times_of
 from glassformer.models import GPT

@@ -10,7 +10,7 @@ import torch
 from glassformer import probe
 from glassformer.evaluation.examples import tokenizers_agree
 from glassformer.evaluation.held_out import HeldOut
-from glassformer.evaluation.metrics import model_inputs
+from glassformer.evaluation.teacher_forced import model_inputs
 from glassformer.tasks import TextModel
 
 

@@ -17,14 +17,14 @@ from glassformer.evaluation.bootstrap import (
     LEVEL,
     Paired,
     Statistics,
-    bleu,
-    bleu_statistics,
     mean,
     paired_bootstrap,
     percent,
     perplexity,
 )
 from glassformer.evaluation.examples import (
+    COMBINE,
+    answer_statistics,
     answers,
     as_units,
     check_same_task,
@@ -33,15 +33,13 @@ from glassformer.evaluation.examples import (
     losses,
     same_examples,
     same_reading,
-    tag_hits,
     tokenizers_agree,
 )
-from glassformer.evaluation.held_out import HeldOut, held_out, writes
+from glassformer.evaluation.held_out import HeldOut, held_out
 from glassformer.evaluation.metrics import BETTER_WHEN_LOWER
 from glassformer.inspection.compare.attention import HeadDistance, head_distances
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
-from glassformer.text.languages import is_han
 
 
 @dataclass(frozen=True)
@@ -120,26 +118,8 @@ def score_both(
         if models[0].kind in ("gpt", "mlm"):
             scores["perplexity"] = paired_bootstrap(a[:, :2], b[:, :2], perplexity)
             scores["token_accuracy"] = paired_bootstrap(a[:, [2, 1]], b[:, [2, 1]], percent)
-    if writes(models[0]):
-        wanted = [target for _, target in held.examples]
-        tokenize = models[0].recipe.train.bleu_tokenize
-        if tokenize == "auto":
-            sample = "".join(wanted[:200])
-            tokenize = "zh" if sum(map(is_han, sample)) > 0.3 * len(sample) else "13a"
-
-        def exact(texts: list[str]) -> Statistics:
-            return np.array([[float(t.strip() == w.strip()), 1.0] for t, w in zip(texts, wanted, strict=True)])
-
-        scores["exact_match"] = paired_bootstrap(exact(said[0]), exact(said[1]), percent)
-        counted = [bleu_statistics(texts, wanted, tokenize) for texts in said]
-        scores["bleu"] = paired_bootstrap(counted[0], counted[1], bleu)
-    elif task == "classify":
-        true = [label for _, label in held.examples]
-        hits = [np.array([[float(s == w), 1.0] for s, w in zip(own, true, strict=True)]) for own in said]
-        scores["accuracy"] = paired_bootstrap(hits[0], hits[1], percent)
-    elif task == "tag":
-        scores["accuracy"] = paired_bootstrap(tag_hits(held, said[0]), tag_hits(held, said[1]), percent)
-    return scores
+    first, second = (answer_statistics(models[0], held, own) for own in said)
+    return scores | {name: paired_bootstrap(first[name], second[name], COMBINE[name]) for name in first}
 
 
 def compare(

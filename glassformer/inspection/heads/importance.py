@@ -18,7 +18,8 @@ from typing import Any
 from glassformer import probe
 from glassformer.errors import UserError
 from glassformer.evaluation.held_out import HeldOut, writes, written
-from glassformer.evaluation.metrics import BETTER_WHEN_LOWER, teacher_forced, text_scores
+from glassformer.evaluation.metrics import BETTER_WHEN_LOWER, text_scores
+from glassformer.evaluation.teacher_forced import teacher_forced
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.files.owned import OwnedFiles
 from glassformer.inspection.heads.kinds import kind_of, kinds

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from glassformer import probe
 from glassformer.evaluation.held_out import HeldOut
-from glassformer.evaluation.metrics import model_inputs
+from glassformer.evaluation.teacher_forced import model_inputs
 from glassformer.models import GPT
 from glassformer.nn.masks import cross_mask, self_mask
 from glassformer.nn.rows import Rows

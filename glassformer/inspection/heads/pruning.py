@@ -14,7 +14,7 @@ from torch import Tensor
 from glassformer import probe
 from glassformer.config import VERSION, Recipe
 from glassformer.evaluation.held_out import HeldOut, writes, written
-from glassformer.evaluation.metrics import teacher_forced
+from glassformer.evaluation.teacher_forced import teacher_forced
 from glassformer.files.owned import new_folder
 from glassformer.models.weights import model_tensors
 from glassformer.probe import Component

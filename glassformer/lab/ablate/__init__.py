@@ -2,14 +2,13 @@
 
 from glassformer.lab.ablate.ablation import EXAMPLES, Ablation, ablate, make_ablation
 from glassformer.lab.ablate.cost import Cost
-from glassformer.lab.ablate.ready import READY, ReadySet
+from glassformer.lab.ablate.ready import ReadySet, ready_sets
 from glassformer.lab.ablate.report import AblationReport, cells, columns
 from glassformer.lab.ablate.table import VariantRow, make_rows, paired
 from glassformer.lab.ablate.variants import Variant, make_variants, parse_vary
 
 __all__ = [
     "EXAMPLES",
-    "READY",
     "Ablation",
     "AblationReport",
     "Cost",
@@ -24,4 +23,5 @@ __all__ = [
     "make_variants",
     "paired",
     "parse_vary",
+    "ready_sets",
 ]

@@ -3,7 +3,6 @@ and drawn. Called again it goes on: what is trained is not trained again, what i
 
 from __future__ import annotations
 
-import datetime
 import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -13,7 +12,7 @@ from typing import Any
 
 import torch
 
-from glassformer.config import VERSION, Recipe
+from glassformer.config import Recipe
 from glassformer.errors import ConfigError, UserError
 from glassformer.files.owned import LIST, OwnedFiles, require_new_or_empty
 from glassformer.lab.ablate.cost import Cost, at_a_time, estimate
@@ -23,7 +22,7 @@ from glassformer.lab.ablate.scores import TrialScores, keep_scores, kept_scores,
 from glassformer.lab.ablate.table import make_rows
 from glassformer.lab.ablate.trials import Trial, make_trials, run_trials
 from glassformer.lab.ablate.variants import BASE, Variant, make_variants, resolve
-from glassformer.lab.report import device_name
+from glassformer.lab.report import device_name, made_with
 from glassformer.runs import Stopped
 from glassformer.runs.stop import StopRequest
 from glassformer.screen import Progress, say
@@ -131,9 +130,7 @@ def facts_of(ablation: Ablation, cost: Cost, report_rows: Sequence[Any]) -> dict
         "jobs": cost.jobs,
         "threads": cost.threads,
         "machine": device_name(torch.device(cost_device(base))),
-        "torch": torch.__version__,
-        "glassformer": VERSION,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        **made_with(),
     }
 
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from glassformer import plots
-from glassformer.files.durable import to_json, write_atomically
-from glassformer.files.owned import OwnedFiles
 from glassformer.lab.ablate.table import VariantRow
+from glassformer.lab.report import csv_text, markdown_table, write_report
 from glassformer.runs.folder import RunFolder
 
 LAYER = "grad_norm/"
-FILES = ("ablation.md", "ablation.csv", "ablation.json")
 
 
 @dataclass(frozen=True)
@@ -95,15 +91,13 @@ def markdown(report: AblationReport) -> str:
     """The page: what was done, the table, how to read it."""
     facts = report.facts
     lines = [f"# {report.name}", "", report.about, "", f"    {report.command}", "", facts["budget"], ""]
-    heads = columns(report.metric)
-    lines += ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 1)]
-    group = None
+    heads, rows, group = columns(report.metric), [], None
     for row in report.rows:
         if row.variant.group != group:
             group = row.variant.group
-            if group:
-                lines.append(f"| **{group}** |" + " |" * (len(heads) - 1))
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells(row, report.metric)) + " |")
+            rows += [[f"**{group}**", *[""] * (len(heads) - 1)]] if group else []
+        rows.append([cell.replace("|", "\\|") for cell in cells(row, report.metric)])
+    lines += markdown_table(heads, rows, numbers=True)
     lines += ["", *(f"- {note}" for note in facts["notes"]), ""]
     for name, failed in report.failed.items():
         lines += [f"- {name}, seed {seed}, did not get to its end: {why}" for seed, why in failed.items()]
@@ -114,8 +108,6 @@ def markdown(report: AblationReport) -> str:
 
 def as_csv(report: AblationReport) -> str:
     """A line for each variant, every score with mean and spread, and its test against the base."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     heads = [
         "variant",
         "group",
@@ -128,7 +120,7 @@ def as_csv(report: AblationReport) -> str:
         "seconds",
     ]
     of_scores = ("mean", "spread", "difference", "low", "high", "p")
-    writer.writerow([*heads, *(f"{name}_{part}" for name in report.names for part in of_scores), "failed"])
+    lines = [[*heads, *(f"{name}_{part}" for name in report.names for part in of_scores), "failed"]]
     for row in report.rows:
         found = row.to_dict(report.names)
         line = [found["name"], found["group"], " ".join(found["settings"]), len(found["seeds"])]
@@ -138,8 +130,8 @@ def as_csv(report: AblationReport) -> str:
             change = test.difference if test is not None else None
             line += [score.get("mean"), score.get("spread")]
             line += [change and change.value, change and change.low, change and change.high, test and test.p]
-        writer.writerow(["" if value is None else value for value in [*line, len(row.failed)]])
-    return out.getvalue()
+        lines.append(["" if value is None else value for value in [*line, len(row.failed)]])
+    return csv_text(lines)
 
 
 def collect(folders: Sequence[Path], key: str) -> dict[int, list[float]]:
@@ -158,8 +150,8 @@ def layers_in(folder: Path) -> list[str]:
     return list(dict.fromkeys(key for line in lines for key in line if key.startswith(LAYER)))
 
 
-def draw(report: AblationReport, out: Path) -> list[Path]:
-    """curves and gradients, as PNG and SVG."""
+def draw(report: AblationReport) -> dict[str, Any]:
+    """The figures: curves and gradients."""
     base, *others = report.rows
 
     def points(key: str, rows: Sequence[VariantRow]) -> dict[str, dict[int, list[float]]]:
@@ -171,7 +163,6 @@ def draw(report: AblationReport, out: Path) -> list[Path]:
         rows = [base, *(row for row in others if row.variant.group == group)]
         score = f"val_{report.metric}"
         panels.append(plots.CurvePanel(group, points("loss", rows), points(score, rows), report.metric))
-    paths = plots.save(plots.ablation_curves(panels), out / "curves")
     norms = {
         row.variant.name: {
             key.removeprefix(LAYER): collect(folders, key)
@@ -180,14 +171,9 @@ def draw(report: AblationReport, out: Path) -> list[Path]:
         for row in report.rows
         if (folders := report.folders[row.variant.name])
     }
-    return [*paths, *plots.save(plots.layer_gradients(norms), out / "gradients")]
+    return {"curves": plots.ablation_curves(panels), "gradients": plots.layer_gradients(norms)}
 
 
 def write(report: AblationReport, out: Path) -> list[Path]:
     """Everything into the folder; the files."""
-    paths = OwnedFiles(out).claim(*FILES)
-    for path, content in zip(
-        paths, (markdown(report).encode(), as_csv(report).encode(), to_json(report.to_dict())), strict=True
-    ):
-        write_atomically(path, content)
-    return [*paths, *draw(report, out)]
+    return write_report(out, "ablation", report.to_dict(), markdown(report), as_csv(report), draw(report))

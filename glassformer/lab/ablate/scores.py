@@ -18,24 +18,13 @@ import numpy as np
 from glassformer.api import load
 from glassformer.config.costs import costs
 from glassformer.data.report import DataReport
-from glassformer.evaluation.bootstrap import Combine, Statistics, bleu, bleu_statistics, mean, percent
-from glassformer.evaluation.examples import answers, losses, tag_hits
+from glassformer.evaluation.bootstrap import Statistics
+from glassformer.evaluation.examples import COMBINE, example_statistics
 from glassformer.evaluation.generated import metric_of
-from glassformer.evaluation.held_out import HeldOut, held_out, writes
-from glassformer.evaluation.metrics import bleu_tokenize
+from glassformer.evaluation.held_out import held_out
 from glassformer.files import structured
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.runs.folder import RunFolder
-from glassformer.tasks import TextModel
-
-COMBINE: dict[str, Combine] = {
-    "exact_match": percent,
-    "bleu": bleu,
-    "accuracy": percent,
-    "loss": mean,
-    "token_accuracy": percent,
-}
-"""From the summed numbers of some examples to the score of them all."""
 
 
 @dataclass(frozen=True)
@@ -66,25 +55,6 @@ class TrialScores:
 def fingerprint(value: Any) -> str:
     """A short hash of a value's JSON: equal values have equal ones."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
-def example_statistics(model: TextModel, held: HeldOut) -> dict[str, Statistics]:
-    """Every score of `COMBINE` that this kind of model has."""
-    found: dict[str, Statistics] = {}
-    said = answers(model, held)
-    task = model.recipe.data.task
-    if writes(model):
-        wanted = [target for _, target in held.examples]
-        hits = [[float(s.strip() == w.strip()), 1.0] for s, w in zip(said, wanted, strict=True)]
-        tokenize = bleu_tokenize(wanted, model.recipe.train.bleu_tokenize)
-        found = {"exact_match": np.array(hits), "bleu": bleu_statistics(said, wanted, tokenize)}
-    elif task == "classify":
-        hits = [[float(s == label), 1.0] for s, (_, label) in zip(said, held.examples, strict=True)]
-        found = {"accuracy": np.array(hits)}
-    elif task == "tag":
-        found = {"accuracy": tag_hits(held, said)}
-    table = losses(model, held, held.count)
-    return found | {"loss": table[:, :2], "token_accuracy": table[:, [2, 1]]}
 
 
 def training_facts(run: RunFolder) -> dict[str, Any]:

@@ -1,55 +1,20 @@
-"""The rows of an ablation: mean and spread over seeds, and whether a difference to the base is more than luck.
-
-Two kinds of luck are in a difference: which seeds were trained, and which examples are in the test set. The variance of the mean
-difference is the sum of both: that of the differences of pairs that share a seed, over their number, and that of a paired
-bootstrap over the examples, whose numbers are averaged over the seeds (see look/compare). The interval is Student's with
-the degrees of freedom of such a sum (Welch 1947), but no more than two a seed after the first: the variance of few seeds is
-itself luck, and where it comes out too small Welch would be too sure. (Resampling three seeds instead would give intervals
-far too narrow: a bootstrap of three values knows no t.) With one seed the luck of training cannot be told, and nothing is
-called better or worse.
-"""
+"""The rows of an ablation: mean and spread over seeds, and whether a difference to the base is more than luck
+(evaluation/significance.py). With one seed the luck of training cannot be told, and nothing is called better or worse."""
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from glassformer.evaluation.bootstrap import Combine, Interval, Paired, Statistics, paired_bootstrap
+from glassformer.evaluation.bootstrap import Paired
+from glassformer.evaluation.examples import COMBINE
 from glassformer.evaluation.metrics import BETTER_WHEN_LOWER
-from glassformer.evaluation.student import half_width, two_sided_p
-from glassformer.lab.ablate.scores import COMBINE, TrialScores
+from glassformer.evaluation.significance import seeds_and_examples
+from glassformer.lab.ablate.scores import TrialScores
 from glassformer.lab.ablate.variants import Variant
-
-
-def over_seeds(tables: Sequence[Statistics]) -> Statistics:
-    """The numbers of each example, averaged over trainings."""
-    return np.mean(np.stack(tables), axis=0)
-
-
-def seeds_and_examples(first: Sequence[Statistics], second: Sequence[Statistics], combine: Combine) -> Paired:
-    """Two arms by their trainings (paired by seed) on the same examples: the mean difference, its interval and its p."""
-    found = paired_bootstrap(over_seeds(first), over_seeds(second), combine)
-    scores = [[float(combine(table.sum(0, keepdims=True))[0]) for table in arm] for arm in (first, second)]
-    changes = [b - a for a, b in zip(*scores, strict=True)]
-    if len(changes) < 2:
-        return found
-    change = statistics.fmean(changes)
-    of_seeds = statistics.variance(changes) / len(changes)
-    of_examples = found.variance
-    error = math.sqrt(of_seeds + of_examples)
-    if error == 0:
-        return replace(found, difference=Interval(change, change, change), p=0.0 if change else 1.0)
-    welch = error**4 / (of_seeds**2 / (len(changes) - 1) + of_examples**2 / max(1, len(first[0]) - 1))
-    free = min(welch, 2 * (len(changes) - 1))
-    half = half_width(free) * error
-    return replace(
-        found, difference=Interval(change, change - half, change + half), p=two_sided_p(change / error, free)
-    )
+from glassformer.lab.verdict import against_base
 
 
 def paired(base: Sequence[TrialScores], other: Sequence[TrialScores], name: str) -> Paired | None:
@@ -101,9 +66,7 @@ class VariantRow:
         if name not in self.tests:
             return ""
         change = self.tests[name].difference
-        if self.compared < 2 or change.low <= 0 <= change.high:
-            return "unclear"
-        return "better" if (change.value > 0) != (name in BETTER_WHEN_LOWER) else "worse"
+        return against_base(change.low, change.high, self.compared, less_is_better=name in BETTER_WHEN_LOWER)
 
     def to_dict(self, names: Sequence[str]) -> dict[str, Any]:
         """As JSON has it."""

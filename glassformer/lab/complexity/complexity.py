@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from glassformer.config import VERSION
 from glassformer.lab.complexity.chains import chain_lengths
 from glassformer.lab.complexity.fit import fit_exponent
 from glassformer.lab.complexity.layers import HEAD_SIZE, LAYERS, WINDOW, LayerKind
 from glassformer.lab.complexity.measure import measure
 from glassformer.lab.complexity.reach import KINDS, layers_needed, reaches
 from glassformer.lab.complexity.report import ComplexityReport, LayerMeasurements
-from glassformer.lab.report import device_name
+from glassformer.lab.report import device_name, made_with
 
 
 @dataclass(frozen=True)
@@ -116,8 +114,6 @@ def complexity(
             "command": command,
             "notes": notes_of(sizes),
             "machine": device_name(device),
-            "torch": torch.__version__,
-            "glassformer": VERSION,
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            **made_with(),
         },
     )

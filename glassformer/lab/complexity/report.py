@@ -3,22 +3,18 @@ figure."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from glassformer import plots
-from glassformer.files.durable import to_json, write_atomically
-from glassformer.files.owned import OwnedFiles
 from glassformer.lab.complexity.fit import Exponent
 from glassformer.lab.complexity.layers import LayerKind
 from glassformer.lab.complexity.measure import Point
 from glassformer.lab.complexity.reach import SMALL_WINDOW, Reach
+from glassformer.lab.report import csv_text, markdown_table, write_report
 
-FILES = ("complexity.md", "complexity.csv", "complexity.json")
 KIND = {
     "attention alone, explicit": "attention",
     "attention alone, fused": "attention",
@@ -134,14 +130,12 @@ def markdown(report: ComplexityReport) -> str:
     """The page."""
     facts = report.facts
     lines = ["# Complexity, measured", "", f"    {facts['command']}", ""]
-    lines += ["| " + " | ".join(HEADS) + " |", "| --- |" + " ---: |" * (len(HEADS) - 1)]
-    lines += ["| " + " | ".join(cells(report, row)) + " |" for row in report.rows]
+    lines += markdown_table(HEADS, [cells(report, row) for row in report.rows], numbers=True)
     lines += ["", *(f"- {note}" for note in facts["notes"]), "", "How far the gradient of the last output reaches", ""]
     layers = [one.layers for one in next(iter(report.reach.values()))]
-    lines += ["| through layers | " + " | ".join(map(str, layers)) + " | left at the first token, one layer |"]
-    lines += ["| --- |" + " ---: |" * (len(layers) + 1)]
-    for kind, own in report.reach.items():
-        lines.append(f"| {kind} | " + " | ".join(str(one.distance) for one in own) + f" | {own[0].far:.2g} |")
+    heads = ["through layers", *map(str, layers), "left at the first token, one layer"]
+    rows = [[kind, *(str(one.distance) for one in own), f"{own[0].far:.2g}"] for kind, own in report.reach.items()]
+    lines += markdown_table(heads, rows, numbers=True)
     lines += ["", "![time, memory and reach](complexity.svg)", ""]
     lines += [f"{facts['machine']}, torch {facts['torch']}, glassformer {facts['glassformer']}, {facts['date']}.", ""]
     return "\n".join(lines)
@@ -149,16 +143,14 @@ def markdown(report: ComplexityReport) -> str:
 
 def as_csv(rows: Sequence[LayerMeasurements]) -> str:
     """Every measurement in a line of its own."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["layer", "over", "length", "width", "seconds", "bytes"])
+    lines: list[list[Any]] = [["layer", "over", "length", "width", "seconds", "bytes"]]
     for row in rows:
         for over, points in (("length", row.over_length), ("width", row.over_width)):
-            writer.writerows([[p.layer, over, p.length, p.width, p.seconds, p.bytes] for p in points])
-    return out.getvalue()
+            lines += [[p.layer, over, p.length, p.width, p.seconds, p.bytes] for p in points]
+    return csv_text(lines)
 
 
-def draw(report: ComplexityReport, out: Path) -> list[Path]:
+def draw(report: ComplexityReport) -> Any:
     """Time over n and d, memory over n, and reach over layers, in one figure."""
 
     def lines(points: str, x: str, y: str) -> dict[str, tuple[list[int | float], list[int | float]]]:
@@ -172,20 +164,16 @@ def draw(report: ComplexityReport, out: Path) -> list[Path]:
 
     named = {kind_of(row.layer.name): row.layer.name for row in report.rows}
     reach = {named[kind]: ([r.layers for r in own], [r.distance for r in own]) for kind, own in report.reach.items()}
-    figure = plots.cost_curves(
+    return plots.cost_curves(
         lines("over_length", "length", "seconds"),
         lines("over_width", "width", "seconds"),
         lines("over_length", "length", "bytes"),
         reach,
         f"tokens back that the gradient reaches (here the window is {SMALL_WINDOW})",
     )
-    return plots.save(figure, out / "complexity")
 
 
 def write(report: ComplexityReport, out: Path) -> list[Path]:
     """Everything into the folder; the files."""
-    paths = OwnedFiles(out).claim(*FILES)
-    contents = markdown(report).encode(), as_csv(report.rows).encode(), to_json(report.to_dict())
-    for path, content in zip(paths, contents, strict=True):
-        write_atomically(path, content)
-    return [*paths, *draw(report, out)]
+    figures = {"complexity": draw(report)}
+    return write_report(out, "complexity", report.to_dict(), markdown(report), as_csv(report.rows), figures)

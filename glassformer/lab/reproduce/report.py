@@ -3,14 +3,9 @@ certain machine, so it is told beside it."""
 
 from __future__ import annotations
 
-import platform
 import statistics
-import subprocess
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
-
-import torch
 
 from glassformer.lab.reproduce.table import Reproduction
 from glassformer.lab.reproduce.times import Times
@@ -96,20 +91,3 @@ class ReproductionReport:
 def as_facts(outcome: Outcome) -> dict[str, Any]:
     """An outcome as JSON has it."""
     return asdict(outcome) | {"tokens_per_second": outcome.tokens_per_second}
-
-
-def commit() -> str | None:
-    """Of the checkout this code is in, if it is in one."""
-    try:
-        asked = ["git", "-C", str(Path(__file__).parents[3]), "rev-parse", "--short", "HEAD"]
-        return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def device_name(device: torch.device) -> str:
-    """The device as a person would name it."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    threads = torch.get_num_threads()
-    return f"CPU ({platform.machine()}), {threads} thread{'s' * (threads != 1)}"

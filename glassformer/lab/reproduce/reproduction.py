@@ -14,15 +14,15 @@ from pathlib import Path
 import torch
 
 from glassformer import runs
-from glassformer.config import VERSION, Recipe, read_recipe
+from glassformer.config import Recipe, read_recipe
 from glassformer.config.costs import costs
 from glassformer.data.download import cut_shakespeare
 from glassformer.data.origins import SPLITS, origins_of
 from glassformer.errors import UserError
-from glassformer.files.durable import to_json, write_atomically
 from glassformer.files.owned import OwnedFiles
+from glassformer.lab.report import commit, device_name, made_with, write_report
 from glassformer.lab.reproduce.metrics import device_of, score
-from glassformer.lab.reproduce.report import Outcome, ReproductionReport, commit, device_name
+from glassformer.lab.reproduce.report import Outcome, ReproductionReport
 from glassformer.lab.reproduce.table import Metric, Reproduction, reproduction
 from glassformer.lab.reproduce.times import FirstLook, times_of
 from glassformer.runs.folder import RunFolder
@@ -185,11 +185,10 @@ def reproduce(
         expected_s=expected,
         facts={
             "overrides": list(overrides),
-            "glassformer": VERSION,
-            "torch": torch.__version__,
+            **made_with(),
             "commit": commit(),
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         },
     )
-    write_atomically(OwnedFiles(out).claim(f"{name}.json")[0], to_json(report.to_dict()))
+    write_report(out, name, report.to_dict())
     return report

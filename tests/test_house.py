@@ -192,6 +192,13 @@ def test_what_explains_does_not_lean_on_what_is_fast() -> None:
             assert not [o for o in imports(name, tree, modules()) if o.startswith("glassformer.accel")], name
 
 
+def test_nothing_below_the_command_line_imports_the_laboratory() -> None:
+    """An experiment uses every room and is used by none."""
+    for name, tree in modules().items():
+        if room(name) not in ("lab", "cli"):
+            assert not [o for o in imports(name, tree, modules()) if o.startswith("glassformer.lab")], name
+
+
 @cache
 def figures() -> list[Figures]:
     return all_figures()

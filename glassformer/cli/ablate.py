@@ -14,7 +14,7 @@ from glassformer.language import localized
 from glassformer.screen import table_console, warn
 
 if TYPE_CHECKING:
-    from glassformer.lab.ablate import AblationReport
+    from glassformer.lab.ablate.report import AblationReport
 
 SHOWN = (0, 3, 4, 5, 6, 7)  # of the columns: all of them are wider than a terminal
 
@@ -88,7 +88,7 @@ def show_list(as_json: bool) -> None:
     """The ablations that are ready, as a table or as JSON."""
     from rich.table import Table
 
-    from glassformer.lab.ablate import ready_sets
+    from glassformer.lab.ablate.ready import ready_sets
 
     if as_json:
         print(
@@ -111,7 +111,7 @@ def show(report: AblationReport, folder: Path) -> None:
     """The table, what did not end, and where everything is."""
     from rich.table import Table
 
-    from glassformer.lab.ablate import cells, columns
+    from glassformer.lab.ablate.report import cells, columns
 
     heads = columns(report.metric)
     table = Table(title=report.about, title_justify="left")

@@ -75,7 +75,7 @@ def show_list(out: Path, as_json: bool) -> None:
     from rich.table import Table
 
     from glassformer.lab.claims import all_claims
-    from glassformer.lab.claims.run import measured, read_verdict
+    from glassformer.lab.claims.report import measured, read_verdict
 
     ours = measured()
     rows: list[dict[str, Any]] = []

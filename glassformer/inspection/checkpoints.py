@@ -10,7 +10,7 @@ from torch import Tensor
 
 from glassformer.errors import UserError
 from glassformer.inspection.activations import record_activations
-from glassformer.inspection.inspection import CheckpointView, Inside
+from glassformer.inspection.inspection import CheckpointView, Inspection
 from glassformer.models import build_model
 from glassformer.models.weights import inference_weights, load_model_tensors
 from glassformer.runs.checkpoint import problem, read_checkpoint
@@ -49,7 +49,7 @@ def kept_weights(run: RunFolder) -> list[tuple[int, str, Weights]]:
     return found
 
 
-def look_across(run: RunFolder, inside: Inside) -> Inside:
+def look_across(run: RunFolder, inside: Inspection) -> Inspection:
     """The same sentence, with the same answer, at every kept checkpoint."""
     kept = kept_weights(run)
     if len(kept) < 2:

@@ -9,7 +9,7 @@ from typing import Any
 from glassformer.config import VERSION, ModelConfig
 from glassformer.inspection.activations import AttentionLayer, Norms, Predictions
 from glassformer.inspection.explanation_data import attribution_data, patching_data, saliency_data
-from glassformer.inspection.inspection import Inside
+from glassformer.inspection.inspection import Inspection
 from glassformer.inspection.machine import machine_data
 from glassformer.inspection.packing import (
     FINE,
@@ -28,7 +28,7 @@ FORMAT = 2
 class Names:
     """Strings that occur often, each written once."""
 
-    def __init__(self, inside: Inside) -> None:
+    def __init__(self, inside: Inspection) -> None:
         self.inside = inside
         self.place: dict[int, int] = {}
         self.texts: list[str] = []
@@ -89,7 +89,7 @@ def layer_data(layer: AttentionLayer, with_numbers: bool, coarse: bool) -> dict[
     return found
 
 
-def attentions_data(inside: Inside) -> tuple[dict[str, Any], bool, bool]:
+def attentions_data(inside: Inspection) -> tuple[dict[str, Any], bool, bool]:
     """By kind; whether numbers are coarse; whether some are left out."""
     config = inside.model.model.config
     kinds = list(inside.activations.attentions)
@@ -117,7 +117,7 @@ def attentions_data(inside: Inside) -> tuple[dict[str, Any], bool, bool]:
     return found, coarse, len(kept) < len(order)
 
 
-def beam_data(inside: Inside, names: Names) -> dict[str, Any] | None:
+def beam_data(inside: Inspection, names: Names) -> dict[str, Any] | None:
     """Every candidate, with the text it would have led to and whether it is on the way to the answer looked at."""
     found = inside.search
     if found is None:
@@ -160,7 +160,7 @@ def beam_data(inside: Inside, names: Names) -> dict[str, Any] | None:
     }
 
 
-def precision_in_words(inside: Inside, coarse: bool, left_out: bool) -> dict[str, str]:
+def precision_in_words(inside: Inspection, coarse: bool, left_out: bool) -> dict[str, str]:
     """How exactly the page's numbers are kept, in English and Chinese."""
     longest = max(len(inside.input.row), len(inside.input.source))
     if longest <= FINE:
@@ -176,7 +176,7 @@ def precision_in_words(inside: Inside, coarse: bool, left_out: bool) -> dict[str
     return {"en": english + ".", "zh": chinese + "。"}
 
 
-def statuses(inside: Inside) -> list[str]:
+def statuses(inside: Inspection) -> list[str]:
     """How each token in question came to stand there: `given` in the text, `forced` as an answer, `written` by the model, `next`
     (after the last token nothing was written; it is what would come), `read` (BERT: it is in the text), `predicted`."""
     model_input = inside.input
@@ -215,7 +215,7 @@ def sizes_in_words(config: ModelConfig) -> dict[str, str]:
     }
 
 
-def page_data(inside: Inside, title: str) -> dict[str, Any]:
+def page_data(inside: Inspection, title: str) -> dict[str, Any]:
     """Everything that the page draws."""
     names = Names(inside)
     activations, model_input = inside.activations, inside.input

@@ -46,7 +46,7 @@ class CheckpointView:
 
 
 @dataclass(frozen=True)
-class Inside:
+class Inspection:
     """One sentence in one model: what was read and written, and everything that was recorded on the way."""
 
     model: TextModel
@@ -119,7 +119,7 @@ DOES = {"gpt": "goes on with a text", "mlm": "fills in masks", "classify": "clas
 
 def look_inside(
     model: TextModel, text: str, target: str | None = None, *, beam: int | None = None, new: int = NEW
-) -> Inside:
+) -> Inspection:
     """Let the model read the sentence and answer (or force `target` on it), and record everything."""
     if target is not None and model.kind not in ("transformer", "gpt on pairs"):
         raise UserError(f"target is an answer to a text, and this run {DOES[model.kind]}; leave it out")
@@ -158,7 +158,7 @@ def look_inside(
     else:
         model_input = make_bert_input(model, text)
     activations = record_activations(model.model, model_input)
-    return Inside(
+    return Inspection(
         model,
         text,
         answer,

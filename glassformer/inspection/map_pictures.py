@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from glassformer import plots
-from glassformer.inspection.inspection import Inside
+from glassformer.inspection.inspection import Inspection
 from glassformer.inspection.rollout import alignment, rollout
 
 LONGEST = 60  # tokens drawn in a table; the rest is in the page
@@ -75,7 +75,7 @@ def map_figure(
     return fig
 
 
-def with_masks(inside: Inside, kind: str, weights: np.ndarray) -> np.ma.MaskedArray:
+def with_masks(inside: Inspection, kind: str, weights: np.ndarray) -> np.ma.MaskedArray:
     """What may not be looked at is masked: it is grey in a figure, apart from a weight of 0."""
     window = inside.model.model.config.window
     i, j = np.indices(weights.shape[-2:])
@@ -111,7 +111,7 @@ def mosaic(axis: Any, maps: Sequence[Mapping[int, np.ndarray]]) -> list[float]:
     return [down + 0.5 for down in range(len(maps))]
 
 
-def maps_figure(inside: Inside) -> Any:
+def maps_figure(inside: Inspection) -> Any:
     """Every layer, head and kind of attention: a row a layer, a column a head."""
     layers = [
         (kind, f"{kind} {n}", layer)
@@ -130,7 +130,7 @@ def maps_figure(inside: Inside) -> Any:
     return fig
 
 
-def sharpest(inside: Inside) -> tuple[str, int, int]:
+def sharpest(inside: Inspection) -> tuple[str, int, int]:
     """The head to show large: that of the last kind of attention whose weights are the least spread."""
     kind = list(inside.activations.attentions)[-1]
     found = [
@@ -142,7 +142,7 @@ def sharpest(inside: Inside) -> tuple[str, int, int]:
     return kind, n, h
 
 
-def head_map_figure(inside: Inside) -> Any | None:
+def head_map_figure(inside: Inspection) -> Any | None:
     """The head that looks most sharply; None where there is none."""
     kind, n, h = sharpest(inside)
     if h < 0:
@@ -154,7 +154,7 @@ def head_map_figure(inside: Inside) -> Any | None:
     return map_figure(weights, queries, keys, title, "weight", 1.0)
 
 
-def alignment_figure(inside: Inside) -> Any | None:
+def alignment_figure(inside: Inspection) -> Any | None:
     """The mean of all cross-attention; None for models without any."""
     weights = alignment(inside.activations)
     if weights is None:
@@ -164,7 +164,7 @@ def alignment_figure(inside: Inside) -> Any | None:
     return map_figure(weights, sides["written"].pieces, sides["source"].pieces, title, "weight", float(weights.max()))
 
 
-def rollout_figure(inside: Inside) -> Any:
+def rollout_figure(inside: Inspection) -> Any:
     """How much of every token has reached every position after the last layer."""
     found = rollout(inside.activations, residual=inside.residual)
     kind = list(found)[-1]
@@ -175,7 +175,7 @@ def rollout_figure(inside: Inside) -> Any:
     return map_figure(weights, queries, keys, title, "share", float(weights.max()), ("position", "input token"))
 
 
-def across_figure(inside: Inside) -> Any | None:
+def across_figure(inside: Inspection) -> Any | None:
     """The heads of the last kind of attention at every checkpoint, and the loss above them."""
     kind = list(inside.activations.attentions)[-1]
     heads = [

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from glassformer import plots
-from glassformer.inspection.inspection import Inside
+from glassformer.inspection.inspection import Inspection
 from glassformer.inspection.map_pictures import (
     LONGEST,
     NAMES,
@@ -23,7 +23,7 @@ from glassformer.inspection.map_pictures import (
 )
 
 
-def tokens_figure(inside: Inside) -> Any:
+def tokens_figure(inside: Inspection) -> Any:
     """Probability, rank, entropy and alternatives, a line a token."""
     said = inside.activations.outputs
     shown = min(LONGEST, len(said.tokens))
@@ -55,7 +55,7 @@ def tokens_figure(inside: Inside) -> Any:
     return fig
 
 
-def lens_figure(inside: Inside) -> Any:
+def lens_figure(inside: Inspection) -> Any:
     """The best word after every block, if the rest of the model were left out (logit lens)."""
     lens, said = inside.activations.lens, inside.activations.outputs
     shown = min(LONGEST, len(said.tokens))
@@ -82,7 +82,7 @@ def lens_figure(inside: Inside) -> Any:
     return fig
 
 
-def norms_figure(inside: Inside) -> Any:
+def norms_figure(inside: Inspection) -> Any:
     """What each part of a block adds to the residual stream, layer by layer."""
     stacks = inside.activations.norms
     fig, axes = plots.figure(4.6 * len(stacks) + 0.6, 3.6, ncols=len(stacks), squeeze=False)
@@ -110,7 +110,7 @@ def norms_figure(inside: Inside) -> Any:
     return fig
 
 
-def head_figure(inside: Inside) -> Any | None:
+def head_figure(inside: Inspection) -> Any | None:
     """The last query of the sharpest head: keys, scores, weights, values."""
     kind, n, h = sharpest(inside)
     if h < 0:
@@ -150,7 +150,7 @@ def head_figure(inside: Inside) -> Any | None:
     return fig
 
 
-def beam_figure(inside: Inside) -> Any | None:
+def beam_figure(inside: Inspection) -> Any | None:
     """Every candidate of every step; lines lead from where it came to what it is."""
     found = inside.search
     if found is None or not found.trace.steps:
@@ -195,7 +195,7 @@ def beam_figure(inside: Inside) -> Any | None:
     return fig
 
 
-FIGURES: dict[str, Callable[[Inside], Any]] = {
+FIGURES: dict[str, Callable[[Inspection], Any]] = {
     "maps": maps_figure,
     "map": head_map_figure,
     "alignment": alignment_figure,
@@ -209,7 +209,7 @@ FIGURES: dict[str, Callable[[Inside], Any]] = {
 }
 
 
-def save_pictures(inside: Inside, folder: Path) -> list[Path]:
+def save_pictures(inside: Inspection, folder: Path) -> list[Path]:
     """Every view that this sentence has, as PNG and SVG."""
     paths: list[Path] = []
     for name, draw in FIGURES.items():

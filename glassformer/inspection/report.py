@@ -9,7 +9,7 @@ from glassformer.errors import UserError
 from glassformer.files.durable import write_atomically
 from glassformer.files.owned import OwnedFiles
 from glassformer.inspection.data import page_data
-from glassformer.inspection.inspection import Inside
+from glassformer.inspection.inspection import Inspection
 from glassformer.inspection.page import page_html
 
 
@@ -22,12 +22,12 @@ class LookReport:
 
 
 def write_report(
-    inside: Inside,
+    inside: Inspection,
     title: str,
     folder: Path,
     *,
     pictures: bool = True,
-    beside: Inside | None = None,
+    beside: Inspection | None = None,
     beside_title: str = "",
 ) -> LookReport:
     """look.html and the pictures. `beside`: a second report in the same page, to the right of the first."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import glassformer
-from glassformer.inspection.inspection import Inside, look_inside
+from glassformer.inspection.inspection import Inspection, look_inside
 from glassformer.tasks import TextModel
 from tests.inspection.families import FAMILIES, TEXT
 from tests.talking import make_run
@@ -25,7 +25,7 @@ def models(runs: dict[str, Path]) -> dict[str, TextModel]:
 
 
 @pytest.fixture(scope="session")
-def insides(models: dict[str, TextModel]) -> dict[str, Inside]:
+def insides(models: dict[str, TextModel]) -> dict[str, Inspection]:
     """One sentence in each; those that answer are given an answer, since untrained ones may have none."""
     answers = {"transformer": "a dog ran", "post-norm": "a dog ran", "pruned": "a dog ran", "gpt on pairs": "a dog ran"}
     return {name: look_inside(model, TEXT, answers.get(name), new=5) for name, model in models.items()}

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from glassformer.inspection.inspection import Inside
+from glassformer.inspection.inspection import Inspection
 from glassformer.models.weights import model_tensors
 from glassformer.nn.rows import Rows
 from glassformer.runs.checkpoint import write_checkpoint
@@ -59,7 +59,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 
 
-def logits_of(inside: Inside, net: Any = None) -> torch.Tensor:
+def logits_of(inside: Inspection, net: Any = None) -> torch.Tensor:
     """The model on the same tokens, nobody listening."""
     net = inside.model.model if net is None else net
     row = Rows.whole(torch.tensor([inside.input.row]))

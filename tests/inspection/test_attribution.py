@@ -14,7 +14,7 @@ import glassformer
 from glassformer.errors import UserError
 from glassformer.inspection.attribution import attribute, forward
 from glassformer.inspection.external import as_layers
-from glassformer.inspection.inspection import Inside, look_inside
+from glassformer.inspection.inspection import Inspection, look_inside
 from glassformer.inspection.saliency import leaning_gradients, saliency
 from glassformer.nn.norms import LayerNorm
 from glassformer.nn.taps import record, replace
@@ -32,7 +32,7 @@ MORE: dict[str, dict[str, Any]] = {
 ANSWERS = {"transformer": "a dog", "post-norm": "a dog", "pruned": "a dog", "gpt on pairs": "a dog"}
 
 
-def inside_of(name: str, folder: Path) -> Inside:
+def inside_of(name: str, folder: Path) -> Inspection:
     how = (FAMILIES | MORE)[name]
     return look_inside(glassformer.load(make_run(folder / "run", **how)), TEXT, ANSWERS.get(name), new=3)
 

@@ -10,7 +10,7 @@ import pytest
 import glassformer
 from glassformer.errors import UserError
 from glassformer.files.owned import LIST
-from glassformer.inspection.inspection import Inside, look_inside
+from glassformer.inspection.inspection import Inspection, look_inside
 from glassformer.inspection.pictures import save_pictures
 from tests.commands import call
 from tests.inspection.families import FAMILIES, TEXT, page_of, with_checkpoints
@@ -36,7 +36,7 @@ PICTURES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt", "classify"])
-def test_pictures_of_every_view(insides: dict[str, Inside], tmp_path: Path, name: str) -> None:
+def test_pictures_of_every_view(insides: dict[str, Inspection], tmp_path: Path, name: str) -> None:
     """An untrained model says anything, control characters too. Caught: an SVG that is not XML."""
     save_pictures(insides[name], tmp_path)
     check_pictures(tmp_path, PICTURES[name])

@@ -17,22 +17,22 @@ from sacrebleu.significance import PairedTest
 from glassformer import probe
 from glassformer.api import load
 from glassformer.errors import UserError
-from glassformer.evaluation.held_out import held_out, written
-from glassformer.evaluation.metrics import text_scores
-from glassformer.evaluation.teacher_forced import model_inputs, teacher_forced
-from glassformer.inspection import compare as study
-from glassformer.inspection.compare import (
-    Comparison,
-    Sentence,
+from glassformer.evaluation.bootstrap import (
     bleu,
     bleu_statistics,
     draw_counts,
-    edit_distance,
     mean,
     paired_bootstrap,
     percent,
     perplexity,
 )
+from glassformer.evaluation.examples import as_units, edit_distance
+from glassformer.evaluation.held_out import held_out, written
+from glassformer.evaluation.metrics import text_scores
+from glassformer.evaluation.teacher_forced import model_inputs, teacher_forced
+from glassformer.inspection import compare as study
+from glassformer.inspection.compare.attention import head_distances
+from glassformer.inspection.compare.comparison import Comparison, Sentence
 from glassformer.runs.folder import RunFolder
 from tests.commands import call
 from tests.counts import count
@@ -143,8 +143,8 @@ def test_means_of_sums() -> None:
 def test_edit_distance() -> None:
     assert edit_distance("kitten", "sitting") == pytest.approx(3 / 7)
     assert edit_distance([], []) == 0 and edit_distance("", "abc") == 1 and edit_distance("abc", "abc") == 0
-    assert study.as_units("one two") == ["one", "two"] and study.as_units("1979-05-03") == list("1979-05-03")
-    assert study.as_units("今天 天气") == list("今天 天气")
+    assert as_units("one two") == ["one", "two"] and as_units("1979-05-03") == list("1979-05-03")
+    assert as_units("今天 天气") == list("今天 天气")
 
 
 def test_most_changed_first() -> None:
@@ -237,7 +237,7 @@ def test_how_far_apart_two_heads_look(runs_of: dict[str, tuple[RunFolder, RunFol
             part.bias.copy_(part.bias[swap])
         attention.out.weight.copy_(attention.out.weight[:, swap])
     held = held_out(first, "val", 10)
-    found, why_not = study.head_distances((first, second), held)
+    found, why_not = head_distances((first, second), held)
     assert why_not == ""
     assert found["encoder.0.attention:0"].nearest == "encoder.0.attention:1"
     assert found["encoder.0.attention:0"].distance == pytest.approx(0.0, abs=1e-6)

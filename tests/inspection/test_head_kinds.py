@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.inspection.heads import AttentionStats, add_attention, add_induction, kind_of
+from glassformer.inspection.heads.kinds import AttentionStats, add_attention, add_induction, kind_of
 
 LENGTHS = torch.tensor([7, 5])  # two rows of seven places, the second with two of padding
 

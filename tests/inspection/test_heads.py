@@ -20,7 +20,8 @@ from glassformer.cli.heads import importances, short
 from glassformer.evaluation.held_out import held_out, written
 from glassformer.evaluation.teacher_forced import example_losses, model_inputs, teacher_forced
 from glassformer.inspection import heads as study
-from glassformer.inspection.heads import KINDS, HeadImportances, Importance
+from glassformer.inspection.heads.importance import HeadImportances, Importance
+from glassformer.inspection.heads.kinds import KINDS, kinds
 from glassformer.inspection.heads.pictures import as_grid
 from glassformer.inspection.heads.pruning import best_of
 from glassformer.probe import Component
@@ -43,7 +44,7 @@ def test_every_head_of_every_family_has_its_kinds(folders: dict[str, RunFolder])
     for kind, run in folders.items():
         model = load(run.path)
         held = held_out(model, "val", 6)
-        found = study.kinds(model, held)
+        found = kinds(model, held)
         assert set(found) == set(map(str, probe.heads(model)))
         for name, values in found.items():
             assert all(0 <= v <= 1 + 1e-6 for v in values.values()) and set(values) <= set(KINDS)
@@ -61,7 +62,7 @@ def test_every_head_of_every_family_has_its_kinds(folders: dict[str, RunFolder])
                 for i in range(1, int(batch.rows.real[row].sum())):
                     p = seen["decoder.1.attention.weights"][row, 1, i, : i + 1].double()
                     total, count = total - float((p * p.log()).sum()) / math.log(i + 1), count + 1
-    assert study.kinds(model, held)["decoder.1.attention:1"]["broad"] == pytest.approx(total / count, rel=1e-4)
+    assert kinds(model, held)["decoder.1.attention:1"]["broad"] == pytest.approx(total / count, rel=1e-4)
 
 
 # Importance -----------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import glassformer
 from glassformer.inspection import data as report_data
 from glassformer.inspection.activations import record_activations
 from glassformer.inspection.checkpoints import look_across
-from glassformer.inspection.inspection import Inside, look_inside
+from glassformer.inspection.inspection import Inspection, look_inside
 from glassformer.tasks import TextModel
 from tests.inspection.families import FAMILIES, TEXT, logits_of, with_checkpoints
 from tests.talking import make_run
@@ -25,7 +25,7 @@ from tests.talking import make_run
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_weights_add_up_to_one_and_look_only_where_allowed(insides: dict[str, Inside], name: str) -> None:
+def test_weights_add_up_to_one_and_look_only_where_allowed(insides: dict[str, Inspection], name: str) -> None:
     """Caught: scores taken for weights, a causal map that is shown without its mask, a missing layer."""
     inside = insides[name]
     config = inside.model.model.config
@@ -43,7 +43,7 @@ def test_weights_add_up_to_one_and_look_only_where_allowed(insides: dict[str, In
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_what_is_said_is_what_the_model_says(insides: dict[str, Inside], name: str) -> None:
+def test_what_is_said_is_what_the_model_says(insides: dict[str, Inspection], name: str) -> None:
     """Probability, rank, entropy and alternatives from plain logits. Caught: positions shifted by one, ranks from 0, bits for
     nats."""
     inside = insides[name]
@@ -62,7 +62,7 @@ def test_what_is_said_is_what_the_model_says(insides: dict[str, Inside], name: s
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_the_lens_is_the_model_cut_short(insides: dict[str, Inside], name: str) -> None:
+def test_the_lens_is_the_model_cut_short(insides: dict[str, Inspection], name: str) -> None:
     """At each depth: a copy of the model whose stack really ends there. Caught: the last norm left out, a layer too early."""
     inside = insides[name]
     stack = "encoder" if inside.model.model.config.family == "bert" else "decoder"
@@ -82,7 +82,7 @@ def keep_output(found: dict[str, torch.Tensor], name: str, module: Any, inputs: 
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_norms_are_those_of_what_is_added(insides: dict[str, Inside], name: str) -> None:
+def test_norms_are_those_of_what_is_added(insides: dict[str, Inspection], name: str) -> None:
     """By torch's own hooks on the parts. Caught: the length after a norm, or of the stream in place of what is added."""
     inside = insides[name]
     net = inside.model.model
@@ -104,7 +104,7 @@ def test_norms_are_those_of_what_is_added(insides: dict[str, Inside], name: str)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_queries_keys_and_values_give_the_weights(insides: dict[str, Inside], name: str) -> None:
+def test_queries_keys_and_values_give_the_weights(insides: dict[str, Inspection], name: str) -> None:
     """By the rule that the page states (scale, distance, mask, softmax), from the numbers that it gets: with grouped heads,
     a window, ALiBi, rotary. Caught: keys before the rotation, another head's keys, a slope of another head."""
     inside = insides[name]
@@ -161,7 +161,9 @@ def test_the_tree_of_the_beam(models: dict[str, TextModel]) -> None:
     assert best[-1]["text"] == inside.answer == tree["answers"][0]["text"]
 
 
-def test_a_gpt_goes_on_and_its_own_text_is_scored_too(insides: dict[str, Inside], models: dict[str, TextModel]) -> None:
+def test_a_gpt_goes_on_and_its_own_text_is_scored_too(
+    insides: dict[str, Inspection], models: dict[str, TextModel]
+) -> None:
     inside = insides["gpt"]
     tokenizer = models["gpt"].tokenizers.target
     prompt = tokenizer.encode(TEXT)

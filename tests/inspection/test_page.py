@@ -15,7 +15,7 @@ import torch
 import glassformer
 from glassformer.inspection import data as report_data
 from glassformer.inspection import packing, page
-from glassformer.inspection.inspection import Inside, look_inside
+from glassformer.inspection.inspection import Inspection, look_inside
 from glassformer.inspection.page.bundle import IMPORT
 from tests.inspection.families import page_of
 from tests.talking import make_run
@@ -46,7 +46,7 @@ def test_arrays_keep_the_promised_precision() -> None:
     assert packing.thumbnails(long).shape == (2, 64, 64) and packing.thumbnails(long).max() == long.max()
 
 
-def test_the_page_holds_the_weights_and_needs_nobody(insides: dict[str, Inside]) -> None:
+def test_the_page_holds_the_weights_and_needs_nobody(insides: dict[str, Inspection]) -> None:
     """Also a text that tries to end the element it stands in. Caught: an address in a style, data cut off by `</script>`."""
     inside = look_inside(insides["mlm"].model, 'a "cat" </script><script>alert(1)</script> <!--')
     html = page.page_html(report_data.page_data(inside, "run </script>"))
@@ -99,7 +99,7 @@ def test_the_page_has_every_word_twice() -> None:
     assert not unsaid, "a word that nobody says"
 
 
-def test_what_a_page_notes_is_in_both_languages_too(insides: dict[str, Inside]) -> None:
+def test_what_a_page_notes_is_in_both_languages_too(insides: dict[str, Inspection]) -> None:
     """The text for the masked model has no mask, which is noted. Caught: a note that stays English on a Chinese page."""
     data = report_data.page_data(insides["mlm"], "run")
     assert data["notes"]
@@ -131,7 +131,7 @@ def test_sixty_tokens_of_a_large_model_stay_under_five_megabytes(tmp_path: Path)
     assert page_of(html)["attentions"]["cross"]["layers"][5]["q"]["dtype"] == "int8"
 
 
-def test_what_does_not_fit_is_left_out_from_the_first_layer_on(insides: dict[str, Inside]) -> None:
+def test_what_does_not_fit_is_left_out_from_the_first_layer_on(insides: dict[str, Inspection]) -> None:
     layers = insides["transformer"].activations.attentions["decoder"]
     size = layers[0].q.size + layers[0].k.size + layers[0].v.size
     with pytest.MonkeyPatch.context() as patch:

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.inspection.inspection import Inside
+from glassformer.inspection.inspection import Inspection
 from glassformer.inspection.rollout import alignment, merge, rollout
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.units import reading
 from tests.talking import SENTENCES
 
 
-def flow(inside: Inside) -> np.ndarray:
+def flow(inside: Inspection) -> np.ndarray:
     """Rollout of an encoder-decoder as one walk over all tokens, target and source: a matrix for each attention."""
     seen = inside.activations
     s, t = len(inside.input.source), len(inside.input.row)
@@ -32,7 +32,7 @@ def flow(inside: Inside) -> np.ndarray:
     return whole
 
 
-def test_rollout_of_an_encoder_decoder(insides: dict[str, Inside]) -> None:
+def test_rollout_of_an_encoder_decoder(insides: dict[str, Inspection]) -> None:
     """Caught: the encoder's part forgotten, cross before self, the halves mixed up."""
     inside = insides["transformer"]
     found, whole, s = rollout(inside.activations), flow(inside), len(inside.input.source)
@@ -43,7 +43,7 @@ def test_rollout_of_an_encoder_decoder(insides: dict[str, Inside]) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt", "mlm"])
-def test_rollout_counts_every_path(insides: dict[str, Inside], name: str) -> None:
+def test_rollout_counts_every_path(insides: dict[str, Inspection], name: str) -> None:
     """For a few pairs of positions, the sum over all ways from one to the other through three layers, one by one."""
     inside = insides[name]
     kind = "decoder" if name == "gpt" else "encoder"
@@ -59,7 +59,7 @@ def test_rollout_counts_every_path(insides: dict[str, Inside], name: str) -> Non
     np.testing.assert_allclose(bare, inside.activations.weights(kind)[0].mean(0), atol=1e-6)
 
 
-def test_alignment_is_the_mean_of_all_heads(insides: dict[str, Inside]) -> None:
+def test_alignment_is_the_mean_of_all_heads(insides: dict[str, Inspection]) -> None:
     seen = insides["transformer"].activations
     heads = np.concatenate(seen.weights("cross"))
     np.testing.assert_allclose(alignment(seen), heads.mean(0), atol=1e-6)

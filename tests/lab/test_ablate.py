@@ -21,13 +21,14 @@ from glassformer.evaluation.bootstrap import percent
 from glassformer.evaluation.significance import seeds_and_examples
 from glassformer.files.owned import OwnedFiles
 from glassformer.lab import ablate as study
-from glassformer.lab.ablate import Variant, make_ablation, make_rows, make_variants, paired, parse_vary, ready_sets
-from glassformer.lab.ablate.ablation import prepare_folder
+from glassformer.lab.ablate.ablation import make_ablation, prepare_folder
 from glassformer.lab.ablate.cost import Cost, at_a_time
+from glassformer.lab.ablate.ready import ready_sets
 from glassformer.lab.ablate.report import AblationReport, as_csv, markdown
 from glassformer.lab.ablate.scores import TrialScores
+from glassformer.lab.ablate.table import make_rows, paired
 from glassformer.lab.ablate.trials import make_trials
-from glassformer.lab.ablate.variants import resolve
+from glassformer.lab.ablate.variants import Variant, make_variants, parse_vary, resolve
 from glassformer.runs import STOPPED
 from tests.commands import ENVIRONMENT, call
 

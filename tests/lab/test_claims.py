@@ -23,7 +23,7 @@ from glassformer.lab.claims.decoder_only import rank_of
 from glassformer.lab.claims.judgement import judge
 from glassformer.lab.claims.pictures import LABELS, PATCH, SIDE, digit, patches, scene
 from glassformer.lab.claims.recurrent_translator import RecurrentTranslator
-from glassformer.lab.claims.run import markdown, read_verdict
+from glassformer.lab.claims.report import markdown, read_verdict
 from glassformer.lab.claims.scale import power_law
 from glassformer.lab.claims.training import Letters, TrainArgs, exact_match, make_pairs, share_at, summed_loss
 from glassformer.lab.runner import KEPT

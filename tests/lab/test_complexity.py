@@ -12,20 +12,12 @@ import pytest
 import torch
 from torch import nn
 
-from glassformer.lab.complexity import (
-    LAYERS,
-    asymptotic,
-    chain_lengths,
-    fit_exponent,
-    gradient_reach,
-    layers_needed,
-    longest_chain,
-    most_memory,
-    sizes_for,
-)
-from glassformer.lab.complexity.complexity import steps
-from glassformer.lab.complexity.layers import explicit, fused, linear, rows, windowed
-from glassformer.lab.complexity.reach import SMALL_WINDOW
+from glassformer.lab.complexity.chains import chain_lengths, longest_chain
+from glassformer.lab.complexity.complexity import sizes_for, steps
+from glassformer.lab.complexity.fit import asymptotic, fit_exponent
+from glassformer.lab.complexity.layers import LAYERS, explicit, fused, linear, rows, windowed
+from glassformer.lab.complexity.measure import most_memory
+from glassformer.lab.complexity.reach import SMALL_WINDOW, gradient_reach, layers_needed
 from glassformer.nn.attention import attention
 from tests.commands import call
 

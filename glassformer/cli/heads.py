@@ -30,8 +30,6 @@ def heads(
     from glassformer.api import load
     from glassformer.evaluation.held_out import held_out
     from glassformer.inspection import heads as study
-    from glassformer.inspection.heads.importance import measure
-    from glassformer.inspection.heads.pruning import Footprint
     from glassformer.runs.folder import RunFolder
 
     if to is not None and prune is None:
@@ -65,12 +63,11 @@ def heads(
     except OSError as error:
         raise UserError(f"{out} cannot be written: {error.strerror}") from None
     extra: dict[str, Any] = {"run": str(run)}
-    footprints: list[Footprint] = []
     if prune is not None and to is not None:
         smaller = study.write_pruned(folder, model, study.least_important(found, prune), to)
         models = [model, load(to, device=device)]
         footprints = study.measure_footprints([folder, smaller], models, held)
-        after = measure(models[1], held, decoding=not loss_only)
+        after = study.measure(models[1], held, decoding=not loss_only)
         extra["pruned"] = {
             "run": str(to),
             "heads": [str(part) for part in study.least_important(found, prune)],

@@ -10,10 +10,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -21,7 +21,9 @@ from glassformer import machine
 from glassformer.lab.report import processor
 from glassformer.screen import Progress
 
+R = TypeVar("R")
 KEPT = "trials.jsonl"
+PATIENCE = 0.05  # seconds between two looks at what else is asked for
 
 
 @dataclass(frozen=True)
@@ -81,16 +83,26 @@ def leave_with_parent() -> None:
     threading.Thread(target=wait_for_it, daemon=True).start()
 
 
+def fan_out(
+    pool: Executor, calls: Mapping[str, Callable[..., R]], *arguments: Any, meanwhile: Callable[[], None] | None = None
+) -> Iterator[tuple[str, R]]:
+    """What each call returned, with its key, whichever is done first; so many at once as the pool has workers. `meanwhile` is
+    called again and again while they are at work."""
+    waiting = {pool.submit(call, *arguments): key for key, call in calls.items()}
+    while waiting:
+        done, _ = wait(waiting, timeout=None if meanwhile is None else PATIENCE, return_when=FIRST_COMPLETED)
+        if meanwhile is not None:
+            meanwhile()
+        for future in done:
+            yield waiting.pop(future), future.result()
+
+
 def side_by_side(calls: Mapping[str, TrialCall], jobs: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """So many at once, the machine's threads shared among them; whichever is done first comes first."""
+    """In processes of their own, the machine's threads shared among them."""
     threads = max(1, machine.cores() // jobs)
     pool = ProcessPoolExecutor(min(jobs, len(calls)), multiprocessing.get_context("spawn"), leave_with_parent)
     try:
-        waiting: dict[Future[Any], str] = {pool.submit(call, threads): key for key, call in calls.items()}
-        while waiting:
-            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield waiting.pop(future), future.result()
+        yield from fan_out(pool, calls, threads)
     finally:
         workers = list((pool._processes or {}).values())  # a pool that is shut down no longer knows them
         pool.shutdown(wait=False, cancel_futures=True)

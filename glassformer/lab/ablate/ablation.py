@@ -20,7 +20,7 @@ from glassformer.lab.ablate.ready import QUICK, ReadySet, find_ready
 from glassformer.lab.ablate.report import AblationReport, write
 from glassformer.lab.ablate.scores import TrialScores, keep_scores, kept_scores, score_trial
 from glassformer.lab.ablate.table import make_rows
-from glassformer.lab.ablate.trials import Trial, make_trials, run_trials
+from glassformer.lab.ablate.trials import Trial, make_trials, train_trials
 from glassformer.lab.ablate.variants import BASE, Variant, make_variants, resolve
 from glassformer.lab.report import device_name, made_with
 from glassformer.runs import Stopped
@@ -167,7 +167,7 @@ def ablate(
             return cost
         say(cost.sentence())
         with Progress("training", len(left)) as display:
-            failed = run_trials(
+            failed = train_trials(
                 ablation.recipe, left, cost.jobs, stop, lambda done, what: display.update(done, what, line=True)
             )
         lost = {trial.name: trial for trial in left if trial.name in failed}

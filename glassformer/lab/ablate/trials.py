@@ -13,21 +13,21 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
+import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from glassformer.config import Recipe
 from glassformer.errors import UserError
 from glassformer.lab.ablate.variants import Variant, merged
+from glassformer.lab.runner import fan_out
 from glassformer.runs import STOPPED, Stopped
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.stop import StopRequest
 from glassformer.training.changes import as_prepared, changes
-
-PATIENCE = 0.05  # seconds between two looks at the processes
 
 
 @dataclass(frozen=True)
@@ -107,85 +107,74 @@ def die_with_parent() -> Callable[[], None] | None:
 
 
 @dataclass
-class Running:
-    """A trial under way."""
+class TrialTraining:
+    """The training of a trial, to be called in a thread."""
 
     trial: Trial
-    process: subprocess.Popen[Any]
-    said: IO[bytes]
+    recipe: str
     asked: bool = False
+    process: subprocess.Popen[Any] | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self) -> str | None:
+        """Trains in a process of its own, which the terminal's Ctrl-C does not reach: it is asked to stop once, by us. The last
+        line it said, where it did not get to its end; None where it was stopped."""
+        self.trial.folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile() as said:
+            with self.lock:
+                if self.asked:
+                    return None
+                self.process = subprocess.Popen(
+                    self.trial.command(self.recipe),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=said,
+                    start_new_session=True,
+                    preexec_fn=die_with_parent(),
+                    env=os.environ | {"OMP_NUM_THREADS": str(self.trial.recipe.train.threads or 1)},
+                )
+            code = self.process.wait()
+            if code == STOPPED or (self.asked and code != 0):
+                return None
+            said.seek(0)
+            lines = said.read().decode("utf-8", "replace").strip().splitlines()
+        if code == 0:
+            return ""
+        return lines[-1].removeprefix("glassformer: ") if lines else f"it ended with code {code}"
 
     def ask_to_stop(self) -> None:
         """Once: a second signal would end it before it has saved."""
-        if not self.asked and self.process.poll() is None:
+        with self.lock:
+            if not self.asked and self.process is not None and self.process.poll() is None:
+                self.process.send_signal(signal.SIGTERM)
             self.asked = True
-            self.process.send_signal(signal.SIGTERM)
-
-    def last_words(self) -> str:
-        """The last line it said: where it failed, the sentence that says why."""
-        self.said.seek(0)
-        lines = self.said.read().decode("utf-8", "replace").strip().splitlines()
-        return lines[-1].removeprefix("glassformer: ") if lines else f"it ended with code {self.process.returncode}"
 
 
-def start(trial: Trial, recipe: str) -> Running:
-    """The trial as a process of its own, which the terminal's Ctrl-C does not reach: it is asked to stop once, by us."""
-    trial.folder.parent.mkdir(parents=True, exist_ok=True)
-    said = tempfile.TemporaryFile()  # noqa: SIM115 — closed when the trial has ended
-    environment = os.environ | {"OMP_NUM_THREADS": str(trial.recipe.train.threads or 1)}
-    process = subprocess.Popen(
-        trial.command(recipe),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=said,
-        start_new_session=True,
-        preexec_fn=die_with_parent(),
-        env=environment,
-    )
-    return Running(trial, process, said)
-
-
-def run_trials(
-    recipe: str,
-    trials: Sequence[Trial],
-    jobs: int,
-    stop: StopRequest,
-    tell: Callable[[int, str], None],
+def train_trials(
+    recipe: str, trials: Sequence[Trial], jobs: int, stop: StopRequest, tell: Callable[[int, str], None]
 ) -> dict[str, str]:
     """Trains what is not trained yet, `jobs` at a time. By the trial's name, why it did not get to its end. `tell` hears how
     many have ended, and of which. Raises Stopped once all have saved, where a stop was asked for."""
-    waiting = list(trials)
-    under_way: list[Running] = []
+    trainings = {trial.name: TrialTraining(trial, recipe) for trial in trials}
     failed: dict[str, str] = {}
-    ended, stopped = 0, False
-    try:
-        while waiting or under_way:
-            if stop.asked:
-                waiting, stopped = [], True
-                for one in under_way:
-                    one.ask_to_stop()
-            while waiting and len(under_way) < jobs:
-                under_way.append(start(waiting.pop(0), recipe))
-            for one in [one for one in under_way if one.process.poll() is not None]:
-                under_way.remove(one)
-                ended += 1
-                code = one.process.returncode
-                if code == STOPPED or (stop.asked and code != 0):
-                    stopped = True  # somebody asked the trial itself
-                    waiting = []
-                    for other in under_way:
-                        other.ask_to_stop()
-                elif code != 0:
-                    failed[one.trial.name] = one.last_words()
-                one.said.close()
-                tell(ended, one.trial.name + (" failed" if one.trial.name in failed else ""))
-            time.sleep(PATIENCE)
-    finally:
-        for one in under_way:
-            one.ask_to_stop()
-        for one in under_way:
-            one.process.wait()
-            one.said.close()
-    if stopped:
+    stopped = False
+
+    def ask_all() -> None:
+        for training in trainings.values():
+            training.ask_to_stop()
+
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            ended = fan_out(pool, trainings, meanwhile=lambda: ask_all() if stop.asked else None)
+            for number, (name, why) in enumerate(ended, 1):
+                if why is None:
+                    stopped = True  # somebody may have asked the trial itself
+                    ask_all()
+                elif why:
+                    failed[name] = why
+                tell(number, name + (" failed" if name in failed else ""))
+        finally:
+            ask_all()
+    if stopped or stop.asked:
         raise Stopped
     return failed

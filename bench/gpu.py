@@ -32,8 +32,8 @@ from glassformer.data.tokens import TokenFile
 from glassformer.models import build_model, preset
 from glassformer.runs.setup import compiled_loss, make_fast, set_up
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.train.optim import make_optimizers
-from glassformer.train.trainer import Trainer
+from glassformer.training.optim import make_optimizers
+from glassformer.training.trainer import Trainer
 
 
 def peak_flops() -> float:

@@ -45,8 +45,8 @@ from glassformer.config.costs import costs
 from glassformer.models import GPT, build_model
 from glassformer.nn.block import Block, BlockInputs
 from glassformer.nn.rows import Rows
-from glassformer.train import memory
-from glassformer.train.optim import make_optimizers
+from glassformer.training import memory
+from glassformer.training.optim import make_optimizers
 
 PEAKS = {  # bf16 FLOP/s without sparsity, from the makers' data sheets
     "H200": 989e12,
@@ -130,7 +130,7 @@ class Training:
         return Rows.whole(drawn[:, :-1].contiguous()), drawn[:, 1:].contiguous()
 
     def recorded(self, batch: tuple[Rows, torch.Tensor]) -> Callable[[], None]:
-        """The whole step as one CUDA graph, as the trainer has it (train/graph.py)."""
+        """The whole step as one CUDA graph, as the trainer has it (training/graph.py)."""
         side = Training.side = Training.side or torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):

@@ -45,7 +45,7 @@ class Peaks:
         self.done = threading.Event()
 
     def look(self) -> None:
-        from glassformer.train.memory import resident, status_of_process
+        from glassformer.training.memory import resident, status_of_process
 
         self.own = max(self.own, status_of_process("RssAnon") or 0)
         self.resident = max(self.resident, resident() or 0)

@@ -43,15 +43,15 @@ from glassformer.data.batches import SentenceBatches, waste
 from glassformer.data.builtin import open_builtin
 from glassformer.data.examples import Pairs
 from glassformer.data.tokens import TokenFile
-from glassformer.evaluate import batch_loss
+from glassformer.evaluation.teacher_forced import batch_loss
 from glassformer.models import build_model
 from glassformer.nn.loss import IGNORE
 from glassformer.nn.positions import sinusoids
 from glassformer.runs.setup import make_fast
 from glassformer.text.tokenizer import BOS, EOS, PAD, Tokenizer
-from glassformer.train.optim import make_optimizers
-from glassformer.train.schedules import schedule
-from glassformer.train.trainer import Trainer
+from glassformer.training.optim import make_optimizers
+from glassformer.training.schedules import schedule
+from glassformer.training.trainer import Trainer
 
 SMOOTHING, CLIP, RATE = 0.1, 1.0, 1e-3
 clock = time.perf_counter

@@ -3,7 +3,7 @@ the answers in a sentence are in claims_answers.toml, the words of the Chinese t
 
     python3 docs/make_claims.py runs/studies/default
 
-The verdicts also go to glassformer/studies/claims/measured.json, which `glassformer study` shows beside the ones found here.
+The verdicts also go to glassformer/lab/claims/measured.json, which `glassformer study` shows beside the ones found here.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from glassformer.studies.claims import STUDIES
-from glassformer.studies.claims.verdict import VERDICTS
-from glassformer.studies.claims.words import Words
+from glassformer.lab.claims import all_claims
+from glassformer.lab.verdict import VERDICTS, Bilingual
 
 DOCS = Path(__file__).parent
-MEASURED = DOCS.parent / "glassformer" / "studies" / "claims" / "measured.json"
+MEASURED = DOCS.parent / "glassformer" / "lab" / "claims" / "measured.json"
 
 PAGE = {
-    "title": Words("# Claims, measured", "# 论断与测量"),
-    "intro": Words(
+    "title": Bilingual("# Claims, measured", "# 论断与测量"),
+    "intro": Bilingual(
         "What the texts say of the Transformer, each put to the test by a command that a laptop can run. A claim is made into "
         "conditions; each is judged over seeds: it holds if the 95% interval of the paired differences lies above zero and the "
         "mean reaches a margin that matters, fails if the interval lies below that margin, and is open otherwise. All hold: "
@@ -36,18 +35,22 @@ PAGE = {
         "若成对差值的 95% 区间在零以上且均值达到有意义的幅度，条件成立；若区间整个低于该幅度，则不成立；否则未定。"
         "全部成立即“成立”，部分成立即“有条件地成立”，全部不成立即“不成立”，其余为“尚无定论”。用时按两个核心计。",
     ),
-    "columns": Words("study | claim | verdict | time | said by", "研究 | 论断 | 结论 | 用时 | 出处"),
-    "minutes": Words("min", "分钟"),
-    "missing": Words("Not yet measured at its default size:", "尚未按默认规模测量："),
-    "here": Words("[中文](claims.zh.md)", "[English](claims.md)"),
-    "cost": Words(
+    "columns": Bilingual("study | claim | verdict | time | said by", "研究 | 论断 | 结论 | 用时 | 出处"),
+    "minutes": Bilingual("min", "分钟"),
+    "missing": Bilingual("Not yet measured at its default size:", "尚未按默认规模测量："),
+    "here": Bilingual("[中文](claims.zh.md)", "[English](claims.md)"),
+    "cost": Bilingual(
         "{command}, {trials} trials, {seconds:.0f} s of computing on {machine}, {date}.",
         "{command}，{trials} 次试验，共计算 {seconds:.0f} 秒，{machine}，{date}。",
     ),
 }
 ANSWERS = tomllib.loads((DOCS / "claims_answers.toml").read_text(encoding="utf-8"))
 CHINESE = tomllib.loads((DOCS / "claims_tables.toml").read_text(encoding="utf-8"))
-OUTCOMES = {"holds": Words("holds", "成立"), "fails": Words("fails", "不成立"), "open": Words("open", "未定")}
+OUTCOMES = {
+    "holds": Bilingual("holds", "成立"),
+    "fails": Bilingual("fails", "不成立"),
+    "open": Bilingual("open", "未定"),
+}
 
 
 def said(text: str, language: str) -> str:
@@ -85,16 +88,16 @@ def page(everything: dict[str, dict[str, Any]], language: str) -> str:
         f"| {PAGE['columns'].in_language(language)} |",
         "|" + " --- |" * 5,
     ]
-    for study in STUDIES:
+    for study in all_claims():
         if found := everything.get(study.name):
             verdict = VERDICTS[found["verdict"]].in_language(language)
             minutes = f"{study.minutes} {PAGE['minutes'].in_language(language)}"
             claim = found["claim"][language]
             lines.append(f"| [{study.name}](#{study.name}) | {claim} | {verdict} | {minutes} | {study.said_by} |")
-    missing = [study.name for study in STUDIES if study.name not in everything]
+    missing = [study.name for study in all_claims() if study.name not in everything]
     if missing:
         lines += ["", f"{PAGE['missing'].in_language(language)} {', '.join(missing)}."]
-    for study in STUDIES:
+    for study in all_claims():
         if found := everything.get(study.name):
             lines += section(found, language)
     return "\n".join(lines) + "\n"
@@ -104,7 +107,7 @@ def main(folder: Path) -> None:
     """Pages, figures and verdicts from one folder."""
     found = {
         study.name: json.loads(path.read_text())
-        for study in STUDIES
+        for study in all_claims()
         if (path := folder / f"{study.name}.json").is_file()
     }
     figures = DOCS / "figures" / "claims"

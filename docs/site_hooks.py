@@ -106,7 +106,7 @@ def show_code(markdown: str, page: str) -> str:
     return CODE.sub(shown, markdown)
 
 
-VERDICTS_FILE = ROOT / "glassformer" / "studies" / "claims" / "measured.json"
+VERDICTS_FILE = ROOT / "glassformer" / "lab" / "claims" / "measured.json"
 TOLD = {
     "en": (
         "Measured: the claim **{verdict}** ({machine}, {date})",
@@ -158,20 +158,14 @@ def answers() -> dict[str, dict[str, str]]:
 
 @functools.cache
 def study_names() -> set[str]:
-    """The studies there are, read from their sources (importing them would take torch)."""
-    folder = ROOT / "glassformer" / "studies" / "claims"
-    named = {
-        name
-        for p in folder.glob("*.py")
-        for name in re.findall(r'^    name="([\w-]+)"', p.read_text("utf-8"), re.MULTILINE)
-    }
-    return named | set(re.findall(r'study_of\(\s*"([\w-]+)"', (folder / "mixers.py").read_text("utf-8")))
+    """The studies there are, by their files."""
+    return {path.stem for path in (ROOT / "glassformer" / "lab" / "claims").glob("*.toml")}
 
 
 def chinese_verdicts() -> dict[str, str]:
     """The verdicts in Chinese, as `glassformer study` says them; read from its source, for importing it would take torch."""
-    text = (ROOT / "glassformer" / "studies" / "claims" / "verdict.py").read_text(encoding="utf-8")
-    return dict(re.findall(r'^    "([\w ]+)": Words\("[^"]+", "([^"]+)"\)', text, re.MULTILINE))
+    text = (ROOT / "glassformer" / "lab" / "verdict.py").read_text(encoding="utf-8")
+    return dict(re.findall(r'^    "([\w ]+)": Bilingual\("[^"]+", "([^"]+)"\)', text, re.MULTILINE))
 
 
 def source_page(target: str) -> str:

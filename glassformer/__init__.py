@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
 import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 # Threads of OpenMP that have nothing to do spin, by default for milliseconds, and so keep the processor from the thread they
@@ -19,66 +17,40 @@ if "torch" not in sys.modules and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP
 from glassformer.config import VERSION
 
 if TYPE_CHECKING:
-    from glassformer.api import Classifier, Embedder, Filler, Generator, Tagger, Translator, load, train
+    from glassformer.api import Classifier, Embedder, Filler, Generator, Tagger, Translator, evaluate, load, train
     from glassformer.config import DataConfig, DecodeConfig, ModelConfig, Recipe, TrainConfig
+    from glassformer.inspection.external import attention_view
+    from glassformer.inspection.notebook import look
     from glassformer.models import BERT, GPT, Transformer, build_model, preset
     from glassformer.nn import MultiHeadAttention, Rows, attention
     from glassformer.probe import ablate, record, replace, run_with_cache, tap_names, tap_shapes
-    from glassformer.studies.evaluation import evaluate
-    from glassformer.studies.look.foreign import attention_view
-    from glassformer.studies.look.notebook import look
 
 __version__ = VERSION
 
 # Where each public name lives. They are fetched when they are first asked for, so that `glassformer --help` and whatever
 # else needs no tensors does not wait for torch.
 HOMES = {
-    "glassformer.api": ("Classifier", "Embedder", "Filler", "Generator", "Tagger", "Translator", "load"),
+    "glassformer.api": (
+        "Classifier",
+        "Embedder",
+        "Filler",
+        "Generator",
+        "Tagger",
+        "Translator",
+        "evaluate",
+        "load",
+        "train",
+    ),
     "glassformer.config": ("DataConfig", "DecodeConfig", "ModelConfig", "Recipe", "TrainConfig"),
     "glassformer.models": ("BERT", "GPT", "Transformer", "build_model", "preset"),
     "glassformer.nn": ("MultiHeadAttention", "Rows", "attention"),
     "glassformer.probe": ("ablate", "record", "replace", "run_with_cache", "tap_names", "tap_shapes"),
-    "glassformer.studies.look.foreign": ("attention_view",),
-    "glassformer.studies.look.notebook": ("look",),
+    "glassformer.inspection.external": ("attention_view",),
+    "glassformer.inspection.notebook": ("look",),
 }
 
 
-# `glassformer.train(...)` and `glassformer.evaluate(...)` are verbs, and their names are those of two rooms.
-VERBS = {"train": "glassformer.api", "evaluate": "glassformer.studies.evaluation"}
-
-
-class VerbRoom(ModuleType):
-    """A room of the package that can also be called."""
-
-    @property
-    def verb(self) -> Any:
-        """The function that the room's name stands for."""
-        name = self.__name__.rpartition(".")[2]
-        return getattr(importlib.import_module(VERBS[name]), name)
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        return inspect.signature(self.verb)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.verb(*args, **kwargs)
-
-
-class Package(ModuleType):
-    """Whoever imports one of those rooms first, it can be called."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in VERBS and isinstance(value, ModuleType):
-            value.__class__ = VerbRoom
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = Package
-
-
 def __getattr__(name: str) -> Any:
-    if name in VERBS:
-        return importlib.import_module(f"glassformer.{name}")
     for home, names in HOMES.items():
         if name in names:
             found = getattr(importlib.import_module(home), name)

@@ -15,7 +15,7 @@ from glassformer.data.examples import Pairs
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError
 from glassformer.runs import train
-from glassformer.train.graph import StaticBatch, tensors_of
+from glassformer.training.graph import StaticBatch, tensors_of
 
 
 def some_batches(count: int) -> list:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,14 +14,16 @@ import torch
 
 from glassformer import load, plots
 from glassformer.errors import UserError
-from glassformer.studies import figures
-from glassformer.studies.figure_words import CHINESE, chinese, reword
-from glassformer.studies.look import patching
+from glassformer.inspection import patching
 from tests.commands import call
 from tests.talking import make_run
 from tests.test_plots import check_pictures
 
 DOCS = Path(__file__).parents[1] / "docs"
+sys.path.insert(0, str(DOCS))
+
+import make_figures as figures
+from figure_words import CHINESE, chinese, reword
 
 
 def test_tends_to_zero_and_how_slowly() -> None:

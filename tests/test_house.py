@@ -34,12 +34,13 @@ HOUSE: list[set[str]] = [
     {"accel"},
     {"models", "text"},
     {"decode", "data"},
-    {"train", "evaluate", "probe", "tasks"},
+    {"training", "probe", "tasks"},
+    {"evaluation"},
     {"runs"},
     {"formats"},
     {"api"},
-    {"studies"},
-    {"serve"},
+    {"inspection"},
+    {"serve", "lab"},
     {"cli"},
 ]
 FLOORS = {name: floor for floor, names in enumerate(HOUSE) for name in names}
@@ -182,13 +183,20 @@ def test_nothing_goes_round_in_a_circle() -> None:
 
 
 # The equations, and what is assembled from them, are never fast by import: accel is installed on them from outside.
-WITHOUT_ACCEL = {"nn", "models", "config", "text", "data", "evaluate", "probe"}
+WITHOUT_ACCEL = {"nn", "models", "config", "text", "data", "evaluation", "probe"}
 
 
 def test_what_explains_does_not_lean_on_what_is_fast() -> None:
     for name, tree in modules().items():
         if room(name) in WITHOUT_ACCEL:
             assert not [o for o in imports(name, tree, modules()) if o.startswith("glassformer.accel")], name
+
+
+def test_nothing_below_the_command_line_imports_the_laboratory() -> None:
+    """An experiment uses every room and is used by none."""
+    for name, tree in modules().items():
+        if room(name) not in ("lab", "cli"):
+            assert not [o for o in imports(name, tree, modules()) if o.startswith("glassformer.lab")], name
 
 
 @cache

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from glassformer.files import owned
+from glassformer.runs import doctor as run_doctor
 from glassformer.runs import making
+from glassformer.runs.doctor import examine
 from glassformer.runs.folder import RunFolder
-from glassformer.studies import run_doctor
-from glassformer.studies.run_doctor import examine
 from tests.commands import call
 from tests.small_runs import small_run
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from glassformer.config import ModelConfig, TrainConfig
 from glassformer.models import build_model
-from glassformer.train.optim import (
+from glassformer.training.optim import (
     Muon,
     load_optimizer_tensors,
     make_optimizers,

@@ -130,7 +130,7 @@ def test_what_a_page_points_at_is_there(path: Path) -> None:
 def test_the_walks_for_contributors_name_what_is_there() -> None:
     """Every file in backticks, and in `name` (`file`) or `name` of `file` the name too. Caught: a file that was renamed."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    walks = text[text.index("## Three walks") : text.index("## Words")]
+    walks = text[text.index("## Walks") : text.index("## Words")]
     files = re.findall(r"`([\w/]+\.(?:py|md))`", walks)
     found = {name: next((p for p in (ROOT / name, ROOT / "glassformer" / name) if p.exists()), None) for name in files}
     assert len(files) > 20 and [name for name, path in found.items() if path is None] == []

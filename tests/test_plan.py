@@ -12,10 +12,10 @@ import torch
 from glassformer.config import Recipe
 from glassformer.machine import available_memory
 from glassformer.models import build_model
-from glassformer.studies import plan as plans
-from glassformer.studies.plan import fixed_memory, make_plan
-from glassformer.train import memory
-from glassformer.train.optim import make_optimizers, optimizer_tensors
+from glassformer.runs import plan as plans
+from glassformer.runs.plan import fixed_memory, make_plan
+from glassformer.training import memory
+from glassformer.training.optim import make_optimizers, optimizer_tensors
 from tests.commands import call
 from tests.number_pairs import pairs, recipe, write_tsv
 from tests.test_cli_train import RECIPE

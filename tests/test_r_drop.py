@@ -13,7 +13,7 @@ from glassformer.errors import ConfigError
 from glassformer.models import build_model
 from glassformer.nn.loss import IGNORE
 from glassformer.nn.rows import Rows
-from glassformer.train.r_drop import r_drop_loss, twice
+from glassformer.training.r_drop import r_drop_loss, twice
 
 SMALL = ModelConfig(
     family="transformer", vocab_size=19, n_layer=1, n_head=2, n_embd=16, n_hidden=24, block_size=12, dropout=0.3

@@ -110,7 +110,7 @@ def test_the_tree_is_that_of_the_disk() -> None:
 def test_the_walks_of_contributing_lead_to_what_is_there() -> None:
     """Every `name` (`file.py`) is in that file, every file exists. Caught: a walk that a renaming has left behind."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    walks = text[text.index("## Three walks") : text.index("## Words")]
+    walks = text[text.index("## Walks") : text.index("## Words")]
     for path in re.findall(r"`([\w/]+\.(?:py|md|po))`", walks):
         assert any((ROOT / room / path).is_file() for room in (".", "glassformer")), path
     named = re.findall(r"`([\w.]+)`\s+\(`([\w/]+\.py)`\)", walks)

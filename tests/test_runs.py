@@ -11,15 +11,15 @@ import pytest
 import torch
 
 from glassformer import runs
+from glassformer.api.evaluation import score_split
 from glassformer.config import Recipe
 from glassformer.data.prepare import complete_model, prepare
 from glassformer.errors import ConfigError, UserError
 from glassformer.runs.checkpoint import read_checkpoint
+from glassformer.runs.curves import draw_curves
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.overview import which_weights
 from glassformer.runs.session import is_historic
-from glassformer.studies.curves import draw_curves
-from glassformer.studies.score import score_split
 from glassformer.text.tokenizer import Tokenizer
 from tests.number_pairs import ENGLISH, GERMAN, pairs, recipe, write_tsv
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from glassformer import runs
+from glassformer.api.evaluation import score_split
 from glassformer.config import Recipe, read_recipe
 from glassformer.data.prepare import prepare
 from glassformer.data.report import DataReport
 from glassformer.data.store import run_examples, stored_splits
 from glassformer.runs.folder import RunFolder
-from glassformer.studies.score import score_split
 
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 

@@ -16,9 +16,9 @@ from glassformer.data.batches import make_batches
 from glassformer.data.tokens import TokenFile
 from glassformer.screen import Progress, duration
 from glassformer.text.tokenizer import CONTROL
-from glassformer.train.schedules import schedule
-from glassformer.train.screen import Screen
-from glassformer.train.trainer import NotFinite, StepReport
+from glassformer.training.schedules import schedule
+from glassformer.training.screen import Screen
+from glassformer.training.trainer import NotFinite, StepReport
 from tests.trainers import (
     SMALL,
     WORDS,

@@ -16,9 +16,9 @@ from glassformer import runs
 from glassformer.api import load
 from glassformer.errors import UserError
 from glassformer.files.durable import to_json
+from glassformer.runs.doctor import examine
 from glassformer.runs.facts import seal_of
 from glassformer.runs.folder import RunFolder
-from glassformer.studies.run_doctor import examine
 from glassformer.text.tokenizer import Tokenizer
 from tests.commands import call
 from tests.fuzz.mutations import make_right, seal_checkpoint

@@ -14,13 +14,13 @@ from torch import Tensor
 from glassformer.config import DataConfig, ModelConfig, TrainConfig
 from glassformer.data.batches import Batch, Batches, EpochPlan, SentenceBatches, examples_for
 from glassformer.data.tokens import TokenFile
-from glassformer.evaluate import batch_loss
+from glassformer.evaluation.teacher_forced import batch_loss
 from glassformer.models import build_model
 from glassformer.nn.loss import IGNORE
 from glassformer.text.tokenizer import CONTROL
-from glassformer.train.optim import make_optimizers
-from glassformer.train.schedules import schedule
-from glassformer.train.trainer import StepReport, Trainer
+from glassformer.training.optim import make_optimizers
+from glassformer.training.schedules import schedule
+from glassformer.training.trainer import StepReport, Trainer
 
 WORDS = 31
 CPU = torch.device("cpu")

@@ -1,5 +1,6 @@
 """The package from Python: `train(recipe, data)` makes a model, `load(run)` brings one back, each by what it is for."""
 
+from glassformer.api.evaluation import evaluate
 from glassformer.api.loading import load
 from glassformer.api.models import Classifier, Embedder, Filler, Generator, LoadedModel, Tagger, Translator
 from glassformer.api.results import Classification, Filling, Generation, Tagging, Translation
@@ -18,6 +19,7 @@ __all__ = [
     "Tagging",
     "Translation",
     "Translator",
+    "evaluate",
     "load",
     "train",
 ]

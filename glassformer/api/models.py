@@ -24,7 +24,7 @@ from glassformer.api.options import DecodeOptions, WritingOptions, parted, spell
 from glassformer.api.results import Classification, Filling, Generation, Tagging, Translation
 from glassformer.config import DecodeConfig, ModelConfig, Recipe, did_you_mean
 from glassformer.errors import UserError
-from glassformer.evaluate import measures_text
+from glassformer.evaluation.metrics import measures_text
 from glassformer.models import BERT, GPT, Transformer
 from glassformer.tasks import TextModel, TokenScores
 from glassformer.tasks.embed import Pool

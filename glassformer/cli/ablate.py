@@ -14,7 +14,7 @@ from glassformer.language import localized
 from glassformer.screen import table_console, warn
 
 if TYPE_CHECKING:
-    from glassformer.studies.ablate import AblationReport
+    from glassformer.lab.ablate.report import AblationReport
 
 SHOWN = (0, 3, 4, 5, 6, 7)  # of the columns: all of them are wider than a terminal
 
@@ -49,7 +49,7 @@ def ablate(
     to put right; 75 stopped on request and saved.
     """
     from glassformer import runs
-    from glassformer.studies import ablate as study
+    from glassformer.lab import ablate as study
 
     if recipe is None:
         show_list(as_json)
@@ -88,17 +88,19 @@ def show_list(as_json: bool) -> None:
     """The ablations that are ready, as a table or as JSON."""
     from rich.table import Table
 
-    from glassformer.studies.ablate import READY
+    from glassformer.lab.ablate.ready import ready_sets
 
     if as_json:
-        print(json.dumps([{"name": one.name, "about": one.about, "variants": len(one.variants)} for one in READY]))
+        print(
+            json.dumps([{"name": one.name, "about": one.about, "variants": len(one.variants)} for one in ready_sets()])
+        )
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("name", "variants", "seeds", "what"):
         table.add_column(
             column, no_wrap=column != "what", justify="right" if column in ("variants", "seeds") else "left"
         )
-    for one in READY:
+    for one in ready_sets():
         table.add_row(one.name, str(len(one.variants)), str(one.seeds), localized(one.about))
     console = table_console()
     console.print(table)
@@ -109,7 +111,7 @@ def show(report: AblationReport, folder: Path) -> None:
     """The table, what did not end, and where everything is."""
     from rich.table import Table
 
-    from glassformer.studies.ablate import cells, columns
+    from glassformer.lab.ablate.report import cells, columns
 
     heads = columns(report.metric)
     table = Table(title=report.about, title_justify="left")

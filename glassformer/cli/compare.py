@@ -30,7 +30,7 @@ def compare(
     from glassformer.api import load
     from glassformer.files.durable import to_json, write_atomically
     from glassformer.files.owned import OwnedFiles
-    from glassformer.studies import compare as study
+    from glassformer.inspection import compare as study
 
     models = load(first, device=device), load(second, device=device)
     names = (first.name, second.name) if first.name != second.name else (str(first), str(second))
@@ -59,7 +59,7 @@ def scores_table(found: Any) -> Any:
     """Three lines a score (each run's, and the difference), so that an interval never has to be broken."""
     from rich.table import Table
 
-    from glassformer.evaluate import measure_name
+    from glassformer.evaluation.metrics import measure_name
 
     table = Table(title=f"{found.examples:,} examples of {found.split}", title_justify="left")
     for column in ("score", "of", "value", "95% from", "to", "p"):

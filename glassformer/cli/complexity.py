@@ -31,7 +31,8 @@ def complexity(
 
     from glassformer.api.loading import pick_device
     from glassformer.files.owned import LIST, require_new_or_empty
-    from glassformer.studies import complexity as study
+    from glassformer.lab import complexity as study
+    from glassformer.lab.complexity.report import cells
 
     place = pick_device(device)
     folder = out or Path("runs") / ("complexity-quick" if quick else "complexity")
@@ -53,7 +54,7 @@ def complexity(
     for number, head in SHOWN.items():
         table.add_column(head, justify="left" if number == 0 else "right", no_wrap=number in (2, 4, 6))
     for row in report.rows:
-        found = study.cells(report, row)
+        found = cells(report, row)
         table.add_row(*(found[number] for number in SHOWN))
     console = table_console()
     console.print(table)

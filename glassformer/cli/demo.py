@@ -22,12 +22,12 @@ def demo(
 
     from glassformer import runs
     from glassformer.api import load
+    from glassformer.api.evaluation import score_split
     from glassformer.data.builtin import examples_in_ten_languages
+    from glassformer.inspection.cross_attention import draw_cross_attention
     from glassformer.runs.checkpoint import problem
+    from glassformer.runs.curves import draw_curves
     from glassformer.runs.folder import RunFolder
-    from glassformer.studies.curves import draw_curves
-    from glassformer.studies.look.cross_attention import draw_cross_attention
-    from glassformer.studies.score import score_split
     from glassformer.tasks import translations
 
     console = table_console()

@@ -26,7 +26,7 @@ def doctor(
 
     Exit codes: 0 all is whole; 1 something is damaged; 2 this is no run.
     """
-    from glassformer.studies import run_doctor
+    from glassformer.runs import doctor as run_doctor
 
     pruned = run_doctor.prune(run) if prune else []
     found = run_doctor.examine(run)

@@ -52,7 +52,7 @@ def evaluate(
     engine: writing.Engine = None,
 ) -> None:
     """Score a run on one of its splits, or on files of your own, whatever its task. Shares are percentages."""
-    from glassformer.studies.score import evaluate_run
+    from glassformer.api.evaluation import evaluate_run
 
     if limit is not None and limit < 1:
         raise UserError(f"--limit must be at least 1, not {limit}")
@@ -83,7 +83,7 @@ def show(run: Path, found: Any) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from glassformer.evaluate import measure_name, measure_value
+    from glassformer.evaluation.metrics import measure_name, measure_value
 
     table = Table(title=Text(f"{run} on {found.on} ({found.examples:,} examples)"))
     table.add_column("measure")

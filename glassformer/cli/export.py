@@ -89,7 +89,7 @@ def adapter_alone(run: Path, place: Path, overwrite: bool) -> None:
 
 def of_file(model: Any, path: Path) -> Iterable[Any]:
     """The examples of a file, read as training data of the run's task is."""
-    from glassformer.studies.score import pairs_of_files
+    from glassformer.api.evaluation import pairs_of_files
 
     if not path.exists():
         raise UserError(f"there is no file {path} to compare on")

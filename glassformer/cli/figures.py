@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,13 +11,21 @@ import typer
 
 from glassformer.errors import UserError
 
+# They illustrate the documents and lie with them, in the source and not in an installed package.
+DOCS = Path(__file__).parents[2] / "docs"
+
 
 def figures(out: Annotated[Path, typer.Argument(help="The folder they go to, as SVG.")] = Path("docs/figures")) -> None:
     """Draw the figures of the parts (docs/tour), each from the part itself."""
-    from glassformer.studies.figures import draw_all
-
+    if not (DOCS / "make_figures.py").is_file():
+        raise UserError(
+            "the figures of the tour are drawn in a checkout of the source, and this package is installed without it"
+        )
+    sys.path.insert(0, str(DOCS))
     try:
-        for path in draw_all(out):
+        for path in runpy.run_path(str(DOCS / "make_figures.py"))["draw_all"](out):
             print(path)
     except OSError as error:
         raise UserError(f"{out} cannot be written: {error.strerror}") from None
+    finally:
+        sys.path.remove(str(DOCS))

@@ -28,14 +28,15 @@ def heads(
     """What every head and MLP is worth (cut, and measured again), what each head looks at, and how many can go."""
     from glassformer import probe
     from glassformer.api import load
+    from glassformer.evaluation.held_out import held_out
+    from glassformer.inspection import heads as study
     from glassformer.runs.folder import RunFolder
-    from glassformer.studies import heads as study
-    from glassformer.studies.held_out import held_out
 
     if to is not None and prune is None:
         raise UserError("--to says where a pruned run goes; say with --prune how many heads it shall lose")
     folder = RunFolder.open(run)
     model = load(run, device=device)
+    folder.check_data(split)
     held = held_out(model, split, examples, folder.path / "data")
     everything = probe.heads(model)
     if not everything:
@@ -62,7 +63,6 @@ def heads(
     except OSError as error:
         raise UserError(f"{out} cannot be written: {error.strerror}") from None
     extra: dict[str, Any] = {"run": str(run)}
-    footprints: list[study.Footprint] = []
     if prune is not None and to is not None:
         smaller = study.write_pruned(folder, model, study.least_important(found, prune), to)
         models = [model, load(to, device=device)]
@@ -126,7 +126,7 @@ def importances(found: Any, title: str, width: int = 80) -> Any:
 
 def show(found: Any, title: str) -> None:
     """The importance of every head and layer, on stdout."""
-    from glassformer.evaluate import measure_name, measures_text
+    from glassformer.evaluation.metrics import measure_name, measures_text
 
     console = table_console()
     console.print(importances(found, title, console.width))

@@ -46,13 +46,13 @@ def look(
     from dataclasses import replace
 
     from glassformer.api import load
+    from glassformer.inspection import look_across, look_inside, write_report
+    from glassformer.inspection.explanation_data import importance_of
+    from glassformer.inspection.inspection import Inspection
+    from glassformer.inspection.patching import patch
     from glassformer.runs.folder import RunFolder
-    from glassformer.studies.look import look_across, look_inside, write_report
-    from glassformer.studies.look.explanation_data import importance_of
-    from glassformer.studies.look.inside import Inside
-    from glassformer.studies.look.patching import patch
 
-    def seen(folder: Path, words: str, at: int | None) -> Inside:
+    def seen(folder: Path, words: str, at: int | None) -> Inspection:
         model = load(folder, device=device, step=at)
         found = look_inside(model, words, target, beam=beam, new=new)
         if at is None:  # `heads` cuts the final weights; what it found is not true of others

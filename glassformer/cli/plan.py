@@ -26,7 +26,7 @@ def plan(
 
     from rich.table import Table
 
-    from glassformer.studies.plan import make_plan
+    from glassformer.runs.plan import make_plan
 
     if not 0 < seconds <= LONGEST:
         raise ConfigError(f"--seconds must be above 0 and at most {LONGEST:,}, not {seconds:g}")

@@ -13,7 +13,7 @@ from glassformer.language import localized
 from glassformer.screen import table_console, warn
 
 if TYPE_CHECKING:
-    from glassformer.studies.reproduce.report import Outcome, ReproductionReport
+    from glassformer.lab.reproduce.report import Outcome, ReproductionReport
 
 
 def reproduce(
@@ -37,11 +37,11 @@ def reproduce(
     if name is None:
         show_list(as_json)
         return
-    from glassformer.studies.reproduce.table import reproduction
+    from glassformer.lab.reproduce.table import reproduction
 
     reproduction(name)  # a name that is not there is refused at once
     from glassformer import runs
-    from glassformer.studies.reproduce import reproduction as study
+    from glassformer.lab.reproduce import reproduction as study
 
     try:
         report = study.reproduce(
@@ -67,24 +67,24 @@ def show_list(as_json: bool) -> None:
     """Every published result that can be reproduced, on stdout."""
     from dataclasses import asdict
 
-    from glassformer.studies.reproduce.table import REPRODUCTIONS
+    from glassformer.lab.reproduce.table import reproductions
 
     if as_json:
-        print(json.dumps([asdict(one) for one in REPRODUCTIONS], ensure_ascii=False))
+        print(json.dumps([asdict(one) for one in reproductions()], ensure_ascii=False))
         return
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in ("name", "measure", "published", "goal", "what"):
         table.add_column(column, no_wrap=column != "what", justify="right" if column == "published" else "left")
-    for one in REPRODUCTIONS:
+    for one in reproductions():
         published = "—" if one.published is None else f"{one.published:g}"
         goal = one.goal_text if one.goal is not None else f"plain + {one.margin:g}"
         time = f"; training within {one.time_text}" if one.within is not None else ""
         table.add_row(one.name, one.metric, published, goal, localized(one.what + time))
     console = table_console()
     console.print(table)
-    commands = sorted({f"glassformer data get {one.collection}" for one in REPRODUCTIONS if one.collection})
+    commands = sorted({f"glassformer data get {one.collection}" for one in reproductions() if one.collection})
     console.print(f"\nWhat is not built in needs its data first: {', '.join(commands)}; or --data DIR.")
 
 

@@ -37,8 +37,8 @@ def score(
     if file is None:
         raise UserError("score needs --file: a file of pairs, such as a TSV")
     from glassformer.api import load
+    from glassformer.api.evaluation import pairs_of_files
     from glassformer.cli.evaluate import new_file
-    from glassformer.studies.score import pairs_of_files
 
     write = new_file(out) if out is not None else None
     model = load(run, device=device, step=step)

@@ -14,7 +14,7 @@ from glassformer.language import language, localized, padded
 from glassformer.screen import say, table_console, warn
 
 if TYPE_CHECKING:
-    from glassformer.studies.claims import StudyReport
+    from glassformer.lab.claims import ClaimReport
 
 OUT = Path("runs") / "studies"
 
@@ -45,22 +45,22 @@ def study(
         return
     if names and everything:
         raise ConfigError("--all is every study; leave out the names, or leave out --all")
+    from glassformer.lab.claims import BUDGETS, all_claims, claim_named, run
     from glassformer.runs.stop import STOPPED, Stopped, StopRequest
-    from glassformer.studies.claims import EFFORTS, STUDIES, conduct, study_named
 
-    effort = EFFORTS["quick" if quick else "full" if full else "default"]
-    chosen = [study_named(name) for name in names or ()] or list(STUDIES)
+    budget = BUDGETS["quick" if quick else "full" if full else "default"]
+    chosen = [claim_named(name) for name in names or ()] or all_claims()
     stop = StopRequest()
     try:
         with stop.listening():
             for one in chosen:
                 cores = "" if (os.cpu_count() or 1) == 2 else " on two cores"
-                share = {"quick": 0.1, "default": 1.0, "full": 4.0}[effort.name]
+                share = {"quick": 0.1, "default": 1.0, "full": 4.0}[budget.name]
                 say(
-                    f"{one.name}: {len(one.plan(effort))} trials, about {max(1, round(one.minutes * share))} min{cores}"
+                    f"{one.name}: {len(one.plan(budget))} trials, about {max(1, round(one.minutes * share))} min{cores}"
                 )
                 with stop.may_drop():
-                    report = conduct(one, effort, (out or OUT) / effort.name, jobs=jobs)
+                    report = run(one, budget, (out or OUT) / budget.name, jobs=jobs)
                 if as_json:
                     print(json.dumps(report.to_dict(), ensure_ascii=False))
                 else:
@@ -74,15 +74,13 @@ def show_list(out: Path, as_json: bool) -> None:
     """Every study, with its verdict where it has been carried out."""
     from rich.table import Table
 
-    from glassformer.studies.claims import EFFORTS, STUDIES
-    from glassformer.studies.claims.conduct import measured, read_verdict
+    from glassformer.lab.claims import all_claims
+    from glassformer.lab.claims.report import measured, read_verdict
 
     ours = measured()
     rows: list[dict[str, Any]] = []
-    for one in STUDIES:
-        here = next(
-            (v for e in ("full", "default", "quick") if (v := read_verdict(out / EFFORTS[e].name, one.name))), ""
-        )
+    for one in all_claims():
+        here = next((v for e in ("full", "default", "quick") if (v := read_verdict(out / e, one.name))), "")
         known = ours.get(one.name, {})
         rows.append(
             {
@@ -105,13 +103,13 @@ def show_list(out: Path, as_json: bool) -> None:
     table_console().print(table)
 
 
-def show(report: StudyReport) -> None:
+def show(report: ClaimReport) -> None:
     """Tables, conditions and verdict of one study."""
     from rich.table import Table
 
     console = table_console()
     console.print(
-        f"\n{report.study.name}: {report.study.claim.in_language(language())}\n({report.study.said_by})",
+        f"\n{report.claim.name}: {report.claim.claim.in_language(language())}\n({report.claim.said_by})",
         style="bold",
         soft_wrap=True,
     )
@@ -130,4 +128,4 @@ def show(report: StudyReport) -> None:
     for note in report.finding.notes:
         console.print(note.in_language(language()), soft_wrap=True)
     console.print(f"verdict: {report.finding.verdict}", style="bold")
-    console.print(f"{report.folder / report.study.name}.png, .md, .json", soft_wrap=True)
+    console.print(f"{report.folder / report.claim.name}.png, .md, .json", soft_wrap=True)

@@ -130,8 +130,8 @@ def with_overrides(recipe: Recipe, changes: list[str]) -> Recipe:
 def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
     """Train, draw, and say what there is now."""
     from glassformer import runs
+    from glassformer.runs.curves import draw_curves
     from glassformer.runs.overview import which_weights
-    from glassformer.studies.curves import draw_curves
 
     began = time.perf_counter()
     try:

@@ -25,8 +25,8 @@ def verify_resume(
     """
     from rich.table import Table
 
+    from glassformer.lab import verify_resume as study
     from glassformer.runs import pick_device
-    from glassformer.studies import verify_resume as study
 
     resolved = read_recipe(recipe, overrides or [])
     device = pick_device(resolved.train).type

@@ -65,7 +65,7 @@ class TrainConfig:
     min_rate: float = 0.0  # cosine: where it ends, as a fraction of learning_rate
     noam_factor: float = 1.0  # noam: times the paper's rate, which follows from n_embd and warmup
     label_smoothing: float = 0.0  # the share of probability that the right token gives away to all others
-    # above 0: every batch twice, and so much weight on what the two passes disagree in (see train/r_drop.py)
+    # above 0: every batch twice, and so much weight on what the two passes disagree in (see training/r_drop.py)
     r_drop: float = 0.0
     # what does not learn, by patterns of parameters' names, such as ["encoder.*", "*embedding*"]
     freeze: tuple[str, ...] = ()

@@ -5,9 +5,9 @@
     reorder(parents, tokens)      row k of a slot continues row parents[n, k], with this token
     move(from_slots, to_slots, n) slots move to the places of those that have left; n stay
 
-`ModelStepper` is a model on its cache: the model itself, or its copy for decoding (engines.py). `PlainStepper` reads the whole text
-again for every token, the reference that nobody has to optimise, or runs a program of somebody else's that has the model's calls;
-it starts with a full batch and lets nobody join.
+`ModelStepper` is a model on its cache: the model itself, or its copy for decoding (engines.py). `PlainStepper` reads the whole
+text again for every token, the reference that nobody has to optimise, or runs a program of somebody else's that has the model's
+calls; it starts with a full batch and lets nobody join.
 
 A GPT that learned its positions, or was only ever shown so many (sinusoidal), cannot go on past `block_size`. When its
 context is full, the last half of it is kept and its keys and values are recomputed from position 0, with and without a cache;

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from glassformer.errors import UserError
-from glassformer.evaluate import text_scores
+from glassformer.evaluation.metrics import text_scores
 from glassformer.formats.huggingface.vocabulary import NEVER
 from glassformer.formats.ours import OurRuntime
 from glassformer.formats.runtime import Case, Runtime

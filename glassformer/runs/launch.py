@@ -17,6 +17,7 @@ from glassformer.config import VERSION, Recipe
 from glassformer.data.batches import check_task
 from glassformer.data.prepare import complete_model, prepare
 from glassformer.errors import UserError
+from glassformer.evaluation.generated import metric_of, with_metric
 from glassformer.files import durable
 from glassformer.files.streams import unbreakable_screen
 from glassformer.runs import checkpoint, making
@@ -29,11 +30,10 @@ from glassformer.runs.overview import overview
 from glassformer.runs.session import Session, check_state
 from glassformer.runs.setup import make_session
 from glassformer.runs.stop import Stopped, StopRequest
-from glassformer.runs.validation import metric_of, with_metric
 from glassformer.screen import say
-from glassformer.train.changes import as_prepared, changes, check_changes
-from glassformer.train.memory import is_out_of_memory, less_memory
-from glassformer.train.trainer import TrainerCallback
+from glassformer.training.changes import as_prepared, changes, check_changes
+from glassformer.training.memory import is_out_of_memory, less_memory
+from glassformer.training.trainer import TrainerCallback
 
 
 def out_of_memory(path: Path, recipe: Recipe, *, goes_on: bool) -> UserError:

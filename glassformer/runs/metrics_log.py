@@ -14,7 +14,7 @@ from typing import Any
 from glassformer.errors import UserError, install_hint
 from glassformer.files.owned import open_own
 from glassformer.screen import warn
-from glassformer.train.trainer import StepReport
+from glassformer.training.trainer import StepReport
 
 
 @contextmanager

@@ -15,11 +15,11 @@ from glassformer.config import Recipe
 from glassformer.config.costs import costs
 from glassformer.data.batches import Batches, SentenceBatches
 from glassformer.data.report import DataReport
-from glassformer.evaluate import BETTER_WHEN_LOWER, NOISE, measure_name, measure_value
+from glassformer.evaluation.generated import TEACHER_FORCED, metric_of
+from glassformer.evaluation.metrics import BETTER_WHEN_LOWER, NOISE, measure_name, measure_value
 from glassformer.files import structured
 from glassformer.language import language, localized, padded, width
 from glassformer.runs.session import Session
-from glassformer.runs.validation import TEACHER_FORCED, metric_of
 
 MANY_EPOCHS = 200
 SEEN_ENOUGH = 20  # times a token of the vocabulary is met in the training data, on average

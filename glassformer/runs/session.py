@@ -14,7 +14,9 @@ from torch import Tensor
 from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batches, BlockBatches
 from glassformer.data.store import run_examples
-from glassformer.evaluate import Scores, is_better, measure_name, measures_text, teacher_forced
+from glassformer.evaluation.generated import SAMPLED, metric_of, task_scores, text_sample
+from glassformer.evaluation.metrics import Scores, is_better, measure_name, measures_text
+from glassformer.evaluation.teacher_forced import teacher_forced
 from glassformer.files import durable, structured
 from glassformer.files.owned import HeldFolder
 from glassformer.language import localized
@@ -26,10 +28,9 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.making import drop_replaced, replaced
 from glassformer.runs.metrics_log import MetricsLog
 from glassformer.runs.stop import Stopped, StopRequest
-from glassformer.runs.validation import SAMPLED, metric_of, task_scores, text_sample
 from glassformer.text.tokenizers import Tokenizers
-from glassformer.train.screen import Screen
-from glassformer.train.trainer import NotFinite, Trainer
+from glassformer.training.screen import Screen
+from glassformer.training.trainer import NotFinite, Trainer
 
 
 def shorten(text: str, width: int = 60) -> str:

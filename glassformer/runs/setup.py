@@ -17,7 +17,8 @@ from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batch, Batches, make_batches
 from glassformer.data.prepare import open_files
 from glassformer.errors import ConfigError, UserError
-from glassformer.evaluate import batch_loss, model_inputs
+from glassformer.evaluation.generated import TEACHER_FORCED, metric_of
+from glassformer.evaluation.teacher_forced import batch_loss, model_inputs
 from glassformer.models import build_model
 from glassformer.nn.rows import Rows
 from glassformer.runs.fine_tune import choose_what_learns, load_start
@@ -25,13 +26,12 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.metrics_log import MetricsLog
 from glassformer.runs.session import Session
 from glassformer.runs.stop import StopRequest
-from glassformer.runs.validation import TEACHER_FORCED, metric_of
 from glassformer.text.tokenizers import Tokenizers
-from glassformer.train.optim import make_optimizers
-from glassformer.train.r_drop import r_drop_loss
-from glassformer.train.schedules import schedule
-from glassformer.train.screen import Screen
-from glassformer.train.trainer import Trainer
+from glassformer.training.optim import make_optimizers
+from glassformer.training.r_drop import r_drop_loss
+from glassformer.training.schedules import schedule
+from glassformer.training.screen import Screen
+from glassformer.training.trainer import Trainer
 
 
 def pick_device(config: TrainConfig) -> torch.device:

@@ -38,9 +38,9 @@ class LookFields(BaseModel):
 
 @cache
 def page_files() -> dict[str, bytes]:
-    """The modules and styles of this room and the shared ones of studies/page, by name; ours before theirs."""
+    """The modules and styles of this room and the shared ones of look/page, by name; ours before theirs."""
     found: dict[str, bytes] = {}
-    for folder in (files("glassformer.studies") / "page", files("glassformer.serve") / "page"):
+    for folder in (files("glassformer.inspection") / "page", files("glassformer.serve") / "page"):
         if folder.is_dir():
             found |= {e.name: e.read_bytes() for e in folder.iterdir() if e.name.endswith(tuple(KINDS))}
     return found
@@ -89,9 +89,9 @@ class Pages:
         run = self.service.models.get(fields.model)
 
         def report(model: TextModel) -> str:
-            from glassformer.studies.look import look_inside
-            from glassformer.studies.look.data import page_data
-            from glassformer.studies.page import page_html
+            from glassformer.inspection import look_inside
+            from glassformer.inspection.data import page_data
+            from glassformer.inspection.page import page_html
 
             return page_html(page_data(look_inside(model, fields.text, fields.target), run.name))
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import glassformer
-from glassformer.studies import page as pages_of
-from glassformer.studies.look import data as report_data
-from glassformer.studies.look.checkpoints import look_across
-from glassformer.studies.look.inside import Inside, look_inside
-from tests.look.families import FAMILIES, with_checkpoints
+from glassformer.inspection import data as report_data
+from glassformer.inspection import page as pages_of
+from glassformer.inspection.checkpoints import look_across
+from glassformer.inspection.inspection import Inspection, look_inside
+from tests.inspection.families import FAMILIES, with_checkpoints
 from tests.talking import make_run
 
 CHINESE = "我们去公园, café ok"
@@ -44,7 +44,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def insides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inside]:
+def insides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inspection]:
     """Every family; the encoder-decoder reads Chinese in byte pieces, and is also seen across training."""
     folder = tmp_path_factory.mktemp("runs")
     bytewise = FAMILIES["transformer"] | {"tokenizer": "bpe", "decode": {"beam": 3, "max_new_tokens": 9}}
@@ -67,7 +67,7 @@ def insides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inside]:
 
 
 @pytest.fixture(scope="session")
-def pages(insides: dict[str, Inside], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(insides: dict[str, Inspection], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     found = {}
     for name, inside in insides.items():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from glassformer.studies.look.inside import Inside
+from glassformer.inspection.inspection import Inspection
 
 WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
@@ -80,7 +80,7 @@ def opened(browser: Any, size: dict[str, int], **how: Any) -> Iterator[Report]:
         context.close()
 
 
-def expected_views(inside: Inside) -> list[str]:
+def expected_views(inside: Inspection) -> list[str]:
     missing = set()
     if inside.patching is None:
         missing.add("patching")

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import glassformer
+from glassformer.inspection.inspection import look_inside
 from glassformer.runs.folder import RunFolder
-from glassformer.studies.look.inside import look_inside
 from tests.browser.report import NARROW, WIDE, opened
 from tests.commands import call
-from tests.look.families import FAMILIES, with_checkpoints
+from tests.inspection.families import FAMILIES, with_checkpoints
 from tests.talking import make_run
 
 pytestmark = pytest.mark.slow

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import glassformer
-from glassformer.studies import page as pages_of
-from glassformer.studies.look import data as report_data
-from glassformer.studies.look.inside import look_inside
+from glassformer.inspection import data as report_data
+from glassformer.inspection import page as pages_of
+from glassformer.inspection.inspection import look_inside
 from tests.browser.report import NARROW, WIDE, opened
-from tests.look.families import FAMILIES
+from tests.inspection.families import FAMILIES
 from tests.talking import make_run
 
 pytestmark = pytest.mark.slow

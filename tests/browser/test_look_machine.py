@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.studies.look.inside import Inside
+from glassformer.inspection.inspection import Inspection
 from tests.browser.report import WIDE, opened
 
 pytestmark = pytest.mark.slow
@@ -17,7 +17,7 @@ LABELS = "boxes => boxes.map(box => box.querySelector('text').textContent)"
 
 @pytest.mark.parametrize("name", ["transformer", "gpt", "mlm", "classify"])
 def test_the_drawing_is_made_from_the_config(
-    browser: Any, pages: dict[str, Path], insides: dict[str, Inside], name: str
+    browser: Any, pages: dict[str, Path], insides: dict[str, Inspection], name: str
 ) -> None:
     """Blocks, heads and widths; a shape on every arrow, also within the parts; positions stand in the stream only where they
     are added to it; the tokens of this sentence enter and leave. Caught: rotary drawn as added, an arrow without a shape."""

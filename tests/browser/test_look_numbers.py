@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassformer.studies.look.flow import merge
-from glassformer.studies.look.inside import Inside
+from glassformer.inspection.inspection import Inspection
+from glassformer.inspection.rollout import merge
 from tests.browser.report import WIDE, opened
 
 pytestmark = pytest.mark.slow
 
 
 def test_merging_in_the_page_is_merging_in_python(
-    browser: Any, pages: dict[str, Path], insides: dict[str, Inside]
+    browser: Any, pages: dict[str, Path], insides: dict[str, Inspection]
 ) -> None:
     """All units, of a text whose characters are split over pieces. Caught: keys averaged, a unit too many."""
     inside = insides["transformer"]
@@ -60,7 +60,9 @@ def test_merging_in_the_page_is_merging_in_python(
         assert "我们" in sides["source"].words.labels and "公" in sides["source"].characters.labels
 
 
-def test_one_head_computes_the_models_weights(browser: Any, pages: dict[str, Path], insides: dict[str, Inside]) -> None:
+def test_one_head_computes_the_models_weights(
+    browser: Any, pages: dict[str, Path], insides: dict[str, Inspection]
+) -> None:
     """For every head of every family the page computes the weights from q, k, scale, mask: they are the model's. Grouped
     heads, windows, rotary and ALiBi are among them. Caught: another head's keys, a mask that lets the future in."""
     worst = "() => Number(document.querySelector('[data-gap]').dataset.gap)"
@@ -85,7 +87,7 @@ def test_one_head_computes_the_models_weights(browser: Any, pages: dict[str, Pat
 
 
 def test_tokens_lens_and_beam_show_what_was_computed(
-    browser: Any, pages: dict[str, Path], insides: dict[str, Inside]
+    browser: Any, pages: dict[str, Path], insides: dict[str, Inspection]
 ) -> None:
     inside = insides["transformer"]
     said = inside.activations.outputs

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from glassformer.studies import page as pages_of
-from glassformer.studies.look import data as report_data
-from glassformer.studies.look.inside import Inside
+from glassformer.inspection import data as report_data
+from glassformer.inspection import page as pages_of
+from glassformer.inspection.inspection import Inspection
 from tests.browser.report import WIDE, expected_views, opened
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("name", ["transformer", "pruned", "gpt", "gpt on pairs", "mlm", "classify", "tag"])
 def test_every_view_opens_without_a_word(
-    browser: Any, pages: dict[str, Path], insides: dict[str, Inside], name: str
+    browser: Any, pages: dict[str, Path], insides: dict[str, Inspection], name: str
 ) -> None:
     """Each view in pieces, English and light, then in words, Chinese and dark; no console message, no request but for the file
     itself. Caught: a missing word, a view that a family has no data for, a font or script from elsewhere."""
@@ -110,7 +110,7 @@ def test_a_view_that_fails_says_so_and_an_unknown_word_does_not_matter(browser: 
         assert report.page.evaluate("() => window.page.words.noSuchWord") == "noSuchWord"
 
 
-def test_the_modules_are_modules(browser: Any, insides: dict[str, Inside], tmp_path: Path) -> None:
+def test_the_modules_are_modules(browser: Any, insides: dict[str, Inspection], tmp_path: Path) -> None:
     """Handed out by a plain server as they are, with the data in a file of its own: the same page. Caught: an import that
     only works when all modules are in one file."""
     for name, text in pages_of.page_files().items():

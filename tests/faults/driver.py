@@ -49,9 +49,8 @@ import glassformer.cli
 from glassformer.cli.main import main
 from glassformer.data.stream import Position
 from glassformer.files import durable
-from glassformer.runs import checkpoint, session, setup
-from glassformer.studies import curves
-from glassformer.train.trainer import Trainer, TrainerState
+from glassformer.runs import checkpoint, curves, session, setup
+from glassformer.training.trainer import Trainer, TrainerState
 
 for verb in pkgutil.iter_modules(glassformer.cli.__path__):
     importlib.import_module(f"glassformer.cli.{verb.name}")

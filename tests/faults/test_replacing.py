@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.runs import making
-from glassformer.studies.run_doctor import examine
+from glassformer.runs.doctor import examine
 from tests.faults.processes import Ended, Runner
 from tests.faults.test_memory import SETTINGS as LARGE
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.lab.verify_resume import compare
+from glassformer.runs.doctor import examine
 from glassformer.runs.folder import RunFolder
-from glassformer.studies.run_doctor import examine
-from glassformer.studies.verify_resume import compare
 from tests.counts import count
 from tests.faults.processes import ROOT, TINY, Runner
 

@@ -17,6 +17,7 @@ import torch
 
 import glassformer
 from glassformer import runs
+from glassformer.api.evaluation import evaluate_run
 from glassformer.config import DataConfig, ModelConfig, Recipe
 from glassformer.config.recipe import read_recipe
 from glassformer.formats.export import write
@@ -26,7 +27,6 @@ from glassformer.formats.parity import share_of_same
 from glassformer.formats.runtime import Case
 from glassformer.formats.targets import target_of
 from glassformer.models import build_model
-from glassformer.studies.score import evaluate_run
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import EOS, Tokenizer
 from glassformer.text.tokenizers import Tokenizers

@@ -8,7 +8,7 @@ import sys
 import glassformer.cli.main as cli
 
 # What commands import is imported here, once, and not in every fork.
-for name in ("glassformer.runs", "glassformer.studies.plan", "glassformer.studies.score", "matplotlib.figure"):
+for name in ("glassformer.runs", "glassformer.runs.plan", "glassformer.api.evaluation", "matplotlib.figure"):
     importlib.import_module(name)
 for name in ("matplotlib.backends.backend_agg", "rich.table", "sacrebleu", "safetensors.torch"):
     importlib.import_module(name)

@@ -14,10 +14,10 @@ import time
 
 import glassformer.cli.main as cli
 import glassformer.cli.verbs as verbs
-from glassformer.studies import curves
+from glassformer.runs import curves
 
 # What commands import is imported here, once, and not in every fork.
-for name in ("api", "runs", "studies.run_doctor", "studies.score", "studies.plan", "data.doctor", "data.download"):
+for name in ("api", "runs", "runs.doctor", "api.evaluation", "runs.plan", "data.doctor", "data.download"):
     importlib.import_module(f"glassformer.{name}")
 for name in ("rich.table", "sacrebleu", "safetensors.torch", "msgspec", "tokenizers", "torch._dynamo"):
     importlib.import_module(name)

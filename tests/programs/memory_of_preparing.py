@@ -6,7 +6,7 @@ from pathlib import Path
 
 from glassformer.config import Recipe
 from glassformer.data.prepare import prepare
-from glassformer.train.memory import forget_peak, status_of_process
+from glassformer.training.memory import forget_peak, status_of_process
 
 folder = Path(sys.argv[1])
 settings = Recipe.from_dict(

@@ -1,4 +1,4 @@
-"""After one line of imports, which is the argument: the verbs can be called, and the rooms of their names imported from."""
+"""After one line of imports, which is the argument: the verbs can be called, and the rooms that do their work imported from."""
 
 import inspect
 import sys
@@ -6,12 +6,13 @@ import sys
 exec(sys.argv[1])
 
 import glassformer
-from glassformer.evaluate import text_scores
-from glassformer.train.trainer import Trainer
+from glassformer.evaluation.metrics import text_scores
+from glassformer.inspection.notebook import Look
+from glassformer.training.trainer import Trainer
 
-assert callable(text_scores) and inspect.isclass(Trainer)
-for verb, argument in ((glassformer.train, "out"), (glassformer.evaluate, "split")):
-    assert callable(verb) and argument in inspect.signature(verb).parameters
+assert callable(text_scores) and inspect.isclass(Trainer) and inspect.isclass(Look)
+for verb, argument in ((glassformer.train, "out"), (glassformer.evaluate, "split"), (glassformer.look, "text")):
+    assert inspect.isfunction(verb) and argument in inspect.signature(verb).parameters
 try:
     glassformer.train("dates", stepps=3)
 except glassformer.errors.ConfigError:

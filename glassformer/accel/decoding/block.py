@@ -21,10 +21,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from glassformer.accel.decoding.operations import TorchOps, qkv_sizes, split_heads
-from glassformer.models.bert import ClassificationHead
-from glassformer.models.causal import CausalModel
-from glassformer.models.gpt import GPT
-from glassformer.models.transformer import Transformer
 from glassformer.nn.attention import KeyValues, MultiHeadAttention, fused_attention
 from glassformer.nn.block import Block, BlockInputs, Decoder, DecoderLayer, Encoder, EncoderLayer, Stack
 from glassformer.nn.cache import KVCache
@@ -35,12 +31,11 @@ from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
 from glassformer.nn.positions import ALiBiSlopes, LearnedPositions, PositionalEncoding, Rotary
 
 KNOWN = frozenset({
-    Transformer, GPT, Encoder, Decoder, Stack, Block, EncoderLayer, DecoderLayer, MultiHeadAttention, MLP, GatedMLP, Embedding,
-    LayerNorm, RMSNorm, BatchNorm, NoNorm, PositionalEncoding, LearnedPositions, Rotary, ALiBiSlopes, ClassificationHead,
-    nn.Linear, LoRALinear, nn.Dropout,
+    Encoder, Decoder, Stack, Block, EncoderLayer, DecoderLayer, MultiHeadAttention, MLP, GatedMLP, Embedding, LayerNorm, RMSNorm,
+    BatchNorm, NoNorm, PositionalEncoding, LearnedPositions, Rotary, ALiBiSlopes, nn.Linear, LoRALinear, nn.Dropout,
 })  # fmt: skip
-"""The modules whose places can be taken. A part that `accel` installs for training says which of them it `stands_for`: in
-evaluation it does just what that one does."""
+"""The layers that are known, beside the models of `glassformer.models`. A part that `accel` installs for training says which of
+them it `stands_for`: in evaluation it does just what that one does."""
 TORCH_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -63,7 +58,7 @@ def is_known(module: nn.Module) -> bool:
     kernel = attributes.get("kernel", fused_attention)
     if kernel is not fused_attention and not hasattr(type(kernel), "stands_for"):
         return False
-    is_ours = vars(kind).get("stands_for", kind) in KNOWN
+    is_ours = vars(kind).get("stands_for", kind) in KNOWN or kind.__module__.startswith("glassformer.models.")
     return is_ours and methods(kind).isdisjoint(attributes)  # type: ignore[arg-type]  # no method was replaced
 
 
@@ -185,7 +180,7 @@ def decoding_stack(stack: Stack, ops: TorchOps) -> Stack:
     return twin  # type: ignore[no-any-return]
 
 
-def decoding_copy(model: CausalModel, ops: TorchOps) -> CausalModel:
+def decoding_copy(model: Any, ops: TorchOps) -> Any:
     """The model with modules for decoding in the places of known ones; weights and everything else are shared."""
     stacks = {
         name: decoding_stack(getattr(model, name), ops) for name in ("encoder", "decoder") if hasattr(model, name)
@@ -195,10 +190,10 @@ def decoding_copy(model: CausalModel, ops: TorchOps) -> CausalModel:
         twin.output_kernel = ops.output
     twin.decoding_ops = ops
     ops.install(twin)
-    return twin  # type: ignore[no-any-return]
+    return twin
 
 
-def skips_empty_columns(model: CausalModel, cache: KVCache) -> bool:
+def skips_empty_columns(model: Any, cache: KVCache) -> bool:
     """Does a step of a decoding copy cost the same, however many empty columns its shapes include?"""
     skips = model.decoding_ops.skips_empty_columns
     blocks = [block.block for block in model.decoder.layers if isinstance(block, DecodingBlock)]
@@ -206,6 +201,6 @@ def skips_empty_columns(model: CausalModel, cache: KVCache) -> bool:
     return own and all(skips(block.cross, cache, source=True) for block in blocks if block.has_cross)
 
 
-def is_whole(model: CausalModel) -> bool:
+def is_whole(model: Any) -> bool:
     """Have all blocks of a decoding copy been replaced, so that a step can be captured?"""
     return all(isinstance(block, DecodingBlock) for block in model.decoder.layers)

@@ -1,0 +1,261 @@
+"""`glassformer.evaluate(run, ...)`: scores of a finished run, on a split that it has kept, on files that came later or on
+examples in memory, for every task.
+
+What the model writes is written as the recipe's [decode] says, by beam search as a rule; a validation during training writes
+greedily, so its BLEU may be a little lower. The loss is the model's own, over examples that fit its block; how many do not is
+said. A split that the run does not have is replaced by one that it has, and that is said, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from glassformer.api.loading import load
+from glassformer.api.models import LoadedModel
+from glassformer.config import DataConfig, Recipe
+from glassformer.config.data import DataFile
+from glassformer.config.recipe import apply_override
+from glassformer.data.batches import Batch, SentenceBatches, make_batches
+from glassformer.data.files import Reading
+from glassformer.data.memory import memory_rows
+from glassformer.data.origins import SPLITS, origins_of
+from glassformer.data.prepare import encode_split, open_files
+from glassformer.data.sources import open_split
+from glassformer.data.store import run_examples, stored_splits
+from glassformer.errors import ConfigError, UserError
+from glassformer.evaluation.generated import example_scores
+from glassformer.evaluation.metrics import Scores, measure_name, measure_value, measures_text
+from glassformer.evaluation.teacher_forced import teacher_forced
+from glassformer.runs.folder import RunFolder
+from glassformer.tasks import TextModel
+
+OF_FILES = ("builtin", "path", "train", "train_target", "val", "val_target", "test", "test_target")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores, on what, on how many examples (of a text: blocks), and what is worth knowing about them."""
+
+    scores: Scores
+    examples: int
+    on: str
+    notes: tuple[str, ...] = ()
+    weights: str = "final weights"  # whose scores these are
+
+
+def with_overrides(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
+    """The run's recipe with other settings of how data is read and of how answers are searched for."""
+    values = recipe.to_dict()
+    for override in overrides:
+        if not override.startswith(("data.", "decode.")):
+            raise ConfigError(
+                f"{override!r}: a finished run takes settings of data and decode, such as data.format=csv"
+            )
+        apply_override(values, override)
+    return Recipe.from_dict(values)
+
+
+def file_settings(data: DataConfig, files: Sequence[Path], overridden: bool) -> DataConfig:
+    """The run's way of reading, pointed at other files: one, or two aligned ones for pairs. Their format follows from their
+    names unless it was asked for. They are read as they are given, source first, also by a run that swaps its own."""
+    if len(files) == 2 and data.task != "pairs":
+        raise UserError("two aligned files are for a run that learns from pairs; give one file")
+    target = str(files[1]) if len(files) == 2 else None
+    named = DataFile(path=str(files[0]), target=target)
+    changes: dict[str, Any] = dict.fromkeys(OF_FILES) | {"test": (named,), "swap": False}
+    if not overridden:
+        changes["format"] = "lines" if target is not None else "auto"
+    return dataclasses.replace(data, **changes)
+
+
+def kept_split(run: RunFolder, split: str | None) -> tuple[str, tuple[str, ...]]:
+    """The split to score on: the one asked for, or test, or where there is none the one there is, which is said."""
+    if split is not None and split not in SPLITS:
+        raise UserError(f"split is train, val or test, not {split!r}")
+    kept = stored_splits(run.path / "data")
+    if split is not None:
+        return split, ()
+    if (
+        not kept and run.recipe.data.task == "text" and run.recipe.data.builtin is None
+    ):  # of a run that kept no examples
+        kept = ("train", "val", "test") if run.recipe.data.test is not None else ("train", "val")
+    if kept and "test" not in kept:
+        instead = "val" if "val" in kept else kept[0]
+        return instead, (f"this run has no test split; these are the scores on {instead}, which chose its weights",)
+    return "test", ()
+
+
+def evaluate_run(
+    path: Path,
+    *,
+    split: str | None = None,
+    files: Sequence[Path] = (),
+    overrides: Sequence[str] = (),
+    limit: int | None = None,
+    device: str = "auto",
+    model: LoadedModel | None = None,
+) -> Evaluation:
+    """Scores of a run on one of its splits or on files, one or two aligned ones; of at most `limit` examples. `model`: the run's
+    model as it is in memory, in the place of the weights on disk."""
+    run = RunFolder.open(path)
+    recipe = with_overrides(run.recipe, overrides)
+    changed = {override.partition("=")[0] for override in overrides}
+    notes: tuple[str, ...] = ()
+    examples: Any
+    folder: Path | None = None
+    if files:
+        data = file_settings(recipe.data, files, "data.format" in changed)
+        examples, on, split = open_split(data, "test"), " and ".join(map(str, files)), "test"
+    elif any(key.startswith("data.") for key in changed):
+        data, split = recipe.data, split or "test"
+        examples, on = open_split(data, split), f"{split}, read anew"  # type: ignore[arg-type]
+    else:
+        split, notes = kept_split(run, split)
+        data, on, folder = recipe.data, split, run.path / "data"
+        run.check_data(split)
+        examples = run_examples(data, split, folder)  # type: ignore[arg-type]
+    model = load(path, device=device) if model is None else model
+    scores, count, more = score_examples(model, recipe, data, split, examples, limit, folder)
+    weights = model.origin.weights if model.origin is not None else "final weights"
+    return Evaluation(scores, count, on, (*notes, *more), weights)
+
+
+def score_examples(
+    model: TextModel,
+    recipe: Recipe,
+    data: DataConfig,
+    split: str,
+    examples: Iterable[Any],
+    limit: int | None,
+    folder: Path | None = None,
+) -> tuple[Scores, int, tuple[str, ...]]:
+    """The scores, on how many examples, and what is to be said about them. `folder`: where the split's tokens may lie."""
+    is_text = data.task == "text"
+    first: Any = examples if is_text else list(itertools.islice(examples, limit))
+    budget = max(256, 2**25 // max(1, recipe.model.vocab_size))
+    count = 0
+
+    def counted(batches: Iterable[Batch]) -> Iterator[Batch]:
+        nonlocal count
+        for batch in batches:
+            count += len(batch.examples)
+            yield batch
+
+    with TemporaryDirectory() as temporary:
+        place = Path(temporary)
+        if is_text and folder is not None and any(folder.glob(f"{split}.*.tokens")):
+            place = folder
+        else:
+            encode_split(data, split, first, model.tokenizers, place)
+        batches = make_batches(
+            data,
+            recipe.model.family,
+            recipe.model.head,
+            open_files(data, split, place),
+            recipe.model.block_size,
+            recipe.train.seed,
+            layout="padded",
+            training=False,
+        )
+        notes: tuple[str, ...] = ()
+        scores = Scores({})
+        if is_text or (isinstance(batches, SentenceBatches) and len(batches.kept)):
+            scores = teacher_forced(model.model, counted(batches.in_order(budget, limit=limit)), model.device)
+        if batches.dropped:
+            block = recipe.model.block_size
+            notes = (f"{batches.dropped:,} of {len(first):,} examples have more than {block} tokens and no loss",)
+    if is_text:
+        return scores, count, notes
+    own = example_scores(model.model, model.tokenizers, recipe, first, edits=True)
+    return scores | own, len(first), notes
+
+
+def score_split(
+    path: Path, split: str, *, device: str = "cpu", limit: int | None = None, engine: str | None = None
+) -> tuple[Scores, int]:
+    """The scores of a run on one of its splits, and on how many examples."""
+    overrides = [] if engine is None else [f"decode.engine={engine}"]
+    found = evaluate_run(path, split=split, device=device, limit=limit, overrides=overrides)
+    return found.scores, found.examples
+
+
+def pairs_of_files(model: TextModel, files: Sequence[Path], overrides: Sequence[str]) -> Iterator[Any]:
+    """The examples of files as a model scores them: pairs; or texts, a line each, where it learned from text."""
+    recipe = with_overrides(model.recipe, overrides)
+    asked = any(override.startswith("data.format=") for override in overrides)
+    data = file_settings(recipe.data, files, asked)
+    if data.task == "text" and not asked and origins_of(data, "test")[0].format == "text":
+        data = dataclasses.replace(data, format="lines")
+    for example in open_split(data, "test"):
+        yield example.text if data.task == "text" else example
+
+
+class RunScores(Mapping[str, float]):
+    """Scores by their names; also on how many `examples`, of what (`on`), their `signatures`, a few `samples` (source,
+    wanted, written), and `notes` where something is to be said.
+
+    >>> found = RunScores(Scores({"exact_match": 50.0}), 2, "val")
+    >>> found["exact_match"], found
+    (50.0, RunScores on 2 examples of val: exact match 50.00%)
+    """
+
+    def __init__(self, scores: Scores, examples: int, on: str, notes: tuple[str, ...] = ()) -> None:
+        self.scores, self.examples, self.on, self.notes = scores, examples, on, notes
+        self.signatures, self.samples = scores.signatures, scores.samples
+
+    def __getitem__(self, name: str) -> float:
+        return self.scores.values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.scores.values)
+
+    def __len__(self) -> int:
+        return len(self.scores.values)
+
+    def __repr__(self) -> str:
+        return f"RunScores on {self.examples:,} examples of {self.on}: {measures_text(self, ', ')}"
+
+    def _repr_html_(self) -> str:
+        cells = [(measure_name(n), measure_value(n, v), self.signatures.get(n, "")) for n, v in self.items()]
+        rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
+        return f"<table><caption>{self.examples:,} examples of {escape(self.on)}</caption>{rows}</table>"
+
+
+def evaluate(
+    run: str | Path | LoadedModel,
+    data: Any = None,
+    *,
+    split: str | None = None,
+    limit: int | None = None,
+    device: str = "auto",
+) -> RunScores:
+    """Scores of a run on one of its splits (test, where it has one), or on examples of your own: a list of (source, target),
+    (text, label) or (words, tags), or a table with those fields. A model is scored as it is in memory, ablated or changed.
+
+    >>> evaluate("runs/dates", [("3 mai 1979", "1979-05-03")])["exact_match"]
+    0.0
+    """
+    if isinstance(run, LoadedModel):
+        if data is None and run.origin is None:
+            raise UserError("this model came from no run, so it has no splits; give it examples")
+        model: LoadedModel | None = run
+        path = run.origin.path if run.origin is not None else Path()
+    else:
+        model, path = None, Path(run)
+    if data is None:
+        found = evaluate_run(path, split=split, limit=limit, device=device, model=model)
+        return RunScores(found.scores, found.examples, found.on, tuple(found.notes))
+    model = model or load(path, device=device)
+    config = model.recipe.data
+    examples = [row.example for row in memory_rows(config, data, Reading())]
+    if not examples:
+        raise UserError("there is not a single example to score; give a list with at least one")
+    scores, count, notes = score_examples(model, model.recipe, config, "test", examples, limit)
+    return RunScores(scores, count, "your own", notes)

@@ -1,0 +1,187 @@
+"""Two runs on the same examples: whose scores are better, and is the difference more than luck; where do they differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer import plots
+from glassformer.errors import UserError
+from glassformer.evaluation.bootstrap import (
+    DRAWS,
+    LEVEL,
+    Paired,
+    Statistics,
+    mean,
+    paired_bootstrap,
+    percent,
+    perplexity,
+)
+from glassformer.evaluation.examples import (
+    COMBINE,
+    answer_statistics,
+    answers,
+    as_units,
+    check_same_task,
+    describe,
+    edit_distance,
+    losses,
+    same_examples,
+    same_reading,
+    tokenizers_agree,
+)
+from glassformer.evaluation.held_out import HeldOut, held_out
+from glassformer.evaluation.metrics import BETTER_WHEN_LOWER
+from glassformer.inspection.compare.attention import HeadDistance, head_distances
+from glassformer.runs.folder import RunFolder
+from glassformer.tasks import TextModel
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One example and what the two runs make of it; where nothing is written, the loss is all there is."""
+
+    number: int
+    source: str
+    wanted: str
+    first: str
+    second: str
+    first_loss: float  # nats a label
+    second_loss: float
+    distance: float  # between the two outputs: 0 the same, 1 nothing in common
+
+    @property
+    def change(self) -> float:
+        """By how much the second run's loss is higher."""
+        return self.second_loss - self.first_loss
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it, without what is empty."""
+        return {k: v for k, v in vars(self).items() if v != "" and not (isinstance(v, float) and math.isnan(v))}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs on the same examples: scores with their intervals, sentences, and how far apart their heads look."""
+
+    names: tuple[str, str]
+    split: str
+    examples: int
+    scores: dict[str, Paired]
+    sentences: list[Sentence]
+    attention: dict[str, HeadDistance] = field(default_factory=dict)  # by head of the first run
+    no_attention: str = ""  # why there are none
+
+    def most_changed(self, count: int = 10) -> list[Sentence]:
+        """Outputs that are furthest apart; of equal distances, those whose loss changed most."""
+        return sorted(self.sentences, key=lambda s: (-s.distance, -abs(s.change)))[:count]
+
+    @property
+    def same(self) -> int:
+        """Sentences of which both say the same."""
+        return sum(s.distance == 0 for s in self.sentences)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "first": self.names[0],
+            "second": self.names[1],
+            "split": self.split,
+            "examples": self.examples,
+            "draws": DRAWS,
+            "level": LEVEL,
+            "scores": {name: paired.to_dict() for name, paired in self.scores.items()},
+            "sentences": [s.to_dict() for s in self.sentences],
+            "attention": {name: apart.to_dict() for name, apart in self.attention.items()},
+            "no_attention": self.no_attention,
+        }
+
+
+def score_both(
+    models: tuple[TextModel, TextModel],
+    held: HeldOut,
+    tables: tuple[Statistics, Statistics],
+    said: tuple[list[str], list[str]],
+) -> dict[str, Paired]:
+    """Every score that both runs have. A loss a token is compared only where the two have the same tokens."""
+    scores: dict[str, Paired] = {}
+    task = models[0].recipe.data.task
+    has_loss = (tables[0][:, 1] > 0) & (tables[1][:, 1] > 0)
+    a, b = tables[0][has_loss], tables[1][has_loss]
+    if len(a) and (task in ("classify", "tag") or tokenizers_agree(*models)):
+        scores["loss"] = paired_bootstrap(a[:, :2], b[:, :2], mean)
+        if models[0].kind in ("gpt", "mlm"):
+            scores["perplexity"] = paired_bootstrap(a[:, :2], b[:, :2], perplexity)
+            scores["token_accuracy"] = paired_bootstrap(a[:, [2, 1]], b[:, [2, 1]], percent)
+    first, second = (answer_statistics(models[0], held, own) for own in said)
+    return scores | {name: paired_bootstrap(first[name], second[name], COMBINE[name]) for name in first}
+
+
+def compare(
+    models: tuple[TextModel, TextModel],
+    names: tuple[str, str],
+    split: str,
+    limit: int,
+    folders: tuple[Path | None, Path | None] = (None, None),
+    tell: Callable[[str], None] = lambda _: None,
+) -> Comparison:
+    """Both runs on the first run's examples; each reads them with its own tokenizer."""
+    check_same_task(*models)
+    tell("reading the examples")
+    if folders[0] is not None and RunFolder.is_run(folders[0].parent):
+        RunFolder(folders[0].parent).check_data(split)
+    block = min(model.model.config.block_size for model in models)
+    if models[0].recipe.data.task == "text":
+        if not tokenizers_agree(*models):
+            raise UserError(
+                "the two runs cut their text into different tokens, so their blocks are not the same text; compare runs "
+                "that share a tokenizer (data.tokenizer_file)"
+            )
+        held = held_out(models[0], split, limit, folders[0], block_size=block)
+    else:
+        held = held_out(models[0], split, limit, folders[0])
+    other = held if same_reading(*models) else same_examples(models[0], models[1], split, held)
+    count = held.count
+    tables = losses(models[0], held, count), losses(models[1], other, count)
+    tell("what they say")
+    said = answers(models[0], held), answers(models[1], HeldOut(other.batches, held.examples, count))
+    tell("drawing again")
+    scores = score_both(models, held, tables, said)
+    sentences = []
+    for i in range(count):
+        given, wanted = describe(models[0], held, i)
+        mine, theirs = (said[0][i], said[1][i]) if said[0] else ("", "")
+        loss = [float(t[i, 0] / t[i, 1]) if t[i, 1] else math.nan for t in tables]
+        apart = edit_distance(as_units(mine), as_units(theirs)) if said[0] else 0.0
+        sentences.append(Sentence(i, given, wanted, mine, theirs, loss[0], loss[1], apart))
+    tell("where they look")
+    attention, why_not = head_distances(models, held)
+    return Comparison(names, split, count, scores, sentences, attention, why_not)
+
+
+def draw(found: Comparison, attentions: Sequence[str], n_head: int, out: Path) -> list[Path]:
+    """The comparison as figures; the files they are in."""
+    scores = {name: (p.difference.value, p.difference.low, p.difference.high) for name, p in found.scores.items()}
+    better = {name: name not in BETTER_WHEN_LOWER for name in scores}
+    paths = plots.save(plots.differences(scores, better, found.names), out / "scores")
+    pairs = [(s.first_loss, s.second_loss) for s in found.sentences if not math.isnan(s.first_loss + s.second_loss)]
+    if pairs:
+        a, b = np.array(pairs).T
+        paths += plots.save(plots.losses_apart(a, b, found.names), out / "sentences")
+    if found.attention:
+        grid = np.full((len(attentions), n_head), np.nan)
+        words = [["" for _ in range(n_head)] for _ in attentions]
+        for name, apart in found.attention.items():
+            module, _, head = name.partition(":")
+            row = attentions.index(module)
+            grid[row, int(head)] = apart.distance
+            words[row][int(head)] = f"→ {apart.nearest.partition(':')[2]}\n{apart.distance:.2f}"
+        rows = [name.replace(".", " ").replace("attention", "self") for name in attentions]
+        figure = plots.head_distances(grid, words, rows, [str(i) for i in range(n_head)], found.names)
+        paths += plots.save(figure, out / "attention")
+    return paths

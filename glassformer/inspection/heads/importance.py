@@ -1,0 +1,182 @@
+"""What each head and each MLP of a trained model is one, and how many heads can go.
+
+Importance: ablate one part, leave the rest, and measure again (Michel et al. 2019; Voita et al. 2019). Two ablations are made,
+zeros and the part's own average (see probe.py): a part that matters by its constant alone is not a part that thinks.
+
+How many can go: heads are ablated one after the other, the least important (by the loss, when it alone is ablated) first,
+and the score is measured after each. This is an order of single cuts: two heads that stand in for each other both look
+unimportant until one is gone, which the curve then shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from glassformer import probe
+from glassformer.errors import UserError
+from glassformer.evaluation.held_out import HeldOut, writes, written
+from glassformer.evaluation.metrics import BETTER_WHEN_LOWER, text_scores
+from glassformer.evaluation.teacher_forced import teacher_forced
+from glassformer.files.durable import to_json, write_atomically
+from glassformer.files.owned import OwnedFiles
+from glassformer.inspection.heads.kinds import kind_of, kinds
+from glassformer.probe import Component
+from glassformer.tasks import TextModel
+
+MODES = ("zero", "mean")
+
+
+LOST = 0.01
+
+
+Tell = Callable[[int, int, str], None]
+"""Called before each measurement: how many are done, of how many, and what comes now."""
+
+
+def say_nothing(done: int, total: int, what: str) -> None:
+    """For whoever wants no progress."""
+
+
+def measures(model: TextModel) -> tuple[str, ...]:
+    """What is measured beside the loss; the first is the one that must not be lost."""
+    if writes(model):
+        return ("bleu", "exact_match")
+    if model.kind in ("classify", "tag", "mlm"):
+        return ("accuracy",)
+    return ("perplexity",)
+
+
+def measure(model: TextModel, held: HeldOut, *, decoding: bool = True) -> dict[str, float]:
+    """Loss, and the scores of `measures` (those of written text only where `decoding`)."""
+    values = teacher_forced(model.model, held.batches, model.device).values
+    found = {"loss": values["loss"]}
+    if not writes(model):
+        own = {"accuracy": values["token_accuracy"], "perplexity": values["perplexity"]}
+        return found | {name: own[name] for name in measures(model)}
+    if not decoding:
+        return found | {"perplexity": values["perplexity"]}
+    wanted = [target for _, target in held.examples]
+    scores = text_scores(written(model, held.examples), wanted, model.recipe.train.bleu_tokenize).values
+    return found | {name: scores[name] for name in measures(model)}
+
+
+@dataclass(frozen=True)
+class Importance:
+    """A part, what the model measures without it (by mode), and for a head its scores by kind."""
+
+    part: Component
+    without: dict[str, dict[str, float]]
+    kinds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """What the head looks at, in a word; mlp for a feed-forward layer."""
+        return kind_of(self.kinds) if self.part.head is not None else "mlp"
+
+    @property
+    def strength(self) -> float:
+        """How clearly it is of its kind; of a mixed head, what it comes nearest to."""
+        pointed = [value for kind, value in self.kinds.items() if kind != "broad"]
+        return self.kinds.get(self.kind, max(pointed, default=float("nan")))
+
+
+@dataclass(frozen=True)
+class HeadImportances:
+    """What `glassformer heads` found."""
+
+    examples: int
+    split: str
+    score: str  # the measure that counts
+    whole: dict[str, float]
+    parts: list[Importance]
+    curve: list[
+        tuple[Component, dict[str, float]]
+    ]  # one head after the other cut, and what is measured without all so far
+
+    def change(self, one: Importance, mode: str, name: str) -> float:
+        """By how much a score of the whole model changes without this part."""
+        return one.without[mode][name] - self.whole[name]
+
+    def order(self) -> list[Component]:
+        """Heads, the least important first."""
+        own = [w for w in self.parts if w.part.head is not None]
+        return [w.part for w in sorted(own, key=lambda w: self.change(w, "zero", "loss"))]
+
+    def kept(self, values: Mapping[str, float]) -> bool:
+        """Whether so much of the score is left."""
+        now, whole = values[self.score], self.whole[self.score]
+        if self.score in BETTER_WHEN_LOWER:
+            return now <= (1 + LOST) * whole
+        return now >= (1 - LOST) * whole
+
+    @property
+    def can_go(self) -> int:
+        """How many heads can go, in this order, before a hundredth is lost for the first time."""
+        return next((n for n, (_, values) in enumerate(self.curve) if not self.kept(values)), len(self.curve))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "examples": self.examples,
+            "split": self.split,
+            "score": self.score,
+            "whole": self.whole,
+            "parts": [
+                {"part": str(w.part), "kind": w.kind, "kinds": w.kinds, "without": w.without} for w in self.parts
+            ],
+            "curve": [{"cut": n, "part": str(part), **values} for n, (part, values) in enumerate(self.curve, 1)],
+            "can_go": self.can_go,
+        }
+
+
+def study(
+    model: TextModel, held: HeldOut, split: str, *, decoding: bool = True, tell: Tell = say_nothing
+) -> HeadImportances:
+    """What every head and feed-forward layer is worth, by leaving each out in turn, and what each head looks at."""
+    net = model.model
+    parts = [*probe.heads(net), *probe.mlps(net)]
+    heads = [part for part in parts if part.head is not None]
+    total = 2 + len(MODES) * len(parts) + len(heads)
+    steps = iter(range(total))
+    tell(next(steps), total, "the whole model")
+    whole = measure(model, held, decoding=decoding)
+    score = next(name for name in (*measures(model), "perplexity") if name in whole)
+    tell(next(steps), total, "what the heads look at")
+    seen = kinds(model, held)
+    means = probe.mean_outputs(net, held.batches)
+    importances = []
+    for part in parts:
+        without = {}
+        for mode in MODES:
+            tell(next(steps), total, f"{part}, {mode}")
+            with probe.ablate(net, [part], mode, means=means):
+                without[mode] = measure(model, held, decoding=decoding)
+        importances.append(Importance(part, without, seen.get(str(part), {})))
+    found = HeadImportances(held.count, split, score, whole, importances, [])
+    curve = []
+    order = found.order()
+    for n, part in enumerate(order, 1):
+        tell(next(steps), total, f"the {n} least important")
+        with probe.ablate(net, order[:n]):
+            curve.append((part, measure(model, held, decoding=decoding)))
+    return replace(found, curve=curve)
+
+
+def least_important(found: HeadImportances, count: int) -> list[Component]:
+    """So many heads that the model misses least."""
+    order = found.order()
+    if not 1 <= count < len(order):
+        raise UserError(
+            f"--prune takes out between 1 and {len(order) - 1} of this model's {len(order)} heads, not {count}"
+        )
+    return order[:count]
+
+
+def save(found: HeadImportances, out: Path, extra: Mapping[str, Any] | None = None) -> Path:
+    """The numbers in heads.json."""
+    (path,) = OwnedFiles(out).claim("heads.json")
+    write_atomically(path, to_json(found.to_dict() | dict(extra or {})))
+    return path

@@ -1,0 +1,171 @@
+"""Everything about one sentence in one model, as plain arrays: what the views of `look` are drawn from.
+
+A row of cross-attention belongs to the token that is being predicted there, a row of self-attention to the token just
+read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from glassformer.errors import UserError
+from glassformer.inspection.activations import Activations, record_activations
+from glassformer.inspection.attribution import Attribution, attribute
+from glassformer.inspection.model_input import (
+    ModelInput,
+    Note,
+    make_answer_input,
+    make_bert_input,
+    make_prompt_input,
+    read_text,
+    refuse_longer,
+    with_special_tokens,
+)
+from glassformer.inspection.patching import PatchResult
+from glassformer.inspection.saliency import Saliency, saliency
+from glassformer.inspection.search import Search, search
+from glassformer.models import BERT
+from glassformer.tasks import TextModel
+from glassformer.tasks.generate import prompt_ids
+from glassformer.text.tokenizer import EOS
+from glassformer.text.units import ReadableTokens, Units, reading
+
+NEW = 12  # tokens a GPT goes on with
+
+
+@dataclass(frozen=True)
+class CheckpointView:
+    """The same sentence at one checkpoint."""
+
+    step: int
+    name: str
+    activations: Activations
+    own: bool = False  # whether these are the weights that the report is about
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """One sentence in one model: what was read and written, and everything that was recorded on the way."""
+
+    model: TextModel
+    text: str
+    answer: str | None  # what was written, or forced; None where nothing is written
+    forced: bool
+    input: ModelInput
+    activations: Activations
+    search: Search | None
+    across: list[CheckpointView] = field(default_factory=list)
+    attribution: Attribution | None = None
+    saliency: Saliency | None = None
+    patching: PatchResult | None = None
+    importance: dict[str, dict[str, Any]] = field(default_factory=dict)  # by part, where `heads` was run
+
+    @property
+    def kind(self) -> str:
+        """What the model does: translate, generate, mlm, classify or tag."""
+        return self.model.kind
+
+    @property
+    def residual(self) -> bool:
+        """Whether the model has residual connections."""
+        return self.model.model.config.residual
+
+    @property
+    def labels_are_words(self) -> bool:
+        """Of the vocabulary; else classes or tags."""
+        return self.kind not in ("classify", "tag")
+
+    def names(self, ids: Sequence[int]) -> list[str]:
+        """What is said, to be read."""
+        if self.labels_are_words:
+            return self.model.tokenizers.target.pieces(ids)
+        return [self.model.tokenizers.labels[int(i)] for i in ids]
+
+    def readings(self) -> dict[str, ReadableTokens]:
+        """The axes of the maps. source: what the encoder reads; read: what the other stack reads; written: what is chosen at
+        each of its positions."""
+        target, row = self.model.tokenizers.target, self.input.row
+        found = {"read": reading(target, row, self.input.words)}
+        if self.kind == "transformer":
+            found["source"] = reading(self.model.tokenizers.source, self.input.source)
+        if self.labels_are_words and self.kind != "mlm":
+            found["written"] = reading(target, [int(i) for i in self.activations.outputs.tokens])
+        elif self.kind == "mlm":
+            found["written"] = alone(self.names(self.activations.outputs.tokens.tolist()))
+        elif self.kind == "tag":
+            found["written"] = alone(found["read"].words.labels[1:])  # the first is BOS
+        else:
+            found["written"] = alone(self.names(self.activations.outputs.tokens.tolist()))
+        return found
+
+    def axes(self, kind: str) -> tuple[str, str]:
+        """The readings along the queries and along the keys of a kind of attention."""
+        if kind == "cross":
+            return "written", "source"
+        own = "source" if kind == "encoder" and self.kind == "transformer" else "read"
+        return own, own
+
+
+def alone(labels: list[str]) -> ReadableTokens:
+    """Each a unit by itself, whatever the unit."""
+    units = Units(list(range(len(labels))), labels)
+    return ReadableTokens(labels, units, units)
+
+
+DOES = {"gpt": "goes on with a text", "mlm": "fills in masks", "classify": "classifies texts", "tag": "tags words"}
+
+
+def look_inside(
+    model: TextModel, text: str, target: str | None = None, *, beam: int | None = None, new: int = NEW
+) -> Inspection:
+    """Let the model read the sentence and answer (or force `target` on it), and record everything."""
+    if target is not None and model.kind not in ("transformer", "gpt on pairs"):
+        raise UserError(f"target is an answer to a text, and this run {DOES[model.kind]}; leave it out")
+    if beam is not None and beam < 1:
+        raise UserError(f"beam must be at least 1, not {beam}")
+    if beam is not None and isinstance(model.model, BERT):
+        raise UserError("this run is a BERT, which searches nothing; leave out beam")
+    if new < 0:
+        raise UserError(f"new must be at least 0, not {new}")
+    answer, found = None, None
+    if model.kind in ("transformer", "gpt on pairs"):
+        source, wanted, notes = with_special_tokens(model, text, target)
+        hypothesis, found = search(model, source, beam=beam, new=new)
+        assert hypothesis is not None
+        ids, ended = (hypothesis.ids, hypothesis.ended == "eos") if wanted is None else (wanted, True)
+        longest = model.model.config.block_size - (0 if model.kind == "transformer" else len(source) - 1)
+        if len(ids) > longest - 1:
+            ids, ended = ids[: longest - 1], False
+            notes = [
+                *notes,
+                Note(
+                    f"the answer is longer than the model's block; its first {longest - 1} tokens are shown",
+                    f"答案比模型的块长；只显示前 {longest - 1} 个词元",
+                ),
+            ]
+        model_input = make_answer_input(model, source, ids, ended, notes)
+        answer = model.tokenizers.target.decode(ids)
+    elif model.kind == "gpt":
+        _, notes = read_text(model.tokenizers.target, text, "the text")
+        prompt = prompt_ids(model, text)
+        refuse_longer(prompt, model.model.config.block_size, "the text")
+        hypothesis, found = search(model, prompt, beam=beam, new=new)
+        more = [] if hypothesis is None else [*hypothesis.ids, *([EOS] if hypothesis.ended == "eos" else [])]
+        model_input = make_prompt_input(model, prompt, more[: model.model.config.block_size - len(prompt)], notes)
+        answer = None if hypothesis is None else model.tokenizers.target.decode(hypothesis.ids)
+    else:
+        model_input = make_bert_input(model, text)
+    activations = record_activations(model.model, model_input)
+    return Inspection(
+        model,
+        text,
+        answer,
+        target is not None,
+        model_input,
+        activations,
+        found,
+        attribution=attribute(model.model, model_input, activations),
+        saliency=saliency(model.model, model_input, activations),
+    )

@@ -1,0 +1,67 @@
+"""One file that holds all it needs: the modules, the style and the data of a page put together.
+
+There is no build step: the modules are plain ES modules and are served as they are by any server; for a file that is opened
+from a disk, each becomes a function.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.resources import files
+from typing import Any
+
+
+def page_files() -> dict[str, str]:
+    """The modules, the style and the template, by name."""
+    folder = files("glassformer.inspection") / "page"
+    return {
+        entry.name: entry.read_text(encoding="utf-8")
+        for entry in folder.iterdir()
+        if entry.name.endswith((".js", ".css", ".html"))
+    }
+
+
+IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.]+)";\n', re.MULTILINE)
+
+
+EXPORT = re.compile(r"^export (?:async )?(?:function|const|class) (\w+)", re.MULTILINE)
+
+
+def bundled(modules: dict[str, str], entry: str) -> str:
+    """The modules that `entry` needs, in order, each a function that returns what it exports; then `show`. Imports are of one
+    form, `import { a, b } from "./other.js";`, without renaming."""
+    done: list[str] = []
+    written: list[str] = []
+
+    def identifier(name: str) -> str:
+        return "module_" + name.removesuffix(".js")
+
+    def add(name: str, above: tuple[str, ...]) -> None:
+        if name in above:
+            raise ValueError(f"the modules import each other in a circle: {' > '.join((*above, name))}")
+        if name in done:
+            return
+        source = modules[name]
+        for _, other in IMPORT.findall(source):
+            add(other, (*above, name))
+        done.append(name)
+        body = IMPORT.sub(lambda found: f"const {{{found[1]}}} = {identifier(found[2])};\n", source)
+        names = EXPORT.findall(source)
+        body = re.sub(r"^export ", "", body, flags=re.MULTILINE)
+        if re.search(r"^import\b", body, re.MULTILINE):
+            raise ValueError(f"{name} has an import of another form than this understands")
+        written.append(f"const {identifier(name)} = (() => {{\n{body}\nreturn {{ {', '.join(names)} }};\n}})();")
+
+    add(entry, ())
+    return "\n".join([*written, f"const {{ show }} = {identifier(entry)};"])
+
+
+def page_html(data: dict[str, Any]) -> str:
+    """One file that holds all it needs."""
+    parts = page_files()
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    # Nothing in a text may end the element it stands in.
+    text = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    fillings = {"STYLE": parts["style.css"], "MODULES": bundled(parts, "page.js"), "DATA": text}
+    return re.sub(r"/\*(STYLE|MODULES|DATA)\*/", lambda found: fillings[found[1]], parts["template.html"])

@@ -1,0 +1,190 @@
+"""An ablation from beginning to end: what is varied is checked, what it costs is said, trials are trained, scored, compared
+and drawn. Called again it goes on: what is trained is not trained again, what is scored is not scored again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassformer.config import Recipe
+from glassformer.errors import ConfigError, UserError
+from glassformer.files.owned import LIST, OwnedFiles, require_new_or_empty
+from glassformer.lab.ablate.cost import Cost, at_a_time, estimate
+from glassformer.lab.ablate.ready import QUICK, ReadySet, find_ready
+from glassformer.lab.ablate.report import AblationReport, write
+from glassformer.lab.ablate.scores import TrialScores, keep_scores, kept_scores, score_trial
+from glassformer.lab.ablate.table import make_rows
+from glassformer.lab.ablate.trials import Trial, make_trials, train_trials
+from glassformer.lab.ablate.variants import BASE, Variant, make_variants, resolve
+from glassformer.lab.report import device_name, made_with
+from glassformer.runs import Stopped
+from glassformer.runs.stop import StopRequest
+from glassformer.screen import Progress, say
+
+EXAMPLES, QUICK_EXAMPLES = 1000, 200  # of the test set
+ALIKE = 0.05  # budgets that differ by less: batches are filled with whole examples, so tokens are never quite the same
+ALWAYS = ("train.log_layers=true", "train.history=false", "train.patience=none")
+"""Of every trial: gradient norms are logged, nothing is kept that is not read, and nobody stops early: equal budgets."""
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """What is asked for, checked: the recipe's name, the settings of all, the variants and their recipes, the base first."""
+
+    name: str
+    about: str
+    recipe: str
+    overrides: tuple[str, ...]
+    variants: tuple[Variant, ...]
+    recipes: dict[str, Recipe]
+    seeds: int
+    examples: int = EXAMPLES  # of the test set, at most
+
+
+def make_ablation(
+    name: str,
+    vary: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+    *,
+    seeds: int | None = None,
+    cross: bool = False,
+    quick: bool = False,
+) -> Ablation:
+    """A ready set by its name, or a recipe and what is varied in it; whatever cannot be is refused here."""
+    found = find_ready(name)
+    if found is not None and vary:
+        raise ConfigError(f"{name} is a ready ablation with variants of its own; give a recipe to vary something else")
+    if found is None:
+        if not vary:
+            raise ConfigError(
+                f"say what to vary, as in: glassformer ablate {shlex.quote(name)} --vary model.n_head=1,2,8"
+            )
+        found = ReadySet(name, f"{name}: " + "; ".join(vary), name, (), tuple(make_variants(vary, cross=cross)))
+    times = seeds if seeds is not None else (1 if quick else found.seeds)
+    if times < 1:
+        raise UserError(f"--seeds must be at least 1, not {times}")
+    settings = (*ALWAYS, *found.settings, *((*QUICK, *found.quick) if quick else ()), *overrides)
+    recipes = resolve(found.recipe, settings, found.variants)
+    kept = (Variant(BASE), *(v for v in found.variants if v.name in recipes))
+    examples = QUICK_EXAMPLES if quick else EXAMPLES
+    return Ablation(found.name, found.about, found.recipe, settings, kept, recipes, times, examples)
+
+
+def prepare_folder(out: Path) -> None:
+    """A new or an empty folder, or one that this command made."""
+    if not (out / LIST).is_file():
+        require_new_or_empty(out, "an ablation")
+    out.mkdir(parents=True, exist_ok=True)
+
+
+def score_all(
+    trials: Sequence[Trial], out: Path, examples: int, stop: StopRequest
+) -> dict[str, dict[int, TrialScores]]:
+    """The scores of every trial that has ended, by variant and seed."""
+    scored: dict[str, dict[int, TrialScores]] = {}
+    with Progress("scoring", len(trials)) as display:
+        for number, trial in enumerate(trials):
+            display.update(number, trial.name)
+            path = out / "scores" / f"{trial.folder.name}.json"
+            found = kept_scores(path, trial.folder, examples)
+            if found is None:
+                with stop.may_drop():
+                    found = score_trial(trial.folder, examples, trial.recipe.train.device)
+                keep_scores(path, trial.folder, examples, found)
+            scored.setdefault(trial.variant.name, {})[trial.seed] = found
+    return scored
+
+
+def facts_of(ablation: Ablation, cost: Cost, report_rows: Sequence[Any]) -> dict[str, Any]:
+    """Machine, date and budget, and how to read the table."""
+    base = next(iter(ablation.recipes.values()))
+    first = next((row.first for row in report_rows if row.first is not None), None)
+    other = [
+        row.variant.name
+        for row in report_rows
+        if row.first and first and abs(row.first.target_tokens / max(1, first.target_tokens) - 1) > ALIKE
+    ]
+    seeds = f"{ablation.seeds} seed{'s' * (ablation.seeds > 1)}"
+    budget = (
+        f"{seeds} of every variant; {base.train.steps:,} steps of about {base.data.batch_tokens:,} target tokens each"
+        + (f" (but {', '.join(other)} learned from more or fewer)" if other else ", the same for all")
+        + f"; scores on {ablation.examples:,} examples of {first.split if first else 'test'} at most."
+    )
+    notes = [
+        "± is the standard deviation over seeds.",
+        "The difference to the base, its 95% interval and p: Student's, over the seeds (paired) and the examples (bootstrap); of "
+        "one seed the examples' alone, and nothing is called better or worse. p is that of one comparison; among twenty rows one "
+        "falls below 0.05 by luck.",
+        "MFLOP a token: arithmetic of a forward pass, as counted by `glassformer info`. s: seconds of a training.",
+    ]
+    return {
+        "budget": budget,
+        "notes": notes,
+        "seeds": ablation.seeds,
+        "jobs": cost.jobs,
+        "threads": cost.threads,
+        "machine": device_name(torch.device(cost_device(base))),
+        **made_with(),
+    }
+
+
+def cost_device(recipe: Recipe) -> str:
+    """cpu or cuda."""
+    return "cuda" if recipe.train.device != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+def ablate(
+    ablation: Ablation,
+    out: Path,
+    *,
+    command: str = "",
+    jobs: int | None = None,
+    only_plan: bool = False,
+) -> AblationReport | Cost:
+    """Carries it out in `out` and leaves there ablation.md, .csv and .json, curves and gradients, trials/ and scores/. With
+    `only_plan` nothing but a short trial, in a folder that is thrown away: what it would cost."""
+    if jobs is not None and jobs < 1:
+        raise UserError(f"--jobs must be at least 1, not {jobs}")
+    stop = StopRequest()
+    with stop.listening(), ExitStack() as held:
+        variants = {variant.name: variant for variant in ablation.variants}
+        many = ablation.seeds * len(variants)
+        at_once, threads = at_a_time(jobs, ablation.recipes[BASE], many)
+        trials = make_trials(ablation.recipes, variants, ablation.overrides, ablation.seeds, out, threads)
+        if not only_plan:
+            prepare_folder(out)
+            held.enter_context(OwnedFiles(out).exclusive_lock("ablation"))
+        left = [trial for trial in trials if not trial.finished()]
+        with stop.may_drop():
+            cost = estimate(ablation.recipes, left, len(trials) - len(left), at_once, threads, out)
+        if only_plan:
+            return cost
+        say(cost.sentence())
+        with Progress("training", len(left)) as display:
+            failed = train_trials(
+                ablation.recipe, left, cost.jobs, stop, lambda done, what: display.update(done, what, line=True)
+            )
+        lost = {trial.name: trial for trial in left if trial.name in failed}
+        scored = score_all([trial for trial in trials if trial.name not in lost], out, ablation.examples, stop)
+        why: dict[str, dict[int, str]] = {}
+        for name, trial in lost.items():
+            why.setdefault(trial.variant.name, {})[trial.seed] = failed[name]
+        if not scored.get(BASE):
+            raise UserError(
+                f"the recipe as it is was not trained to its end: {next(iter(failed.values()), 'no trial')}"
+            )
+        rows = make_rows(ablation.variants, scored, why)
+        folders = {name: [t.folder for t in trials if t.variant.name == name] for name in variants}
+        metric = next(iter(scored[BASE].values())).metric
+        facts = facts_of(ablation, cost, rows)
+        report = AblationReport(ablation.name, ablation.about, command, rows, metric, folders, facts)
+        if stop.asked:
+            raise Stopped
+        write(report, out)
+        return report

@@ -1,0 +1,145 @@
+"""What is varied: one setting at a time against the recipe as it is, or every combination; each named by what it changes.
+
+    model.n_head=1,2,8                                 three variants
+    model.n_head=1,2,8 model.head_size=64,32,8         three variants: settings that move together, value by value
+    train.betas=[0.9,0.98],[0.9,0.95]                  lists as TOML writes them
+
+A variant that cannot be is refused before anything is trained, by its name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from glassformer.config import Recipe, read_recipe
+from glassformer.config.other_names import OTHER_NAMES
+from glassformer.data.batches import check_task
+from glassformer.data.builtin import check_builtin
+from glassformer.data.origins import SPLITS, origins_of
+from glassformer.errors import ConfigError, UserError
+from glassformer.evaluation.generated import metric_of
+from glassformer.models import build_model
+from glassformer.runs import pick_device
+
+BASE = "base"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A name, the settings that make it, and the group it is shown in."""
+
+    name: str
+    settings: tuple[str, ...] = ()
+    group: str = ""
+
+    @property
+    def folder(self) -> str:
+        """The name as a part of a path."""
+        return re.sub(r"[^A-Za-z0-9._=-]+", "-", self.name).strip("-.")[:80] or "variant"
+
+
+def split_values(text: str) -> list[str]:
+    """By the commas that stand in no list."""
+    return [value.strip() for value in re.split(r",(?![^\[]*\])", text)]
+
+
+def parse_vary(text: str) -> list[tuple[str, ...]]:
+    """The settings of each variant that one --vary asks for.
+
+    >>> parse_vary("model.n_head=1,2 model.head_size=64,32")
+    [('model.n_head=1', 'model.head_size=64'), ('model.n_head=2', 'model.head_size=32')]
+    """
+    pieces = [piece for piece in re.split(r"\s+(?=\w+\.\w+=)", text.strip()) if piece]
+    columns = []
+    for piece in pieces:
+        key, equals, values = piece.partition("=")
+        found = split_values(values)
+        if not equals or "." not in key or not all(found):
+            raise ConfigError(f"--vary {text!r} is not of the form key.sub=a,b,c, such as model.n_head=1,2,8")
+        columns.append([f"{key.strip()}={value}" for value in found])
+    if not columns:
+        raise ConfigError("--vary is empty; write it as key.sub=a,b,c, such as model.n_head=1,2,8")
+    if len({len(column) for column in columns}) > 1:
+        raise ConfigError(
+            f"--vary {text!r}: settings that move together need equally many values, and these have "
+            f"{', '.join(str(len(column)) for column in columns)}"
+        )
+    return list(zip(*columns, strict=True))
+
+
+def make_variants(vary: Sequence[str], *, cross: bool = False) -> list[Variant]:
+    """One variant for each value; with `cross` one for each combination of values. The recipe itself is not among them."""
+    parsed = [parse_vary(text) for text in vary]
+    keys = [[setting.partition("=")[0] for setting in one[0]] for one in parsed]
+    seen: set[str] = set()
+    for key in itertools.chain(*keys):
+        if key in seen:
+            raise ConfigError(f"{key} is varied twice; give all its values in one --vary")
+        seen.add(key)
+    if cross:
+        combined = [tuple(itertools.chain(*chosen)) for chosen in itertools.product(*parsed)]
+        return [Variant(" ".join(settings), settings, "all combinations") for settings in combined]
+    return [
+        Variant(" ".join(settings), settings, ", ".join(own))
+        for own, found in zip(keys, parsed, strict=True)
+        for settings in found
+    ]
+
+
+def merged(overrides: Sequence[str], settings: Sequence[str]) -> list[str]:
+    """The settings of all, then a variant's own, which take their place, under whichever name.
+
+    >>> merged(["model.positions=learned", "train.steps=5"], ["model.no_pos=true"])
+    ['train.steps=5', 'model.no_pos=true']
+    """
+
+    def own_name(setting: str) -> str:
+        key = setting.partition("=")[0].strip()
+        part, _, name = key.partition(".")
+        return f"model.{OTHER_NAMES[name]}" if part == "model" and name in OTHER_NAMES else key
+
+    replaced = {own_name(setting) for setting in settings}
+    return [*(one for one in overrides if own_name(one) not in replaced), *settings]
+
+
+def check_builds(recipe: Recipe) -> None:
+    """Refuses what could only fail later: a score nobody measures, data that are not there, a model that cannot be built."""
+    metric_of(recipe)
+    check_task(recipe.data, recipe.model.family, recipe.model.head)
+    pick_device(recipe.train)
+    if recipe.data.builtin is not None:
+        check_builtin(recipe.data)
+    for split in SPLITS:
+        origins_of(recipe.data, split)
+    model = recipe.model
+    labels = 2 if (model.head != "mlm" and not model.n_label) else model.n_label
+    with torch.device("meta"):
+        build_model(replace(model, vocab_size=model.vocab_size or 1000, n_label=labels))
+
+
+def resolve(recipe: str, overrides: Sequence[str], variants: Sequence[Variant]) -> dict[str, Recipe]:
+    """The recipe of every variant by its name, each checked; the base first. A variant that changes nothing is the base."""
+    base = read_recipe(recipe, overrides)
+    check_builds(base)
+    found = {BASE: base}
+    folders = {BASE}
+    for variant in variants:
+        try:
+            own = read_recipe(recipe, merged(overrides, variant.settings))
+            check_builds(own)
+        except (UserError, ValueError) as error:
+            raise ConfigError(f"the variant {variant.name!r} cannot be: {error}") from None
+        if own == base:
+            continue
+        if variant.folder in folders:
+            raise ConfigError(f"there are two variants {variant.name!r}; leave one of them out")
+        folders.add(variant.folder)
+        found[variant.name] = own
+    if len(found) == 1:
+        raise ConfigError("nothing is varied: every variant is the recipe as it is; give other values to --vary")
+    return found

@@ -1,0 +1,40 @@
+"""Every claim there is, in the order in which a reader of the paper meets it."""
+
+from __future__ import annotations
+
+from glassformer.config import did_you_mean
+from glassformer.errors import UserError
+from glassformer.lab.claims.claim import Claim, read_claim
+
+NAMES = (
+    "scaling",
+    "heads",
+    "positions",
+    "norms",
+    "residuals",
+    "leak",
+    "parallel",
+    "cache",
+    "fused",
+    "rnn",
+    "decoder-only",
+    "scale",
+    "embeddings",
+    "window",
+    "linear",
+    "hybrid",
+    "batching",
+    "vision",
+)
+
+
+def claim_named(name: str) -> Claim:
+    """The claim of that name; a sentence with the nearest where there is none."""
+    if name not in NAMES:
+        raise UserError(f"there is no study {name!r}{did_you_mean(name, NAMES)}; there are {', '.join(NAMES)}")
+    return read_claim(name)
+
+
+def all_claims() -> list[Claim]:
+    """Every claim."""
+    return [read_claim(name) for name in NAMES]

@@ -1,0 +1,184 @@
+"""Is a decoder alone enough? A GPT on pairs beside an encoder-decoder, at equal parameters and at equal multiplications; a GPT
+that classifies beside a BERT; and the rank of their attention."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.data.builtin.toys import QUESTIONS, in_context
+from glassformer.lab.claims.claim import Budget, Measured, Results
+from glassformer.lab.claims.training import (
+    Strings,
+    TrainArgs,
+    as_one_text,
+    dates,
+    exact_match,
+    padded,
+    parameters,
+    phrases,
+    train,
+    train_on,
+)
+from glassformer.models import BERT, GPT, Transformer
+from glassformer.nn.taps import record
+
+WIDTH = 64
+
+
+def make(arm: str, vocabulary: int) -> nn.Module:
+    """Two blocks that read (12 d² numbers each) and two that write (16 d²) are about five of a GPT's (12 d²). A GPT of two
+    blocks does as many multiplications: each token goes through two blocks, whichever side it is on."""
+    settings: dict[str, Any] = {
+        "n_head": 4,
+        "n_embd": WIDTH,
+        "vocab_size": vocabulary,
+        "block_size": 192,
+        "dropout": 0.0,
+    }
+    if arm == "encoder-decoder":
+        return Transformer(n_layer=2, **settings)
+    return GPT(n_layer=5 if arm == "equal parameters" else 2, **settings)
+
+
+def rank_of(weights: Tensor) -> tuple[float, float]:
+    """Of square attention matrices: the share of full rank that they have numerically, and the effective rank (Roy and
+    Vetterli 2007: e to the entropy of the singular values) as a share of their size."""
+    values = torch.linalg.svdvals(weights.double())
+    full = (values > 1e-10 * values[..., :1]).sum(-1) / values.size(-1)
+    shares = values / values.sum(-1, keepdim=True)
+    effective = (-(shares * shares.clamp(min=1e-30).log()).sum(-1)).exp() / values.size(-1)
+    return float(full.double().mean()), float(effective.mean())
+
+
+@torch.no_grad()
+def ranks(model: nn.Module, task: Strings) -> Measured:
+    """Of the self-attention of trained models, on one sentence each: causal in a decoder, full in an encoder."""
+    model.eval()
+    found = []
+    for pair in task.held_out[:4]:
+        pairs = task.pairs([pair])
+        pattern = "encoder.*.attention.weights" if isinstance(model, Transformer) else "decoder.*.attention.weights"
+        with record(model, pattern) as seen:
+            if isinstance(model, Transformer):
+                model.encode(pairs.source)
+            else:
+                model(as_one_text(pairs)[0])
+        found += [rank_of(weights) for weights in seen.values()]
+    return {"rank": sum(r for r, _ in found) / len(found), "effective_rank": sum(e for _, e in found) / len(found)}
+
+
+def classify(budget: Budget, arm: str, seed: int) -> Measured:
+    """The language of a line, read off the first token (BERT) or the last (GPT)."""
+    from glassformer.data.builtin.languages import language_lines
+
+    lines = language_lines("train", budget.steps(8000)), language_lines("test", min(600, budget.steps(20_000)))
+    names = sorted({label for part in lines for _, label in part})
+    letters = {
+        letter: 3 + i for i, letter in enumerate(sorted({c for part in lines for text, _ in part for c in text}))
+    }
+    settings: dict[str, Any] = {
+        "n_layer": 2,
+        "n_head": 4,
+        "n_embd": WIDTH,
+        "vocab_size": len(letters) + 3,
+        "block_size": 160,
+    }
+    kind = GPT if arm == "GPT" else BERT
+    model: Any = kind(dropout=0.0, head="classify", n_label=len(names), **settings)
+    draw = torch.Generator().manual_seed(seed)
+
+    def batch(some: list[tuple[str, str]]) -> tuple[Tensor, list[int], Tensor, Tensor]:
+        rows = [[1, *(letters[c] for c in text[:150]), 2] for text, _ in some]
+        lengths = [len(row) for row in rows]
+        places = torch.tensor([n - 1 for n in lengths] if arm == "GPT" else [0] * len(rows))
+        return padded(rows), lengths, places, torch.tensor([names.index(label) for _, label in some])
+
+    def scores(some: list[tuple[str, str]]) -> tuple[Tensor, Tensor]:
+        ids, lengths, places, wanted = batch(some)
+        return model(ids, lengths=lengths)[torch.arange(len(ids)), places], wanted
+
+    def loss(_: int) -> tuple[Tensor, int]:
+        some = [lines[0][i] for i in torch.randint(len(lines[0]), (32,), generator=draw).tolist()]
+        found, wanted = scores(some)
+        return nn.functional.cross_entropy(found, wanted, reduction="sum"), len(wanted)
+
+    train(model, loss, TrainArgs(budget.steps(400), muon=0.02))
+    model.eval()
+    with torch.no_grad():
+        found, wanted = scores(lines[1])
+    return {"accuracy": 100 * float((found.argmax(-1) == wanted).double().mean()), "parameters": parameters(model)}
+
+
+def look_up(budget: Budget, seed: int) -> Measured:
+    """A table that stands in the prompt alone, and six of its entries asked for: can a small GPT look them all up? Guessing
+    among the entries shown is right once in their number to the sixth."""
+    held = in_context("test", min(1000, budget.steps(20_000)))
+    task = Strings(in_context("train", budget.steps(20_000)), held, str.split)
+    model = GPT(
+        n_layer=2, n_head=4, n_embd=WIDTH, vocab_size=task.vocabulary, block_size=64, dropout=0.0, positions="rotary"
+    )
+    train_on(model, task, TrainArgs(budget.steps(500), rate=4e-3, warmup=100, muon=0.02), seed)
+    shown = [prompt.count(",") + 1 for prompt, _ in held]
+    return {
+        "accuracy": exact_match(model, task.test()),
+        "chance": 100 * sum(n**-QUESTIONS for n in shown) / len(shown),
+    }
+
+
+@torch.no_grad()
+def written_a_second(model: Any, task: Strings) -> float:
+    """Target tokens a second, 32 pairs at once, twelve tokens each, with a cache."""
+    model.eval()
+    pairs, new = task.pairs(task.held_out[:32]), 12
+    began = time.perf_counter()
+    if isinstance(model, GPT):
+        state = model.start(32, pairs.source.size(1) + new + 1)
+        token = model.step(pairs.source, state, pairs.source_lengths)[:, -1:].argmax(-1)
+    else:
+        from glassformer.nn.rows import as_rows
+
+        state = model.start(as_rows(pairs.source, pairs.source_lengths), new + 1)
+        token = torch.ones(32, 1, dtype=torch.long)
+    for _ in range(new):
+        token = model.step(token, state)[:, -1:].argmax(-1)
+    return 32 * new / (time.perf_counter() - began)
+
+
+def trial(budget: Budget, part: str, seed: int, task: str = "", arm: str = "") -> Measured:
+    """One training, or the count."""
+    if part == "base":
+        with torch.device("meta"):
+            base = Transformer.from_preset("transformer-base", vocab_size=37_000)
+        cross = sum(p.numel() for n, p in base.named_parameters() if ".cross" in n)
+        layers = sum(p.numel() for n, p in base.named_parameters() if n.startswith(("encoder.", "decoder.")))
+        return {"share": 100 * cross / parameters(base), "share_of_layers": 100 * cross / layers}
+    if part == "labels":
+        return classify(budget, arm, seed)
+    if part == "in-context":
+        return look_up(budget, seed)
+    count, held = budget.steps(20_000), min(1000, budget.steps(20_000))
+    data = dates(count, held) if task == "dates" else phrases(count=count, test=held)
+    model = make(arm, data.vocabulary)
+    began = time.perf_counter()
+    losses = train_on(model, data, TrainArgs(budget.steps(800), rate=3e-3, batch=32, muon=0.02), seed)
+    step = (time.perf_counter() - began) / len(losses)
+    layers = 5 if arm == "equal parameters" else 2
+    numbers = 2 * 4 * WIDTH * layers  # keys and values of a token, in bytes
+    return {
+        "accuracy": exact_match(model, data.test()),
+        "loss": sum(losses[-20:]) / len(losses[-20:]),
+        "step": step,
+        "parameters": parameters(model),
+        "written": written_a_second(model, data),
+        "cache": numbers,
+        **ranks(model, data),
+    }
+
+
+def facts(results: Results) -> Measured:
+    """What cross-attention costs the paper's base model, in percent."""
+    return {"share": results.mean("share", part="base"), "of_layers": results.mean("share_of_layers", part="base")}

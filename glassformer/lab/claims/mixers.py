@@ -1,0 +1,54 @@
+"""Cheaper than attention: a window, linear attention, and a hybrid of linear and full layers, on long copying and on text."""
+
+from __future__ import annotations
+
+import time
+
+from glassformer.lab.claims.claim import Budget, Measured
+from glassformer.lab.claims.text import characters, drawn_rows, held_out_loss
+from glassformer.lab.claims.training import Letters, TrainArgs, exact_match, train, train_on
+from glassformer.models import GPT
+from glassformer.nn.linear_attention import LinearAttention
+
+BLOCK = 256
+WINDOW = 16
+
+
+def make(kind: str, vocabulary: int) -> GPT:
+    """A GPT of four blocks: full attention, a window, linear attention, or linear but for one block in four."""
+    window = WINDOW if kind == "window" else None
+    model = GPT(
+        n_layer=4,
+        n_head=4,
+        n_embd=64,
+        vocab_size=vocabulary,
+        block_size=BLOCK,
+        dropout=0.0,
+        positions="rotary",
+        window=window,
+    )
+    for number, block in enumerate(model.decoder.layers):
+        if kind == "linear" or (kind == "hybrid" and number != 2):
+            linear = LinearAttention(64, 4)
+            linear.load_state_dict(block.attention.state_dict())
+            block.attention = linear
+    return model
+
+
+def trial(budget: Budget, kind: str, task: str, length: int, seed: int) -> Measured:
+    """Copying rows of so many letters, or the next character of Python's source."""
+    if task == "copy":
+        letters = Letters("copy", length, length)
+        model = make(kind, letters.vocabulary)
+        began = time.perf_counter()
+        losses = train_on(model, letters, TrainArgs(budget.steps(500), batch=32, muon=0.02), seed)
+        return {
+            "accuracy": exact_match(model, letters.test(200)),
+            "loss": sum(losses[-20:]) / len(losses[-20:]),
+            "step": (time.perf_counter() - began) / len(losses),
+        }
+    model = make(kind, characters()[1])
+    began = time.perf_counter()
+    losses = train(model, drawn_rows(model, 8, BLOCK, seed), TrainArgs(budget.steps(400), rate=3e-3, muon=0.02))
+    step = (time.perf_counter() - began) / len(losses)
+    return {"loss": held_out_loss(model, BLOCK, 64), "step": step}

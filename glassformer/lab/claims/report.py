@@ -1,0 +1,99 @@
+"""A claim put to the test: its trials are run, its conditions judged, and tables, figure and verdict written beside them."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer import machine
+from glassformer.errors import UserError
+from glassformer.files import structured
+from glassformer.files.owned import OwnedFiles
+from glassformer.lab.claims.claim import Budget, Claim, Results, Settings
+from glassformer.lab.claims.judgement import Judgement, draw, judge
+from glassformer.lab.report import made_with, markdown_table, write_report
+from glassformer.lab.runner import KEPT, TrialCall, run_trials
+
+
+@dataclass(frozen=True)
+class ClaimReport:
+    """A claim that was put to the test."""
+
+    claim: Claim
+    budget: Budget
+    finding: Judgement
+    facts: dict[str, Any]
+    folder: Path
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        claim = {"name": self.claim.name, "claim": self.claim.claim._asdict(), "said_by": self.claim.said_by}
+        return {**claim, **self.finding.to_dict(), **self.facts}
+
+
+def key_of(claim: Claim, budget: Budget, settings: Settings) -> str:
+    """What a kept trial is found again by."""
+    return json.dumps([claim.name, claim.version, budget.name, settings], sort_keys=True)
+
+
+def read_verdict(folder: Path, name: str) -> str:
+    """The verdict that an earlier time left there; empty where there is none."""
+    path = folder / f"{name}.json"
+    try:
+        found = structured.read(path, dict[str, Any]) if path.is_file() else {}
+    except (OSError, UserError):
+        return ""
+    return str(found.get("verdict", ""))
+
+
+def measured() -> dict[str, dict[str, str]]:
+    """The verdicts that come with the package, at the default budget: by claim, with date and machine."""
+    path = Path(__file__).with_name("measured.json")
+    return structured.read(path, dict[str, dict[str, str]]) if path.is_file() else {}
+
+
+def run(claim: Claim, budget: Budget, out: Path, *, jobs: int | None = None) -> ClaimReport:
+    """Puts a claim to the test and leaves in `out`: trials.jsonl, NAME.json, NAME.md, NAME.png, NAME.svg."""
+    if jobs is not None and jobs < 1:
+        raise UserError(f"--jobs must be at least 1, not {jobs}")
+    out.mkdir(parents=True, exist_ok=True)
+    with OwnedFiles(out).exclusive_lock("study"):
+        began = time.perf_counter()
+        planned = {key_of(claim, budget, settings): settings for settings in claim.plan(budget)}
+        calls = {key: TrialCall(claim.run_trial, (budget,), settings) for key, settings in planned.items()}
+        at_once = 1 if claim.exclusive else jobs or machine.cores()
+        kept = run_trials(claim.name, calls, OwnedFiles(out).claim(KEPT)[0], at_once)
+        results = Results(tuple((settings, kept[key].measured) for key, settings in planned.items()))
+        facts = {
+            "effort": budget.name,
+            "seeds": budget.seeds,
+            "trials": len(results.trials),
+            "trial_seconds": round(sum(found["seconds"] for _, found in results.trials), 1),
+            "seconds": round(time.perf_counter() - began, 1),
+            "command": f"glassformer study {claim.name}" + ("" if budget.name == "default" else f" --{budget.name}"),
+            "machine": " and ".join(sorted({trial.machine for trial in kept.values()})),
+            **made_with(),
+        }
+        report = ClaimReport(claim, budget, judge(claim, results), facts, out)
+        OwnedFiles(out).claim(*(f"{claim.name}.{kind}" for kind in ("json", "md", "png", "svg")))
+        figures = {claim.name: draw(claim, results)}
+        write_report(out, claim.name, report.to_dict(), markdown(report), figures=figures)
+        return report
+
+
+def markdown(report: ClaimReport, language: str = "en") -> str:
+    """A report as a page."""
+    lines = [f"# {report.claim.name}", "", f"> {report.claim.claim.in_language(language)}", ""]
+    lines += [f"**{report.finding.verdict}** ({report.claim.said_by})", ""]
+    for condition in report.finding.conditions:
+        lines.append(f"- {condition.outcome}: {condition.text.in_language(language)} ({condition.detail})")
+    for table in report.finding.tables:
+        lines += ["", f"### {table.title}", "", *markdown_table(table.columns, table.rows)]
+    lines += [""] + [note.in_language(language) for note in report.finding.notes]
+    facts = report.facts
+    cost = f"{facts['trials']} trials, {facts['trial_seconds']:.0f} s of computing"
+    lines += ["", f"`{facts['command']}`, {cost} on {facts['machine']}, {facts['date']}."]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,51 @@
+"""Do residual connections carry the gradient? Blocks with and without, over depth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glassformer.lab.claims.claim import Budget, Measured, Results
+from glassformer.lab.claims.text import characters, drawn_rows, held_out_loss
+from glassformer.lab.claims.training import TrainArgs, downsample, gradient_norms, train
+from glassformer.models import GPT
+
+ROW = 64
+
+
+def make(depth: int, residual: bool, norm: str) -> GPT:
+    """A GPT that reads characters."""
+    return GPT(
+        n_layer=depth,
+        n_head=4,
+        n_embd=64,
+        vocab_size=characters()[1],
+        block_size=ROW,
+        dropout=0.0,
+        residual=residual,
+        norm=norm,
+    )
+
+
+def trial(budget: Budget, depth: int, residual: bool, seed: int) -> Measured:
+    """The gradient of each block before the first step, with and without norms, then a training with them."""
+    found: Measured = {}
+    for norm in ("none", "layer"):  # the last one is trained
+        model = make(depth, residual, norm)
+        total, count = drawn_rows(model, 8, ROW, seed)(0)
+        (total / count).backward()
+        gradients = gradient_norms(model, depth)
+        found |= {f"gradients, {norm}": gradients, f"ratio, {norm}": gradients[0] / max(gradients[-1], 1e-30)}
+        model.zero_grad(set_to_none=True)
+    losses = train(model, drawn_rows(model, 8, ROW, seed), TrainArgs(budget.steps(400)))
+    return found | {"loss": held_out_loss(model, ROW, 200), "curve": downsample(losses)}
+
+
+def gradient_lines(results: Results, depth: int) -> dict[str, Any]:
+    """The gradient of each block before training, with and without residual connections and norms."""
+    return {
+        f"{name}, {'no' if norm == 'none' else norm} norm": results.curves(
+            f"gradients, {norm}", depth=depth, residual=own
+        )
+        for own, name in ((True, "with residual connections"), (False, "without"))
+        for norm in ("layer", "none")
+    }

@@ -1,0 +1,293 @@
+"""Small tasks and a plain training loop, for the trials of studies: every model of nn/ and models/ in a minute or less.
+
+Tasks give pairs as tensors, fresh from a seed, so that nothing is learned by heart: token 0 is padding, 1 begins and 2 ends a
+target, words begin at 3. An answer is right if every token of it is the likeliest one after the right tokens before it;
+that is so exactly when greedy decoding writes the whole answer, so no decoding is needed to count them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from glassformer.models import GPT
+from glassformer.nn.loss import IGNORE
+from glassformer.training.optim import Muon, parameter_groups
+
+PAD, BEGIN, END, FIRST = 0, 1, 2, 3
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """A batch of pairs: sources, targets as the decoder reads them (they begin with BEGIN), and what it should say."""
+
+    source: Int[Tensor, "B S"]
+    source_lengths: list[int]
+    target: Int[Tensor, "B T"]
+    target_lengths: list[int]
+    labels: Int[Tensor, "B T"]
+
+    @property
+    def tokens(self) -> int:
+        """Labels to learn from."""
+        return int((self.labels != IGNORE).sum())
+
+
+def padded(rows: Sequence[Sequence[int]], fill: int = PAD) -> Int[Tensor, "B T"]:
+    """Rows of different lengths as one tensor."""
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[fill] * (longest - len(row))] for row in rows])
+
+
+def make_pairs(sources: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> PairBatch:
+    """Pairs of token lists as a batch."""
+    targets = [[BEGIN, *answer] for answer in answers]
+    labels = [[*answer, END] for answer in answers]
+    return PairBatch(
+        padded(sources), [len(s) for s in sources], padded(targets), [len(t) for t in targets], padded(labels, IGNORE)
+    )
+
+
+cut_words = re.compile(r" ?[A-Za-z]+|.").findall
+"""Cuts a text into words of Latin letters (with the space before them) and single other characters."""
+
+ANSWERS: dict[str, Callable[[list[int]], list[int]]] = {"copy": list, "reverse": lambda row: row[::-1], "sort": sorted}
+
+
+@dataclass(frozen=True)
+class Letters:
+    """Rows of random letters, to be copied, reversed or sorted.
+
+    >>> Letters("reverse", 3, 3).batch(2, torch.Generator().manual_seed(0)).source.shape
+    torch.Size([2, 3])
+    """
+
+    what: str
+    shortest: int
+    longest: int
+    words: int = 24
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens there are, the three special ones included."""
+        return self.words + FIRST
+
+    def batch(self, count: int, draw: torch.Generator) -> PairBatch:
+        """So many fresh examples."""
+        lengths = torch.randint(self.shortest, self.longest + 1, (count,), generator=draw).tolist()
+        rows = [torch.randint(FIRST, self.vocabulary, (n,), generator=draw).tolist() for n in lengths]
+        return make_pairs(rows, [ANSWERS[self.what](row) for row in rows])
+
+    def test(self, count: int = 500) -> PairBatch:
+        """Examples that no training sees, the same for every trial."""
+        return self.batch(count, torch.Generator().manual_seed(987_654_321))
+
+
+class Strings:
+    """Pairs of texts, such as written dates and ISO dates, cut by `cut`: every character is a token, or, with cut_words, every
+    word of Latin letters is one too. `batch` draws from those for training."""
+
+    def __init__(
+        self,
+        train: Sequence[tuple[str, str]],
+        test: Sequence[tuple[str, str]],
+        cut: Callable[[str], Sequence[str]] = list,
+    ) -> None:
+        pieces = sorted({piece for pair in [*train, *test] for text in pair for piece in cut(text)})
+        self.number = {piece: FIRST + i for i, piece in enumerate(pieces)}
+        self.train, self.held_out, self.cut = train, test, cut
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens there are, the three special ones included."""
+        return len(self.number) + FIRST
+
+    def ids(self, text: str) -> list[int]:
+        """A text as tokens."""
+        return [self.number[piece] for piece in self.cut(text)]
+
+    def pairs(self, examples: Sequence[tuple[str, str]]) -> PairBatch:
+        """These examples as a batch."""
+        sides = [
+            [[self.number[piece] for piece in self.cut(text)] for text in side] for side in zip(*examples, strict=True)
+        ]
+        return make_pairs(*sides)
+
+    def batch(self, count: int, draw: torch.Generator) -> PairBatch:
+        """So many examples for training, drawn at random."""
+        return self.pairs([self.train[i] for i in torch.randint(len(self.train), (count,), generator=draw).tolist()])
+
+    def test(self, count: int = 500) -> PairBatch:
+        """The first so many that were held out."""
+        return self.pairs(self.held_out[:count])
+
+
+def dates(count: int = 20_000, test: int = 1000) -> Strings:
+    """The built-in dates; the days of the test are in no training example."""
+    from glassformer.data.builtin.written_dates import date_pairs
+
+    return Strings(list(date_pairs("train", count)), list(date_pairs("test", test)))
+
+
+def phrases(direction: str = "zh-en", count: int = 20_000, test: int = 1000) -> Strings:
+    """Sentences of the built-in phrasebook, by words and Chinese characters; those of the test combine words as no other does."""
+    from glassformer.data.builtin.phrases import open_phrases
+
+    train = list(open_phrases(direction, "train", count, seed=1))
+    return Strings(train, list(open_phrases(direction, "test", test, seed=1)), cut_words)
+
+
+def as_one_text(pairs: PairBatch) -> tuple[Int[Tensor, "B T"], list[int], Int[Tensor, "B T"]]:
+    """Source and target in one row, for a decoder alone: ids, lengths, and labels for the answer only."""
+    ids, labels = [], []
+    for source, n, target, m, wanted in zip(
+        pairs.source.tolist(), pairs.source_lengths, pairs.target.tolist(), pairs.target_lengths, pairs.labels.tolist()
+    ):
+        ids.append([*source[:n], *target[:m]])
+        labels.append([*[IGNORE] * n, *wanted[:m]])
+    return padded(ids), [len(row) for row in ids], padded(labels, IGNORE)
+
+
+def summed_loss(model: nn.Module, pairs: PairBatch) -> Tensor:
+    """The loss of all labels together, for an encoder-decoder or a decoder alone."""
+    if isinstance(model, GPT):
+        ids, lengths, labels = as_one_text(pairs)
+        return model.loss(ids, labels, lengths=lengths)
+    return model.loss(  # type: ignore[operator, no-any-return]
+        pairs.source,
+        pairs.target,
+        pairs.labels,
+        source_lengths=pairs.source_lengths,
+        target_lengths=pairs.target_lengths,
+    )
+
+
+def scores_of(model: nn.Module, pairs: PairBatch) -> tuple[Tensor, Tensor]:
+    """The scores after each token, and the labels they are held against."""
+    if isinstance(model, GPT):
+        ids, lengths, labels = as_one_text(pairs)
+        return model(ids, lengths=lengths), labels
+    return model(pairs.source, pairs.target, pairs.source_lengths, pairs.target_lengths), pairs.labels
+
+
+@torch.no_grad()
+def exact_match(model: nn.Module, pairs: PairBatch, rows: int = 250) -> float:
+    """The share of answers that greedy decoding would write without a mistake, in percent."""
+    model.eval()
+    right = count = 0
+    for first in range(0, len(pairs.source_lengths), rows):
+        part = slice(first, first + rows)
+        some = PairBatch(
+            pairs.source[part],
+            pairs.source_lengths[part],
+            pairs.target[part],
+            pairs.target_lengths[part],
+            pairs.labels[part],
+        )
+        logits, labels = scores_of(model, some)
+        good = (logits.argmax(-1) == labels) | (labels == IGNORE)
+        right, count = right + int(good.all(-1).sum()), count + len(good)
+    model.train()
+    return 100 * right / count
+
+
+@dataclass(frozen=True)
+class TrainArgs:
+    """How a model is trained in a trial: AdamW, a rise and half a cosine, gradients of norm 1 at most. With a rate for `muon`
+    the matrices of the layers learn by Muon, which needs far fewer steps where something has to be looked up."""
+
+    steps: int
+    rate: float = 2e-3
+    warmup: int = 50
+    batch: int = 64
+    clip: float = 1.0
+    muon: float = 0.0
+
+
+def optimizers_of(model: nn.Module, args: TrainArgs) -> list[torch.optim.Optimizer]:
+    """AdamW for all, or Muon for the matrices and AdamW for the rest."""
+    groups = parameter_groups(model)
+    matrices = [p for _, p in groups["matrices"]] if args.muon else []
+    rest = [p for kind, own in groups.items() if kind != "matrices" or not args.muon for _, p in own]
+    found: list[torch.optim.Optimizer] = [
+        torch.optim.AdamW(rest, lr=args.rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+    ]
+    return [*found, Muon(matrices, lr=args.muon)] if matrices else found
+
+
+def share_at(args: TrainArgs, step: int) -> float:
+    """The share of its rate that a step has: linear to all of it in `warmup` steps, then down along half a cosine."""
+    if step <= args.warmup:
+        return step / max(1, args.warmup)
+    done = (step - args.warmup) / max(1, args.steps - args.warmup)
+    return 0.5 * (1 + math.cos(math.pi * done))
+
+
+def train(
+    model: nn.Module,
+    loss: Callable[[int], tuple[Tensor, int]],
+    args: TrainArgs,
+    watch: Callable[[int], None] = lambda step: None,
+) -> list[float]:
+    """Trains by `loss(step)`, which gives a summed loss and how many labels it is of; the mean loss of each step. `watch` is
+    called while the gradients of a step are still there. A step whose loss is not finite ends it: it has diverged."""
+    optimizers = optimizers_of(model, args)
+    tops = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
+    losses: list[float] = []
+    model.train()
+    for step in range(1, args.steps + 1):
+        for optimizer, top in zip(optimizers, tops, strict=True):
+            optimizer.param_groups[0]["lr"] = top * share_at(args, step)
+        total, count = loss(step)
+        mean = total / max(1, count)
+        mean.backward()
+        watch(step)
+        nn.utils.clip_grad_norm_(model.parameters(), args.clip)
+        losses.append(float(mean.detach()))
+        if not math.isfinite(losses[-1]):
+            break
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+    return losses
+
+
+def train_on(model: nn.Module, task: Letters | Strings, args: TrainArgs, seed: int, **watch: Any) -> list[float]:
+    """Trains on batches of a task, drawn by the seed."""
+    draw = torch.Generator().manual_seed(1000 + seed)
+
+    def loss(_: int) -> tuple[Tensor, int]:
+        pairs = task.batch(args.batch, draw)
+        return summed_loss(model, pairs), pairs.tokens
+
+    return train(model, loss, args, **watch)
+
+
+def downsample(losses: Sequence[float], points: int = 60) -> list[float]:
+    """A curve of at most so many points, each the mean of a stretch."""
+    size = max(1, -(-len(losses) // points))
+    return [sum(losses[i : i + size]) / len(losses[i : i + size]) for i in range(0, len(losses), size)]
+
+
+def gradient_norms(model: nn.Module, depth: int, stack: str = "decoder") -> list[float]:
+    """The norm of the gradient of each block's parameters."""
+    found = []
+    for layer in range(depth):
+        prefix = f"{stack}.{layer}."
+        squares = [
+            p.grad.square().sum() for n, p in model.named_parameters() if n.startswith(prefix) and p.grad is not None
+        ]
+        found.append(float(torch.stack(squares).sum().sqrt()) if squares else 0.0)
+    return found
+
+
+def parameters(model: nn.Module) -> int:
+    """How many numbers a model learns."""
+    return sum(p.numel() for p in model.parameters())

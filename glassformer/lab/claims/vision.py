@@ -1,0 +1,132 @@
+"""The same encoder on pictures: patches in the place of words. Classified, and captioned by the same decoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from glassformer.lab.claims.claim import Budget, Measured, Results
+from glassformer.lab.claims.pictures import LABELS, NUMBER, PATCH, SIDE, WORDS, Scene, digit, patches, scene
+from glassformer.lab.claims.training import TrainArgs, downsample, train
+from glassformer.models import Transformer
+from glassformer.nn.masks import AttentionMask
+from glassformer.nn.rows import as_rows
+from glassformer.nn.taps import record
+from glassformer.plots import MAP, figure
+
+GRID = SIDE // PATCH
+
+
+class PictureReader(nn.Module):
+    """Our Transformer with patches in the place of source words: a linear map of each, and a learned place in the picture.
+
+    `captions` are written by its decoder as it is; a class is read off the mean of the encoder's output."""
+
+    def __init__(self, width: int = 64) -> None:
+        super().__init__()
+        self.body = Transformer(
+            n_layer=2, n_head=4, n_embd=width, n_hidden=256, vocab_size=len(WORDS), block_size=GRID * GRID, dropout=0.0
+        )
+        self.patch = nn.Linear(3 * PATCH * PATCH, width)
+        self.positions = nn.Embedding.from_pretrained(0.02 * torch.randn(GRID * GRID, width), freeze=False)
+        self.label = nn.Linear(width, max(len(LABELS), 10))
+
+    def encode(self, pictures: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B N C"]:
+        """The encoder's output at each patch."""
+        x = self.patch(patches(pictures)) + self.positions.weight
+        nothing = as_rows(torch.zeros(x.shape[:2], dtype=torch.long), None)
+        return self.body.encoder(x, self.body.block_inputs(nothing, causal=False))
+
+    def classes(self, pictures: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B L"]:
+        """A score for each label."""
+        return self.label(self.encode(pictures).mean(1))  # type: ignore[no-any-return]
+
+    def captions(self, pictures: Float[Tensor, "B 3 H W"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
+        """The scores of what may follow each word of the captions."""
+        rows = as_rows(target, None)
+        inputs = self.body.block_inputs(rows, causal=True, cross_mask=AttentionMask())
+        x = self.body.decoder_input(rows.tokens, rows.broadcast_positions, rows.n_positions, inputs.real)
+        return self.body.logits(self.body.decoder(x, inputs, self.body.decoder.project_memory(self.encode(pictures))))
+
+
+def batch(count: int, draw: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Fresh pictures, their labels, and their captions from <begin> to <end> (left out of ones that are shorter)."""
+    scenes: list[Scene] = [scene(draw) for _ in range(count)]
+    rows = [[NUMBER["<begin>"], *(NUMBER[word] for word in one.caption.split()), NUMBER["<end>"]] for one in scenes]
+    longest = max(map(len, rows))
+    ids = torch.tensor([[*row, *[NUMBER["<end>"]] * (longest - len(row))] for row in rows])
+    return torch.stack([one.picture for one in scenes]), torch.tensor([one.label for one in scenes]), ids
+
+
+def digits(count: int, draw: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Fresh digits, and which they are."""
+    labels = torch.randint(10, (count,), generator=draw)
+    return torch.stack([digit(number, draw) for number in labels.tolist()]), labels
+
+
+def trial(budget: Budget, job: str, seed: int) -> Measured:
+    """Train on fresh pictures, test on others; of a captioner, where it looks while it writes."""
+    model, draw = PictureReader(), torch.Generator().manual_seed(seed)
+
+    def loss(_: int) -> tuple[Tensor, int]:
+        if job == "caption":
+            pictures, _labels, ids = batch(32, draw)
+            scores = model.captions(pictures, ids[:, :-1].contiguous())
+            return F.cross_entropy(scores.flatten(0, 1), ids[:, 1:].flatten(), reduction="sum"), ids[:, 1:].numel()
+        pictures, labels = digits(32, draw) if job == "digits" else batch(32, draw)[:2]
+        return F.cross_entropy(model.classes(pictures), labels, reduction="sum"), len(labels)
+
+    losses = train(model, loss, TrainArgs(budget.steps(1500), muon=0.02))
+    unseen = torch.Generator().manual_seed(987_654_321)
+    pictures, labels, ids = batch(400, unseen)
+    if job == "digits":
+        pictures, labels = digits(400, unseen)
+    model.eval()
+    with torch.no_grad():
+        if job == "caption":
+            right = (model.captions(pictures, ids[:, :-1].contiguous()).argmax(-1) == ids[:, 1:]).all(-1)
+        else:
+            right = model.classes(pictures).argmax(-1) == labels
+    found: Measured = {"accuracy": 100 * float(right.double().mean()), "curve": downsample(losses)}
+    if job == "caption" and seed == 0:
+        with torch.no_grad(), record(model.body, "decoder.*.cross.weights") as seen:
+            model.captions(pictures[:1], ids[:1, :-1].contiguous())
+        last = list(seen.values())[-1][0].mean(0)  # target x patches, the heads' mean
+        found |= {
+            "picture": pictures[0].permute(1, 2, 0).tolist(),
+            "words": [WORDS[i] for i in ids[0, 1:].tolist()],
+            "weights": last.tolist(),
+        }
+    return found
+
+
+def draw(results: Results) -> Any:
+    """A picture, and where the captioner looks as it writes each word."""
+    found = next(m for _, m in results.where(job="caption") if "weights" in m)
+    words = [word for word in found["words"] if word != "<end>"]
+    across = 5
+    down = -(-(len(words) + 1) // across)
+    fig, axes = figure(2.0 * across, 2.2 * down, nrows=down, ncols=across, squeeze=False)
+    for axis in axes.flat:
+        axis.set_axis_off()
+    axes.flat[0].imshow(found["picture"])
+    axes.flat[0].set_title("the picture", fontsize=9)
+    for axis, word, weights in zip(list(axes.flat)[1:], words, found["weights"], strict=False):
+        axis.imshow(found["picture"], extent=(0, GRID, GRID, 0), alpha=0.35)
+        axis.imshow(
+            [weights[i : i + GRID] for i in range(0, len(weights), GRID)],
+            cmap=MAP,
+            alpha=0.65,
+            extent=(0, GRID, GRID, 0),
+        )
+        axis.set_title(word, fontsize=9)
+    return fig
+
+
+def facts(results: Results) -> Measured:
+    """The sizes of the pictures."""
+    return {"side": SIDE, "patches": GRID * GRID}

@@ -1,0 +1,194 @@
+"""Numbers that others published, or that we set ourselves, reached again with one command: a recipe is trained through the
+same path as `glassformer train`, scored by the published metric, and held against its goal."""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from glassformer import runs
+from glassformer.config import Recipe, read_recipe
+from glassformer.config.costs import costs
+from glassformer.data.download import cut_shakespeare
+from glassformer.data.origins import SPLITS, origins_of
+from glassformer.errors import UserError
+from glassformer.files.owned import OwnedFiles
+from glassformer.lab.report import commit, device_name, made_with, write_report
+from glassformer.lab.reproduce.metrics import device_of, score
+from glassformer.lab.reproduce.report import Outcome, ReproductionReport
+from glassformer.lab.reproduce.table import Metric, Reproduction, reproduction
+from glassformer.lab.reproduce.times import FirstLook, times_of
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.plan import TrainingPlan, make_plan
+from glassformer.screen import roughly, say
+
+
+def data_settings(what: Reproduction, folder: Path | None, out: Path) -> list[str]:
+    """The settings that point a recipe at its data. Shakespeare is cut exactly where nanoGPT cuts it, at the character; the
+    two parts are the ones `data get` made, or are made now from the whole text."""
+    if what.collection is None:
+        if folder is not None:
+            raise UserError(f"the data of {what.name} are built in; leave out --data")
+        return []
+    folder = folder or Path(what.folder)
+    if what.collection != "shakespeare":
+        return [f"data.path={folder}"]
+    if (folder / "input.txt").exists() and not ((folder / "train.txt").exists() and (folder / "val.txt").exists()):
+        text = out / "text"
+        text.mkdir(parents=True, exist_ok=True)
+        cut_shakespeare(text, [folder / "input.txt"])
+        folder = text
+    return ["data.path=none", f"data.train={folder / 'train.txt'}", f"data.val={folder / 'val.txt'}"]
+
+
+def recipe_of(name: str, what: Reproduction, settings: Sequence[str], overrides: Sequence[str]) -> Recipe:
+    """The recipe with its data where they are; a sentence with the command that brings them where they are not."""
+    recipe = read_recipe(name, [*settings, *overrides])
+    try:
+        for split in SPLITS:
+            origins_of(recipe.data, split)
+    except UserError as error:
+        if what.collection is None:
+            raise
+        raise UserError(
+            f"{error}; get the data with `glassformer data get {what.collection}`, or say where they are by --data DIR"
+        ) from None
+    return recipe
+
+
+def begin_afresh() -> None:
+    """Compiled functions of one run are of no use to the next, and after a few torch would stop compiling."""
+    if torch.cuda.is_available():
+        torch.compiler.reset()
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def train_and_score(recipe: Recipe, folder: Path, metric: Metric, *, overwrite: bool = False) -> Outcome:
+    """One training from a fresh random state, timed and scored."""
+    begin_afresh()
+    look, began = FirstLook(), time.perf_counter()
+    run = runs.train(recipe, folder, overwrite=overwrite, callbacks=[look])
+    ended = time.perf_counter()
+    lines = run.metrics()
+    logged = [line for line in lines if "loss" in line]
+    before_log = look.at - logged[0]["clock"] - began if look.at is not None and logged else 0.0
+    times = times_of(lines, before_log, ended - began)
+    found = score(run, metric)
+    times = replace(times, scoring=time.perf_counter() - ended)
+    step = run.finished()
+    state = run.checkpoints.state(run.checkpoints.steps()[-1])
+    return Outcome(
+        recipe=recipe.name,
+        seed=recipe.train.seed,
+        folder=str(folder),
+        score=found.value,
+        signature=found.signature,
+        others=found.others,
+        times=times,
+        steps=step or 0,
+        tokens=int(state["tokens"]),
+        parameters=costs(run.recipe.model).parameters,
+    )
+
+
+def size_problem(what: Reproduction, outcomes: Sequence[Outcome], recipe: Recipe) -> str:
+    """Why the model is larger than is allowed; empty where it is not. The most is counted with the same vocabulary."""
+    if what.no_larger_than is None:
+        return ""
+    settings = [f"model.vocab_size={recipe.model.vocab_size}"]
+    most = costs(read_recipe(what.no_larger_than, settings).model).parameters
+    found = max(one.parameters for one in outcomes)
+    return f"{found:,} parameters, and {what.no_larger_than} has {most:,}" if found > most else ""
+
+
+Tell = Callable[[str], None]
+
+
+def announce(plan: TrainingPlan, name: str, times: int, tell: Tell) -> float:
+    """Says how long it will take; the seconds of one training."""
+    if not plan.fits or plan.tokens_per_second is None:
+        raise UserError(f"{name} does not fit on {plan.device}: {plan.advice}")
+    seconds = plan.steps * plan.step_tokens / max(1.0, plan.tokens_per_second)
+    many = "" if times == 1 else f", {times} times"
+    tell(
+        f"{name} on {plan.device}: about {roughly(seconds)} of training{many} ({plan.steps:,} steps of "
+        f"{plan.step_tokens:,.0f} target tokens at {plan.tokens_per_second:,.0f} a second, measured here); validation, "
+        "compilation and scoring come on top"
+    )
+    return seconds
+
+
+def train_all(
+    recipes: dict[str, Recipe], out: Path, times: int, metric: Metric, *, overwrite: bool, tell: Tell
+) -> dict[str, list[Outcome]]:
+    """Every recipe so many times, each time with another seed."""
+    outcomes: dict[str, list[Outcome]] = {each: [] for each in recipes}
+    for i in range(times):
+        for each, recipe in recipes.items():
+            seed = recipe.train.seed + i
+            tell(f"{each}, seed {seed} ({i + 1} of {times})")
+            seeded = replace(recipe, train=replace(recipe.train, seed=seed))
+            done = train_and_score(seeded, out / f"{each}-seed-{seed}", metric, overwrite=overwrite)
+            tell(f"{each}, seed {seed}: {metric} {done.score:.4f}")
+            outcomes[each].append(done)
+    return outcomes
+
+
+def reproduce(
+    name: str,
+    out: Path,
+    *,
+    data: Path | None = None,
+    seeds: int | None = None,
+    overrides: Sequence[str] = (),
+    overwrite: bool = False,
+    measure_first: bool = True,
+    tell: Tell = say,
+) -> ReproductionReport:
+    """Train, score and judge; everything is left in `out`: a run folder a seed, and NAME.json."""
+    what = reproduction(name)
+    times = what.seeds if seeds is None else seeds
+    if times < 1:
+        raise UserError(f"--seeds must be at least 1, not {times}")
+    settings = data_settings(what, data, out)
+    names = [name] if what.beside is None else [name, what.beside]
+    recipes = {each: recipe_of(each, what, settings, overrides) for each in names}
+    folders = [out / f"{each}-seed-{recipes[each].train.seed + i}" for each in names for i in range(times)]
+    if not overwrite and (there := next((f for f in folders if RunFolder.is_run(f)), None)) is not None:
+        raise UserError(f"{there} holds a run already; choose another --out, or replace what is there by --overwrite")
+    expected = None
+    with OwnedFiles(out).exclusive_lock("reproduction"):
+        if measure_first:
+            begin_afresh()
+            expected = announce(make_plan(recipes[name], seconds=3.0), name, times * len(names), tell)
+        outcomes = train_all(recipes, out, times, what.metric, overwrite=overwrite, tell=tell)
+    beside = outcomes[what.beside] if what.beside is not None else []
+    goal = what.goal if what.goal is not None else what.margin + statistics.median(one.score for one in beside)
+    trained = RunFolder.open(outcomes[name][0].folder).recipe
+    too_large = size_problem(what, outcomes[name], trained)
+    report = ReproductionReport(
+        what=what,
+        outcomes=outcomes[name],
+        beside=beside,
+        goal=goal,
+        passed=what.reached(statistics.median(one.score for one in outcomes[name]), goal) and not too_large,
+        too_large=too_large,
+        device=device_name(device_of(trained)),
+        expected_s=expected,
+        facts={
+            "overrides": list(overrides),
+            **made_with(),
+            "commit": commit(),
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        },
+    )
+    write_report(out, name, report.to_dict())
+    return report

@@ -1,0 +1,274 @@
+"""A look at a run's folder: what is in it, what is damaged, and from where it can go on; and what was left behind in it and
+beside it. Nothing is changed, unless what was left behind is to be pruned.
+
+Every byte that has a checksum is read, so the look takes as long as reading the run once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Any, Literal
+
+from glassformer.errors import UserError
+from glassformer.files import owned
+from glassformer.models.weights import check_finite, check_fits
+from glassformer.runs import leftovers
+from glassformer.runs.checkpoint import read_checkpoint
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.leftovers import Leftover, Pruned, size_of
+from glassformer.runs.making import beside
+
+Condition = Literal["good", "note", "damaged"]
+MARKS = {
+    (False, False): "whole",
+    (True, False): "whole, the best",
+    (False, True): "whole, the latest",
+    (True, True): "whole, the best, the latest",
+}
+"""What is said of a checkpoint that is whole: is it the best, is it the latest?"""
+LOOKS = 10  # at a run that is being trained, before what seems wrong is called so
+
+
+@dataclass(frozen=True)
+class RunFinding:
+    """One thing in the folder, and how it is."""
+
+    name: str
+    condition: Condition
+    about: str
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found in a run folder, and what --resume would do with it."""
+
+    findings: list[RunFinding]
+    outlook: str  # what --resume would do
+
+    @property
+    def damaged(self) -> bool:
+        """Whether anything in it is."""
+        return any(f.condition == "damaged" for f in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        findings = [{"name": f.name, "condition": f.condition, "about": f.about, "size": f.size} for f in self.findings]
+        return {"damaged": self.damaged, "findings": findings, "outlook": self.outlook}
+
+
+def look_at_recipe(run: RunFolder) -> RunFinding:
+    """Whether run.json can be read and is as it was written."""
+    path = run.path / "run.json"
+    try:
+        recipe, sealed = run.recipe, run.sealed
+    except UserError as error:
+        return RunFinding("run.json", "damaged", str(error), size_of(path))
+    version = run.facts.get("glassformer", "unknown")
+    about = f"{recipe.name}: {recipe.model.family}, {recipe.train.steps:,} steps, glassformer {version}"
+    if not sealed:
+        return RunFinding("run.json", "damaged", f"{about}; it has been changed since it was written", size_of(path))
+    return RunFinding("run.json", "good", about, size_of(path))
+
+
+def look_at_files(run: RunFolder) -> list[RunFinding]:
+    """Whether the prepared data is as it was written."""
+    if not run.prepared:
+        return [RunFinding("data", "note", "the preparation has not been finished")]
+    return [
+        RunFinding(
+            name, "good" if wrong is None else "damaged", f"it {wrong}" if wrong else "whole", size_of(run.path / name)
+        )
+        for name, wrong in run.file_problems().items()
+    ]
+
+
+def look_at_checkpoints(run: RunFolder, problems: dict[int, str | None]) -> list[RunFinding]:
+    """Whether each checkpoint is whole, and which is the best and the latest."""
+    latest = max((step for step, wrong in problems.items() if wrong is None), default=None)
+    best = run.checkpoints.state(latest).get("best_step") if latest is not None else None
+    found = []
+    for step, wrong in problems.items():
+        path = run.checkpoints.path(step)
+        about = wrong or MARKS[step == best, step == latest]
+        found.append(
+            RunFinding(f"checkpoints/{path.name}", "good" if wrong is None else "damaged", about, size_of(path))
+        )
+    if best is not None and best not in problems:
+        found.append(RunFinding(f"checkpoints/{run.checkpoints.path(best).name}", "damaged", "the best one is missing"))
+    return found
+
+
+def look_at_weights(run: RunFolder) -> list[RunFinding]:
+    """Whether snapshots and kept weights are whole."""
+    found = []
+    for name, kept in {"snapshots": run.snapshots, "history": run.history}.items():
+        for step, wrong in kept.problems().items():
+            path = kept.path(step)
+            found.append(
+                RunFinding(
+                    f"{name}/{path.name}", "good" if wrong is None else "damaged", wrong or "whole", size_of(path)
+                )
+            )
+    if run.final.is_dir():
+        wrong = run.final_problem()
+        found.append(RunFinding("final", "good" if wrong is None else "damaged", wrong or "whole", size_of(run.final)))
+    return found
+
+
+def look_at_metrics(run: RunFolder) -> list[RunFinding]:
+    """How many lines the log has, and whether any is broken."""
+    if not run.metrics_file.exists():
+        return []
+    lines, broken, last = 0, 0, 0
+    try:
+        if not run.metrics_file.is_file():
+            return [RunFinding("metrics.jsonl", "damaged", "it is not a regular file")]
+        with run.metrics_file.open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                lines += 1
+                try:
+                    last = int(json.loads(line)["step"])
+                except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
+                    broken += 1
+    except OSError as error:
+        return [RunFinding("metrics.jsonl", "damaged", f"it cannot be read: {error.strerror}")]
+    size = size_of(run.metrics_file)
+    if broken:
+        return [RunFinding("metrics.jsonl", "damaged", f"{broken:,} of {lines:,} lines cannot be read", size)]
+    return [RunFinding("metrics.jsonl", "good", f"{lines:,} lines, to step {last:,}", size)]
+
+
+def is_busy(run: RunFolder) -> bool:
+    """Whether a training holds the run's lock."""
+    return owned.is_locked(run.path / ".lock") is True
+
+
+def readable(run: RunFolder) -> bool:
+    """Whether its recipe can be read."""
+    try:
+        return bool(run.recipe)
+    except UserError:
+        return False
+
+
+def outlook(run: RunFolder, problems: dict[int, str | None], busy: bool) -> str:
+    """What --resume would do with it, by the rules of runs.resume."""
+    command = f"glassformer train {quote(str(run.path))} --resume"
+    if busy:
+        return "a process is training it now"
+    if not readable(run):
+        return "it cannot be resumed: run.json cannot be read"
+    steps = run.recipe.train.steps
+    if any(wrong is not None for wrong in run.file_problems().values()):
+        return "it cannot be resumed: what the preparation left is damaged; bring it back from a copy, or train anew"
+    if not run.prepared:
+        return f"{command} prepares the data again and starts at the beginning"
+    if (ended := run.finished()) is not None and ended >= max(problems, default=0):
+        return f"it has been trained to its end, step {ended:,}"
+    if not problems:
+        return f"{command} starts at the beginning: nothing has been saved yet"
+    good = [step for step, wrong in problems.items() if wrong is None]
+    if not good:
+        return "it cannot be resumed: not one checkpoint is whole"
+    confirm = "" if run.sealed else ", once the change in run.json is confirmed by --accept-changes"
+    return f"{command} goes on from step {max(good):,} of {steps:,}{confirm}"
+
+
+def look_at_model(run: RunFolder) -> list[RunFinding]:
+    """Whether what is whole also belongs together: tokenizers and labels of the model's sizes, weights that are numbers."""
+    found = []
+    with suppress(UserError):
+        if run.prepared and not any(run.file_problems().values()):
+            try:
+                _ = run.tokenizers
+            except UserError as error:
+                found.append(RunFinding("tokenizers", "damaged", str(error)))
+    if run.final.is_dir() and run.final_problem() is None:
+        try:
+            weights = read_checkpoint(run.final)[0].get("model", {})
+            check_finite(weights, run.final)
+            check_fits(run.recipe, weights, run.final)
+        except UserError as error:
+            found.append(RunFinding("final", "damaged", str(error)))
+    return found
+
+
+def left_by(run: RunFolder) -> list[Leftover]:
+    """What commands that were killed left in a run (unless it is being trained) and beside it."""
+    inner = [] if is_busy(run) else [*leftovers.inside(run), *leftovers.beside(run.path)]
+    return [*inner, *leftovers.beside(Path(os.path.abspath(run.path)).parent, run.path)]
+
+
+def name_of(left: Leftover, folder: Path) -> str:
+    """As it is named from the folder that was looked at."""
+    return os.path.relpath(left.path, folder)
+
+
+def examine_folder(path: Path) -> Diagnosis:
+    """What was left behind in a folder that is no run itself, but holds some, or had something left in it."""
+    found = list(leftovers.beside(path))
+    if not found and not any(RunFolder.is_run(one) for one in path.iterdir()):
+        raise UserError(f"{path} is not a run: it has no run.json")
+    findings = [RunFinding(left.path.name, "note", left.about, size_of(left.path)) for left in found]
+    said = (
+        f"glassformer doctor {quote(str(path))} --prune clears away what was left"
+        if found
+        else "nothing was left behind"
+    )
+    return Diagnosis(findings, said)
+
+
+def prune(path: Path) -> list[Pruned]:
+    """Clears away what commands that were killed have left in a run and beside it, or in a folder of runs."""
+    if not path.is_dir():
+        raise UserError(f"there is no folder {path}")
+    run = RunFolder(path)
+    if not run.is_run(path):
+        return leftovers.prune(list(leftovers.beside(path)))
+    if is_busy(run):
+        raise UserError(f"another process is training in {path}; let it end, or stop it first")
+    return leftovers.prune(left_by(run))
+
+
+def look(run: RunFolder, busy: bool) -> Diagnosis:
+    """A diagnosis of the whole folder, which is left as it is."""
+    findings = [look_at_recipe(run)]
+    problems = run.checkpoints.problems()
+    if readable(run):
+        findings += look_at_files(run)
+    findings += look_at_checkpoints(run, problems) + look_at_weights(run) + look_at_metrics(run)
+    if readable(run):
+        findings += look_at_model(run)
+    findings += [RunFinding(name_of(left, run.path), "note", left.about, size_of(left.path)) for left in left_by(run)]
+    return Diagnosis(findings, outlook(run, problems, busy))
+
+
+def examine(path: Path) -> Diagnosis:
+    """Beside a training that goes on, a checkpoint may be replaced while it is read: what is wrong counts only if it is so
+    in one look after another."""
+    if not path.is_dir():
+        if RunFolder.is_run(draft := beside(path, "making")):
+            about = f"the preparation has not been finished; it is in {draft.name}"
+            outlook = (
+                f"glassformer train {quote(str(path))} --resume prepares the data again and starts at the beginning"
+            )
+            return Diagnosis([RunFinding("data", "note", about, size_of(draft))], outlook)
+        raise UserError(f"there is no folder {path}")
+    run = RunFolder(path)
+    if not run.is_run(path) and not (path / "checkpoints").is_dir():
+        return examine_folder(path)
+    busy = is_busy(run)
+    for _ in range(LOOKS if busy else 0):
+        with suppress(OSError, UserError):  # a checkpoint went away between its name and its files
+            found = look(RunFolder(path), busy)
+            if not found.damaged:
+                return found
+        time.sleep(0.2)
+    return look(RunFolder(path), busy)

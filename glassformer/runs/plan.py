@@ -1,0 +1,230 @@
+"""What training a recipe will take here: counted where counting is exact, measured where it is not.
+
+Weights, gradients and the optimizer's state are counted, before anything is built. Activations are measured on a small
+step and scaled, since they grow in proportion to the tokens of a micro-batch; only a recipe that should fit is then
+tried in full size. Speed is measured by training for a few seconds on the recipe's own data, in a folder that is thrown
+away. Of a large corpus only the beginning is read, and the number of examples is then a lower bound.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+from glassformer.config import VERSION, Recipe
+from glassformer.data.batches import Batches, SentenceBatches
+from glassformer.data.prepare import complete_model, prepare
+from glassformer.data.report import DataReport
+from glassformer.machine import available_memory
+from glassformer.models import build_model
+from glassformer.runs import make_session, pick_device
+from glassformer.runs.data_notes import too_long
+from glassformer.runs.folder import RunFolder
+from glassformer.screen import duration
+from glassformer.text.tokenizers import Tokenizers
+from glassformer.training import memory
+
+CHARACTERS = 20_000_000  # of each split, at most
+TRIAL_TOKENS = 1024  # of the small step
+SAFE = 0.9  # of what is available
+
+
+def counted(number: int | float, what: str) -> str:
+    """ "1 step", "2 steps"."""
+    return f"{number:,.0f} {what}{'' if round(number) == 1 else 's'}"
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What a training would take: parameters, memory, speed as measured here, time."""
+
+    device: str
+    parameters: int
+    non_embedding: int
+    memory: int  # bytes, at this batch
+    available: int | None
+    tokens_per_second: float | None  # None: it does not fit, so nothing was measured
+    steps: int
+    step_tokens: float
+    examples: int | None
+    unit: str
+    epoch_steps: float | None
+    cut_short: bool  # there is more data than was looked at
+    advice: str  # empty where it fits
+    notes: tuple[str, ...] = ()  # what of the data is left out, a sentence each
+
+    @property
+    def fits(self) -> bool:
+        """Whether the memory is enough."""
+        return not self.advice
+
+    def memory_in_words(self) -> str:
+        """What is needed, of what there is, and whether that is enough."""
+        needed, fits = self.memory / 2**30, "fits" if self.fits else "does not fit"
+        if self.available is None:
+            return f"{needed:.2f} GB; it {fits}"
+        return f"{needed:.2f} GB of {self.available / 2**30:.1f} GB; it {fits}"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """As a table: what, how much."""
+        about = "at least " if self.cut_short else ""
+        rows = [("parameters", f"{self.parameters:,} ({self.non_embedding:,} without embeddings)")]
+        if self.examples is not None:
+            epoch = "" if self.epoch_steps is None else f"; an epoch is {about}{counted(self.epoch_steps, 'step')}"
+            rows += [("data", f"{about}{self.examples:,} {self.unit}{epoch}")]
+        rows += [("left out" if number == 0 else "", note) for number, note in enumerate(self.notes)]
+        rows += [
+            ("batch", f"about {self.step_tokens:,.0f} target tokens a step"),
+            ("memory", self.memory_in_words()),
+        ]
+        if self.tokens_per_second is not None:
+            seconds = self.steps * self.step_tokens / max(1.0, self.tokens_per_second)
+            rows += [
+                ("speed", f"{self.tokens_per_second:,.0f} target tokens/s, measured"),
+                ("time", f"{duration(seconds)} for {self.steps:,} steps (validation apart)"),
+            ]
+        return rows
+
+
+def fixed_memory(recipe: Recipe) -> tuple[int, int, int]:
+    """Parameters, those without embeddings, and the bytes that do not depend on the batch: weights, gradients, two moments
+    (Adam's; Muon has one for its matrices, which is counted as if it were two) and the moving average, in float32."""
+    with torch.device("meta"):
+        model = build_model(recipe.model)
+    copies = 4 + (recipe.train.ema is not None)
+    return model.num_params(), model.num_params(non_embedding=True), model.num_params() * 4 * copies
+
+
+def in_small(recipe: Recipe, tokens: int) -> Recipe:
+    """The same with micro-batches of about so many tokens."""
+    return replace(
+        recipe,
+        data=replace(recipe.data, batch_tokens=tokens * recipe.train.accumulate),
+        train=replace(recipe.train, tensorboard=False, wandb=False),
+    )
+
+
+def grown(device: torch.device, work: Callable[[], None]) -> float:
+    """By how many bytes memory in use rises, at its highest, during `work`."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        work()
+        torch.cuda.synchronize()
+        return float(torch.cuda.max_memory_allocated() - before)
+    resident = memory.resident()
+    with memory.highest_resident() as peak:
+        work()
+    return float(max(0, peak[0] - resident)) if peak and resident is not None else 0.0
+
+
+@dataclass(frozen=True)
+class StepTrial:
+    """What a few steps have shown."""
+
+    activations: float  # bytes a step takes beyond the fixed ones
+    step_tokens: float
+    step_seconds: float
+    examples: int
+    unit: str
+    epoch_steps: float
+    notes: tuple[str, ...] = ()  # what is left out of the data
+
+
+def size_of(batches: Batches) -> tuple[int, str]:
+    """How much there is to learn from, and in what it is counted."""
+    if isinstance(batches, SentenceBatches):
+        return len(batches.kept), "examples"
+    return getattr(batches, "blocks", 0), "blocks"
+
+
+def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -> StepTrial:
+    """A few real steps, their speed and their memory."""
+    session = make_session(run, recipe, texts)
+    trainer, progress = session.trainer, session.trainer.progress
+    trainer.callbacks = []
+    session.model.train()
+    try:
+        trainer.step()  # makes the optimizer's state, and compiles where that is done
+        activations = grown(trainer.device, trainer.step)
+        began, tokens, steps = time.perf_counter(), progress.tokens, progress.step
+        while time.perf_counter() - began < seconds or progress.step == steps:
+            trainer.step()
+        if trainer.device.type == "cuda":
+            torch.cuda.synchronize()
+        spent, done = time.perf_counter() - began, progress.step - steps
+        epoch_steps = trainer.batches.epoch_length()
+        return StepTrial(
+            activations,
+            (progress.tokens - tokens) / done,
+            spent / done,
+            *size_of(trainer.batches),
+            epoch_steps,
+            tuple(too_long(trainer.batches, "train", recipe)),
+        )
+    finally:
+        session.log.close()
+
+
+def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS) -> TrainingPlan:
+    """Prepares some of the data, tries a few steps, and reckons up the whole training."""
+    device = pick_device(recipe.train)
+    with TemporaryDirectory() as folder:
+        run = RunFolder.create(Path(folder) / "plan", recipe, VERSION)
+        # The same pair cut in another way is no other example, and one way is enough to measure by.
+        once = replace(recipe, data=replace(recipe.data, segmentations=1))
+        texts = prepare(once, run.path, characters)
+        recipe = complete_model(recipe, texts)
+        report = DataReport.read(run.path / "data")
+        more = report is not None and report.cut_short
+        parameters, non_embedding, fixed = fixed_memory(recipe)
+        room = available_memory(device)
+        limit = math.inf if room is None else SAFE * room
+        micro_tokens = recipe.data.batch_tokens / recipe.train.accumulate
+        needed, advice = float(fixed), ""
+        trial = found = None
+        if needed >= limit:
+            advice = "the weights, their gradients and the optimizer's state alone need more; make the model smaller"
+        try:
+            if not advice:
+                trial = try_out(run, in_small(recipe, min(TRIAL_TOKENS, int(micro_tokens))), texts, 0.0)
+                small_tokens = max(1.0, trial.step_tokens / recipe.train.accumulate)
+                if not more:  # a micro-batch never holds more than all there is
+                    micro_tokens = min(micro_tokens, trial.epoch_steps * trial.step_tokens / recipe.train.accumulate)
+                needed = fixed + trial.activations * max(1.0, micro_tokens / small_tokens)
+                if needed >= limit:
+                    share = max(2**-10, (limit - fixed) / (needed - fixed))
+                    advice = memory.less_memory(recipe, 2.0 ** math.floor(math.log2(share)))
+            if not advice:
+                found = try_out(run, recipe, texts, seconds)
+                needed = max(needed, fixed + found.activations)
+        except (MemoryError, RuntimeError) as error:
+            if not memory.is_out_of_memory(error):
+                raise
+            needed, advice = max(needed, limit), memory.less_memory(recipe)
+    seen = found or trial
+    return TrainingPlan(
+        device=torch.cuda.get_device_name()
+        if device.type == "cuda"
+        else f"CPU, {counted(torch.get_num_threads(), 'thread')}",
+        parameters=parameters,
+        non_embedding=non_embedding,
+        memory=int(needed),
+        available=room,
+        tokens_per_second=found.step_tokens / found.step_seconds if found is not None else None,
+        steps=recipe.train.steps,
+        step_tokens=found.step_tokens if found is not None else float(recipe.data.batch_tokens),
+        examples=seen.examples if seen is not None else None,
+        unit=seen.unit if seen is not None else "",
+        epoch_steps=found.epoch_steps if found is not None else None,
+        cut_short=more,
+        advice=advice,
+        notes=(*(() if report is None else report.notes()), *(() if seen is None else seen.notes)),
+    )

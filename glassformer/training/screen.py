@@ -1,0 +1,79 @@
+"""What a person sees while a model trains: loss, rate, gradient, speed, memory and the last score, on the one display."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from glassformer.language import localized
+from glassformer.screen import Progress, say
+from glassformer.training.memory import resident
+from glassformer.training.trainer import StepReport
+
+
+def memory_in_use() -> str:
+    """What the process holds on its device, in words; empty where nobody knows."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        return f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GB"
+    used = resident()
+    return "" if used is None else f"{used / 2**30:.1f} GB"
+
+
+class Screen:
+    """Listens to the trainer; `steps` is where the run ends, `first` where it begins or goes on."""
+
+    def __init__(self, steps: int, first: int = 0) -> None:
+        self.steps, self.first = steps, first
+        self.score = ""
+        self.display: Progress | None = None
+        self.last: tuple[float, int] | None = None  # when the last report was, and the tokens until then
+        self.speed = 0.0
+        self.last_line = 0.0
+
+    def __enter__(self) -> Screen:
+        self.display = Progress(self.place(self.first), self.steps, first=self.first, after=0, keep=True)
+        self.display.__enter__()
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        if self.display is not None:
+            self.display.__exit__(*ended)
+
+    def place(self, step: int) -> str:
+        """How far the training is."""
+        return localized(f"step {step:,}/{self.steps:,}")
+
+    def on_log(self, report: StepReport) -> None:
+        """A report of the trainer: speed is a running mean over reports, pauses left out."""
+        now = time.perf_counter()
+        if self.last is not None:
+            then, tokens = self.last
+            fresh = (report.tokens - tokens) / max(1e-9, now - then)
+            self.speed = fresh if not self.speed else 0.8 * self.speed + 0.2 * fresh
+        self.last = (now, report.tokens)
+        facts = f"{localized('loss')} {report.loss:.4f}  lr {report.rate:.2e}  |g| {report.norm:.2f}"
+        facts += f"  {self.speed:,.0f} tok/s" if self.speed else ""
+        memory = memory_in_use()
+        facts += f"  {memory}" if memory else ""
+        facts += f"  {self.score}" if self.score else ""
+        if self.display is not None:
+            first = not self.last_line
+            self.last_line = now
+            self.display.update(report.step, facts, self.place(report.step), line=first or report.step == self.steps)
+
+    def at(self, step: int) -> None:
+        """The log may have been silent on the last few steps."""
+        if self.display is not None:
+            self.display.update(step, self.display.facts, self.place(step))
+
+    def on_message(self, text: str) -> None:
+        """A line that stays: a validation, a warning."""
+        if self.display is not None:
+            self.display.message(text)
+        else:
+            say(text)
+
+    def pause(self) -> None:
+        """Time that is not training (a validation) must not count as slow training."""
+        self.last = None

@@ -1,0 +1,339 @@
+"""The loop: batches in, steps of an optimizer out, and everything that moves in one place, so that it can be saved whole.
+
+The trainer is handed the model, a loss, the batches, the optimizers and the rate, and callbacks for what it does not know
+(how to validate, where to save, what to show). It knows nothing of Transformers, files or screens.
+
+A step reads one batch, cut into `accumulate` micro-batches by rows. Its loss is the sum over them divided by the real target
+tokens of the whole batch, so that the cutting changes nothing, however ragged the lengths (what a pass draws or measures for
+itself, dropout and the means of a batch norm, aside).
+
+A step whose loss or any gradient is not finite changes nothing: neither weights nor optimizer nor moving average. On CUDA
+the decision stays on the device (the fused optimizer is handed a flag) and the host hears of it when it next looks, at the
+logging interval. On a CPU it is told at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import TrainConfig
+from glassformer.data.batches import Batch, Batches
+from glassformer.data.stream import Position
+from glassformer.errors import UserError
+from glassformer.models.weights import load_model_tensors, model_tensors
+from glassformer.training.gradient_norms import gradient_norms, layers_of
+from glassformer.training.graph import CapturedStep
+from glassformer.training.optim import load_optimizer_tensors, optimizer_tensors
+
+
+@dataclass
+class TrainerState:
+    """Everything that moves, apart from tensors."""
+
+    step: int = 0
+    tokens: int = 0  # target tokens learned from
+    epoch: int = 0
+    index: int = 0
+    best_step: int | None = None
+    best_score: float | None = None
+    best_loss: float | None = None  # at the best step: it decides where scores do not
+    waiting: int = 0  # validations since the best
+    bad_steps: int = 0  # non-finite steps in a row
+    loss_sum: float = 0.0  # since the last line in the log
+    loss_tokens: int = 0
+    usual_loss: float | None = None  # moving mean and spread, for telling a spike
+    usual_spread: float = 0.0
+    validated: int = 0  # the step of the last validation
+
+    @property
+    def position(self) -> Position:
+        """Where the next batch is read."""
+        return Position(self.epoch, self.index)
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What the log and the screen are told of a step (or of the steps since the last report)."""
+
+    step: int
+    loss: float
+    rate: float
+    norm: float
+    tokens: int
+    epoch: int
+    layers: dict[str, float] = field(default_factory=dict)  # the gradient norm of each, where train.log_layers asks
+
+
+@runtime_checkable
+class TrainerCallback(Protocol):
+    """Whoever is called on the way: the screen, the log file, a function of the user's."""
+
+    def on_log(self, report: StepReport) -> None:
+        """A report at the logging interval."""
+
+    def on_message(self, text: str) -> None:
+        """Something a person should read."""
+
+
+class NotFinite(UserError):
+    """Too many steps in a row whose loss or gradients were not finite."""
+
+
+class Trainer:
+    """Takes steps, and holds everything that moves: model, optimizers, average, random state, place in the data.
+
+    trainer.step()                                   # one optimizer step
+    tensors, state = trainer.tensors(), trainer.state()   # all of it, to be saved; `restore` puts it back"""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Callable[[Batch], Tensor],
+        batches: Batches,
+        optimizers: list[torch.optim.Optimizer],
+        rate: Callable[[int], float],
+        config: TrainConfig,
+        *,
+        callbacks: list[TrainerCallback],
+        device: torch.device,
+        autocast: torch.dtype | None = None,
+        capture: bool = False,
+    ) -> None:
+        self.model, self.loss, self.batches = model, loss, batches
+        self.optimizers, self.rate, self.config = optimizers, rate, config
+        self.callbacks, self.device, self.autocast = callbacks, device, autocast
+        self.progress = TrainerState()
+        self.ema = {n: t.clone() for n, t in model_tensors(model).items()} if config.ema is not None else None
+        self.stream: Iterator[tuple[Batch, Position]] | None = None
+        self.pending: list[tuple[StepReport, Position, tuple[int, ...], Tensor]] = []
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.layers = layers_of(model.named_parameters()) if config.log_layers else {}
+        learned = dict(model.named_parameters())
+        # Such as the running means of a batch norm, which a forward pass moves.
+        self.buffers = [t for name, t in model_tensors(model).items() if name not in learned]
+        self.captured = CapturedStep(self.compute_step, device) if capture else None
+
+    # ---- one step
+
+    def next_batch(self) -> Batch:
+        """The next batch, and one place further."""
+        if self.stream is None:
+            self.stream = self.batches.starting_at(self.progress.position)
+        batch, after = next(self.stream)
+        self.progress.epoch, self.progress.index = after.epoch, after.index
+        return batch
+
+    def gradients(self, micro: Sequence[Batch], total: int | Tensor) -> Tensor:
+        """Leaves the gradients of the step in the parameters; returns the summed loss."""
+        summed = torch.zeros((), device=self.device)
+        for batch in micro:
+            if batch.target_tokens == 0:
+                continue
+            with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
+                loss = self.loss(batch.to(self.device, non_blocking=True))
+            (loss / total).backward()
+            summed = summed + loss.detach()
+        return summed
+
+    def is_finite(self, summed: Tensor, norm: Tensor) -> Tensor:
+        """The norm is over all gradients: one that is not finite, anywhere, shows in it."""
+        return torch.isfinite(summed) & torch.isfinite(norm)
+
+    def compute_step(self, micro: Sequence[Batch], total: int | Tensor) -> Tensor:
+        """What a step does to tensors. On CUDA nothing in it asks the device anything, so it can be captured whole."""
+        buffers = [b.clone() for b in self.buffers]
+        summed = self.gradients(micro, total)
+        grads = [p.grad for p in self.parameters if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(grads) if grads else torch.zeros((), device=self.device)
+        found = torch.stack([summed, norm.to(summed)])
+        if self.layers:  # before clipping, as the norm of all is
+            found = torch.cat([found, gradient_norms(self.layers.values(), self.device).to(found)])
+        finite = self.is_finite(summed, norm)
+        if self.device.type == "cuda" or bool(finite):
+            if self.config.clip is not None:
+                torch.nn.utils.clip_grads_with_norm_(self.parameters, self.config.clip, norm)
+            self.update(finite, buffers)
+        else:
+            self.restore_buffers(buffers, finite)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        return found
+
+    def step(self) -> None:
+        """One optimizer step on one batch in `accumulate` micro-batches, eagerly or by the captured graph."""
+        progress, config = self.progress, self.config
+        begins = progress.position
+        batch = self.next_batch()
+        micro = batch.pieces(config.accumulate, one_shape=self.batches.shape is not None)
+        total = max(1, batch.target_tokens)
+        progress.step += 1
+        rate = self.rate(progress.step)
+        self.set_learning_rate(rate)
+        if self.captured is None:
+            result = self.compute_step(micro, total)
+        else:
+            result = self.captured(micro, total)
+            torch.autograd.graph.increment_version(self.parameters)  # a replay writes without saying so
+        progress.tokens += total
+        report = StepReport(progress.step, 0.0, rate, 0.0, total, progress.epoch)
+        self.pending.append((report, begins, batch.examples, result))
+        if self.device.type != "cuda" or progress.step % config.log_every == 0:
+            self.flush_reports()
+
+    def set_learning_rate(self, rate: float) -> None:
+        """On CUDA into a tensor that stays where it is: a captured step reads it there."""
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                value = rate * group["base_lr"] / self.config.learning_rate
+                if self.device.type != "cuda":
+                    group["lr"] = value
+                elif isinstance(group["lr"], Tensor):
+                    group["lr"].fill_(value)
+                else:
+                    group["lr"] = torch.tensor(value, device=self.device)
+
+    def restore_buffers(self, buffers: list[Tensor], finite: Tensor) -> None:
+        """Buffers as they were before a step that does not count."""
+        for now, before in zip(self.buffers, buffers, strict=True):
+            now.copy_(torch.where(finite, now, before))
+
+    def update(self, finite: Tensor, buffers: list[Tensor]) -> None:
+        """The optimizers' step and the moving average's, neither of which does anything where `finite` is false."""
+        for optimizer in self.optimizers:
+            if self.device.type == "cuda":
+                if isinstance(optimizer, torch.optim.AdamW):
+                    optimizer.grad_scale, optimizer.found_inf = None, (~finite).float()  # type: ignore[attr-defined]
+                else:
+                    optimizer.finite = finite  # type: ignore[attr-defined]
+            optimizer.step()
+        if self.device.type == "cuda":
+            self.restore_buffers(buffers, finite)
+        if self.ema is not None:
+            decay = self.config.ema or 0.0
+            current = model_tensors(self.model)
+            for name, average in self.ema.items():
+                if average.is_floating_point():
+                    average.copy_(torch.where(finite, average.lerp(current[name], 1 - decay), average))
+                else:
+                    average.copy_(current[name])
+
+    def flush_reports(self) -> None:
+        """Look at the losses of the steps since the last look: log, warn, or stop."""
+        if not self.pending:
+            return
+        progress = self.progress
+        values = torch.stack([v for *_, v in self.pending]).double().cpu()
+        for (report, begins, examples, _), (summed, norm, *norms) in zip(self.pending, values.tolist(), strict=True):
+            loss = summed / report.tokens
+            if not (math.isfinite(summed) and math.isfinite(norm)):
+                progress.bad_steps += 1
+                what = "loss" if not math.isfinite(summed) else "gradient"
+                shown = ", ".join(map(str, examples[:8])) + (" …" if len(examples) > 8 else "")
+                self.message(
+                    f"step {report.step}: the {what} is not finite; the step is skipped "
+                    f"(epoch {begins.epoch}, batch {begins.index}, examples {shown})"
+                )
+                if progress.bad_steps >= self.config.bad_steps:
+                    self.pending = []
+                    raise NotFinite(
+                        f"{progress.bad_steps} steps in a row had a loss or gradient that is not finite, the last at step "
+                        f"{report.step} (epoch {begins.epoch}, batch {begins.index}); the last checkpoint is good. Go on "
+                        "from it with a lower train.learning_rate, a longer train.warmup or a lower train.clip"
+                    )
+                continue
+            progress.bad_steps = 0
+            self.check_for_spike(report.step, loss)
+            progress.loss_sum += summed
+            progress.loss_tokens += report.tokens
+            if report.step % self.config.log_every == 0:
+                mean = progress.loss_sum / max(1, progress.loss_tokens)
+                layers = dict(zip(self.layers, norms, strict=True))
+                line = StepReport(report.step, mean, report.rate, norm, progress.tokens, report.epoch, layers)
+                progress.loss_sum, progress.loss_tokens = 0.0, 0
+                for callback in self.callbacks:
+                    callback.on_log(line)
+        self.pending = []
+
+    def check_for_spike(self, step: int, loss: float) -> None:
+        """Tells of a loss far above the usual."""
+        progress = self.progress
+        if progress.usual_loss is None:
+            progress.usual_loss = loss
+            return
+        distance = loss - progress.usual_loss
+        if step > 100 and distance > 6 * progress.usual_spread and distance > 0.5:
+            self.message(f"step {step}: the loss jumped to {loss:.3f} from about {progress.usual_loss:.3f}")
+        progress.usual_spread = 0.98 * progress.usual_spread + 0.02 * abs(distance)
+        progress.usual_loss += 0.02 * distance
+
+    def message(self, text: str) -> None:
+        """A message to every callback."""
+        for callback in self.callbacks:
+            callback.on_message(text)
+
+    # ---- everything that moves
+
+    def find_nonfinite(self) -> str | None:
+        """The name of a tensor with a NaN or an infinity in it, if there is one. A look at all of them: for a save, not for
+        a step."""
+        named = [(name, t) for group in self.tensors().values() for name, t in group.items() if t.is_floating_point()]
+        good = torch.stack([t.isfinite().all().to(self.device) for _, t in named]).cpu()
+        return None if bool(good.all()) else named[int(good.int().argmin())][0]
+
+    def tensors(self) -> dict[str, dict[str, Tensor]]:
+        """Every tensor that moves: the model's, and those of the training by a prefix of their own."""
+        training = {f"optimizer/{n}": t for n, t in optimizer_tensors(self.model, self.optimizers).items()}
+        training |= {f"ema/{n}": t for n, t in (self.ema or {}).items()}
+        training["random/cpu"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            training["random/cuda"] = torch.cuda.get_rng_state()
+        return {"model": model_tensors(self.model), "training": training}
+
+    def state(self) -> dict[str, Any]:
+        """Every number that moves, as JSON has it."""
+        self.flush_reports()
+        index, epoch = self.progress.index, self.progress.epoch
+        return asdict(self.progress) | {"epoch_batches": self.batches.epoch_length(epoch) if index else None}
+
+    def restore(self, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> None:
+        """Puts back what `tensors` and `state` gave, so that the next step is the one that would have followed."""
+        training = tensors["training"]
+
+        def part(prefix: str) -> dict[str, Tensor]:
+            return {n.removeprefix(prefix): t for n, t in training.items() if n.startswith(prefix)}
+
+        load_model_tensors(self.model, tensors["model"])
+        load_optimizer_tensors(self.model, self.optimizers, part("optimizer/"))
+        if self.ema is not None:
+            # A moving average that was only now asked for begins with the weights as they are.
+            for name, tensor in (part("ema/") or tensors["model"]).items():
+                self.ema[name].copy_(tensor)
+        torch.set_rng_state(training["random/cpu"])
+        if self.device.type == "cuda" and "random/cuda" in training:
+            torch.cuda.set_rng_state(training["random/cuda"])
+        known = TrainerState.__dataclass_fields__
+        self.progress = TrainerState(**{k: v for k, v in state.items() if k in known})
+        self.stream = None
+        self.rescale_position(state.get("epoch_batches"))
+
+    def rescale_position(self, batches_then: int | None) -> None:
+        """A place in an epoch is a number of batches. Where the epoch is now cut into more or fewer of them (another
+        batch size, another layout), the place is the one as far through the epoch."""
+        progress = self.progress
+        batches_now = self.batches.epoch_length(progress.epoch) if batches_then else None
+        if batches_then and batches_now and batches_then != batches_now:
+            progress.index = progress.index * batches_now // batches_then
+            self.message(
+                f"epoch {progress.epoch} now has {batches_now:,} batches in place of {batches_then:,}; going on at batch "
+                f"{progress.index:,}, so a few of its examples may be seen twice or not at all"
+            )
+
+    def served_tensors(self) -> dict[str, Tensor]:
+        """The weights one would use now: the moving average where there is one."""
+        return model_tensors(self.model) if self.ema is None else self.ema

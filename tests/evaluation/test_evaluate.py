@@ -1,0 +1,173 @@
+"""Scores: what they mean, checked by hand and against other ways to compute them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from glassformer.config import ModelConfig
+from glassformer.data.batches import SentenceBatches
+from glassformer.data.examples import Pairs
+from glassformer.data.tokens import TokenFile
+from glassformer.evaluation.metrics import Scores, is_better, label_scores, text_scores, written_scores
+from glassformer.evaluation.teacher_forced import teacher_forced
+from glassformer.models import build_model
+from glassformer.nn.loss import IGNORE
+from tests.trainers import WORDS, lines
+
+ENGLISH = [
+    "the cat sat on the mat .",
+    "a dog ran to the river and swam .",
+    "it rains today .",
+    "she reads a long book .",
+]
+WRITTEN = ["the cat sat on a mat .", "a dog ran to the river .", "it rains today .", "he reads a very long book ."]
+CHINESE = ["今天天气真好", "我喜欢你的猫", "他每天早上喝咖啡", "我们明天去北京"]
+CHINESE_WRITTEN = ["今天天气很好", "我喜欢你的猫", "他早上喝咖啡", "我们明天去上海"]
+
+
+def test_loss_and_accuracy_are_over_every_real_position_and_no_other() -> None:
+    """Sentence by sentence, alone and without padding, gives the same sums. Broken variants: a mean of batch means; padding
+    that counts; perplexity in bits."""
+    torch.manual_seed(0)
+    config = ModelConfig(vocab_size=WORDS, block_size=32, n_layer=1, n_head=2, n_embd=16, dropout=0.5)
+    model = build_model(config).train()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p), alpha=0.3)
+    pairs = Pairs(TokenFile.of(lines(30, 1), WORDS), TokenFile.of(lines(30, 2), WORDS))
+    batches = SentenceBatches(pairs, budget=90, limit=32, layout="padded", seed=1)
+    found = teacher_forced(model, batches.in_order(), "cpu")
+    assert model.training, "it leaves the model as it was"
+    model.eval()
+    total, right, count = 0.0, 0, 0
+    for i in range(30):
+        batch = batches.batch_of(torch.tensor([i]).numpy(), None)
+        log_p = model(batch.source, batch.rows)[0].log_softmax(-1)
+        for place, label in enumerate(batch.labels[0].tolist()):
+            if label != IGNORE:
+                total -= float(log_p[place, label].detach())
+                right += int(log_p[place].argmax()) == label
+                count += 1
+    assert found.values["loss"] == pytest.approx(total / count, rel=1e-5)
+    assert found.values["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-5)
+    assert found.values["token_accuracy"] == pytest.approx(100 * right / count)
+
+
+def test_exact_match_counts_whole_texts() -> None:
+    scores = text_scores(["a b", " c ", "d", "e f"], ["a b", "c", "D", "e  f"]).values
+    assert scores["exact_match"] == 50.0, "space around a text does not count, all else does"
+
+
+def test_bleu_has_the_hypothesis_first() -> None:
+    """The brevity penalty is for what was written, so exchanging the two sides gives another number. Broken variant: the
+    arguments the wrong way round, as sacrebleu takes two lists of strings either way without a word."""
+    from sacrebleu import corpus_bleu, corpus_chrf
+
+    found = text_scores(WRITTEN, ENGLISH)
+    swapped = text_scores(ENGLISH, WRITTEN)
+    assert found.values["bleu"] == pytest.approx(corpus_bleu(WRITTEN, [ENGLISH]).score)
+    assert found.values["chrf"] == pytest.approx(corpus_chrf(WRITTEN, [ENGLISH]).score)
+    assert abs(found.values["bleu"] - swapped.values["bleu"]) > 0.1
+    short = text_scores(["the cat"], ["the cat sat on the mat and slept"]).values["bleu"]
+    assert short < text_scores(["the cat sat on the mat and"], ["the cat sat on the mat and slept"]).values["bleu"]
+    assert "tok:13a" in found.signatures["bleu"] and "nrefs:1" in found.signatures["bleu"]
+    assert "nc:6" in found.signatures["chrf"]
+
+
+def by_hand_bleu(written: list[str], wanted: list[str]) -> float:
+    """Papineni et al. (2002) over characters, for sets in which every order has a match."""
+    from collections import Counter
+
+    precisions = []
+    for n in range(1, 5):
+        hits = total = 0
+        for w, r in zip(written, wanted, strict=True):
+            grams, reference = (Counter(t[i : i + n] for i in range(len(t) - n + 1)) for t in (w, r))
+            hits += sum((grams & reference).values())
+            total += sum(grams.values())
+        precisions.append(hits / total)
+    length, reference_length = sum(map(len, written)), sum(map(len, wanted))
+    penalty = min(1.0, math.exp(1 - reference_length / length))
+    return 100 * penalty * math.exp(sum(map(math.log, precisions)) / 4)
+
+
+def test_chinese_is_scored_by_the_character() -> None:
+    """A hand computation over characters. Broken variant: 13a, to which a Chinese sentence is a single word."""
+    found = text_scores(CHINESE_WRITTEN, CHINESE)
+    assert "tok:zh" in found.signatures["bleu"]
+    assert found.values["bleu"] == pytest.approx(by_hand_bleu(CHINESE_WRITTEN, CHINESE), abs=1e-9)
+    as_words = text_scores(CHINESE_WRITTEN, CHINESE, "13a")
+    assert "tok:13a" in as_words.signatures["bleu"] and abs(as_words.values["bleu"] - found.values["bleu"]) > 10
+    assert "tok:13a" in text_scores(["Das Wort 猫 heißt Katze"], ["Das Wort 猫 heißt Katze"]).signatures["bleu"]
+
+
+def test_text_that_is_left_tokenised_is_scored_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    found = text_scores(["a man 's hat ."] * 120, ["a man 's hat ."] * 120, "none")
+    assert "tok:none" in found.signatures["bleu"] and found.values["bleu"] == pytest.approx(100)
+    assert not caplog.records, "and nobody is warned of what a recipe asked for"
+
+
+def test_f1_by_hand() -> None:
+    """cat: 2 hits, found 3 times, wanted 3 times: 4/6. dog: 1 hit, found 2, wanted 2: 2/4. fish: found once, never wanted: 0.
+    cow: wanted once, never found: 0. Broken variants: labels never wanted left out; micro instead of macro."""
+    wanted = ["cat", "cat", "cat", "dog", "dog", "cow"]
+    found = ["cat", "cat", "dog", "dog", "fish", "cat"]
+    scores = label_scores(found, wanted).values
+    assert scores["accuracy"] == pytest.approx(100 * 3 / 6)
+    assert scores["f1"] == pytest.approx(100 * (4 / 6 + 2 / 4 + 0 + 0) / 4)
+    assert label_scores(wanted, wanted).values == {"accuracy": 100.0, "f1": 100.0}
+    assert label_scores(found, wanted).values["f1"] == label_scores(wanted, found).values["f1"], "it is symmetric"
+
+
+def test_f1_is_the_harmonic_mean_of_precision_and_recall() -> None:
+    torch.manual_seed(1)
+    wanted, found = ([("a", "b", "c")[i] for i in torch.randint(0, 3, (200,)).tolist()] for _ in range(2))
+    each = []
+    for label in "abc":
+        hits = sum(f == w == label for f, w in zip(found, wanted, strict=True))
+        precision, recall = hits / found.count(label), hits / wanted.count(label)
+        each.append(2 * precision * recall / (precision + recall))
+    assert label_scores(found, wanted).values["f1"] == pytest.approx(100 * sum(each) / 3)
+
+
+@pytest.mark.parametrize(
+    ("metric", "better", "worse"), [("loss", 1.0, 2.0), ("bleu", 30.0, 20.0), ("accuracy", 90.0, 10.0)]
+)
+def test_better_is_lower_for_a_loss_and_higher_for_a_score(metric: str, better: float, worse: float) -> None:
+    assert is_better(metric, better, worse) and not is_better(metric, worse, better)
+    assert is_better(metric, worse, None) and not is_better(metric, better, better), "a tie is no progress"
+
+
+@pytest.mark.parametrize("metric", ["bleu", "exact_match", "chrf", "accuracy", "f1"])
+def test_where_scores_say_nothing_the_loss_decides(metric: str) -> None:
+    """Equal ones, and two at noise level; never against a score that says something. Broken variants: a tie for the earlier; a
+    BLEU of 0.24 over one of 0.09."""
+    for new, old in ((0.0, 0.0), (100.0, 100.0), (0.09, 0.24), (0.24, 0.09)):
+        assert is_better(metric, new, old, 1.0, 2.0) and not is_better(metric, new, old, 2.0, 1.0)
+        assert not is_better(metric, new, old, 1.0, 1.0) and not is_better(metric, new, old, 1.0, None)
+    assert is_better(metric, 1.5, 0.9, 2.0, 1.0) and not is_better(metric, 0.9, 1.5, 1.0, 2.0)
+    assert not is_better("loss", 1.0, 1.0, 1.0, 1.0)
+
+
+def test_samples_are_spread_over_the_set() -> None:
+    pairs = [(f"source {i}", f"target {i}") for i in range(103)]
+    asked: list[Any] = []
+
+    def write(sources: list[str]) -> list[str]:
+        asked.extend(sources)
+        return [s.replace("source", "target") for s in sources]
+
+    scores = written_scores(write, pairs, samples=5)
+    assert asked == [s for s, _ in pairs] and scores.values["exact_match"] == 100
+    assert [s for s, _, _ in scores.samples] == [f"source {i}" for i in (0, 20, 40, 60, 80)]
+    assert all(wanted == written for _, wanted, written in scores.samples)
+    assert len(written_scores(write, pairs[:2]).samples) == 2
+
+
+def test_scores_join() -> None:
+    both = Scores({"loss": 1.0}, {"a": "x"}) | Scores({"bleu": 2.0}, {"b": "y"}, [("s", "t", "u")])
+    assert both == Scores({"loss": 1.0, "bleu": 2.0}, {"a": "x", "b": "y"}, [("s", "t", "u")])

@@ -1,0 +1,350 @@
+"""Studies: the rule of the verdict on made-up results, trials that are kept and resumed, and each study in small."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from glassformer.errors import UserError
+from glassformer.evaluation.significance import seed_interval, two_sided_p
+from glassformer.lab.claims import NAMES, Claim, all_claims, claim_named, run, training
+from glassformer.lab.claims.batching import as_rows, pack
+from glassformer.lab.claims.claim import DEFAULT, QUICK, Budget, Results, parse_claim
+from glassformer.lab.claims.decoder_only import rank_of
+from glassformer.lab.claims.judgement import judge
+from glassformer.lab.claims.pictures import LABELS, PATCH, SIDE, digit, patches, scene
+from glassformer.lab.claims.recurrent_translator import RecurrentTranslator
+from glassformer.lab.claims.report import markdown, read_verdict
+from glassformer.lab.claims.scale import power_law
+from glassformer.lab.claims.training import Letters, TrainArgs, exact_match, make_pairs, share_at, summed_loss
+from glassformer.lab.runner import KEPT
+from glassformer.lab.verdict import Bilingual, Condition, exactly, larger, smaller, verdict, within
+
+TINY = Budget("quick", 1, 0.002)
+TEXT = Bilingual("it is so", "如此")
+
+
+# ---- the rule
+
+
+@pytest.mark.parametrize(
+    ("more", "less", "outcome"),
+    [
+        ([5.0, 5.2, 4.9], [1.0, 1.1, 0.9], "holds"),  # far apart, little spread
+        ([1.01, 1.02, 1.03], [1.0, 1.0, 1.0], "fails"),  # a difference, and none that matters
+        ([1.0, 1.1, 0.9], [5.0, 5.2, 4.9], "fails"),  # the other way round
+        ([9.0, 0.0, 5.0], [1.0, 1.0, 1.0], "open"),  # luck could do that
+        ([9.0], [1.0], "open"),  # one seed settles nothing
+    ],
+)
+def test_a_condition_is_judged_over_seeds(more: list[float], less: list[float], outcome: str) -> None:
+    assert larger(TEXT, more, less, margin=0.5).outcome == outcome
+    told = smaller(TEXT, less, more, margin=0.5)  # the same differences seen from the other side
+    assert told.outcome == outcome and told.detail.startswith(f"{sum(less) / len(less):.4g} against")
+
+
+@pytest.mark.parametrize(
+    ("ours", "outcome"),
+    [
+        ([97.0, 97.2, 96.9], "holds"),  # a point worse, all of the interval within two
+        ([99.0, 99.1, 98.9], "holds"),  # better
+        ([93.0, 93.2, 92.9], "fails"),  # five points worse
+        ([99.0, 94.0, 97.0], "open"),  # who knows
+        ([97.0], "open"),  # one seed settles nothing
+    ],
+)
+def test_as_good_but_for_a_slack(ours: list[float], outcome: str) -> None:
+    theirs = [98.0, 98.1, 98.0][: len(ours)]
+    found = within(TEXT, ours, theirs, slack=2.0)
+    losses = within(TEXT, [-one for one in ours], [-one for one in theirs], slack=2.0, less_is_better=True)
+    assert found.outcome == losses.outcome == outcome
+    assert found.detail.startswith(f"{sum(ours) / len(ours):.4g} against 98")
+    assert within(TEXT, ours, theirs, slack=2.0, learned=99.9).outcome == "open"
+
+
+def test_where_nothing_was_learned_nothing_is_settled() -> None:
+    assert larger(TEXT, [0.0, 0.1], [0.0, 0.1], margin=5.0).outcome == "fails"
+    assert larger(TEXT, [0.0, 0.1], [0.0, 0.1], margin=5.0, learned=20.0).outcome == "open"
+
+
+# From a printed table of Student's t, to its last digit: degrees of freedom, 97.5% point.
+TABLE = [
+    (1, 12.706),
+    (2, 4.303),
+    (3, 3.182),
+    (9, 2.262),
+    (15, 2.131),
+    (16, 2.120),
+    (19, 2.093),
+    (29, 2.045),
+    (99, 1.984),
+]
+
+
+@pytest.mark.parametrize(("free", "point"), TABLE)
+def test_the_interval_is_student_s(free: int, point: float) -> None:
+    """Against a table, for any number of seeds. Broken variant: the normal's 1.96 beyond sixteen."""
+    values = [float(v % 7) for v in range(free + 1)]
+    mean, low, high = seed_interval(values)
+    half = point * statistics.stdev(values) / math.sqrt(len(values))
+    assert mean == pytest.approx(statistics.fmean(values)) and high - mean == pytest.approx(half, rel=2.5e-4)
+    assert mean - low == pytest.approx(high - mean)
+
+
+def test_student_s_tails() -> None:
+    """Closed forms: with one degree of freedom it is Cauchy's, with two 1 - t / √(2 + t²); with very many the normal's."""
+    for t in (1e-3, 0.5, 2.0, 40.0):
+        assert two_sided_p(t, 1) == pytest.approx(1 - 2 * math.atan(t) / math.pi, rel=1e-9)
+        assert two_sided_p(-t, 2) == pytest.approx(1 - t / math.sqrt(2 + t * t), rel=1e-9)
+    assert two_sided_p(1.3, 1e6) == pytest.approx(math.erfc(1.3 / math.sqrt(2)), rel=1e-5)
+    assert two_sided_p(0.0, 5) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "said"),
+    [
+        (["holds", "holds"], "holds"),
+        (["holds", "fails"], "holds when"),
+        (["holds", "open"], "holds when"),
+        (["fails", "fails"], "does not hold"),
+        (["fails", "open"], "not settled"),
+        (["open"], "not settled"),
+        ([], "not settled"),
+    ],
+)
+def test_the_verdict_follows_from_the_conditions(outcomes: list[str], said: str) -> None:
+    assert verdict([Condition(TEXT, outcome) for outcome in outcomes]) == said  # type: ignore[arg-type]
+
+
+def test_values_that_are_no_pairs_are_refused() -> None:
+    with pytest.raises(ValueError, match="no pairs"):
+        larger(TEXT, [1.0, 2.0], [1.0], margin=0.0)
+    assert exactly(TEXT, False).outcome == "fails"
+
+
+# ---- carrying out
+
+
+CALLS: list[int] = []
+
+
+def counted(budget: Budget, size: int, seed: int) -> dict[str, float]:
+    CALLS.append(size)
+    if size == 3 and len(CALLS) < 4:
+        raise KeyboardInterrupt
+    return {"value": size + torch.rand(()).item() / 100}
+
+
+MADE_UP = """
+name = "made-up"
+claim = ["it is so", "如此"]
+said_by = "a test"
+minutes = 0
+trial = "counted"
+
+[[grid]]
+size = [1, 3]
+
+[[judge]]
+[[judge.condition]]
+rule = "larger"
+text = ["three is more than one", "三大于一"]
+key = "value"
+ours = { size = 3 }
+theirs = { size = 1 }
+margin = 1.0
+
+[[table]]
+title = "values"
+columns = ["size", "value"]
+[[table.rows]]
+each = ["size first"]
+cells = ["{size}", { key = "value", digits = 2 }]
+
+[[panel]]
+title = "values"
+up = "value"
+across = "size"
+name = "value"
+x = "size"
+key = "value"
+"""
+
+
+def made_up() -> Claim:
+    return parse_claim(MADE_UP, __name__)
+
+
+def test_a_study_that_was_broken_off_goes_on_and_finds_the_same(tmp_path: Path) -> None:
+    CALLS.clear()
+    with pytest.raises(KeyboardInterrupt):
+        run(made_up(), QUICK, tmp_path / "broken", jobs=1)
+    assert len((tmp_path / "broken" / KEPT).read_text().splitlines()) == 2
+    with (tmp_path / "broken" / KEPT).open("a") as file:
+        file.write('{"key": "torn')
+    report = run(made_up(), QUICK, tmp_path / "broken", jobs=1)
+    run(made_up(), QUICK, tmp_path / "broken", jobs=1)
+    assert CALLS == [1, 1, 3, 3, 3]  # none of the kept ones again
+    whole = run(made_up(), QUICK, tmp_path / "whole", jobs=1)
+    assert report.finding == whole.finding
+    assert report.finding.verdict == "holds"
+    assert read_verdict(tmp_path / "broken", "made-up") == "holds"
+    assert "**holds**" in markdown(report)
+    assert json.loads((tmp_path / "whole" / "made-up.json").read_text())["conditions"][0]["outcome"] == "holds"
+    assert (tmp_path / "whole" / "made-up.png").stat().st_size > 1000
+
+
+def test_other_people_s_files_stay(tmp_path: Path) -> None:
+    (tmp_path / "made-up.md").write_text("mine")
+    with pytest.raises(UserError, match="was not written by this command"):
+        run(made_up(), QUICK, tmp_path, jobs=1)
+    assert (tmp_path / "made-up.md").read_text() == "mine"
+
+
+def test_every_study_is_planned_at_every_effort_and_named_once() -> None:
+    assert [claim.name for claim in all_claims()] == list(NAMES) and len(set(NAMES)) == len(NAMES) >= 18
+    assert {path.stem for path in Path(training.__file__).parent.glob("*.toml")} == set(NAMES)
+    for claim in all_claims():
+        quick, default = claim.plan(QUICK), claim.plan(DEFAULT)
+        assert 0 < len(quick) <= len(default)
+        assert len({json.dumps(one, sort_keys=True) for one in default}) == len(default)
+        assert claim.claim.zh != claim.claim.en and callable(claim.run_trial)
+    with pytest.raises(UserError, match="did you mean 'norms'"):
+        claim_named("norm")
+
+
+def test_cases_are_the_combinations_that_were_tried() -> None:
+    """In the order of the plan, the first setting varying slowest. Broken variants: combinations that nobody tried; values in
+    the order of the trials and not of each setting."""
+    sizes = [{"kind": "a", "size": 2}, {"kind": "a", "size": 1}, {"kind": "b", "size": 1}]
+    results = Results(tuple((one, {"value": float(one["size"])}) for one in sizes))
+    assert results.cases(["kind", "size"]) == sizes
+    assert results.cases(["size sorted", "kind"])[0] == {"size": 1, "kind": "a"}
+    assert results.cases(["size last"]) == results.cases(["size 7"]) == [{"size": 1}]
+    assert results.cases(["kind but a", "size first"]) == [] and results.cases(["size 2"]) == [{"size": 2}]
+    assert results.mean_std("other") == "–", "a number that no trial has"
+
+
+def test_a_condition_without_its_trials_is_left_out_and_a_template_names_its_case() -> None:
+    """A smaller budget has fewer arms. Broken variants: a pair made of two lengths; a condition judged on nothing."""
+    text = MADE_UP.replace("ours = { size = 3 }", "ours = { size = 4 }") + '[names.size]\n1 = ["one", "一"]\n'
+    results = Results(tuple(({"size": n, "seed": s}, {"value": float(n + s)}) for n in (1, 3) for s in (0, 1)))
+    assert judge(parse_claim(text, __name__), results).conditions == ()
+    found = judge(parse_claim(text.replace("size = 4", "size = 3"), __name__), results)
+    assert found.conditions[0].outcome == "holds" and found.tables[0].rows == (("one", "1.50 ± 0.71"),)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_each_study_in_small(name: str, tmp_path: Path) -> None:
+    """Every kind of trial once or twice, its table, its picture and a verdict by the rule."""
+    report = run(claim_named(name), TINY, tmp_path, jobs=1)
+    assert report.finding.verdict == verdict(report.finding.conditions)
+    assert all(len(row) == len(table.columns) for table in report.finding.tables for row in table.rows)
+    assert all(table.rows for table in report.finding.tables)
+    assert (tmp_path / f"{name}.png").stat().st_size > 3000
+
+
+# ---- the laboratory
+
+
+@pytest.mark.slow
+def test_right_answers_are_those_that_greedy_decoding_writes() -> None:
+    """Counted without decoding, and by decoding token by token."""
+    from glassformer.models import Transformer
+
+    torch.manual_seed(0)
+    task = Letters("copy", 1, 3, words=4)
+    model = Transformer(n_layer=1, n_head=2, n_embd=32, vocab_size=task.vocabulary, block_size=16, dropout=0.0)
+    training.train_on(model, task, TrainArgs(80, rate=5e-3, batch=32), 0)
+    pairs = task.test(40)
+    model.eval()
+    right = 0
+    for i, length in enumerate(pairs.source_lengths):
+        source = pairs.source[i : i + 1, :length]
+        written = [training.BEGIN]
+        while len(written) < 8 and written[-1] != training.END:
+            with torch.no_grad():
+                written.append(int(model(source, torch.tensor([written]))[0, -1].argmax()))
+        right += written[1:] == [*source[0].tolist(), training.END]
+    assert 0 < right < 40
+    assert exact_match(model, pairs) == pytest.approx(100 * right / 40)
+
+
+def test_the_recurrent_translator_does_not_see_padding_nor_the_future() -> None:
+    torch.manual_seed(0)
+    model = RecurrentTranslator(20, 16, attends=True).double().eval()
+    source, target = torch.randint(3, 20, (2, 6)), torch.randint(3, 20, (2, 5))
+    alone = model(source[:1, :4], target[:1], [4], [5])
+    torch.testing.assert_close(model(source, target, [4, 6], [5, 5])[:1], alone)
+    later = target.clone()
+    later[:, 3:] = 3
+    torch.testing.assert_close(model(source, later, [4, 6])[:, :3], model(source, target, [4, 6])[:, :3])
+    pairs = make_pairs([[3, 4], [5]], [[4], [5, 6]])
+    assert float(summed_loss(model, pairs).detach()) > 0
+
+
+def test_the_rate_rises_and_falls() -> None:
+    args = TrainArgs(100, rate=1.0, warmup=10)
+    assert [round(share_at(args, step), 3) for step in (1, 10, 55, 100)] == [0.1, 1.0, 0.5, 0.0]
+    assert share_at(TrainArgs(10, rate=1.0, warmup=0), 1) < 1.0
+
+
+def test_packed_rows_hold_every_pair_once() -> None:
+    examples = [([3] * n, [4] * m) for n, m in [(5, 2), (3, 3), (7, 1), (2, 6), (9, 9)]]
+    packed = [pair for batch in pack(examples, 12) for row in batch for pair in row]
+    assert sorted(map(str, packed)) == sorted(map(str, examples))
+    for batch in pack(examples, 12):
+        _, target, labels = as_rows(batch, 12)
+        assert int((labels >= 0).sum()) == int((target.segments > 0).sum())
+
+
+def test_ranks_of_known_matrices() -> None:
+    assert rank_of(torch.eye(5)[None]) == (1.0, pytest.approx(1.0))
+    full, effective = rank_of(torch.full((1, 4, 4), 0.25))
+    assert full == 0.25
+    assert effective == pytest.approx(0.25)
+
+
+def test_an_exponent_is_found_again() -> None:
+    sizes = [10.0, 100.0, 1000.0, 10000.0]
+    exponent, fit = power_law(sizes, [3 * size**-0.076 for size in sizes])
+    assert exponent == pytest.approx(0.076)
+    assert fit == pytest.approx(1.0)
+
+
+def test_pictures_say_what_is_in_them() -> None:
+    draw = torch.Generator().manual_seed(3)
+    one = scene(draw)
+    assert one.caption.startswith(f"a {LABELS[one.label]} ")
+    cut = patches(one.picture[None])
+    assert cut.shape == (1, (SIDE // PATCH) ** 2, 3 * PATCH * PATCH)
+    torch.testing.assert_close(cut[0, 1].view(3, PATCH, PATCH), one.picture[:, :PATCH, PATCH : 2 * PATCH])
+    assert digit(7, draw).shape == (3, SIDE, SIDE)
+    assert Results(()).where(a=1) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
+def test_a_study_that_is_stopped_leaves_nobody_at_work(how: str, tmp_path: Path) -> None:
+    """The workers hold the other end of stderr, so it ends only when all of them are gone; a killed study cannot tell them."""
+    command = [sys.executable, "-m", "glassformer", "study", "heads", "--quick", "--jobs", "2", "--out", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as study:
+        assert study.stderr is not None
+        assert "trials" in study.stderr.readline()
+        time.sleep(4)  # by then they are at work, or about to be
+        study.send_signal(getattr(signal, how))
+        _, said = study.communicate(timeout=60)
+    if how == "SIGTERM":
+        assert study.returncode == 75
+        assert "the same command goes on" in said
+        assert "Traceback" not in said

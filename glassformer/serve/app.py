@@ -15,10 +15,10 @@ from starlette.routing import Match, Route
 
 from glassformer.config import VERSION
 from glassformer.errors import UserError
-from glassformer.serve.asking import Service, as_json
-from glassformer.serve.door import Door
+from glassformer.serve.service import Service, as_json
+from glassformer.serve.auth import Door
 from glassformer.serve.fields import LIBRE_ERROR, responses
-from glassformer.serve.gate import Gate, Gone
+from glassformer.serve.middleware import Gate, Gone
 from glassformer.serve.languages import Detector
 from glassformer.serve.libretranslate import Libre
 from glassformer.serve.limits import Limits
@@ -26,7 +26,7 @@ from glassformer.serve.metrics import Metrics
 from glassformer.serve.models import Models
 from glassformer.serve.openai import OpenAI
 from glassformer.serve.pages import Pages
-from glassformer.serve.refusals import Refused, refusal_of
+from glassformer.serve.api_errors import Refused, refusal_of
 
 
 @dataclass

@@ -15,7 +15,7 @@ from glassformer.config.recipe import refuse_unknown
 from glassformer.errors import ConfigError, UserError
 from glassformer.screen import say
 from glassformer.serve.app import Served
-from glassformer.serve.door import Door
+from glassformer.serve.auth import Door
 from glassformer.serve.languages import codes_from
 from glassformer.serve.lifecycle import Server
 from glassformer.serve.limits import Limits

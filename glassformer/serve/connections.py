@@ -17,8 +17,8 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from glassformer.serve.gate import DECODED, Gate
-from glassformer.serve.refusals import Refused
+from glassformer.serve.middleware import DECODED, Gate
+from glassformer.serve.api_errors import Refused
 
 SPARE = 16  # connections beyond the limit, for probes alone
 OTHER_FILES = 64  # that a server may open beside its connections

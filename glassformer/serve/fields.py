@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from glassformer.serve.refusals import Refused, bad
+from glassformer.serve.api_errors import Refused, bad
 
 Fields = TypeVar("Fields", bound=BaseModel)
 MOST_FIELDS = 1000

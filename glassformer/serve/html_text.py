@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Sequence
 
-from glassformer.serve.refusals import bad
+from glassformer.serve.api_errors import bad
 
 PARTS = re.compile(r"(<!--.*?(?:-->|$)|<(script|style)\b.*?(?:</\2\s*>|$)|<[^>]*(?:>|$))", re.DOTALL | re.IGNORECASE)
 

@@ -19,14 +19,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glassformer.serve.answers import answer_fields, unknown_of
-from glassformer.serve.asking import EventStream, Service, as_json, ask, check_texts, event_of, streamed
+from glassformer.serve.service import EventStream, Service, as_json, ask, check_texts, event_of, streamed
 from glassformer.serve.fields import LIBRE_ERROR, body_schema, from_json, read, responses
 from glassformer.serve.html_text import HtmlTexts
 from glassformer.serve.languages import name_of
 from glassformer.serve.models import ServedRun
-from glassformer.serve.refusals import bad
+from glassformer.serve.api_errors import bad
 from glassformer.serve.translated_files import TranslatedFiles
-from glassformer.serve.translating import Asked, Translating
+from glassformer.serve.translation import Asked, Translating
 from glassformer.serve.translators import run_for, translators
 from glassformer.serve.worker import too_many_rows
 from glassformer.tasks import TextConstraints

@@ -15,13 +15,13 @@ from glassformer.api.loading import load
 from glassformer.config import Recipe
 from glassformer.errors import UserError
 from glassformer.runs.folder import RunFolder
-from glassformer.serve.completing import Completing, Wanted
+from glassformer.serve.completion import Completing, Wanted
 from glassformer.serve.languages import codes_of
 from glassformer.serve.limits import Limits
-from glassformer.serve.refusals import Refused
-from glassformer.serve.translating import Asked, Translating
+from glassformer.serve.api_errors import Refused
+from glassformer.serve.translation import Asked, Translating
 from glassformer.serve.worker import Worker, told
-from glassformer.serve.works import Work
+from glassformer.serve.jobs import Work
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 2.0, 60.0  # seconds, between two trials of a run that does not work
 COPIES = 2  # a model on a CPU is held as it was read, and packed for decoding

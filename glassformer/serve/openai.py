@@ -17,13 +17,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glassformer.serve.answers import unknown_of
-from glassformer.serve.asking import EventStream, Service, as_json, ask, check_texts, event_of, streamed
-from glassformer.serve.completing import Choice, Completed, Completing, TokenLogprobs, Wanted
+from glassformer.serve.service import EventStream, Service, as_json, ask, check_texts, event_of, streamed
+from glassformer.serve.completion import Choice, Completed, Completing, TokenLogprobs, Wanted
 from glassformer.serve.fields import OPENAI_ERROR, body_schema, read, responses
 from glassformer.serve.models import ServedRun
-from glassformer.serve.refusals import bad
-from glassformer.serve.translating import Asked, Translating
-from glassformer.serve.works import Call, Work
+from glassformer.serve.api_errors import bad
+from glassformer.serve.translation import Asked, Translating
+from glassformer.serve.jobs import Call, Work
 from glassformer.tasks import Answer, TextConstraints
 
 REFUSALS = (400, 401, 403, 404, 408, 413, 429, 500, 503, 504)

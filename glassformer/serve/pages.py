@@ -13,10 +13,10 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from glassformer.serve.asking import Service, ask, check_texts
+from glassformer.serve.service import Service, ask, check_texts
 from glassformer.serve.fields import LIBRE_ERROR, body_schema, read, responses
-from glassformer.serve.refusals import Refused
-from glassformer.serve.works import Call
+from glassformer.serve.api_errors import Refused
+from glassformer.serve.jobs import Call
 from glassformer.tasks import TextModel
 
 KINDS = {

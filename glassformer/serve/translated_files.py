@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glassformer.serve.answers import unknown_of
-from glassformer.serve.asking import Service, as_json, ask
+from glassformer.serve.service import Service, as_json, ask
 from glassformer.serve.fields import missing, said
-from glassformer.serve.refusals import Refused, bad
-from glassformer.serve.translating import Asked, Translating
+from glassformer.serve.api_errors import Refused, bad
+from glassformer.serve.translation import Asked, Translating
 from glassformer.serve.translators import run_for
 from glassformer.serve.worker import too_many_rows
 from glassformer.tasks import check_text

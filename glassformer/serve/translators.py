@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from glassformer.serve.asking import Service
+from glassformer.serve.service import Service
 from glassformer.serve.models import ServedRun
-from glassformer.serve.refusals import bad
+from glassformer.serve.api_errors import bad
 
 
 def translators(service: Service) -> list[ServedRun]:

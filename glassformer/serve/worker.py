@@ -23,8 +23,8 @@ from glassformer.decode import Driver
 from glassformer.decode.captured import make_driver
 from glassformer.serve.fair_queue import FairQueue
 from glassformer.serve.limits import Limits
-from glassformer.serve.refusals import Refused, bad, refusal_of
-from glassformer.serve.works import QueuedText, Work
+from glassformer.serve.api_errors import Refused, bad, refusal_of
+from glassformer.serve.jobs import QueuedText, Work
 from glassformer.tasks import TextModel
 
 DRIVERS = 8  # settings decoded side by side; more wait for one of these to be free

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import glassformer
-from glassformer.serve.door import Door
+from glassformer.serve.auth import Door
 from tests.serve.harness import Running, make_runs, running
 from tests.small_runs import small_run
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.serve.app import Served
-from glassformer.serve.door import Door
+from glassformer.serve.auth import Door
 from glassformer.serve.lifecycle import Server
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import Models, ServedRun

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.serve.gate import OPEN
+from glassformer.serve.middleware import OPEN
 from glassformer.serve.limits import Limits
 from tests.commands import ROOT
 

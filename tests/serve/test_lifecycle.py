@@ -20,7 +20,7 @@ import glassformer
 from glassformer.decode.stepper import CachedStepper
 from glassformer.errors import UserError
 from glassformer.serve.limits import Limits
-from glassformer.serve.refusals import refusal_of
+from glassformer.serve.api_errors import refusal_of
 from tests.commands import ROOT
 from tests.serve.harness import Running, make_runs, running
 from tests.serve.test_trust import ASKED, begin, finish, held_up, until

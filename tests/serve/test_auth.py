@@ -14,8 +14,8 @@ import pytest
 
 from glassformer.errors import ConfigError, UserError
 from glassformer.serve.command import key_from, limits_from, served_runs
-from glassformer.serve.door import Door
-from glassformer.serve.gate import OPEN
+from glassformer.serve.auth import Door
+from glassformer.serve.middleware import OPEN
 from glassformer.serve.limits import Limits
 from tests.serve.harness import Running, make_runs, running, until
 from tests.serve.test_trust import held_up

@@ -17,8 +17,8 @@ from glassformer.decode import Hypothesis, Request, TokenConstraints
 from glassformer.decode.streaming import Streamer
 from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.rows import Rows
-from glassformer.serve.refusals import bad
-from glassformer.serve.works import QueuedText, Work, shared_settings
+from glassformer.serve.api_errors import bad
+from glassformer.serve.jobs import QueuedText, Work, shared_settings
 from glassformer.tasks import TextModel, decode_settings
 from glassformer.tasks.generate import prompt_ids
 from glassformer.text.tokenizer import BOS, CONTROL, Tokenizer

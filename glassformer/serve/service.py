@@ -11,13 +11,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from glassformer.serve.gate import Gone
+from glassformer.serve.middleware import Gone
 from glassformer.serve.languages import Detector
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import Models, ServedRun
-from glassformer.serve.refusals import Refused, bad, refusal_of
+from glassformer.serve.api_errors import Refused, bad, refusal_of
 from glassformer.serve.worker import Worker
-from glassformer.serve.works import Work
+from glassformer.serve.jobs import Work
 from glassformer.tasks import check_text
 
 

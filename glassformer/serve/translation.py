@@ -11,7 +11,7 @@ from glassformer.decode.align import alignments, prompt_alignments
 from glassformer.decode.lengths import translation_limits
 from glassformer.decode.streaming import Streamer
 from glassformer.models import Transformer
-from glassformer.serve.works import QueuedText, Work, shared_settings
+from glassformer.serve.jobs import QueuedText, Work, shared_settings
 from glassformer.tasks import Answer, TextConstraints, TextModel, check_constraints, decode_settings
 from glassformer.tasks.translate import PendingText, constraints_of_pieces, joined, plans_of
 from glassformer.text.tokenizer import UNK

@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from glassformer.serve.door import Door
+from glassformer.serve.auth import Door
 from glassformer.serve.limits import Limits
 from glassformer.serve.metrics import Metrics, Outcome
 from glassformer.serve.models import Models
-from glassformer.serve.refusals import Refused, refusal_of
+from glassformer.serve.api_errors import Refused, refusal_of
 from glassformer.serve.worker import told
 
 OPEN = {"/", "/page/{name}", "/docs", "/openapi.json", "/health", "/livez", "/readyz", "/frontend/settings"}

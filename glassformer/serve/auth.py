@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from glassformer.serve.fields import from_pairs
-from glassformer.serve.refusals import Refused
+from glassformer.serve.api_errors import Refused
 
 HAS_KEY = re.compile(rb"api_key")
 HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::([0-9]{0,5}))?", re.IGNORECASE)

@@ -1,153 +1,111 @@
-"""From a route to a worker and back: submit, wait, and stop the work when nobody waits any more."""
+"""What every route is given: from a request to a job, from the job to its run's worker, and the answer back.
+
+Who stops waiting (the client has gone, time is up, the server ends) cancels the task that awaits here, and with it the job.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
-
-from glassformer.serve.middleware import Gone
+from glassformer.serve.api_errors import APIError, bad_request
+from glassformer.serve.jobs import ServerJob
 from glassformer.serve.languages import Detector
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import Models, ServedRun
-from glassformer.serve.api_errors import Refused, bad, refusal_of
-from glassformer.serve.worker import Worker
-from glassformer.serve.jobs import Work
 from glassformer.tasks import check_text
+
+
+@asynccontextmanager
+async def before(deadline: float) -> AsyncIterator[None]:
+    """A block that has to end before a time of the event loop's clock."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            yield
+    except TimeoutError:
+        raise APIError(504, "this took longer than the server allows; ask for less at a time", code="timeout") from None
 
 
 @dataclass(frozen=True)
 class Service:
-    """What every route is given: the runs, the limits, the detector of languages, whether a key is asked for."""
+    """The runs, the limits, the detector of languages, whether a key is asked for; and how to have a job done."""
 
     models: Models
     limits: Limits
     detector: Detector
     needs_key: bool = False
 
-
-def as_json(value: Any, status: int = 200) -> Response:
-    """An answer in JSON, in UTF-8 as it is."""
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
-
-
-def check_texts(texts: list[str], limits: Limits, param: str) -> None:
-    """Are they texts, and no more than is taken?"""
-    if len(texts) > limits.batch:
-        raise bad(f"{param}: {len(texts)} texts are more than the {limits.batch} this server takes at a time", param)
-    for text in texts:
-        if len(text) > limits.text:
-            raise bad(
-                f"{param}: a text of {len(text):,} characters is longer than the {limits.text:,} taken here", param
+    def check_texts(self, texts: list[str], param: str) -> None:
+        """Are they texts, and no more than is taken?"""
+        limits = self.limits
+        if len(texts) > limits.batch:
+            raise bad_request(
+                f"{param}: {len(texts)} texts are more than the {limits.batch} this server takes at a time", param
             )
-        check_text(text)
-    if sum(map(len, texts)) > limits.total:
-        raise bad(f"{param}: the texts together are longer than the {limits.total:,} characters taken here", param)
+        for text in texts:
+            if len(text) > limits.text:
+                raise bad_request(
+                    f"{param}: a text of {len(text):,} characters is longer than the {limits.text:,} taken here", param
+                )
+            check_text(text)
+        if sum(map(len, texts)) > limits.total:
+            raise bad_request(
+                f"{param}: the texts together are longer than the {limits.total:,} characters taken here", param
+            )
 
+    def deadline(self) -> float:
+        """When the answer to a request that comes now must be there."""
+        return asyncio.get_running_loop().time() + self.limits.seconds
 
-async def until(request: Request, wanted: asyncio.Future[Any], deadline: float) -> Any:
-    """What is waited for; or whichever comes first: the client goes, the server goes, time is up."""
-    state = request.scope["state"]
-    left = asyncio.ensure_future(state["gone"].wait())
-    ending = asyncio.ensure_future(state["ending"].wait())
-    try:
-        seconds = deadline - asyncio.get_running_loop().time()
-        await asyncio.wait({wanted, left, ending}, timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
-        if wanted.done():
-            return wanted.result()
-        if left.done():
-            raise Gone
-        if ending.done():
-            raise Refused(503, "this server is shutting down and could not finish; ask again", retry=5)
-        raise Refused(504, "this took longer than the server allows; ask for less at a time", code="timeout")
-    finally:
-        left.cancel()
-        ending.cancel()
-
-
-async def hand_over(request: Request, service: Service, run: ServedRun, work: Work, deadline: float) -> Worker:
-    """Give a work to its run's worker: within this turn of the event loop where that is loaded, so that those who came in the
-    same moment find the queue as full as it is."""
-    submitting = service.models.submit(run, work)
-    return await (submitting if run.worker is not None else until(request, asyncio.ensure_future(submitting), deadline))
-
-
-async def ask(request: Request, service: Service, run: ServedRun, work: Work) -> Any:
-    """The answer to a work. Whatever happens here, the worker does not go on for nobody."""
-    deadline = asyncio.get_running_loop().time() + service.limits.seconds
-    worker = None
-    try:
-        worker = await hand_over(request, service, run, work, deadline)
-        return await until(request, work.reply, deadline)
-    finally:
-        if not work.reply.done():
-            work.cancelled = True
-            work.reply.cancel()
-            if worker is not None:
-                worker.cancel(work)
-
-
-class EventStream(Response):
-    """Server-sent events, one as soon as it is there. The status is settled by the first of them: what is refused before has
-    an error of its own."""
-
-    def __init__(self, events: AsyncIterator[bytes]) -> None:
-        self.events = events
-        self.background = None
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Send events until there are no more; an error in the middle is the last of them."""
-        began = False
+    async def ask(self, run: ServedRun, job: ServerJob) -> Any:
+        """A job's answer. Whatever happens here, the worker does not go on for nobody."""
         try:
-            async for event in self.events:
-                if not began:
-                    began = True
-                    headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
-                    await send({"type": "http.response.start", "status": 200, "headers": headers})
-                await send({"type": "http.response.body", "body": event, "more_body": True})
-        except Exception as error:
-            if not began or isinstance(error, Gone):
-                raise
-            scope["state"]["failed"] = True
-            told = event_of(refusal_of(error).in_dialect(scope["path"]))
-            await send({"type": "http.response.body", "body": told, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+            async with before(self.deadline()):
+                await self.models.submit(run, job)
+                return await job.reply
+        finally:
+            job.cancel()
 
-
-def event_of(value: Any) -> bytes:
-    """One event."""
-    return b"data: " + msgspec.json.encode(value) + b"\n\n"
-
-
-async def streamed(request: Request, service: Service, run: ServedRun, work: Work) -> AsyncIterator[Any]:
-    """The events of a work as they come, and last the answer as a one-tuple."""
-    deadline = asyncio.get_running_loop().time() + service.limits.seconds
-    worker = None
-    try:
-        worker = await hand_over(request, service, run, work, deadline)
+    async def stream(self, run: ServedRun, job: ServerJob) -> AsyncIterator[Any]:
+        """A job's events as they come, and last its answer as a one-tuple. Whoever reads them cancels the job in the end."""
+        deadline = self.deadline()
+        async with before(deadline):
+            await self.models.submit(run, job)
         while True:
-            event = asyncio.ensure_future(work.events.get())
-            try:
-                first = asyncio.ensure_future(asyncio.wait({event, work.reply}, return_when=asyncio.FIRST_COMPLETED))
-                await until(request, first, deadline)
-            finally:
-                if not event.done():
-                    event.cancel()
-            if event.done() and not event.cancelled():
-                yield event.result()
-                continue
-            while not work.events.empty():
-                yield work.events.get_nowait()
-            yield (work.reply.result(),)
-            return
-    finally:
-        if not work.reply.done():
-            work.cancelled = True
-            work.reply.cancel()
-            if worker is not None:
-                worker.cancel(work)
+            async with before(deadline):  # not around a yield: whoever reads an event is not timed
+                event = await job.events.get()
+            if event is None:
+                yield (job.reply.result(),)
+                return
+            yield event
+
+    def translators(self) -> list[ServedRun]:
+        """The runs that translate."""
+        return [run for run in self.models.runs.values() if run.translates]
+
+    async def run_for(
+        self, source: str, target: str, texts: Sequence[str], model: str | None = None
+    ) -> tuple[ServedRun, str, float | None]:
+        """The run that translates this, from which language, and how sure that is where it had to be found out (`auto`)."""
+        runs = [run for run in self.translators() if run.target == target]
+        if model is not None:
+            named = self.models.get(model)
+            if not named.translates:
+                raise bad_request(f"{named.name} writes text and does not translate; see /v1/completions", "model")
+            runs = [run for run in runs if run is named]
+        if not runs:
+            raise bad_request(f"{target} is not supported", "target")
+        if source != "auto":
+            for run in runs:
+                if source in run.sources:
+                    return run, source, None
+            raise bad_request(f"{source} is not supported with the target {target}", "source")
+        workers = [run.worker for run in runs if run.worker is not None]
+        if len(workers) == len(runs):
+            min(workers, key=lambda worker: worker.held).check_room()  # before the effort of finding out
+        known = list(dict.fromkeys(code for run in runs for code in run.sources))
+        code, confidence = await asyncio.to_thread(self.detector.best, "\n".join(texts)[:2000], known)
+        return next(run for run in runs if code in run.sources), code, confidence

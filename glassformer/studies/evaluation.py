@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.api import LoadedModel, load
-from glassformer.data.files import Reading
+from glassformer.data.files import ReadContext
 from glassformer.data.memory import memory_rows
 from glassformer.errors import UserError
 from glassformer.evaluate import Scores, measure_name, measure_value, measures_text
@@ -72,7 +72,7 @@ def evaluate(
         return RunScores(found.scores, found.examples, found.on, tuple(found.notes))
     model = model or load(path, device=device)
     config = model.recipe.data
-    examples = [row.example for row in memory_rows(config, data, Reading())]
+    examples = [row.example for row in memory_rows(config, data, ReadContext())]
     if not examples:
         raise UserError("there is not a single example to score; give a list with at least one")
     scores, count, notes = score_examples(model, model.recipe, config, "test", examples, limit)

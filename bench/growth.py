@@ -175,7 +175,7 @@ class Training:
             return torch.cuda.max_memory_allocated(), resting
         weights = sum(p.numel() * p.element_size() for p in self.model.parameters())
         memory.forget_peak()
-        before = memory.resident() or 0
+        before = memory.resident()
         self.step(*batch)
         return (memory.peak_resident() or 0) - before + weights, 3 * weights
 

@@ -45,10 +45,11 @@ class Peaks:
         self.done = threading.Event()
 
     def look(self) -> None:
-        from glassformer.training.memory import resident, status_of_process
+        import psutil
 
-        self.own = max(self.own, status_of_process("RssAnon") or 0)
-        self.resident = max(self.resident, resident() or 0)
+        memory = psutil.Process().memory_info()
+        self.own = max(self.own, memory.rss - memory.shared)
+        self.resident = max(self.resident, memory.rss)
 
     def watch(self) -> None:
         while not self.done.wait(0.02):

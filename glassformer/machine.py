@@ -1,5 +1,5 @@
-"""What this machine has: the instructions of its processor and the memory that is left, read from the operating system, and
-what its GPU says of itself.
+"""What this machine has: the instructions of its processor, as torch has found them; the memory that is left, as psutil tells
+it; and what its GPU says of itself.
 
 Nothing is decided here. Whoever decides asks for a capability ("has it dot products of 8 bits?", "how many multiprocessors?")
 and never for a name; names are for people to read (`glassformer info --machine`).
@@ -13,15 +13,15 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
-CPUINFO = Path("/proc/cpuinfo")
+# psutil knows the machine's memory, and not a container's limit: what the kernel says of it, in both its versions.
 CGROUPS = (
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
     (
@@ -29,60 +29,35 @@ CGROUPS = (
         Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
     ),
 )
-# What each capability is called by the operating system: Linux on x86-64, Linux on ARM, macOS.
+# What torch calls each capability, on x86-64 and on ARM.
 INSTRUCTIONS: Mapping[str, tuple[str, ...]] = {
-    "16 numbers at once (AVX-512)": ("avx512f",),
+    "16 numbers at once (AVX-512)": ("avx512_f",),
     "8 numbers at once (AVX2)": ("avx2",),
-    "4 numbers at once (NEON)": ("asimd", "advsimd"),
+    "4 numbers at once (NEON)": ("neon",),
     "scalable vectors (SVE)": ("sve", "sve2"),
-    "dot products of 8 bits": ("avx512_vnni", "avx_vnni", "asimddp", "feat_dotprod"),
-    "matrix products of 8 bits": ("amx_int8", "i8mm", "feat_i8mm"),
-    "products of bfloat16": ("avx512_bf16", "bf16", "feat_bf16"),
-    "matrix products of bfloat16": ("amx_bf16", "svebf16", "feat_bf16"),
+    "dot products of 8 bits": ("avx512_vnni", "avx_vnni", "dot"),
+    "matrix products of 8 bits": ("amx_int8", "i8mm"),
+    "products of bfloat16": ("avx512_bf16", "bf16"),
+    "matrix products of bfloat16": ("amx_bf16", "bf16"),
 }
 
 
-def read_cpuinfo() -> dict[str, str]:
-    """The first processor's entries, as Linux tells them; empty elsewhere."""
-    try:
-        first = CPUINFO.read_text(encoding="utf-8", errors="replace").split("\n\n")[0]
-    except OSError:
-        return {}
-    pairs = (line.partition(":") for line in first.splitlines())
-    return {key.strip().lower(): value.strip() for key, _, value in pairs}
-
-
-def ask_macos(*names: str) -> str:
-    """What `sysctl` answers; empty where it does not."""
-    try:
-        found = subprocess.run(["/usr/sbin/sysctl", *names], capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return found.stdout
+def asked_of_torch() -> Mapping[str, Any]:
+    """What torch has found out about this processor, by name; empty where this torch does not say."""
+    ask = getattr(torch.cpu, "get_capabilities", dict)
+    return dict(ask())
 
 
 @cache
 def cpu_flags() -> frozenset[str]:
-    """The names of the instructions this processor has, in lower case, as its operating system calls them."""
-    if platform.system() == "Darwin":
-        lines = (line.partition(":") for line in ask_macos("hw.optional").splitlines())
-        return frozenset(name.rpartition(".")[2].lower() for name, _, value in lines if value.strip() == "1")
-    found = read_cpuinfo()
-    flags = set(f"{found.get('flags', '')} {found.get('features', '')}".lower().split())
-    # torch has looked for itself, where the system says nothing.
-    return frozenset(flags | {torch.backends.cpu.get_cpu_capability().lower().replace("avx512", "avx512f")})
+    """The names of the instructions this processor has, as torch calls them."""
+    return frozenset(name for name, value in asked_of_torch().items() if value is True)
 
 
 @cache
 def cpu_name() -> str:
     """What people call this processor."""
-    if platform.system() == "Darwin":
-        return ask_macos("-n", "machdep.cpu.brand_string").strip() or platform.machine()
-    found = read_cpuinfo()
-    if name := found.get("model name") or found.get("hardware"):
-        return name
-    parts = [found[key] for key in ("cpu implementer", "cpu part") if key in found]
-    return " ".join([platform.machine(), *parts])
+    return str(asked_of_torch().get("cpu_name") or platform.processor() or platform.machine())
 
 
 def cpu_capabilities() -> dict[str, bool]:
@@ -148,22 +123,16 @@ def container_room() -> int | None:
     return None
 
 
-def available_memory(device: torch.device) -> int | None:
-    """Bytes that could still be taken: the smaller of what the machine and a container's limit leave. Where the system tells
-    nothing (it need not be Linux), None, and nobody guesses."""
+def available_memory(device: torch.device) -> int:
+    """Bytes that could still be taken: the smaller of what the machine and a container's limit leave."""
     if device.type == "cuda":
         # What torch holds and does not use counts as free: the next tensor may have it.
         held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0] + held)
-    found = []
-    try:
-        facts = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-        found.append(int(facts["MemAvailable"].split()[0]) * 1024)
-    except (OSError, KeyError, ValueError):
-        with contextlib.suppress(OSError, ValueError):
-            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    room = container_room()
-    return min(found + ([room] if room is not None else []), default=None)
+    import psutil
+
+    room, available = container_room(), int(psutil.virtual_memory().available)
+    return available if room is None else min(available, room)
 
 
 def rows_at_once(device: torch.device) -> int:
@@ -203,7 +172,7 @@ def describe() -> list[tuple[str, str]]:
     lines = [
         ("processor", f"{cpu_name()} ({platform.machine()})"),
         ("cores", f"{cores()}, torch uses {torch.get_num_threads()}"),
-        ("it has", ", ".join(have) or "nothing that its operating system tells of"),
+        ("it has", ", ".join(have) or "nothing that torch tells of"),
         ("torch", f"{torch.__version__}, its loops written for {torch.backends.cpu.get_cpu_capability()}"),
     ]
     device = gpu()

@@ -47,12 +47,12 @@ hook.__enter__()
 END_TO_END = {
     *("look", "api/test_calls", "api/test_generate", "api/test_read", "api/test_translate"),
     "formats/test_import_runs",
-    *("test_ablate", "test_bpe_dropout", "test_builtin", "test_cli_lines", "test_cli_talk", "test_cli_train"),
-    *("test_compare", "test_data_doctor", "test_dates", "test_documents", "test_download", "test_figures"),
-    *("test_fine_tune", "test_fp8", "test_heads", "test_info", "test_isolation", "test_overview"),
-    *("test_phrases", "test_plan", "test_plots", "test_preparation", "test_recipes_start", "test_reproduce"),
-    *("test_reproduce_metrics", "test_runs", "test_score", "test_self_contained", "test_sources"),
-    *("test_sources_refused", "test_threads", "test_train", "test_train_step"),
+    *("test_ablate", "test_bpe_dropout", "data/test_builtin", "test_cli_lines", "test_cli_talk", "test_cli_train"),
+    *("test_compare", "data/test_doctor", "data/test_dates", "test_documents", "data/test_download", "test_figures"),
+    *("runs/test_fine_tune", "test_fp8", "test_heads", "test_info", "test_isolation", "runs/test_overview"),
+    *("data/test_phrases", "test_plan", "test_plots", "data/test_preparation", "test_recipes_start", "test_reproduce"),
+    *("test_reproduce_metrics", "runs/test_runs", "test_score", "test_self_contained", "data/test_sources"),
+    *("data/test_sources_refused", "test_threads", "test_train", "test_train_step"),
 }
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from glassformer.files import owned
 from glassformer.runs import doctor as run_doctor
-from glassformer.runs import making
+from glassformer.runs import staging
 from glassformer.runs.doctor import examine
 from glassformer.runs.folder import RunFolder
 from tests.commands import call
@@ -294,7 +294,7 @@ def test_the_doctor_names_what_was_left_and_prunes_it(run: RunFolder, tmp_path: 
     mine = tmp_path / "runs" / "mine"
     shutil.copytree(run.path, mine)
     killed_while_staging(tmp_path / "runs" / "mine-hf")
-    aside = making.set_aside(mine)
+    aside = staging.move_aside(mine)
     shutil.copytree(run.path, mine)
     shutil.copytree(mine / "checkpoints" / "step-00000002", tmp_path / "disk")
     (mine / "checkpoints" / ".trash-step-00000002").symlink_to(tmp_path / "disk")
@@ -302,9 +302,9 @@ def test_the_doctor_names_what_was_left_and_prunes_it(run: RunFolder, tmp_path: 
     (mine / "notes.md").write_text("mine")
     before = contents(tmp_path)
     found = {f.name: f for f in examine(mine).findings if f.condition == "note"}
-    staging = next(name for name in found if name.startswith("../.making-mine-hf-"))
-    names = {staging, f"../{aside.name}", "checkpoints/.trash-step-00000002", "checkpoints/damaged-step-00000003"}
-    assert found.keys() == names and found[staging].size == 5000
+    draft = next(name for name in found if name.startswith("../.making-mine-hf-"))
+    names = {draft, f"../{aside.name}", "checkpoints/.trash-step-00000002", "checkpoints/damaged-step-00000003"}
+    assert found.keys() == names and found[draft].size == 5000
     assert {f.name for f in examine(mine.parent).findings} == {n[3:] for n in names if n.startswith("../")}
     assert contents(tmp_path) == before
     done = call("doctor", mine, "--prune", "--json")

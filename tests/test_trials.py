@@ -1,11 +1,13 @@
-"""What a machine is asked and told: instructions as the system writes them, and trials that are kept, shared and made anew."""
+"""What a machine is asked and told: instructions as torch finds them, and trials that are kept, shared and made anew."""
 
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Iterator
 from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,10 +15,15 @@ import torch
 from glassformer import machine
 from glassformer.accel import trials
 
-X86 = (
-    "processor\t: 0\nmodel name\t: Some Xeon\nflags\t\t: fpu avx2 avx512f avx512_vnni amx_int8 amx_bf16 avx512_bf16\n\n"
-)
-ARM = "processor\t: 0\nFeatures\t: fp asimd asimddp\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n\nprocessor\t: 1\n\n"
+X86 = {
+    "architecture": "x86_64",
+    "cpu_name": "Some Xeon",
+    "avx2": True,
+    "avx512_f": True,
+    "amx_int8": True,
+    "sse4a": False,
+}
+ARM = {"architecture": "aarch64", "neon": True, "dot": True, "i8mm": False, "sve_max_length": 16}
 
 
 @pytest.fixture(autouse=True)
@@ -30,28 +37,49 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "there", "missing"),
+    ("told", "name", "there", "missing"),
     [
         (X86, "Some Xeon", "matrix products of 8 bits", "scalable vectors (SVE)"),
-        (ARM, "0x41 0xd0c", "dot products of 8 bits", "matrix products of 8 bits"),
-        ("", "", "", "matrix products of 8 bits"),
+        (ARM, "", "dot products of 8 bits", "matrix products of 8 bits"),
+        ({}, "", "", "matrix products of 8 bits"),
     ],
 )
-def test_instructions_are_read_from_the_system(
-    text: str, name: str, there: str, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_instructions_are_those_that_torch_has_found(
+    told: dict[str, Any], name: str, there: str, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Caught: ARM's `Features` taken for absent because x86 calls them `flags`."""
-    told = tmp_path / "cpuinfo"
-    told.write_text(text)
-    monkeypatch.setattr(machine, "CPUINFO", told)
-    monkeypatch.setattr("platform.system", lambda: "Linux")
+    """Caught: what torch names and says is not there taken for there; a length taken for an instruction."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: told)
     machine.cpu_flags.cache_clear()
     machine.cpu_name.cache_clear()
-    found = machine.cpu_capabilities()
+    capabilities = machine.cpu_capabilities()
     assert name in machine.cpu_name()
-    assert not there or found[there]
-    assert not found[missing]
+    assert not there or capabilities[there]
+    assert not capabilities[missing] and "sve_max_length" not in machine.cpu_flags()
     assert machine.describe()
+
+
+def test_instructions_are_those_of_the_system() -> None:
+    """What torch says of this machine, beside what its kernel does."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if platform.machine() != "x86_64" or not cpuinfo.exists():
+        pytest.skip("Linux on x86-64 writes them there by these names")
+    machine.cpu_flags.cache_clear()
+    listed = next(line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")).split()
+    for torch_name, kernel_name in (("avx2", "avx2"), ("avx512_f", "avx512f"), ("avx512_vnni", "avx512_vnni")):
+        assert (torch_name in machine.cpu_flags()) == (kernel_name in listed)
+
+
+def test_a_containers_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """psutil tells of the machine alone. Caught: a container's limit not asked for."""
+    limit, used = tmp_path / "limit", tmp_path / "used"
+    monkeypatch.setattr(machine, "CGROUPS", ((limit, used),))
+    free = machine.available_memory(torch.device("cpu"))
+    assert free > 10_000_000
+    limit.write_text("3000\n")
+    used.write_text("1000\n")
+    assert machine.available_memory(torch.device("cpu")) == 2000
+    limit.write_text("max\n")
+    assert machine.available_memory(torch.device("cpu")) > 10_000_000
 
 
 def test_a_race_is_won_by_the_quicker(monkeypatch: pytest.MonkeyPatch) -> None:

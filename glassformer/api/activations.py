@@ -38,7 +38,9 @@ def model_inputs(model: TextModel, text: str, target: str | None) -> tuple[list[
     by a text, the answer is `target`, or what the model itself would say."""
     if model.verb != "translate":
         ids = (
-            prompt_ids(model, text) if model.verb == "generate" else model.framed(model.tokenizers.target.encode(text))
+            prompt_ids(model, text)
+            if model.verb == "generate"
+            else model.with_special_tokens(model.tokenizers.target.encode(text))
         )
         return ids, []
     answer = tasks.translations(model, [text])[0] if target is None else target

@@ -23,7 +23,7 @@ from glassformer.config import DataConfig, Recipe
 from glassformer.config.data import DataFile
 from glassformer.config.recipe import apply_override
 from glassformer.data.batches import Batch, SentenceBatches, make_batches
-from glassformer.data.files import Reading
+from glassformer.data.files import ReadContext
 from glassformer.data.memory import memory_rows
 from glassformer.data.origins import SPLITS, origins_of
 from glassformer.data.prepare import encode_split, open_files
@@ -254,7 +254,7 @@ def evaluate(
         return RunScores(found.scores, found.examples, found.on, tuple(found.notes))
     model = model or load(path, device=device)
     config = model.recipe.data
-    examples = [row.example for row in memory_rows(config, data, Reading())]
+    examples = [row.example for row in memory_rows(config, data, ReadContext())]
     if not examples:
         raise UserError("there is not a single example to score; give a list with at least one")
     scores, count, notes = score_examples(model, model.recipe, config, "test", examples, limit)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from glassformer import tasks
 from glassformer.api.activations import ActivationCache, text_with_cache, texts_with_cache
-from glassformer.api.options import DecodeOptions, WritingOptions, parted, spelled_out
+from glassformer.api.options import DecodeOptions, WritingOptions, spelled_out, split_options
 from glassformer.api.results import Classification, Filling, Generation, Tagging, Translation
 from glassformer.config import DecodeConfig, ModelConfig, Recipe, did_you_mean
 from glassformer.errors import UserError
@@ -237,7 +237,7 @@ class Translator(Scoring):
     ) -> Translation | list[Translation]:
         """The answer to a text, or to each of a list. With `n_best=5` it has four alternatives; with `align=True` it knows
         which source token each of its tokens looked at; `trace=True` keeps the story of the beam."""
-        constraints, decode = parted(options)
+        constraints, decode = split_options(options)
 
         def answer(texts: list[str]) -> list[Translation]:
             found = tasks.translate_each(self, texts, constraints=constraints, align=align, trace=trace, **decode)
@@ -248,7 +248,7 @@ class Translator(Scoring):
     @spelled_out(WritingOptions)
     def stream(self, text: str, **options: Any) -> Iterator[str]:
         """The translation as it is written, piece by piece: greedy, or drawn where a temperature is given."""
-        constraints, decode = parted(options)
+        constraints, decode = split_options(options)
         return tasks.stream_translated(self, text, constraints=constraints, **decode)
 
 
@@ -272,7 +272,7 @@ class Generator(Scoring):
         self, prompts: str | Sequence[str] = "", *, trace: bool = False, **options: Any
     ) -> Generation | list[Generation]:
         """What may follow a prompt, without the prompt; with `num_samples=3` it has two alternatives."""
-        constraints, decode = parted(options)
+        constraints, decode = split_options(options)
 
         def answer(prompts: list[str]) -> list[Generation]:
             found = tasks.generate_each(self, prompts, constraints=constraints, trace=trace, **decode)
@@ -283,7 +283,7 @@ class Generator(Scoring):
     @spelled_out(WritingOptions)
     def stream(self, prompt: str = "", **options: Any) -> Iterator[str]:
         """The text of `generate` as it comes, whole characters only."""
-        constraints, decode = parted(options)
+        constraints, decode = split_options(options)
         return tasks.stream_generated(self, prompt, constraints=constraints, **decode)
 
 

@@ -65,7 +65,7 @@ class FromRecipe:
         return "<the recipe's>"
 
 
-def parted(options: Mapping[str, Any]) -> tuple[TextConstraints, dict[str, Any]]:
+def split_options(options: Mapping[str, Any]) -> tuple[TextConstraints, dict[str, Any]]:
     """The constraints on the text, and the other options. One term, banned text or stop string may be given by itself."""
 
     def several(name: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from glassformer.cli import options
 from glassformer.errors import UserError
 from glassformer.language import localized
 from glassformer.screen import table_console, warn
@@ -40,7 +41,7 @@ def ablate(
     cross: Annotated[bool, typer.Option("--cross", help="Every combination, not one thing at a time.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A few steps of one seed: does it run?")] = False,
     only_plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost, and no more.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: options.JsonObject = False,
 ) -> None:
     """Change one thing at a time and see what it is worth: [bold]glassformer ablate dates --vary model.n_head=1,2,8[/].
 

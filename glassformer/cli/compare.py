@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli import lines
+from glassformer.cli import options
 from glassformer.errors import UserError
 from glassformer.language import localized
 from glassformer.screen import Progress, table_console
@@ -24,7 +24,7 @@ def compare(
     show: Annotated[int, typer.Option(help="Show so many of the most changed examples.")] = 8,
     out: Annotated[Path | None, typer.Option(help="Write pictures and compare.json into this folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, every sentence in it.")] = False,
-    device: lines.Device = "auto",
+    device: options.Device = "auto",
 ) -> None:
     """Two runs on the same examples: scores with intervals, what they say differently, where they look differently."""
     from glassformer.api import load

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from glassformer.cli import lines
+from glassformer.cli import options
 from glassformer.errors import UserError
 from glassformer.screen import Progress, table_console
 
@@ -19,8 +19,8 @@ SHOWN = {0: "layer", 2: "time ~ n^p", 4: "time ~ d^q", 6: "memory ~ n^p", 8: "se
 def complexity(
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes, in seconds: does it run?")] = False,
     out: Annotated[Path | None, typer.Option(help="Where table and figure go; runs/complexity by default.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    device: lines.Device = "auto",
+    as_json: options.JsonObject = False,
+    device: options.Device = "auto",
 ) -> None:
     """Time and memory of self-attention, recurrent, convolutional, window-restricted and linear layers over length and width,
     with fitted exponents beside O(n² d), O(n d²), O(k n d²), O(r n d); sequential operations; how far gradients reach.

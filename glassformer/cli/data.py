@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from glassformer.cli import options
 from glassformer.screen import table_console
 
 HELP = "Fetch data, and look at it before training."
@@ -38,7 +39,7 @@ def check(
             metavar="RECIPE | FILES", help="A recipe; or train, val and test: a file each, or two aligned ones."
         ),
     ],
-    task: Annotated[str | None, typer.Option(help="Files: pairs, text, classify or tag; guessed if not said.")] = None,
+    task: options.Task = None,
     source_field: Annotated[str, typer.Option(help="CSV, JSON, Parquet: the field of the source.")] = "source",
     target_field: Annotated[str, typer.Option(help="The field of the target.")] = "target",
     text_field: Annotated[str, typer.Option(help="The field of the text or the words.")] = "text",

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from glassformer.cli import options
 from glassformer.language import localized
 from glassformer.screen import table_console
 
@@ -18,7 +19,7 @@ def doctor(
     prune: Annotated[
         bool, typer.Option("--prune", help="Remove what killed commands have left behind, and say what and how much.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: options.JsonObject = False,
 ) -> None:
     """Read every byte of a run and say what is there, damaged or left behind, and what --resume would do. Changes nothing.
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli import writing
+from glassformer.cli import options
 from glassformer.errors import UserError
 from glassformer.language import localized
 from glassformer.screen import table_console, warn
@@ -34,7 +34,7 @@ def new_file(path: Path) -> Callable[[str], None]:
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: options.Run,
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
@@ -47,9 +47,9 @@ def evaluate(
     target: Annotated[Path | None, typer.Option(help="The references of --source, line by line.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the model's answers there, a line each; a new file.")] = None,
     limit: Annotated[int | None, typer.Option(help="At most so many examples.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: options.JsonObject = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    engine: writing.Engine = None,
+    engine: options.Engine = None,
 ) -> None:
     """Score a run on one of its splits, or on files of your own, whatever its task. Shares are percentages."""
     from glassformer.api.evaluation import evaluate_run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glassformer.cli import lines
+from glassformer.cli import options
 from glassformer.errors import UserError
 from glassformer.formats.targets import HELP as TARGETS_HELP
 from glassformer.language import localized
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: options.Run,
     to: Annotated[
         str,
         typer.Option(help=f"{TARGETS_HELP}, or adapter (of a LoRA training: its corrections alone, a small file)."),
@@ -36,7 +36,7 @@ def export(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an earlier export in that folder, once the new one is proven.")
     ] = False,
-    step: lines.Step = None,
+    step: options.Step = None,
 ) -> None:
     """Export a run, load it in the program it is for, and compare the two.
 

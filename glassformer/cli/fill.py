@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from glassformer.cli import lines
+from glassformer.cli import lines, options
 
 
 def fill(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
-    texts: lines.Texts = None,
-    file: lines.InputFile = None,
-    out: lines.OutputFile = None,
-    resume: lines.Resume = False,
+    run: options.Run,
+    texts: options.Texts = None,
+    file: options.InputFile = None,
+    out: options.OutputFile = None,
+    resume: options.Resume = False,
     top: Annotated[int, typer.Option(help="So many words for each mask.")] = 1,
-    as_json: lines.AsJson = False,
-    batch_size: lines.BatchSize = None,
-    device: lines.Device = "auto",
-    step: lines.Step = None,
+    as_json: options.AsJson = False,
+    batch_size: options.BatchSize = None,
+    device: options.Device = "auto",
+    step: options.Step = None,
 ) -> None:
     """Fill in texts, or each line of stdin or of a file: \\[MASK] or ___ stands for a word.
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glassformer.cli import lines, writing
+from glassformer.cli import lines, options, writing
 from glassformer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -116,37 +115,37 @@ def make_writer(
 
 
 def generate(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: options.Run,
     texts: Annotated[
         list[str] | None,
         typer.Argument(metavar="PROMPT", help="Prompts; without any, lines of stdin, or else a document begins."),
     ] = None,
     prompt: Annotated[str | None, typer.Option(help="A prompt, as if it stood behind the run.")] = None,
-    file: lines.InputFile = None,
-    out: lines.OutputFile = None,
-    resume: lines.Resume = False,
+    file: options.InputFile = None,
+    out: options.OutputFile = None,
+    resume: options.Resume = False,
     stream: Annotated[bool, typer.Option("--stream", help="Show the text as it is written.")] = False,
     only_new: Annotated[bool, typer.Option("--only-new", help="Leave the prompt out of what is shown.")] = False,
-    as_json: lines.AsJson = False,
-    num_samples: writing.NumSamples = None,
-    seed: writing.Seed = None,
-    temperature: writing.Temperature = None,
-    top_k: writing.TopK = None,
-    top_p: writing.TopP = None,
-    min_p: writing.MinP = None,
-    max_new_tokens: writing.MaxNewTokens = None,
-    beam: writing.Beam = None,
-    n_best: writing.NBest = None,
-    term: writing.Terms = None,
-    prefix: writing.Prefix = "",
-    ban: writing.Banned = None,
-    stop: writing.Stops = None,
-    strict: writing.Strict = None,
-    batch_size: lines.BatchSize = None,
-    engine: writing.Engine = None,
-    settings: writing.Settings = None,
-    device: lines.Device = "auto",
-    step: lines.Step = None,
+    as_json: options.AsJson = False,
+    num_samples: options.NumSamples = None,
+    seed: options.Seed = None,
+    temperature: options.Temperature = None,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
+    min_p: options.MinP = None,
+    max_new_tokens: options.MaxNewTokens = None,
+    beam: options.Beam = None,
+    n_best: options.NBest = None,
+    term: options.Terms = None,
+    prefix: options.Prefix = "",
+    ban: options.Banned = None,
+    stop: options.Stops = None,
+    strict: options.Strict = None,
+    batch_size: options.BatchSize = None,
+    engine: options.Engine = None,
+    settings: options.Settings = None,
+    device: options.Device = "auto",
+    step: options.Step = None,
 ) -> None:
     """Continue prompts, or each line of stdin or of a file. Tokens are drawn, unless --temperature 0 or --beam asks for a
     search; the same seed draws the same text.

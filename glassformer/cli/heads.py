@@ -8,22 +8,22 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli import lines
+from glassformer.cli import options
 from glassformer.errors import UserError
 from glassformer.language import localized
 from glassformer.screen import Progress, table_console
 
 
 def heads(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: options.Run,
     examples: Annotated[int, typer.Option(help="Measure on so many examples (of a text: blocks).")] = 200,
     split: Annotated[str, typer.Option(help="train, val or test.")] = "val",
     out: Annotated[Path | None, typer.Option(help="Where pictures and numbers go; by default RUN/heads.")] = None,
     loss_only: Annotated[bool, typer.Option("--loss-only", help="Write no texts: much quicker, no BLEU.")] = False,
     prune: Annotated[int | None, typer.Option(help="Write a run without the N least important heads.")] = None,
     to: Annotated[Path | None, typer.Option(help="Where that run goes; by default RUN-without-N-heads.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    device: lines.Device = "auto",
+    as_json: options.JsonObject = False,
+    device: options.Device = "auto",
 ) -> None:
     """What every head and MLP is worth (cut, and measured again), what each head looks at, and how many can go."""
     from glassformer import probe

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from glassformer.cli import options
 from glassformer.errors import ConfigError
 from glassformer.screen import warn
 
@@ -20,7 +21,7 @@ def import_model(
     source: Annotated[
         str, typer.Argument(help="A Hugging Face folder, the name of a model at its hub, or a nanoGPT checkpoint.")
     ],
-    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME by default.")] = None,
+    out: options.RunOut = None,
     file: Annotated[
         Path | None, typer.Option(help="Examples of yours, as training data: for evaluate, heads, compare and export.")
     ] = None,

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli import options
 from glassformer.config import Recipe
 from glassformer.config.documentation import commented_recipe
 from glassformer.errors import UserError
@@ -30,7 +31,7 @@ def init(
     out: Annotated[
         Path | None, typer.Option(help="The recipe's file; NAME.toml by default, by the data's name.")
     ] = None,
-    task: Annotated[str | None, typer.Option(help="Files: pairs, text, classify or tag; guessed if not said.")] = None,
+    task: options.Task = None,
 ) -> None:
     """Write a recipe for your data, as `train FILE` would choose it: a TOML file with every setting and what it does."""
     chosen, name = DEMO, "recipe"

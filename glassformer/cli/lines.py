@@ -20,24 +20,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from glassformer.cli.answer_file import AnswerFile, refuse_same_file, sha256_of_input
 from glassformer.cli.job import BATCH, Output, TextJob, Unknown, as_line, escaped
 from glassformer.cli.line_input import Line, check_line, open_lines, read_groups
 from glassformer.errors import ConfigError, UserError
 from glassformer.screen import Progress, say
-
-Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; without any, lines of stdin.")]
-InputFile = Annotated[Path | None, typer.Option("--file", help="A file with a text a line.")]
-OutputFile = Annotated[Path | None, typer.Option("--out", help="A new file for the answers, line by line.")]
-Resume = Annotated[bool, typer.Option("--resume", help="With --file and --out: go on with an interrupted job.")]
-AsJson = Annotated[bool, typer.Option("--json", help="A JSON object for each text.")]
-Device = Annotated[str, typer.Option(help="auto (CUDA where there is one), cpu or cuda.")]
-Step = Annotated[int | None, typer.Option(help="Use the checkpoint of this step.")]
-BatchSize = Annotated[int | None, typer.Option(help="Texts answered at a time.")]
 
 SOON = 0.2  # seconds that an answer waits for others, to be written with them
 

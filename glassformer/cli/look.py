@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from glassformer.cli import lines
+from glassformer.cli import options
 from glassformer.language import language, localized
 from glassformer.screen import warn
 
 
 def look(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: options.Run,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model reads.")],
     target: Annotated[
         str | None, typer.Option(help="An answer that is forced on the model, in place of its own.")
@@ -34,8 +34,8 @@ def look(
     beam: Annotated[int | None, typer.Option(help="The width of the search that is shown.")] = None,
     new: Annotated[int, typer.Option(help="A GPT: so many tokens are written after the text.")] = 12,
     pictures: Annotated[bool, typer.Option(help="PNG and SVG of every view beside the page.")] = True,
-    device: lines.Device = "cpu",
-    step: lines.Step = None,
+    device: options.Device = "cpu",
+    step: options.Step = None,
 ) -> None:
     """Write a report on one text: look.html, which opens in any browser and needs no network, and a picture of each view.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from glassformer.cli import options
 from glassformer.language import localized
 from glassformer.screen import table_console, warn
 
@@ -18,13 +19,11 @@ if TYPE_CHECKING:
 
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="What to reproduce; without it, a list.")] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Changes, such as train.steps=200.")
-    ] = None,
+    overrides: options.Changes = None,
     data: Annotated[Path | None, typer.Option(help="The folder with the data; else where `data get` puts it.")] = None,
     seeds: Annotated[int | None, typer.Option(help="So many runs, each with another seed.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where runs and results go; runs/reproduce/NAME by default.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: options.JsonObject = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Throw away runs that are there.")] = False,
     measure_first: Annotated[
         bool, typer.Option("--plan/--no-plan", help="Measure first, and say how long it will take.")

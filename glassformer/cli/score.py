@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli import lines
+from glassformer.cli import options
 from glassformer.errors import UserError
 from glassformer.screen import warn
 
@@ -18,7 +18,7 @@ AT_ONCE = 256
 
 
 def score(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    run: options.Run,
     overrides: Annotated[
         list[str] | None,
         typer.Argument(metavar="[data.KEY=VALUE]...", help="How to read the file, such as data.source_field=en."),
@@ -29,8 +29,8 @@ def score(
     target: Annotated[Path | None, typer.Option(help="The targets, where --file holds the sources alone.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write there instead of stdout; a new file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
-    device: lines.Device = "auto",
-    step: lines.Step = None,
+    device: options.Device = "auto",
+    step: options.Step = None,
 ) -> None:
     """The log-probability of given pairs (or of texts, by a GPT): a line each, in nats, then a tab and over how many tokens it
     is a sum. A pair that is longer than the model reads has an empty line."""

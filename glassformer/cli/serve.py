@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from glassformer.cli import lines
+from glassformer.cli import options
 
 
 def serve(
@@ -37,7 +37,7 @@ def serve(
     limit: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Change a limit, such as queue=64 or seconds=30.")
     ] = None,
-    device: lines.Device = "auto",
+    device: options.Device = "auto",
 ) -> None:
     """Answer over HTTP: LibreTranslate's /translate, OpenAI's /v1/completions, and a page at /.
 

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from glassformer.cli import lines
+from glassformer.cli import lines, options
 
 
 def tag(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
-    texts: lines.Texts = None,
-    file: lines.InputFile = None,
-    out: lines.OutputFile = None,
-    resume: lines.Resume = False,
-    as_json: lines.AsJson = False,
-    batch_size: lines.BatchSize = None,
-    device: lines.Device = "auto",
-    step: lines.Step = None,
+    run: options.Run,
+    texts: options.Texts = None,
+    file: options.InputFile = None,
+    out: options.OutputFile = None,
+    resume: options.Resume = False,
+    as_json: options.AsJson = False,
+    batch_size: options.BatchSize = None,
+    device: options.Device = "auto",
+    step: options.Step = None,
 ) -> None:
     """Tag the words of texts, or of each line of stdin or of a file: word/LABEL word/LABEL for each.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer.cli import options
 from glassformer.cli.own_data import sorted_words, with_data
 from glassformer.config import RECIPE_FOLDER, Recipe, read_recipe
 from glassformer.config.fields import check_name
@@ -35,11 +36,9 @@ DataFiles = Annotated[
 
 def train(
     recipe: WhatToTrain = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Changes, such as train.steps=200.")
-    ] = None,
+    overrides: options.Changes = None,
     data: DataFiles = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME by default.")] = None,
+    out: options.RunOut = None,
     from_run: Annotated[
         Path | None, typer.Option("--from", help="Fine-tune: begin with the weights and tokenizers of this run.")
     ] = None,
@@ -71,11 +70,11 @@ def train(
         read_recipe(recipe, changes)  # what is wrong with it is said before torch is waited for
 
     from glassformer import runs
-    from glassformer.runs import making
+    from glassformer.runs import staging
     from glassformer.runs.folder import RunFolder
 
     if resume and recipe is not None:
-        making.adopt_draft(Path(recipe))
+        staging.adopt(Path(recipe))
     if recipe is not None and RunFolder.is_run(Path(recipe)):
         if not resume:
             raise ConfigError(

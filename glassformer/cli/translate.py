@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glassformer.cli import lines, writing
+from glassformer.cli import lines, options, writing
 from glassformer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -101,13 +101,13 @@ def make_job(
 
 
 def translate(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
-    texts: lines.Texts = None,
-    file: lines.InputFile = None,
-    out: lines.OutputFile = None,
-    resume: lines.Resume = False,
-    beam: writing.Beam = None,
-    n_best: writing.NBest = None,
+    run: options.Run,
+    texts: options.Texts = None,
+    file: options.InputFile = None,
+    out: options.OutputFile = None,
+    resume: options.Resume = False,
+    beam: options.Beam = None,
+    n_best: options.NBest = None,
     scores: Annotated[bool, typer.Option("--scores", help="The score before each answer, and a tab.")] = False,
     align: Annotated[
         bool,
@@ -116,26 +116,26 @@ def translate(
     align_words: Annotated[
         bool, typer.Option("--align-words", help="The same by words, in Pharaoh's form: blanks part words.")
     ] = False,
-    as_json: lines.AsJson = False,
+    as_json: options.AsJson = False,
     trace: Annotated[bool, typer.Option("--trace", help="With --json: every step of the beam.")] = False,
-    term: writing.Terms = None,
+    term: options.Terms = None,
     glossary: Annotated[Path | None, typer.Option(help="A file of WORD<tab>TERM lines, as for --term.")] = None,
-    prefix: writing.Prefix = "",
-    ban: writing.Banned = None,
-    stop: writing.Stops = None,
-    temperature: writing.Temperature = None,
-    top_k: writing.TopK = None,
-    top_p: writing.TopP = None,
-    min_p: writing.MinP = None,
-    num_samples: writing.NumSamples = None,
-    seed: writing.Seed = None,
-    max_new_tokens: writing.MaxNewTokens = None,
-    strict: writing.Strict = None,
-    batch_size: lines.BatchSize = None,
-    engine: writing.Engine = None,
-    settings: writing.Settings = None,
-    device: lines.Device = "auto",
-    step: lines.Step = None,
+    prefix: options.Prefix = "",
+    ban: options.Banned = None,
+    stop: options.Stops = None,
+    temperature: options.Temperature = None,
+    top_k: options.TopK = None,
+    top_p: options.TopP = None,
+    min_p: options.MinP = None,
+    num_samples: options.NumSamples = None,
+    seed: options.Seed = None,
+    max_new_tokens: options.MaxNewTokens = None,
+    strict: options.Strict = None,
+    batch_size: options.BatchSize = None,
+    engine: options.Engine = None,
+    settings: options.Settings = None,
+    device: options.Device = "auto",
+    step: options.Step = None,
 ) -> None:
     """Translate texts, or each line of stdin or of a file.
 

@@ -1,16 +1,10 @@
-"""How a model is told to write: the options that `translate` and `generate` share, and an answer as JSON.
-
-The options in common use have a name of their own; every other setting of `[decode]` is reached by `--set name=value`.
-What is not given is left to the recipe.
-"""
+"""What the options of `translate` and `generate` say of decoding, and an answer as JSON. What is not said is the recipe's."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import ConfigError, UserError
@@ -22,33 +16,6 @@ if TYPE_CHECKING:
     from glassformer.tasks import Answer, TextConstraints
 
 BATCHES_TOGETHER = 8  # that the driver is given at a time
-Beam = Annotated[int | None, typer.Option(help="Hypotheses searched side by side; 1 is greedy.")]
-NBest = Annotated[int | None, typer.Option(help="So many answers, best first.")]
-Temperature = Annotated[float | None, typer.Option(help="Above 0: draw instead of search.")]
-TopK = Annotated[int | None, typer.Option(help="Draw among the k likeliest tokens.")]
-TopP = Annotated[float | None, typer.Option(help="Draw among the likeliest tokens that make up this share.")]
-MinP = Annotated[float | None, typer.Option(help="Draw among tokens at least so likely, relative to the likeliest.")]
-NumSamples = Annotated[int | None, typer.Option(help="So many draws.")]
-Seed = Annotated[int | None, typer.Option(help="The same seed draws the same text.")]
-MaxNewTokens = Annotated[int | None, typer.Option(help="At most so many tokens.")]
-Strict = Annotated[bool | None, typer.Option("--strict", help="An answer never depends on its neighbours.")]
-Engine = Annotated[
-    str | None,
-    typer.Option(
-        help="What runs the model: auto (fast), plain (the model itself, one token at a time); on a CPU also int8 and "
-        "ctranslate2 (CTranslate2 in 8 bits and in float32) and onnx (onnxruntime)."
-    ),
-]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of decode, such as alpha=1.")
-]
-Terms = Annotated[
-    list[str] | None,
-    typer.Option("--term", help="Must appear in the answer; WORD=TERM: where the text has WORD. Repeatable."),
-]
-Prefix = Annotated[str, typer.Option(help="The answer begins so.")]
-Banned = Annotated[list[str] | None, typer.Option("--ban", help="Must not appear. Repeatable.")]
-Stops = Annotated[list[str] | None, typer.Option("--stop", help="The answer ends before this. Repeatable.")]
 
 
 def decode_options(options: dict[str, Any]) -> dict[str, Any]:

@@ -174,11 +174,11 @@ def place_in(values: dict[str, Any], folder: Path) -> None:
     if not isinstance(data, dict):
         return
 
-    def placed(name: Any) -> Any:
+    def located(name: Any) -> Any:
         if isinstance(name, list):
-            return [placed(item) for item in name]
+            return [located(item) for item in name]
         if isinstance(name, dict):
-            return {key: placed(item) if key in ("path", "target") else item for key, item in name.items()}
+            return {key: located(item) if key in ("path", "target") else item for key, item in name.items()}
         if not isinstance(name, str) or "\0" in name or is_none(name):
             return name
         path = folder / Path(name).expanduser()
@@ -186,7 +186,7 @@ def place_in(values: dict[str, Any], folder: Path) -> None:
 
     for key in ("tokenizer_file", *FILE_KEYS) if is_none(data.get("path", "none")) else ("path", "tokenizer_file"):
         if key in data:
-            data[key] = placed(data[key])
+            data[key] = located(data[key])
 
 
 def apply_override(values: dict[str, Any], override: str) -> None:

@@ -206,10 +206,10 @@ class BlockBatches(Batches):
         lot, fate, other = np.stack(drawn, axis=1) if drawn else np.empty((3, 0, width), np.uint64)
         ordinary = real & (tokens >= CONTROL)
         available = ordinary.sum(axis=1)
-        wanted = np.where(available > 0, np.maximum(1, np.rint(self.mask_fraction * available)), 0)
+        count = np.where(available > 0, np.maximum(1, np.rint(self.mask_fraction * available)), 0)
         # Ordinary tokens first, in the order of their lots; the first so many of a row are chosen.
         ranks = np.lexsort((lot, ~ordinary), axis=1).argsort(axis=1)
-        chosen = ranks < wanted[:, None]
+        chosen = ranks < count[:, None]
         labels = np.where(chosen, tokens, IGNORE)
         share = uniform(fate)
         vocab_size = self.text.vocab_size or 0
@@ -223,5 +223,5 @@ class BlockBatches(Batches):
         count = -(-max(0, self.size - self.beyond) // self.stride)
         blocks = np.arange(count if limit is None else min(count, limit), dtype=np.int64)
         for start in range(0, len(blocks), rows):
-            part = blocks[start : start + rows]
-            yield self.batch_of(part, part * self.stride, 0, len(part))
+            chosen = blocks[start : start + rows]
+            yield self.batch_of(chosen, chosen * self.stride, 0, len(chosen))

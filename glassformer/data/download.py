@@ -104,12 +104,12 @@ def fetch(url: str, folder: Path, sha256: str | None) -> Path:
 def read_lock(folder: Path) -> dict[str, str]:
     """The checksums that were seen when the files were first fetched."""
     try:
-        found: dict[str, str] = structured.read(folder / LOCK, dict[str, str], 1 << 20)
+        checksums: dict[str, str] = structured.read(folder / LOCK, dict[str, str], 1 << 20)
     except FileNotFoundError:
         return {}
     except structured.Unreadable as error:
         raise UserError(f"{error}; remove it to begin anew") from None
-    return found
+    return checksums
 
 
 @contextlib.contextmanager
@@ -142,8 +142,8 @@ def download(url: str, folder: Path) -> Path:
         return Path(pooch.retrieve(url, known_hash=None, fname="file", path=folder, downloader=fetcher))
     except requests.exceptions.HTTPError as error:
         answer = error.response
-        said = f"{answer.status_code} {answer.reason}" if answer is not None else str(error)
-        raise UserError(f"{url} answered {said}; nothing was kept") from None
+        reason = f"{answer.status_code} {answer.reason}" if answer is not None else str(error)
+        raise UserError(f"{url} answered {reason}; nothing was kept") from None
     except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ReadTimeout) as error:
         raise UserError(broke_off(url, error)) from None
     except requests.exceptions.ConnectionError as error:
@@ -261,10 +261,10 @@ def cut_shakespeare(folder: Path, files: Sequence[Path]) -> dict[str, int]:
     text = files[0].read_text(encoding="utf-8")
     border = int(len(text) * 0.9)
     parts = {"train": text[:border], "val": text[border:]}
-    for name, part in parts.items():
+    for name, text in parts.items():
         with written(folder / f"{name}.txt") as handle:
-            handle.write(part.encode())
-    return {name: len(part) for name, part in parts.items()}
+            handle.write(text.encode())
+    return {name: len(text) for name, text in parts.items()}
 
 
 GITHUB = "https://raw.githubusercontent.com"

@@ -2,7 +2,7 @@
 
 Lines end at a newline and nowhere else (not at the other separators of Unicode), or two aligned files would come apart. A
 long document comes in pieces. Any file may be gzipped. What is wrong with a line is said with its file and number, through
-the `Reading`: normally that ends it; with data.on_error="skip" the line is left out and counted, and whoever hands in
+the `ReadContext`: normally that ends it; with data.on_error="skip" the line is left out and counted, and whoever hands in
 something else reads on.
 """
 
@@ -40,7 +40,7 @@ class BadLine(UserError):
         self.kind, self.path, self.line = kind, str(path), line
 
 
-Complain = Callable[[BadLine], None]
+ErrorHandler = Callable[[BadLine], None]
 
 
 def refuse(problem: BadLine) -> None:
@@ -53,11 +53,11 @@ def refuse(problem: BadLine) -> None:
 
 
 @dataclass
-class Reading:
+class ReadContext:
     """One reading of some files: what is done about a bad line, and what is remembered of each file that was read whole."""
 
-    complain: Complain = refuse
-    remark: Complain = lambda problem: None  # of what can be read and is worth a look, such as a third column
+    complain: ErrorHandler = refuse
+    remark: ErrorHandler = lambda problem: None  # of what can be read and is worth a look, such as a third column
     files: list[FileFacts] = field(default_factory=list)
     keep_facts: bool = False
 
@@ -86,7 +86,7 @@ class Skipped:
             self.first.append(str(problem))
 
 
-def decode(raw: bytes, path: Path, line: int, complain: Complain) -> str | None:
+def decode(raw: bytes, path: Path, line: int, complain: ErrorHandler) -> str | None:
     """UTF-8; or None, after a complaint that names the line on which the first bad byte stands."""
     try:
         return raw.decode("utf-8")
@@ -100,9 +100,9 @@ def decode(raw: bytes, path: Path, line: int, complain: Complain) -> str | None:
         return None
 
 
-def all_lines(path: Path, reading: Reading) -> Iterator[tuple[int, str | None]]:
+def all_lines(path: Path, context: ReadContext) -> Iterator[tuple[int, str | None]]:
     """Every line with its number; None for one that is not UTF-8 and was complained of."""
-    with reading.opened(path) as file:
+    with context.opened(path) as file:
         for number in itertools.count(1):
             raw = file.readline()
             if not raw:
@@ -112,26 +112,26 @@ def all_lines(path: Path, reading: Reading) -> Iterator[tuple[int, str | None]]:
             raw = raw.removesuffix(b"\n").removesuffix(b"\r")
             if raw.count(b"\r") > 1:
                 problem = "lines end in CR alone, as on old Macintoshes; save the file with LF or CRLF (tr '\\r' '\\n')"
-                reading.complain(BadLine("line ends", path, number, problem))
+                context.complain(BadLine("line ends", path, number, problem))
                 yield number, None
                 continue
-            yield number, decode(raw, path, number, reading.complain)
+            yield number, decode(raw, path, number, context.complain)
 
 
-def numbered_lines(path: Path, reading: Reading | None = None) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path, context: ReadContext | None = None) -> Iterator[tuple[int, str]]:
     """The lines that can be used, each with its number in the file."""
-    for number, line in all_lines(path, reading or Reading()):
+    for number, line in all_lines(path, context or ReadContext()):
         if line is not None:
             yield number, line
 
 
-def good_text(raw: bytes, path: Path, line: int, complain: Complain) -> str:
+def good_text(raw: bytes, path: Path, line: int, complain: ErrorHandler) -> str:
     """Several lines; those that are not UTF-8 are complained of one by one and left out."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
-        found = (decode(part, path, line + i, complain) for i, part in enumerate(raw.splitlines(keepends=True)))
-        return "".join(part for part in found if part is not None)
+        lines = (decode(raw_line, path, line + i, complain) for i, raw_line in enumerate(raw.splitlines(keepends=True)))
+        return "".join(raw_line for raw_line in lines if raw_line is not None)
 
 
 def raw_pieces(file: UserFile) -> Iterator[bytes]:
@@ -149,7 +149,7 @@ def raw_pieces(file: UserFile) -> Iterator[bytes]:
         yield held
 
 
-def parted(pieces: Iterable[bytes], border: int | None, size: int) -> Iterator[tuple[int, bytes]]:
+def split_at(pieces: Iterable[bytes], border: int | None, size: int) -> Iterator[tuple[int, bytes]]:
     """The pieces with 0 before the border and 1 after it. The border moves to the start of the next line, if there is one in
     its piece, and at least to the start of a character."""
     place = part = 0
@@ -169,14 +169,14 @@ def parted(pieces: Iterable[bytes], border: int | None, size: int) -> Iterator[t
         place = end
 
 
-def document_pieces(file: UserFile, reading: Reading, border: int | None = None) -> Generator[tuple[int, Document]]:
+def document_pieces(file: UserFile, context: ReadContext, border: int | None = None) -> Generator[tuple[int, Document]]:
     """An open file as a document in pieces, each with the number of its part: all 0; or, with a border (a number of bytes), 0
     for what stands before it and 1 for what stands after it, each of which ends as a document does."""
     size = file.content_size() if border is not None else 0
     line = 1
     waiting: tuple[int, Document] | None = None
-    for part, raw in parted(raw_pieces(file), border, size):
-        text = good_text(raw, file.path, line, reading.complain)
+    for part, raw in split_at(raw_pieces(file), border, size):
+        text = good_text(raw, file.path, line, context.complain)
         line += raw.count(b"\n")
         if waiting is not None:
             yield waiting[0], replace(waiting[1], ends=waiting[0] != part)
@@ -198,8 +198,8 @@ def last_border(raw: bytes) -> int:
 
 def files_below(folder: Path) -> list[Path]:
     """All files of a folder and its folders, in the order of their names; hidden ones are left alone."""
-    found = []
-    for here, folders, names in os.walk(folder):
+    paths = []
+    for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [Path(here) / name for name in names if not name.startswith(".")]
-    return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
+        paths += [Path(parent) / name for name in names if not name.startswith(".")]
+    return sorted(paths, key=lambda path: path.relative_to(folder).as_posix())

@@ -42,7 +42,7 @@ class FirstRecipe:
 def size_of_files(path: Path) -> int:
     """Bytes of a file, or of all that is in a folder; what is compressed has some three times as many."""
     if path.is_dir():
-        return sum(size_of_files(one) for one in path.rglob("*") if one.is_file())
+        return sum(size_of_files(file) for file in path.rglob("*") if file.is_file())
     return path.stat().st_size * (3 if path.suffix == ".gz" else 1)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from glassformer.config import DataConfig
-from glassformer.data.files import BadLine, Document, Reading
+from glassformer.data.files import BadLine, Document, ReadContext
 from glassformer.data.origins import Split
 from glassformer.data.readers import LocatedExample, record_row, tagged_row
 from glassformer.data.records import PART_NAMES, labelled_rows
@@ -25,14 +25,14 @@ WHERE = "the data in memory"
 def given_splits(data: Any) -> dict[Split, Any]:
     """What was handed in, by split: one collection is all training data."""
     if isinstance(data, Mapping):
-        found: dict[Split, Any] = {}
+        splits: dict[Split, Any] = {}
         for split, names in PART_NAMES.items():
             name = next((name for name in names if name in data), None)
             if name is not None:
-                found[split] = data[name]  # type: ignore[index]
-        if "train" not in found:
+                splits[split] = data[name]  # type: ignore[index]
+        if "train" not in splits:
             raise UserError(f"data in memory needs a 'train'; it has {', '.join(map(str, data)) or 'nothing'}")
-        return found
+        return splits
     return {"train": data}
 
 
@@ -52,28 +52,28 @@ def records_in(data: Any) -> Iterator[Any]:
         raise UserError(f"data in memory must be a list of examples or a table, not {type(data).__name__}")
 
 
-def memory_rows(config: DataConfig, data: Any, reading: Reading) -> Iterator[LocatedExample]:
+def memory_rows(config: DataConfig, data: Any, context: ReadContext) -> Iterator[LocatedExample]:
     """The examples of one split, each with its number."""
     for number, item in enumerate(records_in(data), 1):
         row: LocatedExample | None
         if isinstance(item, Mapping):
-            row = record_row(config, number, dict(item), WHERE, reading.complain)
+            row = record_row(config, number, dict(item), WHERE, context.complain)
         elif config.task == "text" and isinstance(item, str):
             row = LocatedExample(Document(item, ends=True), WHERE, number) if item.strip() else None
         elif config.task == "tag" and is_pair_of(item, list | tuple):
-            row = tagged_row(list(map(str, item[0])), list(map(str, item[1])), WHERE, number, reading.complain)
+            row = tagged_row(list(map(str, item[0])), list(map(str, item[1])), WHERE, number, context.complain)
         elif config.task in ("pairs", "classify") and is_pair_of(item, str):
             row = LocatedExample((item[0].strip(), item[1].strip()), WHERE, number)
         else:
-            wanted = {
+            shapes = {
                 "pairs": "(source, target)",
                 "classify": "(text, label)",
                 "tag": "(words, tags)",
                 "text": "a text",
             }
             shown = repr(item)[:60]
-            reading.complain(
-                BadLine("field", WHERE, number, f"an example must be {wanted[config.task]} or a record, not {shown}")
+            context.complain(
+                BadLine("field", WHERE, number, f"an example must be {shapes[config.task]} or a record, not {shown}")
             )
             continue
         if row is not None:
@@ -82,4 +82,4 @@ def memory_rows(config: DataConfig, data: Any, reading: Reading) -> Iterator[Loc
 
 def is_pair_of(item: Any, kind: Any) -> bool:
     """Two things of a kind."""
-    return isinstance(item, list | tuple) and len(item) == 2 and all(isinstance(part, kind) for part in item)
+    return isinstance(item, list | tuple) and len(item) == 2 and all(isinstance(side, kind) for side in item)

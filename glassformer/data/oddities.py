@@ -28,10 +28,10 @@ def is_mojibake(text: str) -> bool:
     >>> is_mojibake("cafÃ©"), is_mojibake("donâ€™t"), is_mojibake("浣犲ソ鍚楋紝"), is_mojibake("café, Ärger, 你好吗")
     (True, True, True, False)
     """
-    for found in WESTERN.finditer(text):
+    for match in WESTERN.finditer(text):
         for length in (3, 2):
             try:
-                behind = western_bytes(found[0][:length]).decode("utf-8")
+                behind = western_bytes(match[0][:length]).decode("utf-8")
             except UnicodeDecodeError:
                 continue
             if len(behind) == 1 and USUAL.match(behind):

@@ -9,13 +9,12 @@ from typing import Literal
 
 from glassformer.config import DataConfig, did_you_mean
 from glassformer.config.data import DataFile
-from glassformer.data.records import dataset_part
+from glassformer.data.records import FORMATS, dataset_part
 from glassformer.errors import UserError
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
-RECORDS = ("csv", "json", "jsonl", "parquet", "datasets")  # formats whose fields have names
-SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".parquet": "parquet"}
+SUFFIXES = {suffix: name for name, (suffixes, _) in FORMATS.items() for suffix in suffixes}
 COLLECTIONS = {  # what `glassformer data get` fetches, by the folder it goes to
     "tatoeba-en-de": "tatoeba:en-de",
     "tatoeba-en-zh": "tatoeba:en-zh",
@@ -88,9 +87,9 @@ def origin_of(config: DataConfig, split: Split, file: DataFile) -> Origin:
     if kind == "datasets":
         where = path if path.exists() else Path(file.path)  # a folder, or a name others know it by
         return Origin(where, kind, part=dataset_part(where, split), weight=file.weight, tag=file.tag)
-    for one in (path, target):
-        if one is not None and not there(one):
-            raise UserError(f"there is no file {shown(one)}{suggestion(one)}{where_to_get(one)}")
+    for file_path in (path, target):
+        if file_path is not None and not there(file_path):
+            raise UserError(f"there is no file {shown(file_path)}{suggestion(file_path)}{where_to_get(file_path)}")
     if target is not None and (config.task != "pairs" or kind != "lines"):
         raise UserError(
             f"data.{split}_target is for pairs in two line-aligned files; {path.name} is read as {config.task} in {kind}"

@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import DataConfig, Recipe
-from glassformer.data.files import Document, Reading
+from glassformer.data.files import Document, ReadContext
 from glassformer.data.report import DataReport, in_words
 from glassformer.data.sources import DataReader, why_empty
-from glassformer.data.splits import hash_of, look_like_texts
-from glassformer.data.splits import plain as plain_form
+from glassformer.data.splits import hash_of, look_like_texts, normalized
 from glassformer.data.store import StoreWriter, run_examples
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
@@ -115,8 +114,8 @@ def keep_tokenizers(config: DataConfig, train: Any, old: Tokenizers) -> Tokenize
     if not old.shared:
         target, source = larger(old.target, ("target",)), larger(old.source, ("source",))
         return Tokenizers(target.tokenizer, source.tokenizer, labels, Extension(target.parts, source.parts))
-    one = larger(old.target, ("source", "target") if config.task == "pairs" else ("text",))
-    return Tokenizers(one.tokenizer, one.tokenizer, labels, Extension(one.parts, one.parts))
+    joint = larger(old.target, ("source", "target") if config.task == "pairs" else ("text",))
+    return Tokenizers(joint.tokenizer, joint.tokenizer, labels, Extension(joint.parts, joint.parts))
 
 
 def learn_tokenizers(config: DataConfig, train: Any) -> Tokenizers:
@@ -192,18 +191,18 @@ def encode_split(
     def write(name: str, sequences: Iterable[list[int]], vocab_size: int | None) -> TokenFile:
         return TokenFile.write(f"{prefix}.{name}", sequences, vocab_size)
 
-    def plain(tokenizer: Tokenizer, side: str) -> Iterator[list[int]]:
+    def encoded(tokenizer: Tokenizer, side: str) -> Iterator[list[int]]:
         for group in chunks(texts_of(config, examples, side)):
             yield from tokenizer.encode_batch(group)
 
     def of_pairs(tokenizer: Tokenizer, side: str, other: str) -> Iterator[list[int]]:
         """One side of all pairs, and then the other side where both directions are learned."""
-        for here in (side, other) if to_learn and config.both_ways else (side,):
+        for each in (side, other) if to_learn and config.both_ways else (side,):
             if not (to_learn and config.bpe_dropout):
-                yield from plain(tokenizer, here)
+                yield from encoded(tokenizer, each)
                 continue
-            sampler = tokenizer.bpe_dropout(config.bpe_dropout, seed=f"{seed} {here}")
-            for text in encodable(texts_of(config, examples, here)):
+            sampler = tokenizer.bpe_dropout(config.bpe_dropout, seed=f"{seed} {each}")
+            for text in encodable(texts_of(config, examples, each)):
                 yield from sampler.encode(text, config.segmentations)
 
     match config.task:
@@ -219,7 +218,7 @@ def encode_split(
         case "classify":
             labels = ([known_label(label, label_ids, split_name)] for _, label in examples)
             return {
-                "text": write("text", plain(tokenizers.target, "text"), tokenizers.target.vocab_size),
+                "text": write("text", encoded(tokenizers.target, "text"), tokenizers.target.vocab_size),
                 "labels": write("labels", labels, None),
             }
         case "tag":
@@ -247,13 +246,13 @@ def read_once(
 ) -> tuple[DataReport, set[int]]:
     """The data, read once from its files (or from `given`, in memory) and left in `folder` as text, split by split. Beside the
     report: hashes of the held-out targets, where both sides are learned from."""
-    reading = Reading(keep_facts=True)
-    reader = DataReader(config, given, reading=reading)
+    context = ReadContext(keep_facts=True)
+    reader = DataReader(config, given, context=context)
     if config.on_error == "skip":
-        reading.complain = reader.skipped
+        context.complain = reader.skipped
     cut_short = False
-    with StoreWriter(folder) as store, closing(reader.__iter__()) as found:
-        for split, example, times in found:
+    with StoreWriter(folder) as store, closing(reader.__iter__()) as examples:
+        for split, example, times in examples:
             if characters is not None and store.splits[split].characters >= characters:
                 cut_short = cut_short or split == "train"
                 if cut_short and store.splits["val"].examples:
@@ -273,23 +272,23 @@ def read_once(
         left_out=reader.left_out,
         odd={kind: count for kind, count in reader.odd.items() if count},
         in_train=dict(reader.in_train),
-        splits=in_words(reader.carved, config.val_fraction, config.task, config.builtin),
+        splits=in_words(reader.split_off, config.val_fraction, config.task, config.builtin),
         cut_short=cut_short,
-        files=[replace(file, path=os.path.abspath(file.path)) for file in reading.files],
+        files=[replace(file, path=os.path.abspath(file.path)) for file in context.files],
     )
-    return report, reader.held_targets
+    return report, reader.heldout_targets
 
 
 @dataclass(frozen=True)
-class Unleaked:
+class WithoutHeldoutTargets:
     """Training pairs whose targets are not held out: what both directions may be learned from."""
 
     pairs: Any
-    held_targets: set[int]
+    heldout_targets: set[int]
 
     def __iter__(self) -> Iterator[Any]:
         for pair in self.pairs:
-            if hash_of(plain_form(pair[1])) not in self.held_targets:
+            if hash_of(normalized(pair[1])) not in self.heldout_targets:
                 yield pair
 
 
@@ -301,10 +300,10 @@ def prepare(
     split is kept, for a look at what training would be like. `old`: the tokenizers of a run to begin with, in the place of
     learning some."""
     config, data = recipe.data, folder / "data"
-    report, held_targets = read_once(config, data, given, characters)
+    report, heldout_targets = read_once(config, data, given, characters)
     train = run_examples(config, "train", data, repeated=True)
-    if held_targets:
-        train = Unleaked(train, held_targets)
+    if heldout_targets:
+        train = WithoutHeldoutTargets(train, heldout_targets)
         left = sum(1 for _ in train)
         report = replace(report, left_out=report.left_out + report.learned - left, learned=left)
         if not left:

@@ -17,19 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import DataConfig
-from glassformer.data.files import BadLine, Complain, Document, Reading, all_lines, numbered_lines
-from glassformer.data.origins import RECORDS, Origin
-from glassformer.data.records import (
-    Record,
-    csv_records,
-    dataset_records,
-    field_of,
-    json_records,
-    jsonl_records,
-    parquet_records,
-    text_of,
-    words_of,
-)
+from glassformer.data.files import BadLine, Document, ErrorHandler, ReadContext, all_lines, numbered_lines
+from glassformer.data.origins import Origin
+from glassformer.data.records import FORMATS, Record, dataset_records, field_of, text_of, words_of
 
 
 @dataclass(frozen=True)
@@ -41,18 +31,15 @@ class LocatedExample:
     line: int
 
 
-OPENERS = {"csv": csv_records, "json": json_records, "jsonl": jsonl_records, "parquet": parquet_records}
-
-
-def records_of(origin: Origin, reading: Reading) -> Iterator[tuple[int, Record]]:
+def records_of(origin: Origin, context: ReadContext) -> Iterator[tuple[int, Record]]:
     """The records of a file in any format that names its fields."""
     if origin.format == "datasets":
         return dataset_records(origin.path, origin.part)
-    return OPENERS[origin.format](origin.path, reading)
+    return FORMATS[origin.format][1](origin.path, context)
 
 
 def record_row(
-    config: DataConfig, number: int, record: Record, path: Path | str, complain: Complain
+    config: DataConfig, number: int, record: Record, path: Path | str, complain: ErrorHandler
 ) -> LocatedExample | None:
     """The example that a record holds, by the names of fields that the configuration gives; None after a complaint."""
     names, read = {
@@ -75,7 +62,7 @@ def record_row(
 
 
 def tagged_row(
-    tokens: list[str], tags: list[str], path: Path | str, number: int, complain: Complain
+    tokens: list[str], tags: list[str], path: Path | str, number: int, complain: ErrorHandler
 ) -> LocatedExample | None:
     """A sentence with a tag a word; None after a complaint where they are not as many."""
     if len(tokens) != len(tags):
@@ -85,64 +72,64 @@ def tagged_row(
     return LocatedExample((tokens, tags), path, number)
 
 
-def record_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[LocatedExample]:
+def record_rows(config: DataConfig, origin: Origin, context: ReadContext) -> Iterator[LocatedExample]:
     """The examples of a file of records."""
-    for number, record in records_of(origin, reading):
-        row = record_row(config, number, record, origin.path, reading.complain)
+    for number, record in records_of(origin, context):
+        row = record_row(config, number, record, origin.path, context.complain)
         if row is not None:
             yield row
 
 
-def two_columns(path: Path, what: str, reading: Reading) -> Iterator[tuple[int, str, str]]:
+def two_columns(path: Path, what: str, context: ReadContext) -> Iterator[tuple[int, str, str]]:
     """The first two of the columns that tabs part."""
-    for number, line in numbered_lines(path, reading):
+    for number, line in numbered_lines(path, context):
         if not line.strip():
             continue
         columns = line.split("\t")
         if len(columns) < 2:
             problem = f"only one column; each line must be {what}, with a tab between"
-            reading.complain(BadLine("columns", path, number, problem))
+            context.complain(BadLine("columns", path, number, problem))
             continue
         if any(column.strip() for column in columns[2:]):
-            reading.remark(
+            context.remark(
                 BadLine("third column", path, number, f"{len(columns)} columns; only the first two are read")
             )
         yield number, columns[0].strip(), columns[1].strip()
 
 
-def aligned_lines(first: Path, second: Path, reading: Reading) -> Iterator[tuple[int, str, str]]:
+def aligned_lines(first: Path, second: Path, context: ReadContext) -> Iterator[tuple[int, str, str]]:
     """Line n of one file with line n of the other; where one of them cannot be used, both are passed over."""
     counts = [0, 0]
-    for one, other in itertools.zip_longest(all_lines(first, reading), all_lines(second, reading)):
-        counts[0] += one is not None
-        counts[1] += other is not None
-        if one is not None and other is not None and one[1] is not None and other[1] is not None:
-            yield one[0], one[1].strip(), other[1].strip()
+    for left, right in itertools.zip_longest(all_lines(first, context), all_lines(second, context)):
+        counts[0] += left is not None
+        counts[1] += right is not None
+        if left is not None and right is not None and left[1] is not None and right[1] is not None:
+            yield left[0], left[1].strip(), right[1].strip()
     if counts[0] != counts[1]:
         problem = f"{counts[0]} lines, but {second} has {counts[1]}; line n of one must translate line n of the other"
-        reading.complain(BadLine("counts", first, None, problem))
+        context.complain(BadLine("counts", first, None, problem))
 
 
-def pair_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[LocatedExample]:
+def pair_rows(config: DataConfig, origin: Origin, context: ReadContext) -> Iterator[LocatedExample]:
     """Source and target."""
     if origin.target is not None:
-        rows = aligned_lines(origin.path, origin.target, reading)
+        rows = aligned_lines(origin.path, origin.target, context)
     else:
-        rows = two_columns(origin.path, "source and target", reading)
+        rows = two_columns(origin.path, "source and target", context)
     for number, source, target in rows:
         yield LocatedExample((source, target), origin.path, number)
 
 
-def classify_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[LocatedExample]:
+def classify_rows(config: DataConfig, origin: Origin, context: ReadContext) -> Iterator[LocatedExample]:
     """Text and label; in the file the label comes first."""
-    for number, label, text in two_columns(origin.path, "label and text", reading):
+    for number, label, text in two_columns(origin.path, "label and text", context):
         yield LocatedExample((text, label), origin.path, number)
 
 
-def tag_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[LocatedExample]:
+def tag_rows(config: DataConfig, origin: Origin, context: ReadContext) -> Iterator[LocatedExample]:
     """Token first, tag last, so that files with columns between them can be read too."""
     start, tokens, tags, bad = 1, list[str](), list[str](), False
-    for number, line in itertools.chain(all_lines(origin.path, reading), [(-1, "")]):
+    for number, line in itertools.chain(all_lines(origin.path, context), [(-1, "")]):
         if line is not None and not line.strip():
             if tokens and not bad:
                 yield LocatedExample((tokens, tags), origin.path, start)
@@ -156,17 +143,17 @@ def tag_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[L
         bad = True  # a sentence with a word missing is no sentence
         if line is not None:
             problem = "only one column; each line must be token and tag, with a tab between"
-            reading.complain(BadLine("columns", origin.path, number, problem))
+            context.complain(BadLine("columns", origin.path, number, problem))
 
 
-def text_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[LocatedExample]:
+def text_rows(config: DataConfig, origin: Origin, context: ReadContext) -> Iterator[LocatedExample]:
     """Documents that are lines."""
-    for number, text in numbered_lines(origin.path, reading):
+    for number, text in numbered_lines(origin.path, context):
         if text.strip():
             yield LocatedExample(Document(text, ends=True), origin.path, number)
 
 
-BY_TASK: dict[str, Callable[[DataConfig, Origin, Reading], Iterator[LocatedExample]]] = {
+BY_TASK: dict[str, Callable[[DataConfig, Origin, ReadContext], Iterator[LocatedExample]]] = {
     "pairs": pair_rows,
     "classify": classify_rows,
     "tag": tag_rows,
@@ -174,6 +161,6 @@ BY_TASK: dict[str, Callable[[DataConfig, Origin, Reading], Iterator[LocatedExamp
 }
 
 
-def read_rows(config: DataConfig, origin: Origin, reading: Reading) -> Iterator[LocatedExample]:
+def read_rows(config: DataConfig, origin: Origin, context: ReadContext) -> Iterator[LocatedExample]:
     """Every example of a file that is no plain text."""
-    return (record_rows if origin.format in RECORDS else BY_TASK[config.task])(config, origin, reading)
+    return (record_rows if origin.format in (*FORMATS, "datasets") else BY_TASK[config.task])(config, origin, context)

@@ -9,11 +9,11 @@ import csv
 import functools
 import importlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from glassformer.data.files import BYTE_ORDER_MARK, BadLine, Complain, Reading, decode, numbered_lines
+from glassformer.data.files import BYTE_ORDER_MARK, BadLine, ErrorHandler, ReadContext, decode, numbered_lines
 from glassformer.errors import UserError, install_hint
 
 Record = dict[str, Any]
@@ -29,7 +29,7 @@ def import_extra(module: str, extra: str, path: Path) -> Any:
         raise UserError(f"{path} needs {module}; install it with: {install_hint(extra)}") from None
 
 
-def parsed(text: str, path: Path, number: int | None, complain: Complain) -> Any:
+def parsed(text: str, path: Path, number: int | None, complain: ErrorHandler) -> Any:
     """A JSON value; None after a complaint. Nesting without end and numbers of thousands of digits are no data."""
     try:
         value = json.loads(text)
@@ -53,7 +53,7 @@ def has_half_characters(record: Any) -> bool:
     return False
 
 
-def as_record(value: Any, path: Path, number: int, complain: Complain) -> Record | None:
+def as_record(value: Any, path: Path, number: int, complain: ErrorHandler) -> Record | None:
     """A JSON value that is an object and holds whole characters; else None after a complaint."""
     if not isinstance(value, dict):
         complain(BadLine("json", path, number, 'not a JSON object such as {"source": "...", "target": "..."}'))
@@ -64,42 +64,42 @@ def as_record(value: Any, path: Path, number: int, complain: Complain) -> Record
     return value
 
 
-def jsonl_records(path: Path, reading: Reading) -> Iterator[tuple[int, Record]]:
+def jsonl_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]]:
     """One JSON object a line."""
-    for number, line in numbered_lines(path, reading):
+    for number, line in numbered_lines(path, context):
         if not line.strip():
             continue
-        value = parsed(line, path, number, reading.complain)
+        value = parsed(line, path, number, context.complain)
         if value is None and line.strip() != "null":
             continue  # complained of already
-        record = as_record(value, path, number, reading.complain)
+        record = as_record(value, path, number, context.complain)
         if record is not None:
             yield number, record
 
 
-def json_records(path: Path, reading: Reading) -> Iterator[tuple[int, Record]]:
+def json_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]]:
     """A .json file: a list of objects; an object that holds one such list; an object of equally long columns; or, as many are
     named so, one object a line. The number of a record is its place in the list."""
-    with reading.opened(path) as file:
+    with context.opened(path) as file:
         raw = file.read(LARGEST_JSON + 1)
         if len(raw) > LARGEST_JSON:
             raise UserError(
                 f"{path} has more than {LARGEST_JSON >> 20} MiB, and a .json file is read whole; save it as .jsonl, one "
                 "object a line"
             )
-    text = decode(raw.removeprefix(BYTE_ORDER_MARK), path, 1, reading.complain)
+    text = decode(raw.removeprefix(BYTE_ORDER_MARK), path, 1, context.complain)
     if text is None:
         return
     lines = [line for line in text.split("\n") if line.strip()]
     if len(lines) > 1 and lines[0].strip().startswith("{") and lines[0].strip().endswith("}"):
         values = [
-            (n, parsed(line, path, n, reading.complain)) for n, line in enumerate(text.split("\n"), 1) if line.strip()
+            (n, parsed(line, path, n, context.complain)) for n, line in enumerate(text.split("\n"), 1) if line.strip()
         ]
-        found = [(number, value) for number, value in values if value is not None]
+        numbered = [(number, value) for number, value in values if value is not None]
     else:
-        found = list(enumerate(rows_of(parsed(text, path, None, reading.complain), path), 1))
-    for number, value in found:
-        record = as_record(value, path, number, reading.complain)
+        numbered = list(enumerate(rows_of(parsed(text, path, None, context.complain), path), 1))
+    for number, value in numbered:
+        record = as_record(value, path, number, context.complain)
         if record is not None:
             yield number, record
 
@@ -118,16 +118,16 @@ def rows_of(value: Any, path: Path) -> list[Any]:
     raise UserError(f'{path} is no list of records such as [{{"source": "...", "target": "..."}}]')
 
 
-def csv_records(path: Path, reading: Reading) -> Iterator[tuple[int, Record]]:
+def csv_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]]:
     """A table whose first line names its columns; between them commas, semicolons or tabs, whichever the first line has."""
     csv.field_size_limit(LARGEST_CELL)
     place = 0
 
     def lines() -> Iterator[str]:
         nonlocal place
-        for place, line in numbered_lines(path, reading):
+        for place, line in numbered_lines(path, context):
             if "\0" in line:
-                reading.complain(BadLine("csv", path, place, "it holds a NUL character"))
+                context.complain(BadLine("csv", path, place, "it holds a NUL character"))
                 continue
             yield line + "\n"
 
@@ -143,7 +143,7 @@ def csv_records(path: Path, reading: Reading) -> Iterator[tuple[int, Record]]:
         try:
             row = next(rows, None)
         except csv.Error as error:
-            reading.complain(BadLine("csv", path, begins, f"not valid CSV ({error})"))
+            context.complain(BadLine("csv", path, begins, f"not valid CSV ({error})"))
             rows = csv.reader(source, delimiter=delimiter, strict=True)
             continue
         if row is None:
@@ -152,16 +152,16 @@ def csv_records(path: Path, reading: Reading) -> Iterator[tuple[int, Record]]:
             continue
         if len(row) != len(names):
             problem = f"{len(row)} columns, but the first line names {len(names)}: {', '.join(names)}"
-            reading.complain(BadLine("columns", path, begins, problem))
+            context.complain(BadLine("columns", path, begins, problem))
             continue
         yield begins, dict(zip(names, row, strict=True))
 
 
-def parquet_records(path: Path, reading: Reading) -> Iterator[tuple[int, Record]]:
+def parquet_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]]:
     """The rows of a Parquet file, a thousand at a time."""
     parquet = import_extra("pyarrow.parquet", "parquet", path)
     number = 0
-    with reading.opened(path) as file:
+    with context.opened(path) as file:
         try:
             table = parquet.ParquetFile(file.random_access())
             for batch in table.iter_batches(batch_size=1024):
@@ -173,6 +173,15 @@ def parquet_records(path: Path, reading: Reading) -> Iterator[tuple[int, Record]
         except Exception as error:  # pyarrow has a family of errors of its own, and plain ones for what is damaged
             why = (str(error).splitlines() or [type(error).__name__])[0]
             raise UserError(f"{path} is not a readable Parquet file: {why}") from None
+
+
+FORMATS: dict[str, tuple[tuple[str, ...], Callable[[Path, ReadContext], Iterator[tuple[int, Record]]]]] = {
+    "csv": ((".csv",), csv_records),
+    "json": ((".json",), json_records),
+    "jsonl": ((".jsonl", ".ndjson"), jsonl_records),
+    "parquet": ((".parquet",), parquet_records),
+}
+"""Every format of files whose fields have names: how the names of its files end, and what reads it."""
 
 
 @functools.lru_cache(maxsize=4)
@@ -209,7 +218,7 @@ def dataset_records(path: Path, part: str | None) -> Iterator[tuple[int, Record]
 
 def labelled_rows(content: Any) -> Iterator[Record]:
     """The rows of a Hugging Face data set with the words of its class labels in place of their numbers."""
-    names = {field: found for field, feature in content.features.items() if (found := class_names(feature))}
+    names = {field: words for field, feature in content.features.items() if (words := class_names(feature))}
     for record in content:
         for field, classes in names.items():
             value = record[field]
@@ -223,7 +232,7 @@ def class_names(feature: Any) -> list[str] | None:
     return names if names is not None else getattr(getattr(feature, "feature", None), "names", None)
 
 
-def field_of(record: Record, name: str, path: Path | str, number: int, complain: Complain) -> Any:
+def field_of(record: Record, name: str, path: Path | str, number: int, complain: ErrorHandler) -> Any:
     """The value, or None after a complaint. `translation.en` reaches into a field that is itself a record."""
     value: Any = record
     for step in [name] if name in record else name.split("."):
@@ -237,7 +246,7 @@ def field_of(record: Record, name: str, path: Path | str, number: int, complain:
     return value
 
 
-def text_of(value: Any, name: str, path: Path | str, number: int, complain: Complain) -> str | None:
+def text_of(value: Any, name: str, path: Path | str, number: int, complain: ErrorHandler) -> str | None:
     """Text, or a number as text; else None after a complaint."""
     if isinstance(value, bool | int):
         try:
@@ -251,7 +260,7 @@ def text_of(value: Any, name: str, path: Path | str, number: int, complain: Comp
     return value
 
 
-def words_of(value: Any, name: str, path: Path | str, number: int, complain: Complain) -> list[str] | None:
+def words_of(value: Any, name: str, path: Path | str, number: int, complain: ErrorHandler) -> list[str] | None:
     """A list of words; else None after a complaint."""
     if not isinstance(value, list):
         complain(

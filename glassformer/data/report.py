@@ -88,11 +88,11 @@ class DataReport:
             yield f"{shown(path)} has changed since this run was prepared; it goes on with what it read then"
 
 
-def in_words(carved: tuple[str, ...], fraction: float, task: str, builtin: str | None) -> str:
+def in_words(split_off: tuple[str, ...], fraction: float, task: str, builtin: str | None) -> str:
     """How the splits came about."""
     if builtin is not None:
         return f"the splits of the built-in {builtin}"
-    if not carved:
+    if not split_off:
         return "as given"
     by = "the end of a file or whole files" if task == "text" else "a hash of the source"
-    return f"{' and '.join(carved)} taken out of train, {fraction:.0%} each, by {by}"
+    return f"{' and '.join(split_off)} taken out of train, {fraction:.0%} each, by {by}"

@@ -94,14 +94,14 @@ class SentenceBatches(Batches):
             return None
         most = max(1.0, float(self.target.sum()) / self.budget)
         candidates = [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128) if n <= 2 * most**0.5 + 1]
-        found: dict[int, float] = {}
+        bins: dict[int, float] = {}
         for length_bins in candidates if self.examples.has_source else [1]:
             cut = cut_by_budget(self.source, self.target, self.budget, length_bins, self.seed, 0)
-            found[length_bins] = cut_waste(self.source, self.target, *cut)
-            if found[length_bins] < TIGHT / 2:
+            bins[length_bins] = cut_waste(self.source, self.target, *cut)
+            if bins[length_bins] < TIGHT / 2:
                 break
-        best = min(found, key=lambda n: found[n])
-        return best if found[best] < TIGHT else None
+        best = min(bins, key=lambda n: bins[n])
+        return best if bins[best] < TIGHT else None
 
     @cached_property
     def shapes(self) -> list[Shape]:

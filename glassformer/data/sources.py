@@ -14,7 +14,7 @@ out is taken from those without; and whatever of the others would give away a he
 the targets are read, too, so a training pair whose target is a held-out one is left out.
 
 What is wrong with a line is said with its file and number. Normally that ends the reading; data.on_error="skip" leaves the
-line out; the data doctor reads on with a `Reading` of its own, and so sees with the very eyes of training. This module knows
+line out; the data doctor reads on with a `ReadContext` of its own, and so sees with the very eyes of training. This module knows
 nothing of tokens.
 """
 
@@ -28,17 +28,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassformer.config import DataConfig
-from glassformer.data.files import Document, Reading, Skipped, document_pieces, files_below
+from glassformer.data.files import Document, ReadContext, Skipped, document_pieces, files_below
 from glassformer.data.memory import WHERE, given_splits, memory_rows
 from glassformer.data.oddities import INVISIBLE, LONG, is_blank
 from glassformer.data.origins import SPLITS, Origin, Split, origins_of, shown
 from glassformer.data.readers import LocatedExample, read_rows
-from glassformer.data.splits import hash_of, held_out_files, plain, source_of, split_of, times_of
+from glassformer.data.splits import hash_of, held_out_files, normalized, source_of, split_of, times_of
 from glassformer.errors import UserError
 from glassformer.text.languages import lowercase
 
 
-class Found(NamedTuple):
+class SplitExample(NamedTuple):
     """An example, the split it belongs to, and how often it is learned in an epoch."""
 
     split: Split
@@ -48,14 +48,14 @@ class Found(NamedTuple):
 
 def text_files(origins: tuple[Origin, ...]) -> list[tuple[str, Path, int]]:
     """The name, path and size of every file of plain text; a folder's in the order of their names."""
-    found = []
+    files = []
     for origin in origins:
         if origin.path.is_dir():
             below = files_below(origin.path)
-            found += [(path.relative_to(origin.path).as_posix(), path, path.stat().st_size) for path in below]
+            files += [(path.relative_to(origin.path).as_posix(), path, path.stat().st_size) for path in below]
         else:
-            found.append((origin.path.name, origin.path, origin.path.stat().st_size))
-    return found
+            files.append((origin.path.name, origin.path, origin.path.stat().st_size))
+    return files
 
 
 def has_empty_side(task: str, example: Any) -> bool:
@@ -80,14 +80,14 @@ def lowered(task: str, example: Any) -> Any:
 class DataReader:
     """One reading of all that a configuration names (or of `given`, in memory), example by example, split by split.
 
-    `wanted`: only these splits; files that hold none of them stay closed. `by_raw_source`: carve splits as runs did whose
+    `splits`: only these splits; files that hold none of them stay closed. `by_raw_source`: carve splits as runs did whose
     folder has no examples yet, by the source as it stands in the file.
     """
 
     config: DataConfig
     given: Any = None
-    wanted: frozenset[str] = frozenset(SPLITS)
-    reading: Reading | None = None
+    splits: frozenset[str] = frozenset(SPLITS)
+    context: ReadContext | None = None
     by_raw_source: bool = False
 
     skipped: Skipped = field(default_factory=Skipped)
@@ -95,53 +95,55 @@ class DataReader:
     in_train: Counter[str] = field(default_factory=Counter)  # training examples that val or test hold as well
     odd: Counter[str] = field(default_factory=Counter)  # examples with what hardly belongs into a text, by its name
     left_out: int = 0  # training examples that would have given a held-out one away
-    carved: tuple[Split, ...] = ()
-    held_targets: set[int] = field(default_factory=set)
+    split_off: tuple[Split, ...] = ()
+    heldout_targets: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         skips = self.config.on_error == "skip"
-        self.reading = self.reading or (Reading(self.skipped) if skips else Reading())
-        self.held_sources: set[int] = set()
+        self.context = self.context or (ReadContext(self.skipped) if skips else ReadContext())
+        self.heldout_sources: set[int] = set()
         self.known: dict[int, Split] = {}
 
-    def __iter__(self) -> Generator[Found]:
+    def __iter__(self) -> Generator[SplitExample]:
         config = self.config
         if config.builtin is not None:
             yield from self.built_in()
             return
         given = self.named()
         missing = [split for split in SPLITS if split not in given]
-        self.carved = tuple(s for s in missing if (s != "test" or config.task != "text") and config.val_fraction > 0)
+        self.split_off = tuple(s for s in missing if (s != "test" or config.task != "text") and config.val_fraction > 0)
         for split in ("val", "test"):
-            if split in given and split in self.wanted:
-                for found in self.of_split(split, given[split]):
-                    if "train" in self.wanted:
-                        self.known[self.identity(found.example)] = split
-                    yield found
-        if "train" in self.wanted or any(split in self.wanted for split in self.carved):
-            for found in self.of_split("train", given["train"]):
-                if found.split == "train" and (held := self.known.get(self.identity(found.example))) is not None:
+            if split in given and split in self.splits:
+                for item in self.of_split(split, given[split]):
+                    if "train" in self.splits:
+                        self.known[self.identity(item.example)] = split
+                    yield item
+        if "train" in self.splits or any(split in self.splits for split in self.split_off):
+            for item in self.of_split("train", given["train"]):
+                if item.split == "train" and (held := self.known.get(self.identity(item.example))) is not None:
                     self.in_train[held] += 1
-                if found.split in self.wanted:
-                    yield found
+                if item.split in self.splits:
+                    yield item
 
     def named(self) -> dict[Split, Any]:
         """Origins by split, or what is in memory; those of train are always there."""
         if self.given is not None:
             return given_splits(self.given)
-        found: dict[Split, Any] = {split: origins for split in SPLITS if (origins := origins_of(self.config, split))}
-        if "train" not in found and not (self.wanted <= set(found)):
+        origins_by_split: dict[Split, Any] = {
+            split: origins for split in SPLITS if (origins := origins_of(self.config, split))
+        }
+        if "train" not in origins_by_split and not (self.splits <= set(origins_by_split)):
             raise UserError("there is no data: set data.train to a file or folder, or data.builtin to a built-in set")
-        return found
+        return origins_by_split
 
-    def built_in(self) -> Iterator[Found]:
+    def built_in(self) -> Iterator[SplitExample]:
         """A built-in set has its own splits."""
         from glassformer.data.builtin import open_builtin
 
         for split in SPLITS:
-            if split in self.wanted:
+            if split in self.splits:
                 for example in open_builtin(self.config, split):
-                    yield Found(split, self.learned(example))
+                    yield SplitExample(split, self.learned(example))
 
     def learned(self, example: Any, tag: str = "") -> Any:
         """The example as the model will see it."""
@@ -155,15 +157,15 @@ class DataReader:
     def identity(self, example: Any) -> int:
         """A hash of all that is learned from an example, case and spacing aside."""
         if self.config.task == "text":
-            return hash_of(plain(example.text))
-        return hash_of(plain(source_of(self.config.task, example)), plain(str(example[1])))
+            return hash_of(normalized(example.text))
+        return hash_of(normalized(source_of(self.config.task, example)), normalized(str(example[1])))
 
-    def of_split(self, split: Split, origins: Any) -> Iterator[Found]:
+    def of_split(self, split: Split, origins: Any) -> Iterator[SplitExample]:
         """What the files of a split hold; those of train hold what is carved out of it, too."""
-        assert self.reading is not None
+        assert self.context is not None
         if self.given is not None:
-            yield from self.placed(
-                split, memory_rows(self.config, origins, self.reading), Origin(Path(), "memory"), True
+            yield from self.assigned(
+                split, memory_rows(self.config, origins, self.context), Origin(Path(), "memory"), True
             )
             return
         texts = tuple(origin for origin in origins if origin.format == "text")
@@ -172,12 +174,12 @@ class DataReader:
         plain_files = [origin for origin in origins if not origin.tag and origin.format != "text"]
         tagged = [origin for origin in origins if origin.tag]
         for origin in (*plain_files, *tagged):
-            rows = read_rows(self.config, origin, self.reading)
-            yield from self.placed(split, rows, origin, may_hold_out=not origin.tag or not plain_files)
+            rows = read_rows(self.config, origin, self.context)
+            yield from self.assigned(split, rows, origin, may_hold_out=not origin.tag or not plain_files)
 
-    def placed(
+    def assigned(
         self, split: Split, rows: Iterator[LocatedExample], origin: Origin, may_hold_out: bool
-    ) -> Iterator[Found]:
+    ) -> Iterator[SplitExample]:
         """Rows, each in its split. Rows of which nothing may be held out lose what would give a held-out one away."""
         config = self.config
         for row in rows:
@@ -187,21 +189,21 @@ class DataReader:
             self.look_at(row.example)
             example = self.learned(row.example)
             raw = source_of(config.task, row.example if self.by_raw_source else example)
-            key = raw if self.by_raw_source else plain(raw)
+            key = raw if self.by_raw_source else normalized(raw)
             fallen: Split = split
-            if split == "train" and self.carved and may_hold_out:
+            if split == "train" and self.split_off and may_hold_out:
                 fallen = split_of(key, config.val_fraction)
-                fallen = fallen if fallen in self.carved else "train"
+                fallen = fallen if fallen in self.split_off else "train"
             if fallen != "train" and split == "train":
-                self.held_sources.add(hash_of(key))
+                self.heldout_sources.add(hash_of(key))
                 if config.both_ways:
-                    self.held_targets.add(hash_of(plain(example[1])))
-            elif split == "train" and not may_hold_out and hash_of(key) in self.held_sources:
+                    self.heldout_targets.add(hash_of(normalized(example[1])))
+            elif split == "train" and not may_hold_out and hash_of(key) in self.heldout_sources:
                 self.left_out += 1
                 continue
             times = times_of(origin.weight, key) if fallen == "train" else 1
             if times:
-                yield Found(fallen, self.learned(row.example, origin.tag) if origin.tag else example, times)
+                yield SplitExample(fallen, self.learned(row.example, origin.tag) if origin.tag else example, times)
 
     def look_at(self, example: Any) -> None:
         """Count what can be read and was hardly meant; the rest of what the data doctor knows is his."""
@@ -210,33 +212,33 @@ class DataReader:
             self.odd["zero-width blanks"] += INVISIBLE.search(side) is not None
             self.odd[f"a line of more than {LONG:,} characters"] += len(side) > LONG
 
-    def of_texts(self, split: Split, origins: tuple[Origin, ...]) -> Iterator[Found]:
+    def of_texts(self, split: Split, origins: tuple[Origin, ...]) -> Iterator[SplitExample]:
         """Files as documents; where val is carved, whole files of many, or the end of one."""
-        assert self.reading is not None
+        assert self.context is not None
         config = self.config
         files = text_files(origins)
-        carve = split == "train" and "val" in self.carved
+        carve = split == "train" and "val" in self.split_off
         whole, cut = held_out_files(files, config.val_fraction) if carve else (set(), None)
         times = {path: int(origin.weight) for origin in origins for _, path, _ in text_files((origin,))}
         if any(origin.weight != int(origin.weight) for origin in origins):
             raise UserError("the weight of a text must be a whole number: a part of a document is no document")
         for _, path, _ in files:
             mine: Split = "val" if path in whole else split
-            if path != cut and mine not in self.wanted:
+            if path != cut and mine not in self.splits:
                 continue
-            with self.reading.opened(path) as file:
+            with self.context.opened(path) as file:
                 border = int(file.content_size() * (1 - config.val_fraction)) if path == cut else None
                 for turn in range(times[path] if mine == "train" else 1):  # a text of weight 2 is read twice
                     if turn:
                         file.rewind()
-                    with closing(document_pieces(file, self.reading, border)) as pieces:
+                    with closing(document_pieces(file, self.context, border)) as pieces:
                         for part, document in pieces:
                             if not (part and turn):
-                                yield Found("val" if part else mine, self.learned(document))
+                                yield SplitExample("val" if part else mine, self.learned(document))
 
 
 @dataclass(frozen=True)
-class SplitExamples:
+class SplitReader:
     """One split of the data as it is in its files; every `iter()` reads them again from the first example."""
 
     config: DataConfig
@@ -244,13 +246,13 @@ class SplitExamples:
     by_raw_source: bool = False
 
     def __iter__(self) -> Iterator[Any]:
-        reader = DataReader(self.config, wanted=frozenset({self.split}), by_raw_source=self.by_raw_source)
+        reader = DataReader(self.config, splits=frozenset({self.split}), by_raw_source=self.by_raw_source)
         count = 0
-        for found in reader:
-            if found.split == self.split:
+        for item in reader:
+            if item.split == self.split:
                 count += 1
-                for _ in range(found.times):
-                    yield found.example
+                for _ in range(item.times):
+                    yield item.example
         if not count:
             raise UserError(why_empty(self.config, self.split))
 
@@ -275,7 +277,7 @@ def why_empty(config: DataConfig, split: Split, *, in_memory: bool = False) -> s
     return f"{names} holds no example to learn from"
 
 
-def open_split(config: DataConfig, split: Split, *, by_raw_source: bool = False) -> SplitExamples:
+def open_split(config: DataConfig, split: Split, *, by_raw_source: bool = False) -> SplitReader:
     """One split as a re-iterable of examples. Files that are missing are named at once; bad lines when they are met."""
     if config.builtin is not None:
         from glassformer.data.builtin import check_builtin
@@ -286,21 +288,21 @@ def open_split(config: DataConfig, split: Split, *, by_raw_source: bool = False)
             raise UserError("there is no data: set data.train to a file or folder, or data.builtin to a built-in set")
         if split == "test" and config.task == "text":
             raise UserError("there is no test text: set data.test to a file or folder, or use the split val")
-    return SplitExamples(config, split, by_raw_source)
+    return SplitReader(config, split, by_raw_source)
 
 
-def all_rows(config: DataConfig, split: Split, reading: Reading) -> Iterator[LocatedExample]:
+def all_rows(config: DataConfig, split: Split, context: ReadContext) -> Iterator[LocatedExample]:
     """Every row of the files a split is given by, for one who wants to see them as they are: no swap, nothing left out."""
     origins = origins_of(config, split)
     if not origins:
         raise UserError(f"data.{split} is not set")
     for origin in origins:
         if origin.format != "text":
-            yield from read_rows(config, origin, reading)
+            yield from read_rows(config, origin, context)
             continue
         for _, path, _ in text_files((origin,)):
-            with reading.opened(path) as file:
-                for number, (_, piece) in enumerate(document_pieces(file, reading), 1):
+            with context.opened(path) as file:
+                for number, (_, piece) in enumerate(document_pieces(file, context), 1):
                     yield LocatedExample(piece, path, number)
 
 
@@ -308,10 +310,10 @@ __all__ = [
     "SPLITS",
     "DataReader",
     "Document",
-    "Found",
     "LocatedExample",
     "Origin",
     "Split",
+    "SplitExample",
     "all_rows",
     "open_split",
     "why_empty",

@@ -32,7 +32,7 @@ def hash_of(*texts: str) -> int:
     return int.from_bytes(digest, "big")
 
 
-def plain(text: str) -> str:
+def normalized(text: str) -> str:
     """A text without case and without blanks, letters in one form: what two spellings of one sentence share."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
@@ -75,12 +75,12 @@ def held_out_files(files: Sequence[tuple[str, Path, int]], fraction: float) -> t
         return set(), None
     if len(files) == 1:
         return set(), files[0][1]
-    wanted = fraction * sum(size for _, _, size in files)
+    target_size = fraction * sum(size for _, _, size in files)
     chosen: dict[Path, int] = {}
     for _, path, size in sorted(files, key=lambda file: (fraction_of(file[0]), file[0])):
-        missing = wanted - sum(chosen.values())
+        missing = target_size - sum(chosen.values())
         if len(chosen) < len(files) - 1 and abs(missing - size) < missing:  # nearer with it than without it
             chosen[path] = size
-    if sum(chosen.values()) * NEAR >= wanted:
+    if sum(chosen.values()) * NEAR >= target_size:
         return set(chosen), None
     return set(), max(files, key=lambda file: (file[2], file[0]))[1]

@@ -86,7 +86,7 @@ def layout_of(data: np.ndarray) -> Layout:
     about, tokens, offsets = facts["__metadata__"], facts["tokens"], facts["offsets"]
     vocab_size = int(about["vocab_size"]) if "vocab_size" in about else None
     (total,), (entries,) = tokens["shape"], offsets["shape"]
-    starts = [8 + size + int(one["data_offsets"][0]) for one in (tokens, offsets)]
+    starts = [8 + size + int(header["data_offsets"][0]) for header in (tokens, offsets)]
     dtype = np.dtype(DTYPES[tokens["dtype"]])
     return Layout(int(about["token_file"]), dtype, int(total), int(entries) - 1, starts[0], starts[1], 0, vocab_size)
 
@@ -186,22 +186,22 @@ class TokenFile:
             raise UserError(f"the token file {path} cannot be read: {error.strerror}") from None
         damaged = UserError(f"{path} is not a complete token file; delete it and prepare the data again")
         try:
-            found = layout_1(data) if bytes(data[-8:]) == MAGIC else layout_of(data)
+            layout = layout_1(data) if bytes(data[-8:]) == MAGIC else layout_of(data)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise damaged from None
-        if found.format not in (1, FORMAT):
+        if layout.format not in (1, FORMAT):
             raise UserError(
-                f"{path} has token file format {found.format}, this version reads {FORMAT}; prepare the data again"
+                f"{path} has token file format {layout.format}, this version reads {FORMAT}; prepare the data again"
             )
-        width, offsets_end = found.dtype.itemsize, found.offsets_at + 8 * (found.count + 1)
-        tokens_end = found.tokens_at + found.total * width
-        if min(found.count, found.total) < 0 or tokens_end > found.offsets_at or offsets_end + found.behind != size:
+        width, offsets_end = layout.dtype.itemsize, layout.offsets_at + 8 * (layout.count + 1)
+        tokens_end = layout.tokens_at + layout.total * width
+        if min(layout.count, layout.total) < 0 or tokens_end > layout.offsets_at or offsets_end + layout.behind != size:
             raise damaged
-        tokens = data[found.tokens_at : tokens_end].view(found.dtype)
-        offsets = data[found.offsets_at : offsets_end].view(np.int64)
-        if offsets[0] != 0 or offsets[-1] != found.total:
+        tokens = data[layout.tokens_at : tokens_end].view(layout.dtype)
+        offsets = data[layout.offsets_at : offsets_end].view(np.int64)
+        if offsets[0] != 0 or offsets[-1] != layout.total:
             raise damaged
-        return TokenFile(tokens, offsets, found.vocab_size)
+        return TokenFile(tokens, offsets, layout.vocab_size)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -73,19 +73,21 @@ def example_scores(
     model: Any, tokenizers: Tokenizers, recipe: Recipe, examples: list[Any], *, edits: bool = False
 ) -> Scores:
     """What the model makes of examples by itself, scored as its task is. `edits`: TER, too."""
-    own = TextModel(model, tokenizers, recipe)
+    text_model = TextModel(model, tokenizers, recipe)
     match recipe.data.task, recipe.model.family:
         case "pairs", _:
             tokenize = recipe.train.bleu_tokenize
-            return written_scores(lambda texts: translations(own, texts), examples, tokenize, edits=edits)
+            return written_scores(lambda texts: translations(text_model, texts), examples, tokenize, edits=edits)
         case "classify", _:
-            found = [labels[0].label for labels in classify(own, [text for text, _ in examples])]
-            return label_scores(found, [label for _, label in examples]) | Scores({}, written=found)
+            predicted = [labels[0].label for labels in classify(text_model, [text for text, _ in examples])]
+            return label_scores(predicted, [label for _, label in examples]) | Scores({}, written=predicted)
         case "tag", "bert":
-            tagged = tag(own, [words for words, _ in examples])
-            said, wanted = [[t.label for t in line] for line in tagged], [list(tags) for _, tags in examples]
-            scores = label_scores([t for line in said for t in line], [t for tags in wanted for t in tags])
-            return scores | entity_scores(said, wanted) | Scores({}, written=[" ".join(line) for line in said])
+            tagged = tag(text_model, [words for words, _ in examples])
+            written, references = [[t.label for t in line] for line in tagged], [list(tags) for _, tags in examples]
+            scores = label_scores([t for line in written for t in line], [t for tags in references for t in tags])
+            return (
+                scores | entity_scores(written, references) | Scores({}, written=[" ".join(line) for line in written])
+            )
     return Scores({})
 
 
@@ -96,10 +98,10 @@ def text_sample(model: Any, tokenizers: Tokenizers, recipe: Recipe, text: Sequen
     if half < 1 or recipe.model.family != "gpt" or recipe.train.validate_examples == 0:
         return Scores({})
     begins, length = min(PROMPT_TOKENS, half), min(SAMPLE_TOKENS, half)
-    prompt, wanted = (tokenizers.target.decode(part) for part in (text[:begins], text[begins : begins + length]))
+    prompt, continuation = (tokenizers.target.decode(ids) for ids in (text[:begins], text[begins : begins + length]))
     settings = DecodeConfig(temperature=USUAL_TEMPERATURE, max_new_tokens=length, engine="plain")
     written = generate(TextModel(model, tokenizers, recipe), [prompt], config=settings)[0][0]
-    return Scores({}, samples=[(prompt, wanted, str(written))])
+    return Scores({}, samples=[(prompt, continuation, str(written))])
 
 
 def task_scores(

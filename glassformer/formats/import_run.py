@@ -19,7 +19,7 @@ from glassformer.formats.huggingface.importing import Imported, Languages, read_
 from glassformer.formats.nanogpt import read_nanogpt
 from glassformer.models import build_model
 from glassformer.models.weights import check_finite, load_model_tensors
-from glassformer.runs import making
+from glassformer.runs import staging
 from glassformer.runs.checkpoint import write_checkpoint
 from glassformer.runs.folder import RunFolder
 
@@ -86,7 +86,7 @@ def write_run(
     load_model_tensors(built, model.weights)
     check_finite(model.weights, out)
     model = model if file is None else with_file(model, file)
-    draft = making.begin(out, model.recipe)
+    draft = staging.create_draft(out, model.recipe)
     try:
         if file is not None:
             prepare(model.recipe, draft.path, old=model.tokenizers)
@@ -97,7 +97,7 @@ def write_run(
             prove(RunFolder(draft.path, in_the_making=True))
         draft.write_recipe(model.recipe, VERSION, draft.prepared_files())
     except BaseException:
-        making.give_up(draft, out, None, keep_folder=draft.path == out)
+        staging.rollback(draft, out, None, keep_folder=draft.path == out)
         raise
-    run, _ = making.put_in_place(draft, out)
+    run, _ = staging.commit(draft, out)
     return RunFolder(run.path)

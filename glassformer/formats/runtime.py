@@ -103,5 +103,5 @@ def make_cases(model: TextModel, examples: Iterable[Any], most: int) -> list[Cas
             ids = ids[: model.max_text_tokens]
             if model.kind == "mlm":
                 ids = [MASK if i % EVERY == EVERY // 2 else token for i, token in enumerate(ids)]
-            found.append(Case(tuple(model.framed(ids))))
+            found.append(Case(tuple(model.with_special_tokens(ids))))
     return found[:most]

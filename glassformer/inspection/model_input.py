@@ -120,7 +120,7 @@ def make_bert_input(model: TextModel, text: str) -> ModelInput:
         masked = bool(MASK_MARKER.search(text))
         ids = masked_ids(model, text) if masked else tokenizer.encode(text)
         refuse_longer(ids, model.max_text_tokens, "the text")
-        row = model.framed(ids)
+        row = model.with_special_tokens(ids)
         positions = [i for i, token in enumerate(row) if token == MASK] if masked else list(range(1, 1 + len(ids)))
         if not masked:
             notes = [
@@ -136,7 +136,7 @@ def make_bert_input(model: TextModel, text: str) -> ModelInput:
     if model.kind == "classify":
         ids, notes = read_text(tokenizer, text, "the text")
         refuse_longer(ids, model.max_text_tokens, "the text")
-        row = model.framed(ids)
+        row = model.with_special_tokens(ids)
         place = 0 if model.model.config.family == "bert" else len(row) - 1
         return ModelInput([], row, [None] * len(row), [place], len(row), notes=notes)
     if not text.strip():
@@ -148,5 +148,5 @@ def make_bert_input(model: TextModel, text: str) -> ModelInput:
         firsts.append(len(row))
         row += ids
     refuse_longer(row[1:], model.max_text_tokens, "the text")
-    row = model.framed(row[1:])
+    row = model.with_special_tokens(row[1:])
     return ModelInput([], row, [None] * len(row), firsts, len(row), words=firsts, notes=notes)

@@ -73,7 +73,10 @@ def patch(model: TextModel, text: str, other: str) -> PatchResult:
     if model.kind not in ("gpt", "classify"):
         raise UserError(f"patching is shown for models that translate, generate or classify, not for {model.kind}")
     encode = model.tokenizers.target.encode
-    rows = [model.framed(encode(t)) if model.kind == "classify" else prompt_ids(model, t) for t in (text, other)]
+    rows = [
+        model.with_special_tokens(encode(t)) if model.kind == "classify" else prompt_ids(model, t)
+        for t in (text, other)
+    ]
     check_lengths(model, *rows)
     inputs = [(Rows.from_lists([ids]).to(model.device),) for ids in rows]
     place = 0 if model.model.config.family == "bert" else -1

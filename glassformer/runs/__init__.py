@@ -35,9 +35,9 @@ HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in HOMES:
         raise AttributeError(f"module 'glassformer.runs' has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"glassformer.runs.{HOMES[name]}"), name)
-    globals()[name] = found
-    return found
+    value = getattr(importlib.import_module(f"glassformer.runs.{HOMES[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 __all__ = ["STOPPED", "Session", "Start", "Stopped", "make_session", "pick_device", "resume", "start_of", "train"]

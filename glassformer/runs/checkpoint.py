@@ -105,7 +105,7 @@ def remove(folder: Path) -> None:
     empty_out(trash)
 
 
-def put_in_place(temporary: Path, folder: Path) -> None:
+def commit(temporary: Path, folder: Path) -> None:
     """A finished folder takes its name; one that had the name before goes only once the new one is there."""
     empty_out(folder.with_name(f".trash-{folder.name}"))
     trash = trash_name(folder)
@@ -153,7 +153,7 @@ def write_checkpoint(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], 
         write_bytes(temporary / MANIFEST, manifest)
         write_bytes(temporary / SEAL, (hashlib.sha256(manifest).hexdigest() + "\n").encode())
         fsync(temporary)
-        put_in_place(temporary, folder)
+        commit(temporary, folder)
     except OSError as error:
         empty_out(temporary)
         raise UserError(
@@ -210,13 +210,13 @@ def problem(folder: Path, names: Collection[str] | None = None, *, again: bool =
 def read_state(folder: Path) -> dict[str, Any]:
     """The state as it lies there; Damaged in a sentence where it cannot be read."""
     try:
-        found: dict[str, Any] = structured.read(folder / STATE, dict[str, Any])
-        structured.convert(found, State, str(folder / STATE))
+        state: dict[str, Any] = structured.read(folder / STATE, dict[str, Any])
+        structured.convert(state, State, str(folder / STATE))
     except OSError as error:
         raise Damaged(f"{folder / STATE} cannot be read: {error.strerror}") from None
     except structured.Unreadable as error:
         raise Damaged(str(error)) from None
-    return found
+    return state
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
@@ -265,14 +265,14 @@ def half_done(folder: Path) -> list[Path]:
 def recover(folder: Path) -> None:
     """After a crash, in a folder of checkpoints: finish what was being removed, drop what was half written, and put back
     what a crash between two renames left without a name. May itself be killed anywhere and run again."""
-    found = half_done(folder)
-    for path in (p for p in found if p.name.startswith(".trash-")):
+    leftovers = half_done(folder)
+    for path in (p for p in leftovers if p.name.startswith(".trash-")):
         original = path.with_name(HALF_DONE.fullmatch(path.name)[2])  # type: ignore[index]
         if not os.path.lexists(original) and temporary_name(original).exists():
             os.replace(path, original)
         else:
             empty_out(path)
-    for path in (p for p in found if p.name.startswith(".tmp-")):
+    for path in (p for p in leftovers if p.name.startswith(".tmp-")):
         empty_out(path)
 
 
@@ -291,8 +291,8 @@ class Checkpoints:
         """The steps of which there are checkpoints, in order."""
         if not self.folder.is_dir() or self.folder.is_symlink():
             return []
-        found = (re.fullmatch(r"step-(\d{8,})", p.name) for p in self.folder.iterdir())
-        return sorted(int(m[1]) for m in found if m)
+        matches = (re.fullmatch(r"step-(\d{8,})", p.name) for p in self.folder.iterdir())
+        return sorted(int(m[1]) for m in matches if m)
 
     def problem(self, step: int, *, again: bool = False) -> str | None:
         """What is wrong with the checkpoint of a step: damaged, another run's, or another step's under this name."""
@@ -329,7 +329,7 @@ class Checkpoints:
             report(f"{self.path(step)} cannot be used: {wrong}; trying the one before it")
         return None
 
-    def set_aside_after(self, step: int) -> list[Path]:
+    def move_aside_after(self, step: int) -> list[Path]:
         """Whatever is newer than `step` is given a name that nobody goes on from, but is not thrown away."""
         aside = []
         for later in self.steps():
@@ -340,7 +340,7 @@ class Checkpoints:
                 os.replace(self.path(later), aside[-1])
         return aside
 
-    def set_aside(self) -> list[Path]:
+    def moved_aside(self) -> list[Path]:
         """Those that were found damaged and kept for a look."""
         return sorted(self.folder.glob("damaged-step-*"))
 

@@ -22,7 +22,7 @@ from glassformer.runs import leftovers
 from glassformer.runs.checkpoint import read_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.leftovers import Leftover, Pruned, size_of
-from glassformer.runs.making import beside
+from glassformer.runs.staging import sibling_path
 
 Condition = Literal["good", "note", "damaged"]
 MARKS = {
@@ -254,7 +254,7 @@ def examine(path: Path) -> Diagnosis:
     """Beside a training that goes on, a checkpoint may be replaced while it is read: what is wrong counts only if it is so
     in one look after another."""
     if not path.is_dir():
-        if RunFolder.is_run(draft := beside(path, "making")):
+        if RunFolder.is_run(draft := sibling_path(path, "making")):
             about = f"the preparation has not been finished; it is in {draft.name}"
             outlook = (
                 f"glassformer train {quote(str(path))} --resume prepares the data again and starts at the beginning"

@@ -89,14 +89,14 @@ def read_facts(folder: Path) -> dict[str, Any]:
     return facts  # type: ignore[no-any-return]
 
 
-def size_problem(found: Tokenizers, model: ModelConfig) -> str | None:
+def size_problem(tokenizers: Tokenizers, model: ModelConfig) -> str | None:
     """A tokenizer or labels of another model would give answers, and wrong ones: what does not fit, in words."""
     sizes = {
-        "target words": (found.target.vocab_size, model.vocab_size),
-        "source words": (found.source.vocab_size, model.source_vocab_size or model.vocab_size),
+        "target words": (tokenizers.target.vocab_size, model.vocab_size),
+        "source words": (tokenizers.source.vocab_size, model.source_vocab_size or model.vocab_size),
     }
     if model.head != "mlm":
-        sizes["labels"] = (len(found.labels), model.n_label)
+        sizes["labels"] = (len(tokenizers.labels), model.n_label)
     for what, (have, expected) in sizes.items():
         if have != expected:
             return f"it has {have:,} {what} and its model {expected:,}"

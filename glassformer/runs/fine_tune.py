@@ -67,7 +67,7 @@ def grown(table: Tensor, parts: Sequence[tuple[int, ...]], draw: torch.Generator
         return table
     words = table[CONTROL:]
     mean, spread = words.mean(0), words.std(0, correction=0)
-    rows = [table[list(own)].mean(0) if own else mean for own in parts]
+    rows = [table[list(indices)].mean(0) if indices else mean for indices in parts]
     noise = torch.randn((len(parts), *table.shape[1:]), generator=draw) * spread * NEW_ROW_NOISE
     return torch.cat([table, torch.stack(rows) + (noise if table.dim() > 1 else 0)])
 
@@ -82,15 +82,15 @@ def starting_weights(
     draw = torch.Generator().manual_seed(seed)
     fresh = []
     for name, tensor in out.items():
-        found = old.get(name)
-        if found is not None and is_vocabulary(name):
-            found = grown(found, extension.source if name.startswith("source_") else extension.target, draw)
-        if found is not None and found.shape == tensor.shape:
-            out[name] = found.clone()
+        weight = old.get(name)
+        if weight is not None and is_vocabulary(name):
+            weight = grown(weight, extension.source if name.startswith("source_") else extension.target, draw)
+        if weight is not None and weight.shape == tensor.shape:
+            out[name] = weight.clone()
         elif name.startswith("head."):
             fresh.append(name)
         else:
-            have = "none" if found is None else str(tuple(found.shape))
+            have = "none" if weight is None else str(tuple(weight.shape))
             raise UserError(
                 f"the model to begin with has {have} for {name}, and this one needs {tuple(tensor.shape)}: they are of "
                 "different shapes; leave [model] out of the recipe"
@@ -133,8 +133,8 @@ def load_start(run: RunFolder, model: nn.Module) -> int:
 def only_keeps_down(bias: Tensor) -> bool:
     """Is this the output bias of an imported GPT: nothing for every word, and one large negative number for control ids that
     the foreign model lacks?"""
-    found = bias.detach().unique()
-    return found.numel() == 2 and float(found[0]) < 0 and float(found[1]) == 0
+    values = bias.detach().unique()
+    return values.numel() == 2 and float(values[0]) < 0 and float(values[1]) == 0
 
 
 def choose_what_learns(model: nn.Module, config: TrainConfig, new_tokens: int) -> None:

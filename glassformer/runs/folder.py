@@ -147,10 +147,10 @@ class RunFolder:
         for name in self.facts.get("files", {}):
             if not name.startswith("data/") and (wrong := self.file_problem(name)) is not None:
                 raise UserError(f"{self.path / name} cannot be used: it {wrong}; {self.see_doctor}")
-        found = Tokenizers.load(self.path, self.facts.get("files"))
-        if self.prepared and (wrong := size_problem(found, self.recipe.model)) is not None:
+        loaded = Tokenizers.load(self.path, self.facts.get("files"))
+        if self.prepared and (wrong := size_problem(loaded, self.recipe.model)) is not None:
             raise UserError(f"{self.path} cannot be used: {wrong}; {self.see_doctor}")
-        return found
+        return loaded
 
     @property
     def prepared(self) -> bool:
@@ -160,10 +160,10 @@ class RunFolder:
     def prepared_files(self) -> dict[str, dict[str, Any]]:
         """Tokenizers, labels, examples and token files as they are now, for run.json."""
         names = ("tokenizer*.json", "labels.json", "data/*.tokens", "data/*.examples.gz", "data/report.json")
-        found = [path for name in names for path in self.path.glob(name)]
+        paths = [path for name in names for path in self.path.glob(name)]
         return {
             path.relative_to(self.path).as_posix(): {"size": path.stat().st_size, "sha256": sha256(path)}
-            for path in sorted(found)
+            for path in sorted(paths)
             if path.is_file() and not path.name.endswith(".part")
         }
 
@@ -182,8 +182,8 @@ class RunFolder:
         list nothing."""
         listed = self.facts.get("files", {})
         patterns = (f"data/{split}.examples.gz", f"data/{split}.*.tokens")
-        here = {p.relative_to(self.path).as_posix() for one in patterns for p in self.path.glob(one)}
-        for name in sorted(here | {n for n in listed if n.startswith(f"data/{split}.")}) if listed else ():
+        present = {p.relative_to(self.path).as_posix() for pattern in patterns for p in self.path.glob(pattern)}
+        for name in sorted(present | {n for n in listed if n.startswith(f"data/{split}.")}) if listed else ():
             wrong = self.file_problem(name) if name in listed else "is not of this run"
             if wrong is not None:
                 raise UserError(
@@ -249,8 +249,8 @@ class RunFolder:
     def leftovers(self) -> list[Path]:
         """What a crash left half written or half removed; `recover` deals with it."""
         folders = [self.path, self.checkpoints.folder, self.snapshots.folder, self.history.folder]
-        found = [p for folder in folders for p in checkpoint.half_done(folder)]
-        return sorted(found + list((self.path / "data").glob("*.part")))
+        paths = [p for folder in folders for p in checkpoint.half_done(folder)]
+        return sorted(paths + list((self.path / "data").glob("*.part")))
 
     def latest_checkpoint(self, report: Callable[[str], None] = lambda _: None) -> int | None:
         """Where to go on; None where nothing was saved yet. Checkpoints of which none is whole are not the same thing:
@@ -286,13 +286,13 @@ class RunFolder:
             lines = structured.read_regular(self.metrics_file, 1 << 30).split(b"\n")
         except (OSError, UserError):
             return []
-        found = []
+        records = []
         for line in lines:
             with suppress(ValueError, RecursionError):
                 value = json.loads(line)
                 if isinstance(value, dict) and isinstance(value.get("step"), int):
-                    found.append({name: number for name, number in value.items() if isinstance(number, int | float)})
-        return found
+                    records.append({name: number for name, number in value.items() if isinstance(number, int | float)})
+        return records
 
     # ---- the model
 
@@ -317,9 +317,9 @@ class RunFolder:
         then `report` is told so. Final weights that are damaged are not replaced by others in silence: they are refused."""
         if step is not None:
             kept = (self.checkpoints, self.snapshots, self.history)
-            saved = next((one for one in kept if step in one.steps()), None)
+            saved = next((c for c in kept if step in c.steps()), None)
             if saved is None:
-                there = ", ".join(map(str, sorted({s for one in kept for s in one.steps()}))) or "none"
+                there = ", ".join(map(str, sorted({s for c in kept for s in c.steps()}))) or "none"
                 raise UserError(f"{self.path} has no checkpoint of step {step}; there are: {there}")
             if (wrong := saved.problem(step)) is not None:
                 raise UserError(f"{saved.path(step)} cannot be used: {wrong}; {self.see_doctor}")
@@ -336,12 +336,12 @@ class RunFolder:
         best, kind = self.checkpoints.state(latest).get("best_step"), "latest"
         if isinstance(best, int) and best in self.checkpoints.steps() and self.checkpoints.problem(best) is None:
             latest, kind = best, "best"
-        said = (
+        sentence = (
             f"{self.path} has no final weights (training has not ended); using its {kind} checkpoint, of step {latest}"
         )
-        if said not in TOLD:
-            TOLD.add(said)
-            report(said)
+        if sentence not in TOLD:
+            TOLD.add(sentence)
+            report(sentence)
         return self.checkpoints.path(latest)
 
     def check_recipe(self) -> None:

@@ -20,7 +20,7 @@ from glassformer.errors import UserError
 from glassformer.evaluation.generated import metric_of, with_metric
 from glassformer.files import durable
 from glassformer.files.streams import unbreakable_screen
-from glassformer.runs import checkpoint, making
+from glassformer.runs import checkpoint, staging
 from glassformer.runs.checkpoint import read_checkpoint
 from glassformer.runs.data_notes import changed_sources, data_notes
 from glassformer.runs.fine_tune import Start, start_of, write_start
@@ -55,7 +55,7 @@ def friendly_errors(path: Path, recipe: Recipe, *, anew: bool = False) -> Iterat
     except BaseException as error:
         goes_on = True
         with suppress(UserError, OSError):
-            goes_on = not (anew and making.put_back(path))
+            goes_on = not (anew and staging.put_back(path))
         if isinstance(error, Stopped):
             error.goes_on = goes_on
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError) and error.errno != errno.ENOMEM:
@@ -121,7 +121,7 @@ def make_run(
     was_there = old is None and out.is_dir()
     if old is not None:
         held.enter_context(old.exclusive_lock())
-    draft = making.begin(out, recipe, None if start is None else start.facts())
+    draft = staging.create_draft(out, recipe, None if start is None else start.facts())
     held.enter_context(draft.exclusive_lock())
     try:
         with stop.may_drop():
@@ -130,16 +130,16 @@ def make_run(
         # Settings or data that cannot be: a folder that looks like a run would only be in the way. What a stop or a full
         # disk broke off can be gone on with.
         if (isinstance(error, UserError) and not stop.asked) or (old is not None and not old.prepared):
-            making.give_up(draft, out, None, keep_folder=was_there)
+            staging.rollback(draft, out, None, keep_folder=was_there)
         else:
-            making.put_in_place(draft, out)
+            staging.commit(draft, out)
         raise
-    run, aside = making.put_in_place(draft, out)
+    run, aside = staging.commit(draft, out)
     try:
         with stop.may_drop():
             return make_session(run, run.recipe, run.tokenizers, stop)
     except UserError:
-        making.give_up(run, out, aside, keep_folder=was_there)
+        staging.rollback(run, out, aside, keep_folder=was_there)
         raise
 
 
@@ -160,7 +160,7 @@ def train(
     check_task(recipe.data, recipe.model.family, recipe.model.head)
     stop = StopRequest()
     with unbreakable_screen(), friendly_errors(out, recipe, anew=True), stop.listening(), ExitStack() as held:
-        making.put_back(out)
+        staging.put_back(out)
         if RunFolder.is_run(out) and not overwrite:
             raise UserError(
                 f"{out} holds a run already; go on with it by --resume, or choose another folder with --out, "
@@ -195,7 +195,7 @@ def restored(run: RunFolder, step: int | None, trained_with: Recipe, stop: StopR
     if step is not None:
         tensors, state = read_checkpoint(run.checkpoints.path(step))
         check_state(state, run.checkpoints.path(step))
-    for path in run.checkpoints.set_aside_after(step or 0):
+    for path in run.checkpoints.move_aside_after(step or 0):
         say(f"{path} is kept for you to look at, and not used")
     for kept in (run.snapshots, run.history):
         for later in (s for s in kept.steps() if s > (step or 0)):
@@ -228,7 +228,7 @@ def resume(
 ) -> RunFolder | None:
     """Goes on from the newest whole checkpoint, exactly as if the run had never stopped; None where it had ended already.
     `wanted`: with these settings, if they are not the run's own; a difference must be accepted."""
-    making.adopt_draft(out)
+    staging.adopt(out)
     run = RunFolder.open(out)
     if not run.prepared:
         return prepare_again(run, wanted, accept_changes, callbacks)
@@ -242,14 +242,14 @@ def resume(
             state = run.checkpoints.state(step) if step is not None else {}
             trained_with = Recipe.from_dict(state["recipe"]) if "recipe" in state else run.recipe
             # What was confirmed once is in run.json, under its seal; what came into run.json in another way is not.
-            found = changes(run.recipe if run.sealed else trained_with, wanted)
-            check_changes(found, accepted=accept_changes)
-            if not found and (ended := run.finished()) is not None:
+            changed = changes(run.recipe if run.sealed else trained_with, wanted)
+            check_changes(changed, accepted=accept_changes)
+            if not changed and (ended := run.finished()) is not None:
                 say(f"{out} has been trained to its end, step {ended}; there is nothing to go on with")
                 return None
-            for change in found:
+            for change in changed:
                 say(f"from here on with {change}")
-            if found or not run.sealed:
+            if changed or not run.sealed:
                 run.write_recipe(wanted, VERSION, run.facts["files"])
                 run = RunFolder(out)
             for note in changed_sources(run.path):

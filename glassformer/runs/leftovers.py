@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from glassformer.files import owned
-from glassformer.runs import checkpoint, making
+from glassformer.runs import checkpoint, staging
 from glassformer.runs.folder import RunFolder
 
 
@@ -52,21 +52,21 @@ def inside(run: RunFolder) -> Iterator[Leftover]:
     for path in run.leftovers():
         clear = path.unlink if path.suffix == ".part" else partial(checkpoint.recover, path.parent)
         yield Leftover(path, "left half done by a crash; --resume or --prune clears it up", clear)
-    for path in run.checkpoints.set_aside():
+    for path in run.checkpoints.moved_aside():
         yield Leftover(path, "set aside by an earlier resume", partial(checkpoint.empty_out, path))
 
 
 def set_aside(path: Path) -> Leftover:
     """A run that another was to replace: dropped where that one has weights, else put back."""
-    said = making.read_replaced(path)
+    said = staging.read_replaced(path)
     if said is None:
         return Leftover(path, "a run that was set aside, and does not say whose place it had", None)
     out = path.with_name(said.name)
     if said.dropped or (RunFolder.is_run(out) and RunFolder(out).has_weights):
-        return Leftover(path, f"the run that was in {said.name} before", partial(making.drop_replaced, out))
-    if making.to_put_back(out) == path and not owned.is_locked(out / ".lock"):
+        return Leftover(path, f"the run that was in {said.name} before", partial(staging.drop_replaced, out))
+    if staging.to_put_back(out) == path and not owned.is_locked(out / ".lock"):
         about = f"the run that was in {said.name} before; the new one has no checkpoint yet, and --prune puts the old one back"
-        return Leftover(path, about, partial(making.put_back, out))
+        return Leftover(path, about, partial(staging.put_back, out))
     return Leftover(path, f"the run that was in {said.name} before", None)
 
 
@@ -75,16 +75,16 @@ def beside(folder: Path, run: Path | None = None) -> Iterator[Leftover]:
     given), and preparations that were broken off."""
     for path in owned.abandoned(folder):
         yield Leftover(path, "left by a command that was killed before it was done", partial(shutil.rmtree, path))
-    for path in sorted(folder.glob(".replaced-*")) if run is None else making.replaced(run):
+    for path in sorted(folder.glob(".replaced-*")) if run is None else staging.replaced(run):
         if RunFolder.is_run(path) and not path.is_symlink():
             yield set_aside(path)
-    for path in sorted(folder.glob(".making-*")) if run is None else [making.beside(run, "making")]:
+    for path in sorted(folder.glob(".making-*")) if run is None else [staging.sibling_path(run, "making")]:
         if not RunFolder.is_run(path) or path.is_symlink() or owned.is_locked(path / ".lock"):
             continue
         out = path.with_name(path.name.removeprefix(".making-"))
         if RunFolder.is_run(out):
             about = f"a preparation of {out.name} that was broken off"
-            yield Leftover(path, about, partial(making.clear_draft, path, out))
+            yield Leftover(path, about, partial(staging.clear_draft, path, out))
         elif run is None:
             about = f"a preparation of {out.name} that was broken off; --resume goes on with it"
             yield Leftover(path, about, None)

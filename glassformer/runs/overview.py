@@ -231,10 +231,10 @@ def which_weights(run: Any, recipe: Recipe) -> str:
         return f"the weights of step {step:,}, the last" if step == last else f"the weights of step {step:,}"
     if metric not in BETTER_WHEN_LOWER and scores[step] < NOISE:
         return f"the weights of step {step:,}, with the lowest loss on val ({measure_name(metric)} never reached {NOISE:.0f})"
-    said = f"the weights of step {step:,}, with the best {measure_name(metric)} on val ({measure_value(metric, scores[step])}"
+    sentence = f"the weights of step {step:,}, with the best {measure_name(metric)} on val ({measure_value(metric, scores[step])}"
     if step != last and last in scores:
-        return f"{said}; {measure_value(metric, scores[last])} at the last step, {last:,})"
-    return f"{said}, of {len(scores)} validation{'s' if len(scores) != 1 else ''})"
+        return f"{sentence}; {measure_value(metric, scores[last])} at the last step, {last:,})"
+    return f"{sentence}, of {len(scores)} validation{'s' if len(scores) != 1 else ''})"
 
 
 def final_state(path: Any) -> dict[str, Any]:

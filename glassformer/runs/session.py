@@ -25,8 +25,8 @@ from glassformer.nn.lora import adapter_tensors
 from glassformer.runs import checkpoint
 from glassformer.runs.checkpoint import read_checkpoint, write_checkpoint
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.making import drop_replaced, replaced
 from glassformer.runs.metrics_log import MetricsLog
+from glassformer.runs.staging import drop_replaced, replaced
 from glassformer.runs.stop import Stopped, StopRequest
 from glassformer.text.tokenizers import Tokenizers
 from glassformer.training.screen import Screen
@@ -87,8 +87,8 @@ class SavedState:
 
 def check_state(state: dict[str, Any], folder: Path) -> None:
     """Damaged in a sentence where a state has another shape."""
-    found = structured.convert(state, SavedState, str(folder / checkpoint.STATE))
-    counts = {n: v for n, v in vars(found).items() if isinstance(v, int)}
+    saved = structured.convert(state, SavedState, str(folder / checkpoint.STATE))
+    counts = {n: v for n, v in vars(saved).items() if isinstance(v, int)}
     if strange := [name for name, count in counts.items() if not 0 <= count < MOST]:
         raise checkpoint.Damaged(f"{folder} cannot be used: {strange[0]} in its state is no count")
 
@@ -138,12 +138,12 @@ class Session:
         if self.trainer.ema is None:
             yield
             return
-        own = {n: t.clone() for n, t in model_tensors(self.model).items()}
+        training_weights = {n: t.clone() for n, t in model_tensors(self.model).items()}
         load_model_tensors(self.model, self.trainer.ema)
         try:
             yield
         finally:
-            load_model_tensors(self.model, own)
+            load_model_tensors(self.model, training_weights)
 
     def validate(self) -> Scores:
         """Leaves no trace in the run, not even in the random state: it can be dropped half way and made again later."""
@@ -191,16 +191,16 @@ class Session:
         for name, signature in scores.signatures.items() if first else ():
             meaning = f"sacrebleu's {signature}" if "|version:" in signature else signature
             self.message(f"    {localized(measure_name(name))}: {localized(meaning)}")
-        for source, wanted, written in scores.samples[:3]:
+        for source, reference, written in scores.samples[:3]:
             if self.recipe.data.task == "text":
                 self.message(f"    {shorten(source)} → {shorten(written, 120)}")
                 continue
-            mark = "=" if wanted.strip() == written.strip() else "≠"
-            self.message(f"    {shorten(source)} → {shorten(written)}  {mark}  {shorten(wanted)}")
+            mark = "=" if reference.strip() == written.strip() else "≠"
+            self.message(f"    {shorten(source)} → {shorten(written)}  {mark}  {shorten(reference)}")
         if scores.samples:
             self.log.write_samples(
-                {"step": progress.step, "source": source, "wanted": wanted, "written": written}
-                for source, wanted, written in scores.samples
+                {"step": progress.step, "source": source, "wanted": reference, "written": written}
+                for source, reference, written in scores.samples
             )
 
     # ---- saving
@@ -241,10 +241,10 @@ class Session:
 
     def keep_history(self) -> None:
         """The weights at logarithmic steps (0, 10, 30, 100, 300 …), where the model is small or the recipe says so."""
-        step, wanted = self.trainer.progress.step, self.config.history
-        if wanted is False or not is_historic(step):
+        step, history = self.trainer.progress.step, self.config.history
+        if history is False or not is_historic(step):
             return
-        if wanted is None and sum(p.numel() * p.element_size() for p in self.model.parameters()) > SMALL_MODEL:
+        if history is None and sum(p.numel() * p.element_size() for p in self.model.parameters()) > SMALL_MODEL:
             return
         self.find_moved_folder()
         path = self.run.history.path(step)

@@ -1,12 +1,14 @@
 """A server that existing clients can talk to: LibreTranslate's dialect and OpenAI's, over the one driver of decoding.
 
-limits.py       how much of anything is taken
-refusals.py     an answer that is an error, in either dialect
-works.py        what one request asks of a model, row by row (translating.py, completing.py)
-fair_queue.py   whose row is next
-worker.py       the one thread that owns a model and its drivers
-models.py       several runs: loaded on first use, unloaded under a limit, replaced by newer weights
-gate.py         who may ask: hosts, keys, sizes, and the books of what became of each request (metrics.py)
+limits.py        how much of anything is taken
+api_errors.py    an answer that is an error, in either dialect
+jobs.py          what one request asks of a model, row by row (translation.py, completion.py)
+fair_queue.py    whose row is next
+worker.py        the one thread that owns a model and its drivers
+models.py        several runs: loaded on first use, unloaded under a limit, replaced by newer weights
+service.py       from a request to a job, and its answer back
+auth.py          hosts, origins and keys
+middleware.py    who may ask, of what size and in what time, and the count of what became of each request (metrics.py)
 libretranslate.py, openai.py, pages.py     the dialects and the page
-app.py, lifecycle.py                       all of it together, from start to SIGTERM
+app.py, connections.py, lifecycle.py       all of it together, from start to SIGTERM
 """

@@ -52,22 +52,22 @@ def trace_of(answer: Answer) -> list[list[list[dict[str, Any]]]]:
     ]
 
 
-def unknown_of(found: Sequence[Sequence[str]], *, each: bool = False) -> dict[str, Any]:
+def unknown_of(unknown: Sequence[Sequence[str]], *, each: bool = False) -> dict[str, Any]:
     """The words or characters of texts that are not in the vocabulary, for each text or of all; no field where there are none."""
-    if not any(found):
+    if not any(unknown):
         return {}
-    return {"unknown": found if each else list(dict.fromkeys(word for words in found for word in words))}
+    return {"unknown": unknown if each else list(dict.fromkeys(word for words in unknown for word in words))}
 
 
 def answer_fields(
-    found: Sequence[Sequence[Answer]], many: bool, *, scores: bool, alignment: bool, trace: bool
+    answers_of_texts: Sequence[Sequence[Answer]], many: bool, *, scores: bool, alignment: bool, trace: bool
 ) -> dict[str, Any]:
     """The fields that were asked for, of the best answer to each text; scores of the alternatives as well."""
     out: dict[str, Any] = {}
     if scores:
-        out["scores"] = [[scores_of(answer) for answer in answers] for answers in found]
+        out["scores"] = [[scores_of(answer) for answer in answers] for answers in answers_of_texts]
     if alignment:
-        out["alignment"] = [alignment_of(answers[0]) for answers in found]
+        out["alignment"] = [alignment_of(answers[0]) for answers in answers_of_texts]
     if trace:
-        out["trace"] = [trace_of(answers[0]) for answers in found]
+        out["trace"] = [trace_of(answers[0]) for answers in answers_of_texts]
     return out if many else {name: value[0] for name, value in out.items()}

@@ -15,7 +15,7 @@ from glassformer.config.recipe import refuse_unknown
 from glassformer.errors import ConfigError, UserError
 from glassformer.screen import say
 from glassformer.serve.app import Served
-from glassformer.serve.door import Door
+from glassformer.serve.auth import Auth
 from glassformer.serve.languages import codes_from
 from glassformer.serve.lifecycle import Server
 from glassformer.serve.limits import Limits
@@ -77,11 +77,11 @@ def key_from(file: Path | None, host: str) -> str | None:
 def served_runs(paths: Sequence[Path], languages: Sequence[str]) -> list[ServedRun]:
     """The runs with their languages."""
     named = {}
-    for one in languages:
-        name, equals, codes = one.partition("=")
+    for option in languages:
+        name, equals, codes = option.partition("=")
         if not equals and len(paths) > 1:
-            raise ConfigError(f"with several runs --languages says whose: NAME={one}")
-        named[name if equals else paths[0].resolve().name] = codes_from(codes if equals else one)
+            raise ConfigError(f"with several runs --languages says whose: NAME={option}")
+        named[name if equals else paths[0].resolve().name] = codes_from(codes if equals else option)
     refuse_unknown(named, [path.resolve().name for path in paths], "run")
     return [ServedRun(path, named.get(path.resolve().name)) for path in paths]
 
@@ -108,7 +108,7 @@ def run_server(
         for run in models.runs.values():
             if run.translates:
                 say(f"{run.name}: {', '.join(run.sources)} to {run.target}")
-        served = Served(models, bounds, Door(key, [*hosts, host], names[1]), say)
+        served = Served(models, bounds, Auth(key, [*hosts, host], names[1]), say)
         server = Server(served, host, port, say)
         await server.serve()
         models.close()

@@ -17,8 +17,8 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from glassformer.serve.gate import DECODED, Gate
-from glassformer.serve.refusals import Refused
+from glassformer.serve.api_errors import APIError
+from glassformer.serve.middleware import DECODED, Middleware
 
 SPARE = 16  # connections beyond the limit, for probes alone
 OTHER_FILES = 64  # that a server may open beside its connections
@@ -37,15 +37,15 @@ def plain_post(data: bytes) -> tuple[str, int]:
     it wants a second look, or where something else stands behind it."""
     head, whole, body = data.partition(b"\r\n\r\n")
     first, _, rest = head.partition(b"\r\n")
-    found, fields = FIRST_LINE.fullmatch(first), b"\r\n" + rest.lower()
-    if not found or not whole or NOT_PLAIN.search(fields) or head.count(b"\n") != head.count(b"\r\n"):
+    match, fields = FIRST_LINE.fullmatch(first), b"\r\n" + rest.lower()
+    if not match or not whole or NOT_PLAIN.search(fields) or head.count(b"\n") != head.count(b"\r\n"):
         return "", 0
     lengths = LENGTH.findall(fields)
     if not len(lengths) == fields.count(b"content-length") == fields.count(b"\r\nhost:") == 1:
         return "", 0
     if int(lengths[0]) < len(body):
         return "", 0
-    return found[1].decode(), int(lengths[0]) - len(body)
+    return match[1].decode(), int(lengths[0]) - len(body)
 
 
 def head_of(data: bytes) -> tuple[dict[bytes, bytes], bytes]:
@@ -58,26 +58,26 @@ def head_of(data: bytes) -> tuple[dict[bytes, bytes], bytes]:
     return headers, first.split(b" ")[1].partition(b"?")[2]
 
 
-def connections_that_fit(wanted: int) -> tuple[int, int]:
+def connections_that_fit(asked: int) -> tuple[int, int]:
     """How many connections to take, and how many new ones at a time: as many as are wanted, if the system lets this process have
     so many files open. It is asked for more where it allows them."""
     backlog = 512
     try:
         import resource
     except ImportError:  # not on Windows, which has no such limit
-        return wanted, backlog
+        return asked, backlog
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     others = len(os.listdir("/dev/fd")) + OTHER_FILES
-    needed = others + wanted + SPARE + backlog
+    needed = others + asked + SPARE + backlog
     if soft != resource.RLIM_INFINITY and soft < needed:
         wished = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wished, hard))
             soft = wished
     if soft == resource.RLIM_INFINITY or soft >= needed:
-        return wanted, backlog
+        return asked, backlog
     backlog = max(1, (soft - others) // 4)
-    return max(1, min(wanted, soft - others - SPARE - backlog)), backlog
+    return max(1, min(asked, soft - others - SPARE - backlog)), backlog
 
 
 class OneWrite:
@@ -114,7 +114,7 @@ class Connection(H11Protocol):
     Where there are as many as may be, whoever has been silent longest makes way for one that comes; where nobody is silent, a few
     more are let in for probes alone, so that a server under siege can still say that it lives."""
 
-    gate: Gate
+    middleware: Middleware
     most: int
     silent: dict[Connection, None]  # those of whom the head of a request is awaited, the longest first
 
@@ -139,7 +139,7 @@ class Connection(H11Protocol):
     def wait(self) -> None:
         """From now on the head of a request is waited for."""
         self.stop_waiting()
-        self.patience = self.loop.call_later(self.gate.limits.read_seconds, self.lose_patience)
+        self.patience = self.loop.call_later(self.middleware.limits.read_seconds, self.lose_patience)
         self.silent[self] = None
 
     def stop_waiting(self) -> None:
@@ -161,32 +161,32 @@ class Connection(H11Protocol):
         data = data[dropped:]
         if data and self.spare and len(self.connections) > self.most and not PROBE.match(data):
             self.refuse_spare(data)
-        elif data and not (self.gate.models.full and self.idle() and self.turned_away(data)):
+        elif data and not (self.middleware.models.full and self.idle() and self.rejected(data)):
             super().data_received(data)
 
-    def turned_away(self, data: bytes) -> bool:
+    def rejected(self, data: bytes) -> bool:
         """Refuse, if it is certain what is asked, and by someone who may ask."""
         path, left = plain_post(data)
         if path not in DECODED:
             return False
         headers, query = head_of(data)
         try:
-            self.gate.door.check_host(headers)
-        except Refused:
+            self.middleware.auth.check_host(headers)
+        except APIError:
             return False
-        if not self.gate.door.has_key(headers, query):
+        if not self.middleware.auth.has_key(headers, query):
             return False  # it may be in the body
         self.passed_over = left
         self._unset_keepalive_if_required()
         self.wait()
-        self.transport.write(self.gate.turn_away(path, path, self.gate.models.refusal()))
+        self.transport.write(self.middleware.reject(path, path, self.middleware.models.overloaded()))
         return True
 
     def refuse_spare(self, data: bytes) -> None:
         """Say that there is no place for anything but a probe, and close."""
-        found = FIRST_PATH.match(data)
-        refusal = Refused(503, "all connections that this server takes are in use; come again", retry=1)
-        self.transport.write(self.gate.turn_away(found[1].decode() if found else "/", "(none)", refusal))
+        match = FIRST_PATH.match(data)
+        error = APIError(503, "all connections that this server takes are in use; come again", retry=1)
+        self.transport.write(self.middleware.reject(match[1].decode() if match else "/", "(none)", error))
         self.transport.close()
 
     def idle(self) -> bool:
@@ -212,6 +212,6 @@ class Connection(H11Protocol):
             super().connection_lost(exc)
 
 
-def connection_kind(gate: Gate, most: int) -> type[H11Protocol]:
+def connection_kind(middleware: Middleware, most: int) -> type[H11Protocol]:
     """The connections of one server, as uvicorn wants to be told of them."""
-    return type("Connection", (Connection,), {"gate": gate, "most": most, "silent": {}})
+    return type("Connection", (Connection,), {"middleware": middleware, "most": most, "silent": {}})

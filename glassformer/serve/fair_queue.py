@@ -42,7 +42,7 @@ class FairQueue(Generic[Row]):
         open_to = [asker for asker, rows in self.rows.items() if fits(rows[0][0])]
         if not open_to:
             return None
-        asker = min(open_to, key=lambda one: self.clocks[one])
+        asker = min(open_to, key=lambda candidate: self.clocks[candidate])
         row, cost = self.rows[asker].popleft()
         self.now = max(self.now, self.clocks[asker])
         self.clocks[asker] += cost

@@ -1,4 +1,9 @@
-"""Markup whose texts are translated and whose tags stay: what stands between tags is a text, but not in scripts and styles."""
+"""Markup whose texts are translated and whose tags stay: what stands between tags is a text, but not in scripts and styles.
+
+Tags are found by where HTML's tokenizer begins and ends them, so that whatever is no text stays as it was, to the byte: lxml
+and selectolax build a tree and write that anew, with other quotes, entities and end tags, and the standard library's parser
+takes half a minute for 20,000 characters of `<a `, which anybody may send (docs/log.md). Here one pass is all there is.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,17 @@ import html
 import re
 from collections.abc import Sequence
 
-from glassformer.serve.refusals import bad
+from glassformer.serve.api_errors import bad_request
 
-PARTS = re.compile(r"(<!--.*?(?:-->|$)|<(script|style)\b.*?(?:</\2\s*>|$)|<[^>]*(?:>|$))", re.DOTALL | re.IGNORECASE)
+MARKUP = re.compile(
+    r"""
+      <!--.*?(?:-->|\Z)                                                    # a comment
+    | <[!?][^>]*+(?:>|\Z)                                                  # a declaration
+    | <(script|style)\b.*?(?:</\1\s*>|\Z)                                  # with all that is in it
+    | </?[a-z](?:[^>"']++|"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))*+(?:>|\Z)       # a tag; in its quotes > is no end of it
+    """,
+    re.DOTALL | re.IGNORECASE | re.VERBOSE,
+)
 
 
 def unescaped(text: str) -> str:
@@ -16,7 +29,7 @@ def unescaped(text: str) -> str:
     try:
         return html.unescape(text)
     except ValueError:
-        raise bad(
+        raise bad_request(
             "q: the markup names a character by a number of thousands of digits, which no character has", "q"
         ) from None
 
@@ -33,36 +46,29 @@ class HtmlTexts:
 
     def __init__(self, pages: Sequence[str]) -> None:
         self.texts: list[str] = []
-        self.pages: list[list[str | tuple[str, int, str]]] = []
+        self.pages: list[list[str | int]] = []  # of each: what stays, and the numbers of its texts
         for page in pages:
-            parts: list[str | tuple[str, int, str]] = []
-            at = 0
-            for tag in [*PARTS.finditer(page), None]:
-                between = page[at : tag.start() if tag else len(page)]
-                if between.strip():
-                    text = between.strip()
-                    before, after = between[: between.index(text)], between[between.index(text) + len(text) :]
-                    parts.append((before, len(self.texts), after))
+            pieces: list[str | int] = []
+            start = 0
+            for markup in [*MARKUP.finditer(page), None]:
+                between = page[start : markup.start() if markup else len(page)]
+                if text := between.strip():
+                    before, _, after = between.partition(text)
+                    pieces += [before, len(self.texts), after]
                     self.texts.append(unescaped(text))
-                elif between:
-                    parts.append(between)
-                if tag is not None:
-                    parts.append(tag[0])
-                    at = tag.end()
-            self.pages.append(parts)
+                else:
+                    pieces.append(between)
+                if markup is not None:
+                    pieces.append(markup[0])
+                    start = markup.end()
+            self.pages.append(pieces)
 
-    def gathered(self, found: Sequence[Sequence[str]]) -> list[list[str]]:
-        """What was found of each text, for each piece of markup; each thing once."""
-        places = [[part[1] for part in parts if not isinstance(part, str)] for parts in self.pages]
-        return [list(dict.fromkeys(one for place in own for one in found[place])) for own in places]
+    def by_page(self, words: Sequence[Sequence[str]]) -> list[list[str]]:
+        """The words of each text, put together for each piece of markup; each word once."""
+        texts_of = [[piece for piece in pieces if isinstance(piece, int)] for pieces in self.pages]
+        return [list(dict.fromkeys(word for text in texts for word in words[text])) for texts in texts_of]
 
     def filled(self, translations: Sequence[str]) -> list[str]:
         """The markup with other texts."""
-        out = []
-        for parts in self.pages:
-            written = [
-                part if isinstance(part, str) else part[0] + html.escape(translations[part[1]], quote=False) + part[2]
-                for part in parts
-            ]
-            out.append("".join(written))
-        return out
+        escaped = [html.escape(text, quote=False) for text in translations]
+        return ["".join(escaped[p] if isinstance(p, int) else p for p in pieces) for pieces in self.pages]

@@ -22,18 +22,18 @@ def codes_of(recipe: Recipe) -> tuple[tuple[str, ...], str]:
     data = recipe.data
     if data.source_languages or data.target_language:
         return data.source_languages or (UNKNOWN,), data.target_language or UNKNOWN
-    if data.direction and (found := re.fullmatch(r"([a-z]{2})-([a-z]{2})", data.direction)):
-        return (found[1],), found[2]
+    if data.direction and (match := re.fullmatch(r"([a-z]{2})-([a-z]{2})", data.direction)):
+        return (match[1],), match[2]
     return (UNKNOWN,), UNKNOWN
 
 
 def codes_from(text: str) -> tuple[tuple[str, ...], str]:
     """The same from `de,fr:en`, as it is written on a command line."""
     sources, colon, target = text.partition(":")
-    found = tuple(code.strip() for code in sources.split(","))
-    if not colon or not all(CODE.fullmatch(code) for code in (*found, target.strip())):
+    codes = tuple(code.strip() for code in sources.split(","))
+    if not colon or not all(CODE.fullmatch(code) for code in (*codes, target.strip())):
         raise ConfigError(f"languages are written as de:en, or de,fr:en for a run that reads two, not {text!r}")
-    return found, target.strip()
+    return codes, target.strip()
 
 
 @cache
@@ -67,8 +67,8 @@ class Detector:
             if self.made is None:
                 codes = [getattr(IsoCode639_1, code.upper()) for code in self.codes]
                 self.made = LanguageDetectorBuilder.from_iso_codes_639_1(*codes).build()
-        found = self.made.compute_language_confidence_values(text[:MOST_READ])
-        return [(one.language.iso_code_639_1.name.lower(), round(one.value * 100, 1)) for one in found]
+        values = self.made.compute_language_confidence_values(text[:MOST_READ])
+        return [(value.language.iso_code_639_1.name.lower(), round(value.value * 100, 1)) for value in values]
 
     def best(self, text: str, among: Collection[str]) -> tuple[str, float]:
         """The likeliest of these; the first of them where nothing speaks for any."""

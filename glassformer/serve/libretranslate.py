@@ -13,25 +13,24 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI
 from pydantic import BaseModel, BeforeValidator, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from glassformer.serve.answers import answer_fields, unknown_of
-from glassformer.serve.asking import EventStream, Service, as_json, ask, check_texts, event_of, streamed
-from glassformer.serve.fields import LIBRE_ERROR, body_schema, from_json, read, responses
+from glassformer.serve.api_errors import bad_request
+from glassformer.serve.fields import DocumentedRoute, check_at_most, from_json, read_as
 from glassformer.serve.html_text import HtmlTexts
 from glassformer.serve.languages import name_of
 from glassformer.serve.models import ServedRun
-from glassformer.serve.refusals import bad
+from glassformer.serve.responses import EventStream, as_json, event_of
+from glassformer.serve.service import Service
 from glassformer.serve.translated_files import TranslatedFiles
-from glassformer.serve.translating import Asked, Translating
-from glassformer.serve.translators import run_for, translators
-from glassformer.serve.worker import too_many_rows
+from glassformer.serve.translation import TranslationJob, TranslationOptions
+from glassformer.serve.worker import check_rows
 from glassformer.tasks import TextConstraints
 
-REFUSALS = (400, 403, 404, 408, 413, 429, 500, 503, 504)
+WAYS = ("application/json", "application/x-www-form-urlencoded")
 
 
 def listed(value: Any) -> Any:
@@ -65,15 +64,16 @@ class DetectFields(BaseModel):
     api_key: str | None = None
 
 
-def asked_of(service: Service, fields: TranslateFields) -> Asked:
+def asked_of(service: Service, fields: TranslateFields) -> TranslationOptions:
     """What is asked beside the texts, if it is no more than is taken."""
     limits = service.limits
-    if fields.alternatives > limits.alternatives:
-        raise bad(f"alternatives: at most {limits.alternatives} are given here", "alternatives")
+    check_at_most("alternatives", fields.alternatives, limits.alternatives)
     if len(fields.glossary) > limits.glossary or any(len(k) + len(v) > 200 for k, v in fields.glossary.items()):
-        raise bad(f"glossary: at most {limits.glossary} terms of 200 characters are taken here", "glossary")
+        raise bad_request(f"glossary: at most {limits.glossary} terms of 200 characters are taken here", "glossary")
     options = {"n_best": fields.alternatives + 1} if fields.alternatives else {}
-    return Asked(options, TextConstraints(glossary=fields.glossary), align=fields.alignment, trace=fields.trace)
+    return TranslationOptions(
+        options, TextConstraints(glossary=fields.glossary), align=fields.alignment, trace=fields.trace
+    )
 
 
 class Libre:
@@ -81,68 +81,67 @@ class Libre:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.files = TranslatedFiles()
 
     async def translate(self, request: Request) -> Response:
         """Translate a text or several."""
-        fields = await read(request, TranslateFields)
+        fields = await read_as(request, TranslateFields)
         many = isinstance(fields.q, list)
         texts = list(fields.q) if isinstance(fields.q, list) else [fields.q]
-        check_texts(texts, self.service.limits, "q")
-        asked_for = (self.service, fields.source, fields.target, "\n".join(texts)[:2000], fields.model)
-        finds_out = fields.source == "auto"
-        run, source, confidence = await asyncio.to_thread(run_for, *asked_for) if finds_out else run_for(*asked_for)
-        asked = asked_of(self.service, fields)
+        self.service.check_texts(texts, "q")
+        run, source, confidence = await self.service.run_for(fields.source, fields.target, texts, fields.model)
+        options = asked_of(self.service, fields)
         if fields.stream:
             if many or fields.format == "html" or fields.alternatives or fields.trace or fields.glossary:
-                raise bad("stream: one plain text is streamed, without alternatives, trace and glossary", "stream")
-            return EventStream(self.events(request, run, Translating(texts, asked, streams=True), fields))
+                raise bad_request(
+                    "stream: one plain text is streamed, without alternatives, trace and glossary", "stream"
+                )
+            job = TranslationJob(texts, options, streams=True)
+            return EventStream(self.events(run, job, fields), job)
         page = HtmlTexts(texts) if fields.format == "html" else None
-        if page is not None and len(page.texts) > self.service.limits.rows:
-            raise too_many_rows(self.service.limits.rows)
-        work = Translating(texts if page is None else page.texts, asked)
-        found = await ask(request, self.service, run, work)
-        best = [answers[0].text for answers in found]
+        job = TranslationJob(texts if page is None else page.texts, options)
+        check_rows(len(job.texts), self.service.limits.rows)
+        answers_of_texts = await self.service.ask(run, job)
+        best = [answers[0].text for answers in answers_of_texts]
         best = best if page is None else page.filled(best)
         out: dict[str, Any] = {"translatedText": best if many else best[0]}
         if fields.source == "auto":
             detected = {"confidence": confidence, "language": source}
             out["detectedLanguage"] = [detected] * len(texts) if many else detected
         if fields.alternatives > 0:
-            others = [[answer.text for answer in answers[1:]] for answers in found]
+            others = [[answer.text for answer in answers[1:]] for answers in answers_of_texts]
             if page is not None:
                 others = [[] for _ in texts]  # markup has one translation
             out["alternatives"] = others if many else others[0]
-        lost = work.unknown if page is None else page.gathered(work.unknown)
+        lost = job.unknown if page is None else page.by_page(job.unknown)
         out |= unknown_of(lost, each=many)
         if page is None:
-            out |= answer_fields(found, many, scores=fields.scores, alignment=fields.alignment, trace=fields.trace)
+            out |= answer_fields(
+                answers_of_texts, many, scores=fields.scores, alignment=fields.alignment, trace=fields.trace
+            )
         return as_json(out)
 
-    async def events(
-        self, request: Request, run: ServedRun, work: Translating, fields: TranslateFields
-    ) -> AsyncIterator[bytes]:
+    async def events(self, run: ServedRun, job: TranslationJob, fields: TranslateFields) -> AsyncIterator[bytes]:
         """A translation as it is written: {"delta": text}, and last what /translate would answer."""
-        async for event in streamed(request, self.service, run, work):
+        async for event in self.service.stream(run, job):
             if isinstance(event, tuple):
-                (found,) = event
-                extra = answer_fields(found, False, scores=fields.scores, alignment=fields.alignment, trace=False)
-                yield event_of({"translatedText": found[0][0].text} | unknown_of(work.unknown) | extra)
+                (answers,) = event
+                extra = answer_fields(answers, False, scores=fields.scores, alignment=fields.alignment, trace=False)
+                yield event_of({"translatedText": answers[0][0].text} | unknown_of(job.unknown) | extra)
             else:
                 yield event_of({"delta": event})
 
     async def detect(self, request: Request) -> Response:
         """Which language a text is in; the likeliest first, with a confidence of 0 to 100."""
-        fields = await read(request, DetectFields)
+        fields = await read_as(request, DetectFields)
         texts = [fields.q] if isinstance(fields.q, str) else list(fields.q)
-        check_texts(texts, self.service.limits, "q")
-        found = await asyncio.to_thread(self.service.detector.confidences, "\n".join(texts))
-        return as_json([{"confidence": value, "language": code} for code, value in found if value > 0] or [])
+        self.service.check_texts(texts, "q")
+        confidences = await asyncio.to_thread(self.service.detector.confidences, "\n".join(texts))
+        return as_json([{"confidence": value, "language": code} for code, value in confidences if value > 0] or [])
 
     async def languages(self, request: Request) -> Response:
         """What can be translated to what."""
         table: dict[str, set[str]] = {}
-        for run in translators(self.service):
+        for run in self.service.translators():
             for code in run.sources:
                 table.setdefault(code, set()).add(run.target)
             table.setdefault(run.target, set())
@@ -150,7 +149,7 @@ class Libre:
 
     async def settings(self, request: Request) -> Response:
         """What LibreTranslate's own page asks first."""
-        runs, limits = translators(self.service), self.service.limits
+        runs, limits = self.service.translators(), self.service.limits
         first = runs[0] if runs else None
         language: dict[str, Any] = {}
         if first is not None:
@@ -172,46 +171,14 @@ class Libre:
             }
         )
 
-    async def translate_file(self, request: Request) -> Response:
-        """Translate a text file, line by line."""
-        return await self.files.translate(request, self.service)
-
-    async def download_file(self, request: Request) -> Response:
-        """A file that was translated, for a while."""
-        return self.files.download(request.path_params["name"])
-
-    def add_to(self, app: FastAPI) -> None:
+    def routes(self) -> list[DocumentedRoute]:
         """Every route, with its schema."""
-        refused = responses(LIBRE_ERROR, REFUSALS)
-        good = {"type": "object", "required": ["translatedText"]}
-        answered = {**refused, **responses(LIBRE_ERROR, (), good)}
-        listed_ = {**refused, **responses(LIBRE_ERROR, (), {"type": "array"})}
-        named = {**refused, **responses(LIBRE_ERROR, (), {"type": "object"})}
-        add = app.add_api_route
-        add("/translate", self.translate, methods=["POST"], responses=answered,
-            openapi_extra=body_schema(TranslateFields, form=True))  # fmt: skip
-        add("/detect", self.detect, methods=["POST"], responses=listed_,
-            openapi_extra=body_schema(DetectFields, form=True))  # fmt: skip
-        add("/languages", self.languages, methods=["GET"], responses=listed_)
-        add("/frontend/settings", self.settings, methods=["GET"], responses=named)
-        add("/translate_file", self.translate_file, methods=["POST"], responses=named, openapi_extra=FILE_SCHEMA)
-        add("/download_file/{name}", self.download_file, methods=["GET"], responses=refused, openapi_extra=NAME_SCHEMA)
-
-
-FILE_FIELDS = {
-    "file": {"type": "string", "format": "binary"},
-    "source": {"type": "string"},
-    "target": {"type": "string"},
-    "api_key": {"type": "string"},
-}
-FILE_SCHEMA = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {"type": "object", "required": ["file", "source", "target"], "properties": FILE_FIELDS}
-            }
-        },
-    }
-}
-NAME_SCHEMA = {"parameters": [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]}
+        answer = {"application/json": {"type": "object", "required": ["translatedText"]}}
+        array, named = {"application/json": {"type": "array"}}, {"application/json": {"type": "object"}}
+        return [
+            DocumentedRoute("/translate", self.translate, answer, fields=TranslateFields, kinds=WAYS),
+            DocumentedRoute("/detect", self.detect, array, fields=DetectFields, kinds=WAYS),
+            DocumentedRoute("/languages", self.languages, array),
+            DocumentedRoute("/frontend/settings", self.settings, named),
+            *TranslatedFiles(self.service).routes(),
+        ]

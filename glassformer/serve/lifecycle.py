@@ -1,6 +1,6 @@
 """From start to SIGTERM: a server, and an end in good order.
 
-At the first signal the server is no longer ready and takes no new work, and goes on answering what it has, and probes. When all
+At the first signal the server is no longer ready and takes no new job, and goes on answering what it has, and probes. When all
 is answered, or the time for that is over, whoever still waits is told, and the process ends with exit code 0.
 """
 
@@ -18,7 +18,7 @@ from glassformer.serve.app import Served
 from glassformer.serve.connections import connection_kind, connections_that_fit
 
 LOOK_SECONDS = 2.0  # between two looks for runs that do not work, and for newer weights
-TICKS_A_LINE = 10  # between two lines about those who were sent away
+TICKS_A_LINE = 10  # between two lines about requests that found no room
 TELL_SECONDS = 1.0  # that being told takes
 
 
@@ -26,16 +26,17 @@ class Server(uvicorn.Server):
     """uvicorn, ending as it is written above."""
 
     def __init__(self, served: Served, host: str, port: int, report: Callable[[str], None] = lambda _: None) -> None:
-        wanted = served.limits.connections
-        most, backlog = connections_that_fit(wanted)
-        if most < wanted:
-            report(f"this process may have few files open, so it takes {most:,} connections at a time, not {wanted:,}")
+        asked = served.limits.connections
+        most, backlog = connections_that_fit(asked)
+        if most < asked:
+            report(f"this process may have few files open, so it takes {most:,} connections at a time, not {asked:,}")
         config = uvicorn.Config(
-            served.gate,
+            served.middleware,
             host=host,
             port=port,
-            http=connection_kind(served.gate, most),
+            http=connection_kind(served.middleware, most),
             ws="none",
+            lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
@@ -64,7 +65,7 @@ class Server(uvicorn.Server):
         """Ten times a second: what the runs do, and whether it is time to go."""
         now = time.monotonic()
         if not counter % TICKS_A_LINE:
-            self.served.gate.report_sent_away()
+            self.served.middleware.report_overloads()
         if now - self.looked_at > LOOK_SECONDS and (self.look is None or self.look.done()):
             self.looked_at = now
             self.look = asyncio.create_task(self.served.models.look_around())
@@ -76,20 +77,20 @@ class Server(uvicorn.Server):
         """Is everything answered, or has everyone been told?"""
         assert self.asked_to_end_at is not None
         if self.told_at is not None:
-            return not self.served.gate.in_flight or now - self.told_at > TELL_SECONDS
-        if not self.served.gate.in_flight:
+            return not self.served.middleware.in_flight or now - self.told_at > TELL_SECONDS
+        if not self.served.middleware.in_flight:
             return True
         if now - self.asked_to_end_at > self.served.limits.drain_seconds - TELL_SECONDS:
             self.told_at = now
-            self.served.gate.ending.set()
+            self.served.middleware.end()
         return False
 
     def address(self) -> str:
         """Where it listens, once it does."""
         for server in self.servers:
-            for one in server.sockets:
-                host, port = one.getsockname()[:2]
-                return f"http://[{host}]:{port}" if one.family == socket.AF_INET6 else f"http://{host}:{port}"
+            for listening in server.sockets:
+                host, port = listening.getsockname()[:2]
+                return f"http://[{host}]:{port}" if listening.family == socket.AF_INET6 else f"http://{host}:{port}"
         return ""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

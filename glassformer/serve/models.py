@@ -9,19 +9,18 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from glassformer.api.loading import load
 from glassformer.config import Recipe
 from glassformer.errors import UserError
 from glassformer.runs.folder import RunFolder
-from glassformer.serve.completing import Completing, Wanted
+from glassformer.serve.api_errors import APIError
+from glassformer.serve.completion import CompletionJob, CompletionOptions
+from glassformer.serve.jobs import ServerJob
 from glassformer.serve.languages import codes_of
 from glassformer.serve.limits import Limits
-from glassformer.serve.refusals import Refused
-from glassformer.serve.translating import Asked, Translating
-from glassformer.serve.worker import Worker, told
-from glassformer.serve.works import Work
+from glassformer.serve.translation import TranslationJob, TranslationOptions
+from glassformer.serve.worker import Worker, log_name
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 2.0, 60.0  # seconds, between two trials of a run that does not work
 COPIES = 2  # a model on a CPU is held as it was read, and packed for decoding
@@ -52,7 +51,7 @@ class ServedRun:
         self.stamp: object = None
         self.loaded_seal = ""
         self.used_at = 0.0
-        self.works = False  # has it answered, and has nothing been heard since that it cannot?
+        self.healthy = False  # has it answered, and has nothing been heard since that it cannot?
         self.failures_seen = 0  # of its worker, before it last answered
         self.try_at, self.pause = 0.0, SHORTEST_PAUSE  # when one that does not work is tried again
         self.lock = asyncio.Lock()
@@ -70,8 +69,8 @@ class ServedRun:
 
     def now(self) -> object:
         """What tells the weights on disk from others, cheaply."""
-        found = (path for pattern in STAMPED for path in self.path.glob(pattern))
-        return sorted((str(p), p.stat().st_mtime_ns, p.stat().st_ino) for p in found if p.exists())
+        paths = (path for pattern in STAMPED for path in self.path.glob(pattern))
+        return sorted((str(p), p.stat().st_mtime_ns, p.stat().st_ino) for p in paths if p.exists())
 
     def seal(self) -> str:
         """What tells the weights that would be used from others, exactly."""
@@ -108,7 +107,7 @@ class Models:
         """The run of this name; 404 with the names there are, if there is none."""
         if name not in self.runs:
             known = ", ".join(self.runs)
-            raise Refused(
+            raise APIError(
                 404, f"there is no model {name[:80]!r} here; there are: {known}", param="model", code="model_not_found"
             )
         return self.runs[name]
@@ -118,32 +117,45 @@ class Models:
         self.retired = [worker for worker in self.retired if worker.thread.is_alive()]
         return [*(run.worker for run in self.runs.values() if run.worker is not None), *self.retired]
 
+    def alive(self) -> bool:
+        """A full queue is life; a worker that has not moved for a minute is not."""
+        return all(worker.stuck_for() < self.limits.dead_seconds for worker in self.workers())
+
+    def ready(self) -> bool:
+        """Will a request that comes now be answered soon? Every run has answered, and none hangs."""
+        moving = all(worker.stuck_for() < self.limits.hung_seconds for worker in self.workers())
+        return moving and not self.draining and all(run.healthy for run in self.runs.values())
+
     @property
     def full(self) -> bool:
         """Is every run loaded and full, so that whichever is meant cannot be asked?"""
         return all(run.worker is not None and run.worker.full for run in self.runs.values())
 
-    def refusal(self) -> Refused:
+    def overloaded(self) -> APIError:
         """What one hears who comes when all are full: of the one that is so the least."""
-        return min((run.worker for run in self.runs.values() if run.worker), key=lambda worker: worker.held).refusal()
+        return min(
+            (run.worker for run in self.runs.values() if run.worker), key=lambda worker: worker.held
+        ).overloaded()
 
     def check_room(self) -> None:
         """Refuse at once, where all are full."""
         if self.full:
-            raise self.refusal()
+            raise self.overloaded()
 
-    async def submit(self, run: ServedRun, work: Work) -> Worker:
-        """Hand a work to the run's worker, which is loaded first where it is not there."""
+    async def submit(self, run: ServedRun, job: ServerJob) -> Worker:
+        """Hand a job to the run's worker, which is loaded first where it is not there."""
         if self.draining:
-            raise Refused(503, "this server is shutting down; ask another, or again in a moment", retry=5)
+            raise APIError(503, "this server is shutting down; ask another, or again in a moment", retry=5)
         run.used_at = time.monotonic()
         while True:
-            worker = run.worker or await self.load(run)
+            worker = run.worker
+            if worker is None:  # whoever goes away while a run is loaded does not stop that for the others
+                worker = await asyncio.shield(self.load(run))
             try:
-                worker.submit(work)
+                worker.submit(job)
                 return worker
-            except Refused as refused:
-                if refused.status != 503 or run.worker is worker:
+            except APIError as error:
+                if error.status != 503 or run.worker is worker:
                     raise
 
     async def load(self, run: ServedRun) -> Worker:
@@ -155,18 +167,18 @@ class Models:
                     try:
                         run.worker = await self.read(run)
                     except Exception as error:
-                        self.give_up(run, error)
-                        raise Refused(
+                        self.mark_unhealthy(run, error)
+                        raise APIError(
                             500, f"the model {run.name} cannot answer; see the server's log and `glassformer doctor`"
                         ) from None
             return run.worker
 
-    def give_up(self, run: ServedRun, error: Exception) -> None:
+    def mark_unhealthy(self, run: ServedRun, error: Exception) -> None:
         """A run that does not work is told of in the log, and tried again after a while. What is wrong may name files, of which
         nobody outside is told."""
-        run.works, run.try_at = False, time.monotonic() + run.pause
+        run.healthy, run.try_at = False, time.monotonic() + run.pause
         run.pause = min(LONGEST_PAUSE, 2 * run.pause)
-        why = str(error) if isinstance(error, UserError | Refused | TimeoutError) else told(error)
+        why = str(error) if isinstance(error, UserError | APIError | TimeoutError) else log_name(error)
         self.report(f"{run.name} cannot answer: {why or 'it took too long'}")
 
     async def read(self, run: ServedRun) -> Worker:
@@ -190,18 +202,18 @@ class Models:
     async def try_out(self, run: ServedRun, worker: Worker) -> None:
         """Have it answer, if only with a token: that a device has gone, or the tokenizer is another's, shows in nothing less."""
         failures = worker.failures
-        work: Work = (
-            Translating(["a"], Asked({"max_new_tokens": 1, "min_new_tokens": 0}))
+        job: ServerJob = (
+            TranslationJob(["a"], TranslationOptions({"max_new_tokens": 1, "min_new_tokens": 0}))
             if run.translates
-            else Completing([""], Wanted(max_tokens=1))
+            else CompletionJob([""], CompletionOptions(max_tokens=1))
         )
-        work.alone = True
-        worker.submit(work)
+        job.alone = True
+        worker.submit(job)
         try:
-            await asyncio.wait_for(work.reply, self.limits.seconds)
+            await asyncio.wait_for(job.reply, self.limits.seconds)
         finally:
-            worker.cancel(work)
-        run.works, run.failures_seen, run.pause = True, failures, SHORTEST_PAUSE
+            job.cancel()
+        run.healthy, run.failures_seen, run.pause = True, failures, SHORTEST_PAUSE
 
     async def make_room(self, run: ServedRun) -> None:
         """Put away whom nobody has asked for longest, until there is memory; whoever is busy is waited for."""
@@ -214,10 +226,10 @@ class Models:
                 return
             idle = [r for r in there if r.worker is not None and not r.worker.held]
             if idle and not leaving:
-                self.put_away(min(idle, key=lambda r: r.used_at))
+                self.unload(min(idle, key=lambda r: r.used_at))
             await asyncio.sleep(0.01)
 
-    def put_away(self, run: ServedRun) -> None:
+    def unload(self, run: ServedRun) -> None:
         """Its worker answers what it holds and goes."""
         if run.worker is not None:
             run.worker.close()
@@ -228,19 +240,19 @@ class Models:
     async def look_around(self) -> None:
         """Try those that have not answered yet, and those that have failed; then look for newer weights."""
         for run in self.runs.values():
-            with suppress(Refused):  # it is in the log
-                if not run.works and time.monotonic() >= run.try_at:
+            with suppress(APIError):  # it is in the log
+                if not run.healthy and time.monotonic() >= run.try_at:
                     await self.load(run)
             worker = run.worker
             if worker is not None and worker.failures > run.failures_seen:
                 try:
                     await self.try_out(run, worker)
                 except Exception as error:
-                    if isinstance(error, Refused) and error.status in (429, 503):
+                    if isinstance(error, APIError) and error.status in (429, 503):
                         continue  # it is full, or leaving
-                    self.give_up(run, error)
+                    self.mark_unhealthy(run, error)
                     if run.worker is worker:
-                        self.put_away(run)
+                        self.unload(run)
         await self.look_for_newer()
 
     async def look_for_newer(self) -> None:
@@ -260,15 +272,11 @@ class Models:
                     fresh = await self.read(run)
                 except Exception as error:
                     run.stamp = stamp
-                    self.report(f"newer weights of {run.name} cannot be used: {told(error)}")
+                    self.report(f"newer weights of {run.name} cannot be used: {log_name(error)}")
                     continue
                 run.worker = fresh
                 old.close()
                 self.retired.append(old)
-
-    def health(self) -> dict[str, Any]:
-        """Who is stuck, by name; nobody where all is well."""
-        return {run.name: round(run.worker.stuck_for(), 1) for run in self.runs.values() if run.worker is not None}
 
     def close(self) -> None:
         """Every worker ends when it has answered."""

@@ -8,15 +8,15 @@ import re
 from functools import cache
 from importlib.resources import files
 
-from fastapi import FastAPI
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
-from glassformer.serve.asking import Service, ask, check_texts
-from glassformer.serve.fields import LIBRE_ERROR, body_schema, read, responses
-from glassformer.serve.refusals import Refused
-from glassformer.serve.works import Call
+from glassformer.serve.api_errors import APIError
+from glassformer.serve.fields import DocumentedRoute, read_as
+from glassformer.serve.jobs import FunctionJob
+from glassformer.serve.service import Service
 from glassformer.tasks import TextModel
 
 KINDS = {
@@ -24,7 +24,6 @@ KINDS = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
 }
-REFUSALS = (400, 403, 404, 408, 413, 429, 500, 503, 504)
 LOOKED_AT = 400  # characters: a report grows with the square of its text
 
 
@@ -38,18 +37,18 @@ class LookFields(BaseModel):
 
 @cache
 def page_files() -> dict[str, bytes]:
-    """The modules and styles of this room and the shared ones of look/page, by name; ours before theirs."""
-    found: dict[str, bytes] = {}
+    """The modules and styles of this room and the shared ones of inspection/page, by name; ours before theirs."""
+    contents: dict[str, bytes] = {}
     for folder in (files("glassformer.inspection") / "page", files("glassformer.serve") / "page"):
         if folder.is_dir():
-            found |= {e.name: e.read_bytes() for e in folder.iterdir() if e.name.endswith(tuple(KINDS))}
-    return found
+            contents |= {e.name: e.read_bytes() for e in folder.iterdir() if e.name.endswith(tuple(KINDS))}
+    return contents
 
 
 def content(name: str, headers: dict[str, str] | None = None) -> Response:
     """A file of the page as a response of its media type; 404 for a name that is none."""
     if name not in page_files():
-        raise Refused(404, "there is no such file of the page")
+        raise APIError(404, "there is no such file of the page")
     kind = KINDS[name[name.rindex(".") :]]
     return Response(page_files()[name], media_type=kind, headers=headers)
 
@@ -81,11 +80,11 @@ class Pages:
 
     async def look(self, request: Request) -> Response:
         """The report of `look` on one sentence: a page that needs nothing from outside."""
-        fields = await read(request, LookFields)
+        fields = await read_as(request, LookFields)
         texts = [fields.text, *([fields.target] if fields.target is not None else [])]
-        check_texts(texts, self.service.limits, "text")
+        self.service.check_texts(texts, "text")
         if any(len(text) > LOOKED_AT for text in texts):
-            raise Refused(400, f"text: a report is made of at most {LOOKED_AT} characters", param="text")
+            raise APIError(400, f"text: a report is made of at most {LOOKED_AT} characters", param="text")
         run = self.service.models.get(fields.model)
 
         def report(model: TextModel) -> str:
@@ -95,16 +94,16 @@ class Pages:
 
             return page_html(page_data(look_inside(model, fields.text, fields.target), run.name))
 
-        page = await ask(request, self.service, run, Call(report))
+        page = await self.service.ask(run, FunctionJob(report))
         body = page.encode("utf-8", "replace")
         return Response(body, media_type=KINDS[".html"], headers={"Content-Security-Policy": report_policy(page)})
 
-    def add_to(self, app: FastAPI) -> None:
-        """Registers these routes with the app."""
-        app.add_api_route("/", self.home, methods=["GET"], include_in_schema=False)
-        app.add_api_route("/docs", self.docs, methods=["GET"], include_in_schema=False)
-        app.add_api_route("/page/{name}", self.file, methods=["GET"], include_in_schema=False)
-        page = {**responses(LIBRE_ERROR, REFUSALS), 200: {"description": "the report", "content": {"text/html": {}}}}
-        app.add_api_route(
-            "/look", self.look, methods=["POST"], responses=page, openapi_extra=body_schema(LookFields, form=True)
-        )
+    def routes(self) -> list[Route]:
+        """Every route of the page; of the report also its schema."""
+        ways = ("application/json", "application/x-www-form-urlencoded")
+        return [
+            Route("/", self.home),
+            Route("/docs", self.docs),
+            Route("/page/{name}", self.file),
+            DocumentedRoute("/look", self.look, {"text/html": {}}, fields=LookFields, kinds=ways),
+        ]

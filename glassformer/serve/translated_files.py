@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from pathlib import PurePosixPath
@@ -13,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glassformer.serve.answers import unknown_of
-from glassformer.serve.asking import Service, as_json, ask
-from glassformer.serve.fields import missing, said
-from glassformer.serve.refusals import Refused, bad
-from glassformer.serve.translating import Asked, Translating
-from glassformer.serve.translators import run_for
-from glassformer.serve.worker import too_many_rows
+from glassformer.serve.api_errors import APIError, bad_request
+from glassformer.serve.fields import DocumentedRoute, missing, read_fields
+from glassformer.serve.responses import as_json
+from glassformer.serve.service import Service
+from glassformer.serve.translation import TranslationJob, TranslationOptions
+from glassformer.serve.worker import check_rows
 from glassformer.tasks import check_text
 
 KEPT_SECONDS = 600.0
@@ -30,54 +29,66 @@ class TranslatedFiles:
 
     KINDS: ClassVar[tuple[str, ...]] = (".txt", ".md", ".srt")
 
-    def __init__(self) -> None:
+    def __init__(self, service: Service) -> None:
+        self.service = service
         self.kept: dict[str, tuple[float, bytes]] = {}
 
-    async def translate(self, request: Request, service: Service) -> Response:
-        """Translate a file; the answer says where it is to be fetched."""
-        values = await said(request)
+    async def translate_file(self, request: Request) -> Response:
+        """Translate a text file, line by line; the answer says where it is to be fetched."""
+        values = await read_fields(request)
         file = values.get("file")
         if not isinstance(file, UploadFile):
-            raise bad("file: a file is needed, as multipart/form-data", "file")
+            raise bad_request("file: a file is needed, as multipart/form-data", "file")
         kind = PurePosixPath(file.filename or "").suffix.lower()
         if kind not in self.KINDS:
-            raise bad(f"file: its name must end in one of {', '.join(self.KINDS)}", "file")
+            raise bad_request(f"file: its name must end in one of {', '.join(self.KINDS)}", "file")
         try:
             text = (await file.read()).decode("utf-8-sig")
         except UnicodeDecodeError:
-            raise bad("file: it is not UTF-8", "file") from None
+            raise bad_request("file: it is not UTF-8", "file") from None
         lines = text.splitlines()
-        spoken = [check_text(line) for line in lines if line.strip()]
-        if len(spoken) > service.limits.rows:
-            raise too_many_rows(service.limits.rows)
+        texts = [check_text(line) for line in lines if line.strip()]
+        check_rows(len(texts), self.service.limits.rows)
         for name in ("source", "target"):
             if name not in values:
                 raise missing(name)
         source, target = values["source"], values["target"]
         if not isinstance(source, str) or not isinstance(target, str):
-            raise bad("source and target are codes of languages", "source")
-        run, _, _ = await asyncio.to_thread(run_for, service, source[:20], target[:20], text[:2000])
-        work = Translating(spoken, Asked())
-        found = iter(await ask(request, service, run, work))
-        done = "\n".join(next(found)[0].text if line.strip() else line for line in lines) + ("\n" if lines else "")
+            raise bad_request("source and target are codes of languages", "source")
+        run, _, _ = await self.service.run_for(source[:20], target[:20], [text[:2000]])
+        job = TranslationJob(texts, TranslationOptions())
+        answers = iter(await self.service.ask(run, job))
+        done = "\n".join(next(answers)[0].text if line.strip() else line for line in lines) + ("\n" if lines else "")
         name = self.keep(kind, done.encode())
         url = f"{request.scope['scheme']}://{request.headers['host']}/download_file/{name}"
-        return as_json({"translatedFileUrl": url} | unknown_of(work.unknown))
+        return as_json({"translatedFileUrl": url} | unknown_of(job.unknown))
 
     def keep(self, kind: str, content: bytes) -> str:
         """Keeps a file's content and returns the name to fetch it by; the oldest make way."""
         now = time.monotonic()
-        self.kept = {name: one for name, one in self.kept.items() if now - one[0] < KEPT_SECONDS}
+        self.kept = {name: kept for name, kept in self.kept.items() if now - kept[0] < KEPT_SECONDS}
         while len(self.kept) >= KEPT:
             del self.kept[min(self.kept, key=lambda name: self.kept[name][0])]
         name = secrets.token_urlsafe(16) + kind
         self.kept[name] = now, content
         return name
 
-    def download(self, name: str) -> Response:
-        """The file of this name as a download; 404 once it is kept no more."""
-        found = self.kept.get(name)
-        if found is None or time.monotonic() - found[0] > KEPT_SECONDS:
-            raise Refused(404, "there is no such file, or it was kept long enough")
+    async def download_file(self, request: Request) -> Response:
+        """The translated file of this name as a download; 404 once it is kept no more."""
+        name = request.path_params["name"]
+        kept = self.kept.get(name)
+        if kept is None or time.monotonic() - kept[0] > KEPT_SECONDS:
+            raise APIError(404, "there is no such file, or it was kept long enough")
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(found[1], media_type="text/plain; charset=utf-8", headers=headers)
+        return Response(kept[1], media_type="text/plain; charset=utf-8", headers=headers)
+
+    def routes(self) -> list[DocumentedRoute]:
+        """Both routes, with their schema."""
+        properties = {"file": {"type": "string", "format": "binary"}}
+        properties |= {name: {"type": "string"} for name in ("source", "target", "api_key")}
+        fields = {"type": "object", "required": ["file", "source", "target"], "properties": properties}
+        answer, kinds = {"application/json": {"type": "object"}}, ("multipart/form-data",)
+        return [
+            DocumentedRoute("/translate_file", self.translate_file, answer, fields=fields, kinds=kinds),
+            DocumentedRoute("/download_file/{name}", self.download_file, {"text/plain": {}}),
+        ]

@@ -1,9 +1,9 @@
-"""The one thread that owns a model: it takes works in, decodes their rows side by side, and hands answers back.
+"""The one thread that owns a model: it takes jobs in, decodes their rows side by side, and hands answers back.
 
 Rows enter a driver when there is room and leave when they are done (continuous batching); rows of different settings are in
 different drivers, which take turns step by step. Between two steps the worker looks at what has come and what has been given
 up, so that a client who goes away stops costing within one step; and for a moment it makes rows and puts answers together, one
-item of each work in turn, so that a work of very many rows keeps nobody waiting. Rows in a driver whose step fails are tried
+item of each job in turn, so that a job of very many rows keeps nobody waiting. Rows in a driver whose step fails are tried
 again in halves, down to the one that cannot be answered: it fails alone.
 """
 
@@ -21,10 +21,10 @@ from typing import Any
 
 from glassformer.decode import Driver
 from glassformer.decode.captured import make_driver
+from glassformer.serve.api_errors import APIError, as_api_error, bad_request
 from glassformer.serve.fair_queue import FairQueue
+from glassformer.serve.jobs import QueuedText, ServerJob
 from glassformer.serve.limits import Limits
-from glassformer.serve.refusals import Refused, bad, refusal_of
-from glassformer.serve.works import QueuedText, Work
 from glassformer.tasks import TextModel
 
 DRIVERS = 8  # settings decoded side by side; more wait for one of these to be free
@@ -34,18 +34,19 @@ CHORE_SECONDS = 0.02  # between two steps, for making rows and putting answers t
 NAP = 0.5  # between two signs of life where there is nothing to do
 
 
-def told(error: BaseException) -> str:
+def log_name(error: BaseException) -> str:
     """An error for the log: what kind, and where in the code. Its words may hold what somebody wrote, so they stay out."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return type(error).__name__ + place
 
 
-def too_many_rows(most: int) -> Refused:
-    """What one hears whose texts have more lines or sentences than are decoded for one request."""
-    return bad(
-        f"the texts of this request are more than the {most:,} lines or sentences taken at a time; send them in parts"
-    )
+def check_rows(count: int, most: int) -> None:
+    """Refuse texts of more lines or sentences than are decoded for one request."""
+    if count > most:
+        raise bad_request(
+            f"the texts of this request are more than the {most:,} lines or sentences taken at a time; send them in parts"
+        )
 
 
 class Worker:
@@ -57,16 +58,16 @@ class Worker:
         self._used: dict[Any, float] = {}
         self._waiting: FairQueue[QueuedText] = FairQueue()
         self._rows: dict[int, QueuedText] = {}  # in a driver, by number
-        self._works: dict[int, Work] = {}
-        self._chores: deque[tuple[Work, Iterator[None]]] = deque()
-        self._inbox: deque[Work] = deque()
+        self._jobs: dict[int, ServerJob] = {}
+        self._chores: deque[tuple[ServerJob, Iterator[None]]] = deque()
+        self._inbox: deque[ServerJob] = deque()
         self._changed = threading.Condition()
         self._numbers, self._groups = itertools.count(), itertools.count(1)
         self._closing = False
-        self.held = 0  # works that are not done
+        self.held = 0  # jobs that are not done
         self.steps = 0  # made so far
-        self.failures = 0  # works that failed by no fault of their askers
-        self.done_at: deque[float] = deque(maxlen=64)  # when the last works were done
+        self.failures = 0  # jobs that failed by no fault of their askers
+        self.done_at: deque[float] = deque(maxlen=64)  # when the last jobs were done
         self.moved_at = time.monotonic()
         self._room_at = 0.0  # when the last who was sent away may find room
         self.restarts = 0
@@ -75,47 +76,41 @@ class Worker:
 
     # ---- from any thread
 
-    def submit(self, work: Work) -> None:
-        """Take a work in, or refuse it at once where too much waits already."""
+    def submit(self, job: ServerJob) -> None:
+        """Take a job in, or refuse it at once where too much waits already."""
         with self._changed:
             if self._closing:
-                raise Refused(503, "this model is being put away; ask again", retry=1)
+                raise APIError(503, "this model is being put away; ask again", retry=1)
             self.check_room()
             if not self.held:
                 self.moved_at = time.monotonic()
             self.held += 1
-            self._inbox.append(work)
+            self._inbox.append(job)
             self._changed.notify()
 
     @property
     def full(self) -> bool:
-        """Is there no room for another work?"""
+        """Is there no room for another job?"""
         return self.held >= self.limits.queue
 
     def check_room(self) -> None:
-        """Refuse, where there is no room for another work."""
+        """Refuse, where there is no room for another job."""
         if self.full:
-            raise self.refusal()
+            raise self.overloaded()
 
-    def refusal(self) -> Refused:
+    def overloaded(self) -> APIError:
         """What one hears for whom there is no room."""
-        return Refused(
+        return APIError(
             429,
             f"{self.held} requests are waiting or being answered, which is all this server takes at a time; come again",
             code="rate_limit_exceeded",
             retry=self.wait_seconds(),
         )
 
-    def cancel(self, work: Work) -> None:
-        """Nobody waits for this work any more."""
-        work.cancelled = True
-        with self._changed:
-            self._changed.notify()
-
     def wait_seconds(self) -> int:
-        """In how long there will be room for one more who is sent away, by how fast works have been done lately: 1 to 60.
+        """In how long there will be room for one more who is sent away, by how fast jobs have been done lately: 1 to 60.
 
-        Each is given a time of its own, one work after the one before, so that they do not all come back at once."""
+        Each is given a time of its own, one job after the one before, so that they do not all come back at once."""
         now = time.monotonic()
         if len(self.done_at) < 2:
             return 1
@@ -124,11 +119,11 @@ class Worker:
         return max(1, math.ceil(self._room_at - now))
 
     def stuck_for(self) -> float:
-        """For how many seconds there has been work and no movement."""
+        """For how many seconds there have been jobs and no movement."""
         return time.monotonic() - self.moved_at if self.held else 0.0
 
     def close(self) -> None:
-        """No new works; the thread ends when it has answered what it holds."""
+        """No new jobs; the thread ends when it has answered what it holds."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -144,30 +139,30 @@ class Worker:
                 return
             except BaseException as error:  # even one that was meant to end the thread: requests wait for it
                 self.restarts += 1
-                self.report(f"the worker started again after {told(error)}")
-                self._give_up_all(error)
+                self.report(f"the worker started again after {log_name(error)}")
+                self._fail_all(error)
 
-    def _give_up_all(self, error: BaseException) -> None:
-        works = list(self._works.values())
+    def _fail_all(self, error: BaseException) -> None:
+        jobs = list(self._jobs.values())
         self._drivers.clear()
         self._rows.clear()
         self._chores.clear()
         self._waiting = FairQueue()
-        for work in works:
-            self._settle(work, error=error)
+        for job in jobs:
+            self._settle(job, error=error)
 
     def _turn(self) -> bool:
         """Look around, then one token more for everybody. False: all is done, and nothing more will come."""
         with self._changed:
-            if not self._inbox and not self._works:
+            if not self._inbox and not self._jobs:
                 if self._closing:
                     return False
                 self._changed.wait(NAP)
             new = list(self._inbox)
             self._inbox.clear()
-            self._works.update({work.id: work for work in new})
+            self._jobs.update({job.id: job for job in new})
         self.moved_at = time.monotonic()
-        self._chores.extend((work, self._made(work)) for work in new)
+        self._chores.extend((job, self._make_rows(job)) for job in new)
         self._drop_cancelled()
         self._do_chores()
         self._feed()
@@ -178,54 +173,53 @@ class Worker:
         return True
 
     def _do_chores(self) -> None:
-        """For a moment: an item of each work in turn. A work that is over, or that nobody waits for any more, has none."""
+        """For a moment: an item of each job in turn. A job that is over, or that nobody waits for any more, has none."""
         until = time.monotonic() + CHORE_SECONDS
         while self._chores and time.monotonic() < until:
-            work, items = self._chores.popleft()
-            if work.id not in self._works or work.cancelled:
+            job, items = self._chores.popleft()
+            if job.id not in self._jobs or job.cancelled:
                 continue
             try:
                 next(items)
-                self._chores.append((work, items))
+                self._chores.append((job, items))
             except StopIteration:
                 pass
             except Exception as error:
-                self._withdraw(work)
-                self._settle(work, error=error)
+                self._withdraw(job)
+                self._settle(job, error=error)
 
-    def _made(self, work: Work) -> Iterator[None]:
-        """A work's rows, into the queue one by one; more than one request may have are refused."""
+    def _make_rows(self, job: ServerJob) -> Iterator[None]:
+        """A job's rows, into the queue one by one; more than one request may have are refused."""
         samples = 0
-        for row in work.rows(self.model):
+        for row in job.rows(self.model):
             samples += row.settings.num_samples
-            if samples > self.limits.rows:
-                raise too_many_rows(self.limits.rows)
-            work.left += 1
-            row.group = next(self._groups) if work.alone else 0
-            self._waiting.add(work.id, row, len(row.request.ids))
+            check_rows(samples, self.limits.rows)
+            job.left += 1
+            row.group = next(self._groups) if job.alone else 0
+            self._waiting.add(job.id, row, len(row.request.ids))
             yield
-        self._one_less(work)
+        self._row_done(job)
 
-    def _one_less(self, work: Work) -> None:
-        """Another row of the work is decoded, or all are made; after the last its answer is put together."""
-        work.left -= 1
-        if not work.left:
-            self._chores.append((work, self._completed(work)))
+    def _row_done(self, job: ServerJob) -> None:
+        """Another row of the job is decoded, or all are made; after the last its answer is put together."""
+        job.left -= 1
+        if not job.left:
+            self._chores.append((job, self._completed(job)))
 
-    def _completed(self, work: Work) -> Iterator[None]:
-        value = yield from work.result(self.model)
-        self._settle(work, value=value)
+    def _completed(self, job: ServerJob) -> Iterator[None]:
+        value = yield from job.result(self.model)
+        self._settle(job, value=value)
 
     def _drop_cancelled(self) -> None:
-        gone = [work for work in self._works.values() if work.cancelled]
-        for work in gone:
-            self._withdraw(work)
-            self._settle(work)
+        gone = [job for job in self._jobs.values() if job.cancelled]
+        for job in gone:
+            self._withdraw(job)
+            self._settle(job)
 
-    def _withdraw(self, work: Work) -> None:
+    def _withdraw(self, job: ServerJob) -> None:
         """Its rows leave the queue and the drivers."""
-        self._waiting.drop(work.id)
-        mine = {number for number, row in self._rows.items() if row.work is work}
+        self._waiting.drop(job.id)
+        mine = {number for number, row in self._rows.items() if row.job is job}
         for number in mine:
             del self._rows[number]
         for driver in self._drivers.values() if mine else ():
@@ -246,13 +240,13 @@ class Worker:
             row.number = next(self._numbers)
             self._rows[row.number] = row
             try:
-                for number, found in self._drivers[row.key].add(row.number, row.request):
-                    self._take(number, found)
+                for number, hypotheses in self._drivers[row.key].add(row.number, row.request):
+                    self._take(number, hypotheses)
             except Exception as error:
                 self._fail_row(row, error)
 
     def _may_open(self, key: Any) -> bool:
-        """Is there a place for one more driver? One without work makes way."""
+        """Is there a place for one more driver? One without job makes way."""
         if len(self._drivers) < DRIVERS:
             return True
         idle = [known for known, driver in self._drivers.items() if not driver.busy]
@@ -271,28 +265,28 @@ class Worker:
     def _step(self, key: Any, driver: Driver) -> None:
         self._used[key] = time.monotonic()
         try:
-            found = driver.step()
-            streaming = {n for n, row in self._rows.items() if row.work.streams and row.key == key}
+            finished = driver.step()
+            streaming = {n for n, row in self._rows.items() if row.job.streams and row.key == key}
             growing = driver.partial_outputs(streaming) if streaming else {}
         except Exception as error:
-            self._part(key, error)
+            self._bisect(key, error)
             return
         self.steps += 1
         for (number, sample), tokens in growing.items():
             row = self._rows[number]
             if sample or len(tokens) > row.seen:
                 row.seen = max(row.seen, len(tokens))
-                self._tell(row, sample, tokens)
-        for number, hypotheses in found:
+                self._stream(row, sample, tokens)
+        for number, hypotheses in finished:
             self._take(number, hypotheses)
 
-    def _tell(self, row: QueuedText, sample: int, tokens: Any) -> None:
+    def _stream(self, row: QueuedText, sample: int, tokens: Any) -> None:
         try:
-            row.work.written(row, sample, tokens)
+            row.job.written(row, sample, tokens)
         except Exception as error:
             self._fail_row(row, error)
 
-    def _part(self, key: Any, error: Exception) -> None:
+    def _bisect(self, key: Any, error: Exception) -> None:
         """A step failed: its rows are tried again in two halves; one that fails alone has failed."""
         self._drivers.pop(key, None)
         rows = [row for row in self._rows.values() if row.key == key]
@@ -305,38 +299,38 @@ class Worker:
             group = next(self._groups)
             for row in half:
                 row.group = group
-                self._waiting.add(row.work.id, row, len(row.request.ids))
+                self._waiting.add(row.job.id, row, len(row.request.ids))
 
     def _fail_row(self, row: QueuedText, error: Exception) -> None:
-        self._withdraw(row.work)
-        self._settle(row.work, error=error)
+        self._withdraw(row.job)
+        self._settle(row.job, error=error)
 
     def _take(self, number: int, hypotheses: Any) -> None:
         row = self._rows.pop(number, None)
-        if row is None or row.work.id not in self._works:
+        if row is None or row.job.id not in self._jobs:
             return
         try:
-            row.work.take(row, hypotheses)
+            row.job.take(row, hypotheses)
         except Exception as error:
             self._fail_row(row, error)
             return
-        self._one_less(row.work)
+        self._row_done(row.job)
 
-    def _settle(self, work: Work, *, value: Any = None, error: BaseException | None = None) -> None:
-        """The work is done, one way or another, and done once."""
-        if self._works.pop(work.id, None) is None:
+    def _settle(self, job: ServerJob, *, value: Any = None, error: BaseException | None = None) -> None:
+        """The job is done, one way or another, and done once."""
+        if self._jobs.pop(job.id, None) is None:
             return
         with self._changed:
             self.held -= 1
             self.done_at.append(time.monotonic())
         if error is not None:
-            refusal = refusal_of(error)
-            if refusal.status >= 500 and refusal is not error:
+            api_error = as_api_error(error)
+            if api_error.status >= 500 and api_error is not error:
                 self.failures += 1
-                self.report(f"a request failed: {told(error)}")
-            work.fail(refusal)
-        elif not work.cancelled:
-            work.finish(value)
+                self.report(f"a request failed: {log_name(error)}")
+            job.fail(api_error)
+        elif not job.cancelled:
+            job.finish(value)
 
     def _tidy(self) -> None:
         """Drivers that nobody has used for a while give their memory back; one made for a second try, at once."""

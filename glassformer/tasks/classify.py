@@ -12,7 +12,10 @@ from glassformer.tasks.text_model import TextModel, as_list
 def classify(model: TextModel, texts: Sequence[str]) -> list[list[Label]]:
     """For each text all labels, the likeliest first. Of a text longer than the model reads, its beginning counts."""
     model.require("classify")
-    rows = [model.framed(ids[: model.max_text_tokens]) for ids in model.tokenizers.target.encode_batch(as_list(texts))]
+    rows = [
+        model.with_special_tokens(ids[: model.max_text_tokens])
+        for ids in model.tokenizers.target.encode_batch(as_list(texts))
+    ]
     out = []
     for chances in predict.classify(model.model, rows):
         labels = [Label(label, p) for label, p in zip(model.tokenizers.labels, chances, strict=True)]

@@ -53,7 +53,8 @@ def embed(model: TextModel, texts: Sequence[str], *, pool: Pool = "mean") -> Flo
         rows = [prompt_ids(model, text)[:longest] for text in as_list(texts)]
     else:
         rows = [
-            model.framed(ids[: model.max_text_tokens]) for ids in model.tokenizers.target.encode_batch(as_list(texts))
+            model.with_special_tokens(ids[: model.max_text_tokens])
+            for ids in model.tokenizers.target.encode_batch(as_list(texts))
         ]
     read = net.encode if isinstance(net, Transformer) else net.hidden
     found = []

@@ -39,7 +39,7 @@ def fill(model: TextModel, texts: Sequence[str], *, top: int = 5) -> list[Filled
     model.require("fill")
     if top < 1:
         raise ConfigError(f"top must be at least 1, not {top}")
-    rows = [model.framed(masked_ids(model, text)) for text in as_list(texts)]
+    rows = [model.with_special_tokens(masked_ids(model, text)) for text in as_list(texts)]
     never, target = range(CONTROL), model.tokenizers.target
     out = []
     for ids, fillings in zip(rows, predict.fill(model.model, rows, mask=MASK, top=top, never=never), strict=True):

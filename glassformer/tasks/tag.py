@@ -38,7 +38,7 @@ def tag(model: TextModel, sentences: Sequence[str | Sequence[str]]) -> list[list
                 rows.append([BOS])
             places[-1].append((len(rows) - 1, len(rows[-1])))
             rows[-1] += pieces
-    rows = [model.framed(row[1:]) for row in rows]
+    rows = [model.with_special_tokens(row[1:]) for row in rows]
     found: dict[int, tuple[list[float], list[int]]] = {}
     for row, logprobs in predict.predict(model.model, rows):
         best = logprobs.exp().max(-1)

@@ -87,7 +87,7 @@ class TextModel:
         """So many tokens of a text a model that reads (BERT) can see at once; BOS takes one place, and so may EOS."""
         return max(1, self.model.config.block_size - 1 - self.recipe.data.close_texts)
 
-    def framed(self, ids: Sequence[int]) -> list[int]:
+    def with_special_tokens(self, ids: Sequence[int]) -> list[int]:
         """A text as a model that reads sees it: BOS before it, and EOS behind it where it was trained so."""
         return [BOS, *ids, *([EOS] if self.recipe.data.close_texts else [])]
 

@@ -1,12 +1,10 @@
-"""How much memory is in use, and what to say when there is not enough. (How much there is: machine.py.)
-
-Where the system tells nothing (it need not be Linux), the answer is None, and nobody guesses.
-"""
+"""How much memory is in use, and what to say when there is not enough. (How much there is: machine.py.)"""
 
 from __future__ import annotations
 
 import contextlib
 import math
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,27 +14,21 @@ import torch
 from glassformer.config import Recipe
 
 
-def status_of_process(name: str) -> int | None:
-    """A line of /proc/self/status in bytes: VmRSS is what is resident now, VmHWM the most there has been, RssAnon what is
-    resident and is no page of a mapped file."""
-    try:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            key, _, value = line.partition(":")
-            if key == name:
-                return int(value.split()[0]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    return None
+def resident() -> int:
+    """Bytes of this process in memory now."""
+    import psutil
 
-
-def resident() -> int | None:
-    """Bytes of this process in memory now, or None where the system does not say."""
-    return status_of_process("VmRSS")
+    return int(psutil.Process().memory_info().rss)
 
 
 def peak_resident() -> int | None:
-    """The most since the process began, or since `forget_peak`."""
-    return status_of_process("VmHWM")
+    """The most since the process began, or since `forget_peak`; None on a system without /proc, where nobody guesses. (psutil
+    does not know it.)"""
+    try:
+        match = re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())
+    except OSError:
+        return None
+    return int(match[1]) * 1024 if match else None
 
 
 def forget_peak() -> bool:
@@ -45,39 +37,39 @@ def forget_peak() -> bool:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
         return False
-    peak, now = peak_resident(), resident()
-    return peak is not None and now is not None and peak < now + (16 << 20)
+    peak = peak_resident()
+    return peak is not None and peak < resident() + (16 << 20)
 
 
 @contextlib.contextmanager
 def highest_resident() -> Iterator[list[int]]:
     """The most bytes in memory while the block runs are in the list when it ends: as the system says, or, where it cannot
-    forget an earlier peak, as seen by looking every few milliseconds. Empty where the system says nothing.
+    forget an earlier peak, as seen by looking every few milliseconds.
 
     >>> with highest_resident() as peak:
     ...     block = torch.ones(1_000_000)
     >>> len(peak)
     1
     """
-    found: list[int] = []
+    highest: list[int] = []
     if forget_peak():
-        yield found
-        found += [peak] if (peak := peak_resident()) is not None else []
+        yield highest
+        highest.append(peak_resident() or resident())
         return
-    over, seen = threading.Event(), [resident() or 0]
+    over, seen = threading.Event(), [resident()]
 
     def look() -> None:
         while not over.wait(0.005):
-            seen.append(max(seen.pop(), resident() or 0))
+            seen.append(max(seen.pop(), resident()))
 
     watching = threading.Thread(target=look, daemon=True)
     watching.start()
     try:
-        yield found
+        yield highest
     finally:
         over.set()
         watching.join()
-    found += [max(seen[0], resident() or 0)] if seen[0] else []
+    highest.append(max(seen[0], resident()))
 
 
 def is_out_of_memory(error: BaseException) -> bool:

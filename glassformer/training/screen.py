@@ -13,11 +13,10 @@ from glassformer.training.trainer import StepReport
 
 
 def memory_in_use() -> str:
-    """What the process holds on its device, in words; empty where nobody knows."""
+    """What the process holds on its device, in words."""
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         return f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GB"
-    used = resident()
-    return "" if used is None else f"{used / 2**30:.1f} GB"
+    return f"{resident() / 2**30:.1f} GB"
 
 
 class Screen:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import glassformer
-from glassformer.serve.door import Door
+from glassformer.serve.auth import Auth
 from tests.serve.harness import Running, make_runs, running
 from tests.small_runs import small_run
 
@@ -142,7 +142,7 @@ def test_a_writer_goes_on(tab: Tab) -> None:
 
 
 def test_a_key_and_a_mistake(browser: Any, paths: list[Path]) -> None:
-    with running(paths[:1], door=Door("a-key-of-some-length")) as locked:
+    with running(paths[:1], auth=Auth("a-key-of-some-length")) as locked:
         tab = Tab(browser, locked)
         assert tab.page.locator("#key").count() == 1
         tab.page.fill("#key", "a-key-of-some-length")

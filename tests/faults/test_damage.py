@@ -145,7 +145,7 @@ def test_resume_goes_on_from_the_one_before(how: str, copied: Runner, straight: 
     ended = copied.resume()
     assert ended.code == 0 and f"step-{NEWER:08d} cannot be used" in ended.said
     assert differences(everything(straight.run), everything(copied.run)) == []
-    assert [p.name for p in copied.run.checkpoints.set_aside()] == [f"damaged-step-{NEWER:08d}"]
+    assert [p.name for p in copied.run.checkpoints.moved_aside()] == [f"damaged-step-{NEWER:08d}"]
 
 
 def test_not_one_checkpoint_is_whole(copied: Runner) -> None:

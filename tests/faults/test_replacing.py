@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.runs import making
+from glassformer.runs import staging
 from glassformer.runs.doctor import examine
 from tests.faults.processes import Ended, Runner
 from tests.faults.test_memory import SETTINGS as LARGE
@@ -53,9 +53,9 @@ def test_a_run_that_was_set_aside_is_nobody_elses(trained: Path, tmp_path: Path)
     assert replace(mine, {"at": "step", "nth": 1, "do": "kill"}).code == KILLED
     assert other.train().code == 0
     assert replace(other).code == 0
-    (aside,) = making.replaced(mine.folder)
-    assert {n: d for n, d in digests(aside).items() if n != making.REPLACED} == before
-    assert making.replaced(other.folder) == []
+    (aside,) = staging.replaced(mine.folder)
+    assert {n: d for n, d in digests(aside).items() if n != staging.REPLACED} == before
+    assert staging.replaced(other.folder) == []
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_after_a_kill_without_a_checkpoint(then: str, trained: Path, tmp_path: P
 def test_half_a_run_is_never_put_back(trained: Path, tmp_path: Path) -> None:
     """Killed while the old one was dropped, and the new one then moved away: what is left of the old one is no run."""
     runner = copied(trained, tmp_path / "run")
-    aside = making.set_aside(runner.folder)
-    (aside / making.REPLACED).write_text(json.dumps({"name": "run", "dropped": True}))
+    aside = staging.move_aside(runner.folder)
+    (aside / staging.REPLACED).write_text(json.dumps({"name": "run", "dropped": True}))
     (aside / "tokenizer.json").unlink()
-    assert making.to_put_back(runner.folder) is None
+    assert staging.to_put_back(runner.folder) is None
     assert runner.command(["doctor", str(tmp_path), "--prune"]).wait().code in (0, 2)
     assert not aside.exists() and not os.path.lexists(runner.folder)

@@ -139,7 +139,9 @@ def reader(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @torch.no_grad()
 def test_a_reader_reads_and_scores_as_theirs(reader: Both) -> None:
     for text in TEXTS[:4] + OTHER:
-        assert as_ours(reader, reader.words(text).input_ids) == reader.ours.framed(reader.ours.tokenizer.encode(text))
+        assert as_ours(reader, reader.words(text).input_ids) == reader.ours.with_special_tokens(
+            reader.ours.tokenizer.encode(text)
+        )
     ids = reader.words(TEXTS[0], return_tensors="pt").input_ids
     found = reader.theirs(ids)
     ours = reader.ours.model(Rows.whole(torch.tensor([as_ours(reader, ids[0])])))

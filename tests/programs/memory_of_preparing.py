@@ -4,9 +4,10 @@ import sys
 import threading
 from pathlib import Path
 
+import psutil
+
 from glassformer.config import Recipe
 from glassformer.data.prepare import prepare
-from glassformer.training.memory import forget_peak, status_of_process
 
 folder = Path(sys.argv[1])
 settings = Recipe.from_dict(
@@ -21,15 +22,21 @@ settings = Recipe.from_dict(
         },
     }
 )
-before = status_of_process("RssAnon")
-forget_peak()
+
+
+def anonymous():
+    memory = psutil.Process().memory_info()
+    return memory.rss - memory.shared
+
+
+before = anonymous()
 top = [before]
 done = threading.Event()
 
 
 def watch():
     while not done.wait(0.02):
-        top[0] = max(top[0], status_of_process("RssAnon"))
+        top[0] = max(top[0], anonymous())
 
 
 watcher = threading.Thread(target=watch)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.serve.app import Served
-from glassformer.serve.door import Door
+from glassformer.serve.auth import Auth
 from glassformer.serve.lifecycle import Server
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import Models, ServedRun
@@ -92,7 +92,7 @@ class Running:
 
 @contextmanager
 def running(
-    runs: Sequence[Path], limits: Limits | None = None, door: Door | None = None, *, ready: bool = True, **how: Any
+    runs: Sequence[Path], limits: Limits | None = None, auth: Auth | None = None, *, ready: bool = True, **how: Any
 ) -> Iterator[Running]:
     """A server, from when it is ready until the block is left."""
     started, box, log = threading.Event(), {}, []
@@ -101,7 +101,7 @@ def running(
         async def serve() -> None:
             bounds = limits or Limits()
             models = Models([ServedRun(run) for run in runs], bounds, **({"device": "cpu", "report": log.append} | how))
-            served = Served(models, bounds, door, log.append)
+            served = Served(models, bounds, auth, log.append)
             server = Server(served, "127.0.0.1", 0, log.append)
             box.update(served=served, server=server)
             task = asyncio.ensure_future(server._serve())
@@ -109,7 +109,7 @@ def running(
                 await asyncio.sleep(0.005)
             if server.started:
                 box["port"] = server.servers[0].sockets[0].getsockname()[1]
-            while ready and not served.health.ready() and not task.done() and not any("cannot" in one for one in log):
+            while ready and not served.models.ready() and not task.done() and not any("cannot" in one for one in log):
                 await asyncio.sleep(0.005)
             started.set()
             await task

@@ -62,7 +62,7 @@ def test_silence_ends(paths: list[Path]) -> None:
 def test_where_all_are_busy_probes_are_answered(paths: list[Path]) -> None:
     """As many as may be are in the middle of their requests: a few places are left, for probes alone."""
     with running(paths, Limits(connections=20, read_seconds=60.0)) as server, crowd(server.port, 20, SLOW_BODY) as many:
-        until(lambda: server.served.gate.in_flight == 20)
+        until(lambda: server.served.middleware.in_flight == 20)
         assert probes(server) == {200}
         for path, kind in (("/translate", str), ("/v1/completions", dict)):
             status, headers, body = server.ask("POST", path, ASKED)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.serve.gate import OPEN
 from glassformer.serve.limits import Limits
+from glassformer.serve.middleware import OPEN
 from tests.commands import ROOT
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 
 import glassformer
 from glassformer import tasks
-from glassformer.serve.completing import starts_of
+from glassformer.serve.completion import starts_of
 from glassformer.text.tokenizer import Tokenizer
 from tests.serve.harness import Running, make_runs, running
 from tests.talking import SENTENCES

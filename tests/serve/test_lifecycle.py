@@ -19,8 +19,8 @@ import pytest
 import glassformer
 from glassformer.decode.stepper import CachedStepper
 from glassformer.errors import UserError
+from glassformer.serve.api_errors import as_api_error
 from glassformer.serve.limits import Limits
-from glassformer.serve.refusals import refusal_of
 from tests.commands import ROOT
 from tests.serve.harness import Running, make_runs, running
 from tests.serve.test_trust import ASKED, begin, finish, held_up, until
@@ -133,7 +133,7 @@ def test_who_cannot_answer_is_not_ready_and_tells_no_path(tmp_path: Path, what: 
 def test_weights_that_are_gone_tell_no_path(tmp_path: Path) -> None:
     first, second = make_runs(tmp_path, "translator", "writer")
     with running([first, second]) as server:
-        server.served.models.put_away(server.served.models.runs["writer"])
+        server.served.models.unload(server.served.models.runs["writer"])
         shutil.rmtree(second / "final")
         status, _, body = server.ask("POST", "/v1/completions", {"model": "writer", "prompt": "a"})
         assert status == 500 and str(tmp_path) not in str(body)
@@ -167,8 +167,8 @@ def test_a_device_that_goes_is_noticed(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_what_is_told_outside_names_no_file() -> None:
     for name in ("/home/anna/runs/x/tokenizer.json", "C:\\runs\\x", "/srv/run"):
-        assert name not in refusal_of(UserError(f"{name} cannot be read: no such file")).message
-    assert refusal_of(UserError("km/h is no word of http://a/b")).message == "km/h is no word of http://a/b"
+        assert name not in as_api_error(UserError(f"{name} cannot be read: no such file")).message
+    assert as_api_error(UserError("km/h is no word of http://a/b")).message == "km/h is no word of http://a/b"
 
 
 def test_newer_weights_are_picked_up_and_no_request_is_dropped(tmp_path: Path) -> None:

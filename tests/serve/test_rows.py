@@ -79,17 +79,17 @@ def test_a_server_that_makes_very_many_rows_lives_and_looks_who_has_gone(paths: 
         for leaves_early in (False, True):
             connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
             connection.request("POST", "/translate_file", file_of(20_000), MULTIPART)
-            (work,) = until(lambda: list(worker._works.values()))
-            until(lambda: work.where)  # noqa: B023
+            (job,) = until(lambda: list(worker._jobs.values()))
+            until(lambda: job.where)  # noqa: B023
             if not leaves_early:
                 assert server.ask("POST", "/translate", ASKED)[0] == 200
-                assert len(work.where) < 20_000 or work.left > 1
-                while len(work.where) < 20_000:
+                assert len(job.where) < 20_000 or job.left > 1
+                while len(job.where) < 20_000:
                     assert server.ask("GET", "/livez")[0] == server.ask("GET", "/readyz")[0] == 200
             connection.close()
             until(lambda: worker.held == 0)
             assert not len(worker._waiting) and not worker._rows and not worker._chores
-            assert not leaves_early or len(work.where) < 20_000
+            assert not leaves_early or len(job.where) < 20_000
         server.check_books()
 
 

@@ -205,9 +205,9 @@ def test_a_step_is_all_that_one_who_left_costs(slow_path: list[Path]) -> None:
         turn = worker._drop_cancelled
 
         def watched() -> None:
-            seen.append((worker.steps, [work.cancelled for work in worker._works.values()], len(worker._rows)))
+            seen.append((worker.steps, [job.cancelled for job in worker._jobs.values()], len(worker._rows)))
             turn()
-            assert not any(row.work.cancelled for row in worker._rows.values())
+            assert not any(row.job.cancelled for row in worker._rows.values())
 
         worker._drop_cancelled = watched
         connection = begin(server, ASKED)

@@ -130,21 +130,21 @@ def writings_of(locale: str) -> tuple[Writing, ...]:
     from babel import Locale
     from babel.dates import tokenize_pattern
 
-    found: dict[str, Writing] = {}
+    writings: dict[str, Writing] = {}
     for format in FORMATS:
         pattern = Locale.parse(locale).date_formats[format].pattern
         # Text between fields comes as text, a field as its letter and how often it stands there.
         tokens = [value if isinstance(value, str) else value[0] * value[1] for _, value in tokenize_pattern(pattern)]
         is_field = [kind == "field" for kind, _ in tokenize_pattern(pattern)]
         fields = [token for token, field in zip(tokens, is_field, strict=True) if field]
-        if pattern in found or not is_readable_anywhere(fields):
+        if pattern in writings or not is_readable_anywhere(fields):
             continue
         pieces = [
             piece_of_field(locale, token) if field else Piece("O", (token,))
             for token, field in zip(tokens, is_field, strict=True)
         ]
-        found[pattern] = Writing(locale, format, tuple(pieces))
-    return tuple(found.values())
+        writings[pattern] = Writing(locale, format, tuple(pieces))
+    return tuple(writings.values())
 
 
 def all_writings() -> list[Writing]:

@@ -69,12 +69,12 @@ def language_line(generator: Random, language: str, split: Split) -> str:
     names = names_of_split(language, split)
     telling = 0
     items: list[str] = []
-    wanted = 3 + draw(generator, 3)
-    while len(items) < wanted or telling < 2:
+    length = 3 + draw(generator, 3)
+    while len(items) < length or telling < 2:
         of_kind = names[draw(generator, len(names))]
         name = of_kind[draw(generator, len(of_kind))]
         tells = name.casefold() not in shared_names()
-        if name not in items and (tells or len(items) < wanted):
+        if name not in items and (tells or len(items) < length):
             items.append(name)
             telling += tells
     extra = draw(generator, 4)

@@ -46,8 +46,8 @@ def holds_text(file: Path) -> bool:
 def stdlib_files(split: Split, size: int | None) -> SourceFiles:
     """With a size, so many files, chosen by their hash rather than by the alphabet."""
     folder = Path(sysconfig.get_path("stdlib"))
-    found = (path.relative_to(folder) for path in folder.rglob("*.py"))
-    names = sorted(path.as_posix() for path in found if is_library_file(path))
+    paths = (path.relative_to(folder) for path in folder.rglob("*.py"))
+    names = sorted(path.as_posix() for path in paths if is_library_file(path))
     names = [name for name, its_split in zip(names, splits_of(names), strict=True) if its_split == split]
     files = [folder / name for name in names if holds_text(folder / name)]
     if size is not None and size > len(files):

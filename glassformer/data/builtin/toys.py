@@ -60,16 +60,16 @@ def in_context(split: Split, size: int) -> list[tuple[str, str]]:
     """Prompts that show a made-up table and ask for six of its entries, with the answers; no prompt twice."""
     start = {"test": 0, "val": HELD_OUT_SIZE, "train": 2 * HELD_OUT_SIZE}[split]
     draw = Random("rules in prompts")
-    found: dict[str, str] = {}
-    while len(found) < start + size:
+    prompts: dict[str, str] = {}
+    while len(prompts) < start + size:
         count = draw.randint(*SHOTS)
         keys = draw.sample(KEYS, count)
         values = draw.sample(VALUES, count)
         table = dict(zip(keys, values, strict=True))
         asked = draw.choices(keys, k=QUESTIONS)
         shots = " , ".join(f"{key} {value}" for key, value in table.items())
-        found[f"{shots} ? {' '.join(asked)}"] = " ".join(f"{key} {table[key]}" for key in asked)
-    return list(found.items())[start:]
+        prompts[f"{shots} ? {' '.join(asked)}"] = " ".join(f"{key} {table[key]}" for key in asked)
+    return list(prompts.items())[start:]
 
 
 def reverse(row: list[str]) -> list[str]:

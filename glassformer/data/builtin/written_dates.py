@@ -60,8 +60,8 @@ def examples_in_ten_languages(split: Split) -> list[tuple[str, str, str]]:
     from babel import Locale
 
     days, generator = days_of(split), Random(f"ten/{split}")
-    found = []
+    examples = []
     for locale in ("en", "fr", "de", "es", "el", "ru", "ar", "hi", "zh", "ja"):
         day = days[draw(generator, len(days))]
-        found.append((str(Locale.parse(locale).english_name), writings_of(locale)[0].write(day), day.isoformat()))
-    return found
+        examples.append((str(Locale.parse(locale).english_name), writings_of(locale)[0].write(day), day.isoformat()))
+    return examples

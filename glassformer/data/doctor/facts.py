@@ -13,12 +13,12 @@ import numpy as np
 
 from glassformer.config import DataConfig
 from glassformer.data.doctor.sides import anchors
-from glassformer.data.files import BadLine, Reading
+from glassformer.data.files import BadLine, ReadContext
 from glassformer.data.oddities import ODD, is_blank
 from glassformer.data.origins import Split
 from glassformer.data.readers import LocatedExample
 from glassformer.data.sources import all_rows
-from glassformer.data.splits import hash_of, plain
+from glassformer.data.splits import hash_of, normalized
 from glassformer.errors import UserError
 
 SHOWN_LINES = 5
@@ -127,19 +127,19 @@ def examine(config: DataConfig, split: Split, findings: list[Finding]) -> SplitF
             remarks.setdefault(problem.kind, []).append(problem)
 
     try:
-        rows = all_rows(config, split, Reading(complain, remark))
+        rows = all_rows(config, split, ReadContext(complain, remark))
         for row in whole_documents(rows, facts) if config.task == "text" else rows:
             remember(config.task, facts, row)
     except UserError as error:  # the file as a whole cannot be read on
         findings.append(Finding("error", split, "unreadable", str(error), 1))
-    for kind, found in remarks.items():
-        lines = tuple(problem.line for problem in found if problem.line is not None)
+    for kind, remarked in remarks.items():
+        lines = tuple(problem.line for problem in remarked if problem.line is not None)
         message = f"{counts[kind]} of {facts.examples} lines have more than two columns; only the first two are read"
         findings.append(Finding("warning", split, kind, message, counts[kind], lines))
-    for kind, found in problems.items():
+    for kind, remarked in problems.items():
         more = f" (and {counts[kind] - 1} more like it)" if counts[kind] > 1 else ""
-        lines = tuple(problem.line for problem in found if problem.line is not None)
-        findings.append(Finding("error", split, kind, f"{found[0]}{more}", counts[kind], lines))
+        lines = tuple(problem.line for problem in remarked if problem.line is not None)
+        findings.append(Finding("error", split, kind, f"{remarked[0]}{more}", counts[kind], lines))
     return facts
 
 
@@ -181,9 +181,9 @@ def remember(task: str, facts: SplitFacts, row: LocatedExample) -> None:
             return
         facts.source_lengths.append(len(text))
         look_at(facts, row.line, f"{text}\n{second if isinstance(second, str) else ''}")
-        source = hash_of(plain(text))
+        source = hash_of(normalized(text))
         if task == "pairs":
-            whole = hash_of(plain(text), plain(second))
+            whole = hash_of(normalized(text), normalized(second))
             facts.source_marks.append(anchors(text))
             facts.target_marks.append(anchors(second))
             facts.target_lengths.append(len(second))

@@ -12,7 +12,7 @@ import numpy as np
 from glassformer.config import DataConfig
 from glassformer.data.doctor.facts import FEW_LINES, SHOWN_LINES, DoctorReport, Finding, SplitFacts
 from glassformer.data.doctor.sides import exchanged, shifted
-from glassformer.data.files import Reading
+from glassformer.data.files import ReadContext
 from glassformer.data.origins import Split
 from glassformer.data.readers import LocatedExample
 from glassformer.data.sources import all_rows
@@ -82,8 +82,8 @@ def inside(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
 def shift_findings(facts: SplitFacts) -> Iterator[Finding]:
     """Whether one side of the pairs is moved against the other."""
     lengths, marks = (facts.source_lengths, facts.target_lengths), (facts.source_marks, facts.target_marks)
-    if (found := shifted(lengths, marks)) is not None:
-        place, by = found
+    if (shift := shifted(lengths, marks)) is not None:
+        place, by = shift
         where, side = facts.lines[place], "later" if by > 0 else "earlier"
         message = (
             f"from about line {where} on, targets fit sources much better {abs(by)} line{'s' * (abs(by) > 1)} {side}: a line "
@@ -94,7 +94,7 @@ def shift_findings(facts: SplitFacts) -> Iterator[Finding]:
 
 def whole_pairs(config: DataConfig, name: Split) -> list[LocatedExample]:
     """The first pairs of a split with nothing empty."""
-    rows = itertools.islice(all_rows(config, name, Reading(lambda _: None)), WORDS_FROM)
+    rows = itertools.islice(all_rows(config, name, ReadContext(lambda _: None)), WORDS_FROM)
     return [row for row in rows if all(row.example)]
 
 
@@ -161,7 +161,7 @@ def lines_at(facts: SplitFacts, places: np.ndarray) -> tuple[int, ...]:
 
 def texts_of(config: DataConfig, split: Split) -> Iterator[str]:
     """The texts of a split, up to as many as words are counted in."""
-    for row in itertools.islice(all_rows(config, split, Reading(lambda _: None)), WORDS_FROM):
+    for row in itertools.islice(all_rows(config, split, ReadContext(lambda _: None)), WORDS_FROM):
         if config.task == "text":
             yield row.example.text
         elif config.task == "pairs":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import DataConfig
-from glassformer.data.files import Reading, numbered_lines
+from glassformer.data.files import ReadContext, numbered_lines
 from glassformer.data.origins import SPLITS
 from glassformer.errors import UserError
 
@@ -42,8 +42,7 @@ def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> 
     pairs_of_files = [group for group in roles.values() if len(group) == 2]
     if task is None:
         first = files[0]
-        records = first.name.removesuffix(".gz").endswith((".tsv", ".jsonl", ".ndjson", ".parquet"))
-        task = "pairs" if pairs_of_files or records or (first.is_file() and has_tab(first)) else "text"
+        task = "pairs" if pairs_of_files or holds_pairs(first) or (first.is_file() and has_tab(first)) else "text"
     if pairs_of_files and task != "pairs":
         names = " and ".join(file.name for file in pairs_of_files[0])
         raise UserError(f"{names} would both be {task} for the same split; give them one by one")
@@ -57,9 +56,14 @@ def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> 
     return DataConfig(task=task, **settings)  # type: ignore[arg-type]
 
 
+def holds_pairs(path: Path) -> bool:
+    """Whether files whose names end so mostly hold pairs."""
+    return path.name.removesuffix(".gz").endswith((".tsv", ".jsonl", ".ndjson", ".parquet"))
+
+
 def first_line(path: Path) -> str:
     """The first line that is not blank."""
-    lines = (line for _, line in numbered_lines(path, Reading(lambda _: None)) if line.strip())
+    lines = (line for _, line in numbered_lines(path, ReadContext(lambda _: None)) if line.strip())
     return next(lines, "")
 
 
@@ -70,5 +74,4 @@ def has_tab(path: Path) -> bool:
 
 def is_plain_lines(path: Path) -> bool:
     """Neither a table nor records nor a folder: possibly one of two aligned files."""
-    suffixes = (".tsv", ".jsonl", ".ndjson", ".parquet")
-    return path.is_file() and not path.name.removesuffix(".gz").endswith(suffixes) and not has_tab(path)
+    return path.is_file() and not holds_pairs(path) and not has_tab(path)

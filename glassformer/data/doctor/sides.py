@@ -45,10 +45,10 @@ class SideWords:
         """For each side the log-odds that it stands where it should, by the counts of all other pairs; `counted`: this one is
         among those that were counted."""
         odds = [0.0, 0.0]
-        for own, text in enumerate(pair):
+        for side, text in enumerate(pair):
             for word in words_of(text):
-                here, there = self.counts[own][word] - counted, self.counts[1 - own][word]
-                odds[own] += math.log((here + 0.5) / (there + 0.5)) if here + there else 0.0
+                count_here, there = self.counts[side][word] - counted, self.counts[1 - side][word]
+                odds[side] += math.log((count_here + 0.5) / (there + 0.5)) if count_here + there else 0.0
         return odds[0], odds[1]
 
 
@@ -79,14 +79,14 @@ def anchors(text: str) -> int:
 
 def agreement(source: np.ndarray, target: np.ndarray, marks: np.ndarray, other: np.ndarray) -> float:
     """How well two sides fit, line by line: the correlation of their lengths, and of which marks they share."""
-    found = 0.0
+    score = 0.0
     if source.std() > 0 and target.std() > 0:
-        found = float(np.corrcoef(source, target)[0, 1])
+        score = float(np.corrcoef(source, target)[0, 1])
     both, either = popcount(marks & other), popcount(marks | other)
     marked = either > 0
     if marked.sum() >= LEAST_STRETCH // 4:
-        found = max(found, float((both[marked] / either[marked]).mean()))
-    return found
+        score = max(score, float((both[marked] / either[marked]).mean()))
+    return score
 
 
 def popcount(bits: np.ndarray) -> np.ndarray:
@@ -97,14 +97,14 @@ def popcount(bits: np.ndarray) -> np.ndarray:
 def shifted(lengths: tuple[array[int], array[int]], marks: tuple[array[int], array[int]]) -> tuple[int, int] | None:
     """The first place from which one side is moved against the other, and by how many lines; None if they fit."""
     source, target = (np.log1p(np.frombuffer(side, np.uint64).astype(float)) for side in lengths)
-    own, other = (np.frombuffer(side, np.uint64) for side in marks)
+    first, second = (np.frombuffer(side, np.uint64) for side in marks)
     edge = max(map(abs, OFFSETS))
     for start in range(0, len(source), STRETCH):
         places = np.arange(max(start, edge), min(start + STRETCH, len(source) - edge))
         if len(places) < LEAST_STRETCH:
             break
-        as_it_is = agreement(source[places], target[places], own[places], other[places])
-        moved = {d: agreement(source[places], target[places + d], own[places], other[places + d]) for d in OFFSETS}
+        as_it_is = agreement(source[places], target[places], first[places], second[places])
+        moved = {d: agreement(source[places], target[places + d], first[places], second[places + d]) for d in OFFSETS}
         best = max(moved, key=lambda d: moved[d])
         if moved[best] > as_it_is + MUCH_BETTER:
             return int(places[0]), best

@@ -99,7 +99,7 @@ class ImportComparison:
         elif self.model.kind == "gpt":
             ids = prompt_ids(self.model, text)
         else:
-            ids = self.model.framed(words.encode(text))
+            ids = self.model.with_special_tokens(words.encode(text))
         return list(self.theirs.source.theirs(ids))
 
     def plain(self, texts: Sequence[str]) -> list[str]:

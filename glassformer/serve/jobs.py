@@ -1,6 +1,6 @@
 """What one request asks of a model: rows to be decoded, and what is made of them.
 
-A work is made on the event loop and handed to a worker, whose thread calls `rows`, `take`, `written` and `result`; the loop
+A job is made on the event loop and handed to a worker, whose thread calls `rows`, `take`, `written` and `result`; the loop
 waits for `reply`, reads `events` where it streams, and may `cancel` at any time. `rows` and `result` are generators: between any
 two of their items the worker turns to others, and looks whether anybody still waits for this one.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,9 +22,9 @@ numbers = itertools.count()
 
 @dataclass(eq=False)
 class QueuedText:
-    """One text to be decoded: the `place`-th of its work. Rows of equal settings are decoded side by side."""
+    """One text to be decoded: the `place`-th of its job. Rows of equal settings are decoded side by side."""
 
-    work: Work
+    job: ServerJob
     place: int
     request: Request
     settings: DecodeConfig
@@ -41,12 +41,12 @@ class QueuedText:
 
 def shared_settings(settings: DecodeConfig) -> DecodeConfig:
     """The settings without the limits and the seed, which stand in each request, so that askers who differ in those share a
-    driver. Made once for a work: to check settings takes longer than to make a row."""
+    driver. Made once for a job: to check settings takes longer than to make a row."""
     return replace(settings, seed=1, max_new_tokens=None, min_new_tokens=0)
 
 
-class Work:
-    """The base of all works: how an answer finds its way back to the event loop."""
+class ServerJob:
+    """The base of all jobs: how an answer finds its way back to the event loop."""
 
     streams = False
     alone = False  # decoded in a driver of its own, which is not kept
@@ -65,39 +65,50 @@ class Work:
         yield from ()
 
     def take(self, row: QueuedText, hypotheses: list[Hypothesis]) -> None:
-        """Called with the hypotheses of a row when it has been decoded; a work keeps what it needs of them."""
+        """Called with the hypotheses of a row when it has been decoded; a job keeps what it needs of them."""
 
     def written(self, row: QueuedText, sample: int, tokens: Sequence[tuple[int, float]]) -> None:
-        """All that a row has written so far, where the work streams."""
+        """All that a row has written so far, where the job streams."""
 
     def result(self, model: TextModel) -> Generator[None, None, Any]:
         """The answer, when every row has its own."""
         yield from ()
 
+    def cancel(self) -> None:
+        """Nobody waits any more: the worker stops between two steps. Nothing, where the answer is there."""
+        self.reply.cancel()  # it may be already: a task that is cancelled cancels what it awaits
+        self.cancelled = self.reply.cancelled()
+
     # ---- from the worker's thread to the loop
 
     def finish(self, value: Any) -> None:
-        """Gives whoever awaits `reply` this value."""
-        self.tell(lambda: None if self.reply.done() else self.reply.set_result(value))
+        """Gives whoever awaits `reply` this value, and ends `events` with None."""
+        self.call_soon(self.settle, self.reply.set_result, value)
 
     def fail(self, error: BaseException) -> None:
-        """Raises this error where `reply` is awaited."""
-        self.tell(lambda: None if self.reply.done() else self.reply.set_exception(error))
+        """Raises this error where `reply` is awaited, and ends `events` with None."""
+        self.call_soon(self.settle, self.reply.set_exception, error)
 
     def emit(self, event: Any) -> None:
         """A piece of the answer, ahead of the rest."""
-        self.tell(lambda: self.events.put_nowait(event))
+        self.call_soon(self.events.put_nowait, event)
 
-    def tell(self, what: Any) -> None:
+    def settle(self, set_reply: Callable[[Any], None], value: Any) -> None:
+        """The end of it, once."""
+        if not self.reply.done():
+            set_reply(value)
+            self.events.put_nowait(None)
+
+    def call_soon(self, function: Callable[..., None], *arguments: Any) -> None:
         """Have something done on the loop; one that is closed has nobody left to tell."""
         try:
-            self.loop.call_soon_threadsafe(what)
+            self.loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
             self.cancelled = True
 
 
-class Call(Work):
-    """A work without rows: a function of the model, in the model's thread."""
+class FunctionJob(ServerJob):
+    """A job without rows: a function of the model, in the model's thread."""
 
     def __init__(self, function: Any) -> None:
         super().__init__()

@@ -146,7 +146,7 @@ def test_a_checkpoint_linked_from_another_disk_loses_its_link_and_no_file(
         write_checkpoint(linked, weights(11), {"step": 1})
     elif how == "set aside":
         for _ in range(2):  # the second time what was set aside at the first goes
-            found.set_aside_after(0)
+            found.move_aside_after(0)
             write_checkpoint(linked, weights(11), {"step": 1})
     else:
         if how == "crash":
@@ -209,13 +209,15 @@ def test_later_ones_are_set_aside_and_not_counted(tmp_path: Path) -> None:
         write_checkpoint(found.path(step), weights(), {"step": step})
     (found.path(20) / "SEAL").unlink()
     assert (
-        [p.name for p in found.set_aside_after(15)] == ["damaged-step-00000020"] == [p.name for p in found.set_aside()]
+        [p.name for p in found.move_aside_after(15)]
+        == ["damaged-step-00000020"]
+        == [p.name for p in found.moved_aside()]
     )
     assert found.steps() == [10, 15]
     write_checkpoint(found.path(20), weights(), {"step": 20})
     (found.path(20) / "SEAL").unlink()
-    found.set_aside_after(15)
-    assert len(found.set_aside()) == 1
+    found.move_aside_after(15)
+    assert len(found.moved_aside()) == 1
 
 
 class Tied(nn.Module):

@@ -1,4 +1,4 @@
-"""Prompts to be gone on with, as a work: by a GPT, in the terms of OpenAI's completions.
+"""Prompts to be gone on with, as a job: by a GPT, in the terms of OpenAI's completions.
 
 Log-probabilities, where they are asked for, come from one pass over prompt and completion with the right tokens before each
 (teacher forcing): those of the prompt (`echo`) and the alternatives at every place are of one kind with those of what was
@@ -17,8 +17,8 @@ from glassformer.decode import Hypothesis, Request, TokenConstraints
 from glassformer.decode.streaming import Streamer
 from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.rows import Rows
-from glassformer.serve.refusals import bad
-from glassformer.serve.works import QueuedText, Work, shared_settings
+from glassformer.serve.api_errors import bad_request
+from glassformer.serve.jobs import QueuedText, ServerJob, shared_settings
 from glassformer.tasks import TextModel, decode_settings
 from glassformer.tasks.generate import prompt_ids
 from glassformer.text.tokenizer import BOS, CONTROL, Tokenizer
@@ -29,10 +29,10 @@ AT_ONCE = 256  # tokens whose alternatives are looked at together
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is asked of a completion. `options` are those of DecodeConfig."""
+class CompletionOptions:
+    """What is asked of a completion. `decode` are options of DecodeConfig."""
 
-    options: dict[str, Any] = field(default_factory=dict)
+    decode: dict[str, Any] = field(default_factory=dict)
     max_tokens: int = 16
     n: int = 1
     best_of: int = 1
@@ -79,7 +79,7 @@ def score_row(model: TextModel, row: Sequence[int], top: int) -> Scored:
     """For every token of a row after the first: its log-probability, and the `top` likeliest tokens in its place, itself among
     them. So many logits at a time that a long row does not fill the memory."""
     net: Any = model.model
-    pieces, found = model.tokenizers.target.pieces, []
+    pieces, scores = model.tokenizers.target.pieces, []
     with eval_mode(net):
         hidden = net.hidden(Rows.from_lists([list(row[:-1]) or [0]]).to(model.device))
         for start in range(0, len(row) - 1, AT_ONCE):
@@ -88,8 +88,8 @@ def score_row(model: TextModel, row: Sequence[int], top: int) -> Scored:
             values = at.gather(1, torch.tensor(labels, device=at.device)[:, None]).squeeze(1).tolist()
             best = at.topk(min(top, at.size(1)), dim=-1)
             for value, label, chances, ids in zip(values, pieces(labels), best.values.tolist(), best.indices.tolist()):
-                found.append((value, dict(zip(pieces(ids), chances)) | {label: value}))
-    return found
+                scores.append((value, dict(zip(pieces(ids), chances)) | {label: value}))
+    return scores
 
 
 def starts_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
@@ -107,34 +107,39 @@ def starts_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
     return starts
 
 
-class Completing(Work):
+class CompletionJob(ServerJob):
     """Every prompt's completions, as a list of `Completed`."""
 
     def __init__(
-        self, prompts: Sequence[str | Sequence[int]], wanted: Wanted, *, streams: bool = False, said: Sequence[str] = ()
+        self,
+        prompts: Sequence[str | Sequence[int]],
+        options: CompletionOptions,
+        *,
+        streams: bool = False,
+        texts: Sequence[str] = (),
     ) -> None:
-        """`said`: what of the prompts the asker wrote, where it is not all of them."""
+        """`texts`: what of the prompts the asker wrote, where it is not all of them."""
         super().__init__()
-        self.prompts, self.wanted, self.streams = list(prompts), wanted, streams
-        self.said = said or [prompt for prompt in prompts if isinstance(prompt, str)]
+        self.prompts, self.options, self.streams = list(prompts), options, streams
+        self.texts = texts or [prompt for prompt in prompts if isinstance(prompt, str)]
         self.ids: list[list[int]] = []
-        self.found: list[list[Hypothesis]] = []
+        self.hypotheses: list[list[Hypothesis]] = []
         self.shown: dict[tuple[int, int], Streamer] = {}
 
     def rows(self, model: TextModel) -> Iterator[QueuedText]:
         """A row a prompt; none where nothing is to be written."""
         model.require("generate")
         self.ids = [self.read(model, prompt) for prompt in self.prompts]
-        self.found = [[] for _ in self.ids]
-        self.unknown = [unknown_pieces(model.tokenizers.source, text) for text in self.said]
-        wanted = self.wanted
-        draws = bool(wanted.options.get("temperature"))
-        how: dict[str, Any] = {"num_samples": wanted.best_of} if draws else {"beam": 1}
-        self.settings = decode_settings(model, None, **wanted.options, **how)
-        if wanted.max_tokens == 0:
+        self.hypotheses = [[] for _ in self.ids]
+        self.unknown = [unknown_pieces(model.tokenizers.source, text) for text in self.texts]
+        options = self.options
+        draws = bool(options.decode.get("temperature"))
+        how: dict[str, Any] = {"num_samples": options.best_of} if draws else {"beam": 1}
+        self.settings = decode_settings(model, None, **options.decode, **how)
+        if options.max_tokens == 0:
             return
-        limits = (0, wanted.max_tokens)
-        constraints = TokenConstraints(stops=wanted.stops)
+        limits = (0, options.max_tokens)
+        constraints = TokenConstraints(stops=options.stops)
         self.decode = model.tokenizers.target.decode
         shared, seed = shared_settings(self.settings), self.settings.seed
         for place, ids in enumerate(self.ids):
@@ -147,15 +152,19 @@ class Completing(Work):
         words = model.model.config.vocab_size
         wrong = next((token for token in prompt if not 0 <= token < words), None)
         if wrong is not None:
-            raise bad(f"token id {wrong} is not in the vocabulary, whose ids run from 0 to {words - 1}", "prompt")
+            raise bad_request(
+                f"token id {wrong} is not in the vocabulary, whose ids run from 0 to {words - 1}", "prompt"
+            )
         return list(prompt) or prompt_ids(model, "")
 
     def take(self, row: QueuedText, hypotheses: list[Hypothesis]) -> None:
         """Keeps what one prompt was answered with, and ends its streams."""
-        self.found[row.place] = hypotheses
+        self.hypotheses[row.place] = hypotheses
         if self.streams:
-            for sample, own in enumerate(hypotheses):
-                self.show(row.place, sample, own.ids, finish="length" if own.ended == "length" else "stop")
+            for sample, hypothesis in enumerate(hypotheses):
+                self.show(
+                    row.place, sample, hypothesis.ids, finish="length" if hypothesis.ended == "length" else "stop"
+                )
 
     def written(self, row: QueuedText, sample: int, tokens: Sequence[tuple[int, float]]) -> None:
         """Streams what has been written of one completion so far."""
@@ -163,39 +172,39 @@ class Completing(Work):
 
     def show(self, place: int, sample: int, ids: Sequence[int], finish: str | None = None) -> None:
         """The next bit of one stream: (number of the choice, text, why it ended or None)."""
-        streamer = self.shown.setdefault((place, sample), Streamer(self.decode, self.wanted.stops))
+        streamer = self.shown.setdefault((place, sample), Streamer(self.decode, self.options.stops))
         text = "".join(streamer.push(token) for token in ids[len(streamer.ids) :])
         if finish is not None:
             text += streamer.flush()
         if text or finish is not None:
-            for copy in range(1 if self.settings.temperature > 0 else self.wanted.n):  # greedy: the same each time
-                self.emit((place * self.wanted.n + sample + copy, text, finish))
+            for copy in range(1 if self.settings.temperature > 0 else self.options.n):  # greedy: the same each time
+                self.emit((place * self.options.n + sample + copy, text, finish))
 
     def result(self, model: TextModel) -> Generator[None, None, list[Completed]]:
         """For each prompt the best `n` of its completions, by log-probability per token."""
-        out, n = [], self.wanted.n
+        out, n = [], self.options.n
         for place, ids in enumerate(self.ids):
-            found = self.found[place]
-            if self.wanted.best_of > n:
-                found = sorted(found, key=lambda h: -h.logprob / max(1, len(h.token_logprobs)))
+            hypotheses = self.hypotheses[place]
+            if self.options.best_of > n:
+                hypotheses = sorted(hypotheses, key=lambda h: -h.logprob / max(1, len(h.token_logprobs)))
             choices = []
-            for h in found[:n] or [Hypothesis([], 0.0, 0.0, [], "length", "")]:
+            for h in hypotheses[:n] or [Hypothesis([], 0.0, 0.0, [], "length", "")]:
                 choices.append(self.choice(model, place, h))
                 yield
             choices += choices[:1] * (n - len(choices))  # greedy: the same each time
-            written = max(sum(len(h.ids) for h in found), sum(choice.tokens for choice in choices))
+            written = max(sum(len(h.ids) for h in hypotheses), sum(choice.tokens for choice in choices))
             out.append(Completed(len(ids), written, choices))
         return out
 
     def choice(self, model: TextModel, place: int, h: Hypothesis) -> Choice:
         """A completion, with the prompt and log-probabilities where they are asked for."""
         prompt = self.prompts[place]
-        said = prompt if isinstance(prompt, str) else model.tokenizers.target.decode(list(prompt))
-        scores = None if self.wanted.logprobs is None else self.scored(model, place, said, h)
-        text = (said if self.wanted.echo else "") + (h.text or "")
+        prompt_text = prompt if isinstance(prompt, str) else model.tokenizers.target.decode(list(prompt))
+        scores = None if self.options.logprobs is None else self.scored(model, place, prompt_text, h)
+        text = (prompt_text if self.options.echo else "") + (h.text or "")
         return Choice(text, "length" if h.ended == "length" else "stop", len(h.ids), scores)
 
-    def scored(self, model: TextModel, place: int, said: str, h: Hypothesis) -> TokenLogprobs:
+    def scored(self, model: TextModel, place: int, prompt_text: str, h: Hypothesis) -> TokenLogprobs:
         """What OpenAI calls logprobs: of what stands in the text, so nothing behind a stop string, nor the token that stands for
         an empty prompt. Offsets are counted from the beginning of the prompt, shown or not."""
         target, prompt, ids = model.tokenizers.target, self.prompts[place], self.ids[place]
@@ -205,7 +214,7 @@ class Completing(Work):
         row = [*ids, *h.ids[: len(starts)]]
         block_size = model.model.config.block_size
         if model.model.config.positions in ("learned", "sinusoidal") and len(row) - 1 > block_size:
-            raise bad(
+            raise bad_request(
                 f"log-probabilities were asked for {len(row)} tokens, and this model reads {block_size} at once",
                 "logprobs",
                 "context_length_exceeded",
@@ -213,14 +222,14 @@ class Completing(Work):
         if isinstance(prompt, str):
             before = [start for start, _ in model.tokenizers.source.spans(prompt)]
             front = [0] * (len(before) < len(ids) and ids[0] == BOS)
-            before = [*front, *before, *[len(said)] * (len(ids) - len(before) - len(front))]
+            before = [*front, *before, *[len(prompt_text)] * (len(ids) - len(before) - len(front))]
         else:
             before = starts_of(target, ids)
-        first = (0 if prompt else 1) if self.wanted.echo else len(ids)
+        first = (0 if prompt else 1) if self.options.echo else len(ids)
         known: list[tuple[float | None, dict[str, float] | None]] = [(None, None)]
-        known += score_row(model, row, self.wanted.logprobs or 0)
+        known += score_row(model, row, self.options.logprobs or 0)
         values, tables = [k[0] for k in known[first:]], [k[1] for k in known[first:]]
-        offsets = [*before, *(len(said) + start for start in starts)][first:]
+        offsets = [*before, *(len(prompt_text) + start for start in starts)][first:]
         return TokenLogprobs(
-            target.pieces(row[first:]), values, tables if self.wanted.logprobs else [None] * len(values), offsets
+            target.pieces(row[first:]), values, tables if self.options.logprobs else [None] * len(values), offsets
         )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from glassformer.config import DataConfig
 from glassformer.data import files
-from glassformer.data.sources import Document, SplitExamples, open_split
+from glassformer.data.sources import Document, SplitReader, open_split
 from glassformer.errors import UserError
 from tests.counts import count
 from tests.data_files import lines, write
@@ -277,4 +277,4 @@ def test_built_in_data_is_passed_on() -> None:
     plain = list(open_split(DataConfig(builtin="reverse", size=20), "train"))
     assert len(plain) == 20
     swapped = open_split(DataConfig(builtin="reverse", size=20, swap=True), "train")
-    assert isinstance(swapped, SplitExamples) and list(swapped) == [(t, s) for s, t in plain]
+    assert isinstance(swapped, SplitReader) and list(swapped) == [(t, s) for s, t in plain]

@@ -193,7 +193,7 @@ def test_a_token_file_is_read_by_safetensors(vocab_size: int | None, lengths: li
 
 def test_token_files_of_earlier_versions_are_read() -> None:
     """Format 1: numbers, offsets, then the header. The same sentences as in the examples beside them."""
-    folder = Path(__file__).parent / "fixtures" / "run-with-examples"
+    folder = Path(__file__).parents[1] / "fixtures" / "run-with-examples"
     run = RunFolder(folder)
     stored = list(run_examples(run.recipe.data, "val", folder / "data"))
     found = TokenFile.open(folder / "data" / "val.source")

@@ -25,7 +25,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.screen import say
 
 
-def beside(out: Path, prefix: str) -> Path:
+def sibling_path(out: Path, prefix: str) -> Path:
     """A name beside a folder, whatever way the folder was named."""
     whole = Path(os.path.abspath(out))
     return whole.with_name(f".{prefix}-{whole.name}")
@@ -44,7 +44,7 @@ def clear_draft(draft: Path, out: Path) -> None:
         )
 
 
-def begin(out: Path, recipe: Recipe, origin: dict[str, Any] | None = None) -> RunFolder:
+def create_draft(out: Path, recipe: Recipe, origin: dict[str, Any] | None = None) -> RunFolder:
     """A run that is not prepared yet, where nobody's files are. `origin`: the run that it begins with."""
     owned.refuse_link(out)
     if not RunFolder.is_run(out):
@@ -53,30 +53,30 @@ def begin(out: Path, recipe: Recipe, origin: dict[str, Any] | None = None) -> Ru
             return RunFolder.create(out, recipe, VERSION, origin)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        draft = beside(out, "making")
+        draft = sibling_path(out, "making")
         clear_draft(draft, out)
         return RunFolder.create(draft, recipe, VERSION, origin)
     except OSError as error:
         raise UserError(f"the run's folder {out} cannot be made: {error.strerror}") from None
 
 
-def set_aside(out: Path) -> Path:
+def move_aside(out: Path) -> Path:
     """The run that is to be replaced, under another name; whose place it had is told by a file in it."""
     whole = Path(os.path.abspath(out))
     write_atomically(out / REPLACED, to_json({"name": whole.name}))
-    aside = owned.free_name(beside(out, "replaced"))
+    aside = owned.free_name(sibling_path(out, "replaced"))
     os.rename(out, aside)
     return aside
 
 
-def put_in_place(draft: RunFolder, out: Path) -> tuple[RunFolder, Path | None]:
+def commit(draft: RunFolder, out: Path) -> tuple[RunFolder, Path | None]:
     """The draft takes its name; the run that had it is set aside, and its new name comes back."""
     if draft.path == out:
         return draft, None
     aside = None
     if RunFolder.is_run(out):
         prepared = RunFolder(out).prepared
-        aside = set_aside(out)
+        aside = move_aside(out)
         if prepared:
             say(f"the run that was in {out} is kept in {aside} until the new one has its first checkpoint")
     try:
@@ -90,7 +90,7 @@ def put_in_place(draft: RunFolder, out: Path) -> tuple[RunFolder, Path | None]:
     return RunFolder(out), aside
 
 
-def give_up(run: RunFolder, out: Path, aside: Path | None, *, keep_folder: bool = False) -> None:
+def rollback(run: RunFolder, out: Path, aside: Path | None, *, keep_folder: bool = False) -> None:
     """A run that cannot start leaves nothing behind, and what it was to replace is back; so is an empty folder that was
     there before."""
     with contextlib.suppress(OSError):
@@ -100,9 +100,9 @@ def give_up(run: RunFolder, out: Path, aside: Path | None, *, keep_folder: bool 
             (out / REPLACED).unlink(missing_ok=True)
 
 
-def adopt_draft(out: Path) -> None:
+def adopt(out: Path) -> None:
     """A run whose preparation was killed is still under its temporary name; to go on with it, it takes its own."""
-    draft = beside(out, "making")
+    draft = sibling_path(out, "making")
     if out.exists() or draft.is_symlink() or not RunFolder.is_run(draft):
         return
     with RunFolder(draft).exclusive_lock():
@@ -122,10 +122,10 @@ def read_replaced(path: Path) -> Replaced | None:
     if path.is_symlink():
         return None
     try:
-        found: Replaced = structured.read(path / REPLACED, Replaced, 1 << 16)
+        note: Replaced = structured.read(path / REPLACED, Replaced, 1 << 16)
     except (OSError, UserError):
         return None
-    return found if found.name == Path(found.name).name != "" else None
+    return note if note.name == Path(note.name).name != "" else None
 
 
 def replaced(out: Path) -> list[Path]:
@@ -133,8 +133,8 @@ def replaced(out: Path) -> list[Path]:
     or the second of x."""
     whole = Path(os.path.abspath(out))
     with contextlib.suppress(OSError):
-        found = sorted(p for p in whole.parent.iterdir() if p.name.startswith(".replaced-"))
-        return [p for p in found if (said := read_replaced(p)) is not None and said.name == whole.name]
+        paths = sorted(p for p in whole.parent.iterdir() if p.name.startswith(".replaced-"))
+        return [p for p in paths if (note := read_replaced(p)) is not None and note.name == whole.name]
     return []
 
 

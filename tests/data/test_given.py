@@ -18,7 +18,7 @@ from glassformer.data.files import Document
 from glassformer.data.prepare import open_files, prepare
 from glassformer.data.report import DataReport
 from glassformer.data.sources import DataReader, open_split
-from glassformer.data.splits import held_out_files, plain
+from glassformer.data.splits import held_out_files, normalized
 from glassformer.data.store import run_examples
 from glassformer.errors import ConfigError, UserError
 from glassformer.files import user_data
@@ -103,10 +103,10 @@ def test_files_with_weights_and_tags(tmp_path: Path) -> None:
     data = Recipe.from_dict({"data": {"train": files, "val_fraction": 0.1}}).data
     found = splits_of(data)
     assert not any("<bt>" in a for split in ("val", "test") for a, _ in found[split])
-    held = {plain(a) for split in ("val", "test") for a, _ in found[split]}
+    held = {normalized(a) for split in ("val", "test") for a, _ in found[split]}
     tagged = Counter(a for a, _ in found["train"] if a.startswith("<bt> "))
     assert set(tagged.values()) == {2} and len(tagged) == 400 - len(held)
-    assert held.isdisjoint(plain(a.removeprefix("<bt> ")) for a, _ in found["train"])
+    assert held.isdisjoint(normalized(a.removeprefix("<bt> ")) for a, _ in found["train"])
     half = Recipe.from_dict({"data": {"train": [{"path": genuine, "weight": 0.5}], "val_fraction": 0.0}}).data
     assert 150 < len(splits_of(half)["train"]) < 250
     with pytest.raises(ConfigError, match=r"there is no 'wieght' in an entry of data\.train"):
@@ -162,11 +162,11 @@ def test_nothing_that_is_held_out_is_learned(settings: dict[str, Any], tmp_path:
     from glassformer.text.tokenizers import Tokenizers
 
     tokenizers = Tokenizers.load(tmp_path / "run")
-    learned = {plain(tokenizers.source.decode(files["source"][i].tolist())) for i in range(len(files["source"]))}
+    learned = {normalized(tokenizers.source.decode(files["source"][i].tolist())) for i in range(len(files["source"]))}
     held = [pair for split in ("val", "test") for pair in run_examples(recipe.data, split, data)]
     sides = (0, 1) if settings.get("both_ways") else (0,)
     assert len(held) > 20 and len(learned) > 20
-    assert not learned & {plain(pair[side]) for pair in held for side in sides}
+    assert not learned & {normalized(pair[side]) for pair in held for side in sides}
 
 
 def test_a_tiny_file_is_no_validation_split(tmp_path: Path) -> None:

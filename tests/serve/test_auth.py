@@ -13,10 +13,10 @@ from urllib.parse import urlencode
 import pytest
 
 from glassformer.errors import ConfigError, UserError
+from glassformer.serve.auth import Auth
 from glassformer.serve.command import key_from, limits_from, served_runs
-from glassformer.serve.door import Door
-from glassformer.serve.gate import OPEN
 from glassformer.serve.limits import Limits
+from glassformer.serve.middleware import OPEN
 from tests.serve.harness import Running, make_runs, running, until
 from tests.serve.test_trust import held_up
 
@@ -34,7 +34,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def locked(paths: list[Path]) -> Iterator[Running]:
-    with running(paths, door=Door(KEY, ["translate.example.org"], ["https://example.org"])) as server:
+    with running(paths, auth=Auth(KEY, ["translate.example.org"], ["https://example.org"])) as server:
         yield server
 
 
@@ -172,12 +172,12 @@ def test_what_cannot_be_read_is_no_error_of_ours(locked: Running) -> None:
     )
     kind = {"Content-Type": "multipart/form-data; boundary=b; charset=unicode_escape"}
     assert locked.ask("POST", "/translate", (form + "--b--\r\n").encode(), {**key, **kind})[0] == 400
-    assert not locked.served.gate.in_flight and not any("request failed" in line for line in locked.log)
+    assert not locked.served.middleware.in_flight and not any("request failed" in line for line in locked.log)
 
 
 def test_host_and_key_come_first_when_all_is_full(paths: list[Path]) -> None:
     """Who may not ask hears that, and nothing of how busy it is, wherever the key stands and however the bytes come."""
-    with running(paths[:1], Limits(queue=2), door=Door(KEY)) as server, held_up() as go, ThreadPoolExecutor(2) as pool:
+    with running(paths[:1], Limits(queue=2), auth=Auth(KEY)) as server, held_up() as go, ThreadPoolExecutor(2) as pool:
         good = {"Authorization": f"Bearer {KEY}"}
         assert server.ask("POST", "/translate", {**ASKED, "q": ""}, good)[0] == 200
         waiting = [pool.submit(server.ask, "POST", "/translate", ASKED, good) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Texts to be translated, as a work: the rows of tasks/translate.py, decoded among those of others."""
+"""Texts to be translated, as a job: the rows of tasks/translate.py, decoded among those of others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from glassformer.decode.align import alignments, prompt_alignments
 from glassformer.decode.lengths import translation_limits
 from glassformer.decode.streaming import Streamer
 from glassformer.models import Transformer
-from glassformer.serve.works import QueuedText, Work, shared_settings
+from glassformer.serve.jobs import QueuedText, ServerJob, shared_settings
 from glassformer.tasks import Answer, TextConstraints, TextModel, check_constraints, decode_settings
 from glassformer.tasks.translate import PendingText, constraints_of_pieces, joined, plans_of
 from glassformer.text.tokenizer import UNK
@@ -21,10 +21,10 @@ NOTHING = Hypothesis([], 0.0, 0.0, [], "eos", "", alignment=[])
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is asked of a translator beside the texts. `options` are those of DecodeConfig."""
+class TranslationOptions:
+    """What is asked of a translator beside the texts. `decode` are options of DecodeConfig."""
 
-    options: dict[str, Any] = field(default_factory=dict)
+    decode: dict[str, Any] = field(default_factory=dict)
     constraints: TextConstraints = field(default_factory=TextConstraints)
     align: bool = False
     trace: bool = False
@@ -62,12 +62,12 @@ class StreamedText:
         return new
 
 
-class Translating(Work):
+class TranslationJob(ServerJob):
     """Each text's answers, as `tasks.translate` gives them."""
 
-    def __init__(self, texts: Sequence[str], asked: Asked, *, streams: bool = False) -> None:
+    def __init__(self, texts: Sequence[str], options: TranslationOptions, *, streams: bool = False) -> None:
         super().__init__()
-        self.texts, self.asked, self.streams = list(texts), asked, streams
+        self.texts, self.options, self.streams = list(texts), options, streams
         self.plans: list[PendingText] = []
         self.where: list[tuple[int, int]] = []  # of each row: its text, and the piece of it
         self.shown: StreamedText | None = None
@@ -75,28 +75,28 @@ class Translating(Work):
     def rows(self, model: TextModel) -> Iterator[QueuedText]:
         """The pieces of all texts."""
         model.require("translate")
-        asked = self.asked
-        options = dict(asked.options)
-        if self.streams and options.get("beam") is None and not options.get("temperature"):
-            options["beam"] = 1  # a beam takes words back, which a stream cannot
-        self.settings = decode_settings(model, None, **options)
-        check_constraints(model, asked.constraints, self.settings)
+        options = self.options
+        decode = dict(options.decode)
+        if self.streams and decode.get("beam") is None and not decode.get("temperature"):
+            decode["beam"] = 1  # a beam takes words back, which a stream cannot
+        self.settings = decode_settings(model, None, **decode)
+        check_constraints(model, options.constraints, self.settings)
         shared, shorter = shared_settings(self.settings), 0 if isinstance(model.model, Transformer) else 1
-        for number, plan in enumerate(plans_of(model, iter(self.texts), NOTHING, asked.trace)):
+        for number, plan in enumerate(plans_of(model, iter(self.texts), NOTHING, options.trace)):
             self.plans.append(plan)
             lost = [
                 unknown_pieces(model.tokenizers.source, p.text) for p, s in zip(plan.pieces, plan.sources) if UNK in s
             ]
             self.unknown.append(list(dict.fromkeys(word for words in lost for word in words)))
             if self.streams:
-                self.shown = StreamedText(plan.pieces, model.tokenizers.target.decode, asked.constraints.stops)
-            own = constraints_of_pieces(model, plan.pieces, asked.constraints)
-            for piece, (ids, constraints) in enumerate(zip(plan.sources, own, strict=True)):
+                self.shown = StreamedText(plan.pieces, model.tokenizers.target.decode, options.constraints.stops)
+            constraints_of_each = constraints_of_pieces(model, plan.pieces, options.constraints)
+            for piece, (ids, constraints) in enumerate(zip(plan.sources, constraints_of_each, strict=True)):
                 if ids:
                     limits = translation_limits(self.settings, len(ids) - shorter)
                     self.where.append((number, piece))
                     request = Request(ids, constraints, limits, self.settings.seed)
-                    yield QueuedText(self, len(self.where) - 1, request, shared, asked.trace)
+                    yield QueuedText(self, len(self.where) - 1, request, shared, options.trace)
 
     def take(self, row: QueuedText, hypotheses: list[Hypothesis]) -> None:
         """Keeps what one piece of a text was translated to, and streams the rest of it."""
@@ -120,7 +120,7 @@ class Translating(Work):
         answers = []
         for plan in self.plans:
             for source, hypotheses in zip(plan.sources, plan.found, strict=True):
-                if source and self.asked.align:
+                if source and self.options.align:
                     self.align(model, source, hypotheses)
                     yield
             answers.append(joined(model, plan.pieces, plan.sources, plan.found, self.settings))
@@ -131,10 +131,10 @@ class Translating(Work):
         """Which source tokens the best answer looked at."""
         best, bos = hypotheses[:1], model.special_tokens.bos
         ids = [h.ids for h in best]
-        found = (
+        weights = (
             alignments(model.model, [source], ids, bos=bos)
             if isinstance(model.model, Transformer)
             else prompt_alignments(model.model, [source], ids)
         )
-        for hypothesis, own in zip(best, found, strict=True):
-            hypothesis.alignment = own
+        for hypothesis, rows in zip(best, weights, strict=True):
+            hypothesis.alignment = rows

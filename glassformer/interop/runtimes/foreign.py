@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from glassformer.interop.runtimes.cases import Case
-from glassformer.interop.runtimes.huggingface import Ids, TransformersRuntime, up_to_end
+from glassformer.interop.runtimes.huggingface import Ids, TransformersRuntime, transformers_can_use, up_to_end
 from glassformer.interop.vocabulary import NEVER, Vocabulary
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS, PAD
@@ -51,6 +51,7 @@ class ForeignRuntime(TransformersRuntime):
         self.target = Order(theirs.get("target"), c.vocab_size)
         if c.family != "transformer":
             self.source = self.target
+        self.folder = folder
         super().__init__(folder, c.family, c.head, alpha=model.recipe.decode.alpha, dtype=dtype)
         known = {ours: int(self.target.order[ours]) for ours in (PAD, BOS, EOS)}
         self.special = model.special_tokens
@@ -76,12 +77,14 @@ class ForeignRuntime(TransformersRuntime):
     def logits(self, cases: Sequence[Case]) -> list[np.ndarray]:
         """Their scores in the order of our ids."""
         own = [replace(c, prompt=self.source.theirs(c.prompt), answer=self.target.theirs(c.answer)) for c in cases]
-        found = super().logits(own)
+        with transformers_can_use(self.folder):
+            found = super().logits(own)
         return found if self.head != "mlm" else [self.target.scores(one) for one in found]
 
     def write(self, prompts: Sequence[Sequence[int]], *, beam: int, limit: int) -> list[list[int]]:
         """What `generate` writes, in our ids."""
-        found = super().write([self.source.theirs(p) for p in prompts], beam=beam, limit=limit)
+        with transformers_can_use(self.folder):
+            found = super().write([self.source.theirs(p) for p in prompts], beam=beam, limit=limit)
         return [[self.target.ours.get(token, -1) for token in ids] for ids in found]
 
     @torch.no_grad()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,18 @@ def up_to_end(ids: Sequence[int], *ends: int) -> list[int]:
     return list(ids[: next((n for n, token in enumerate(ids) if token in ends), len(ids))])
 
 
+@contextmanager
+def transformers_can_use(folder: Path) -> Iterator[None]:
+    """Whatever the library raises over somebody's folder, of any kind, is one sentence."""
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())[:300]
+        raise UserError(f"transformers cannot load or run {folder}, so it cannot be compared: {said}") from None
+
+
 class TransformersRuntime:
     """A folder as `AutoModel...` loads it. Its beam search counts the ending token in the length and stops when as many
     hypotheses have ended as the beam is wide (`early_stopping=True`): our `power` and `first-k`."""
@@ -84,11 +97,8 @@ class TransformersRuntime:
         logging.disable_progress_bar()
         kind = getattr(transformers, HEADS.get(head, FAMILIES[family]))
         began = time.perf_counter()
-        try:
+        with transformers_can_use(folder):
             self.model: Any = kind.from_pretrained(folder, dtype=dtype, local_files_only=True).eval()
-        except Exception as error:  # whatever a library finds wrong with somebody's folder
-            said = " ".join(str(error).split())[:300]
-            raise UserError(f"transformers cannot load {folder}, so it cannot be compared: {said}") from None
         self.load_seconds = time.perf_counter() - began
         self.family, self.head, self.alpha = family, head, alpha
         self.rules = DecodeConfig(length_rule="power", alpha=alpha, stop_rule="first-k")

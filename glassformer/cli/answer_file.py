@@ -44,7 +44,7 @@ class Record:
 
 def record_of(path: Path) -> Path:
     """Where the record of an answer file lies."""
-    return path.with_name(path.name + ".job")
+    return Path(f"{path}.job")
 
 
 def read_record(path: Path) -> Record | None:

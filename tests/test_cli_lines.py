@@ -255,7 +255,7 @@ def test_two_jobs_do_not_share_a_file(run: Path, source: Path, tmp_path: Path, m
 @pytest.mark.parametrize("resume", [False, True])
 def test_answers_do_not_go_into_a_folder(out: str, resume: bool) -> None:
     """Broken variant: a record named after what has no name."""
-    with pytest.raises(UserError, match="is there already|cannot be written"):
+    with pytest.raises(UserError, match=r"is there already|cannot be written"):
         answer_file.AnswerFile(Path(out), {}, resume=resume)
 
 

@@ -251,6 +251,14 @@ def test_two_jobs_do_not_share_a_file(run: Path, source: Path, tmp_path: Path, m
         translate.translate(run, file=source, out=out, resume=True, **SMALL)
 
 
+@pytest.mark.parametrize("out", [".", "..", "/"])
+@pytest.mark.parametrize("resume", [False, True])
+def test_answers_do_not_go_into_a_folder(out: str, resume: bool) -> None:
+    """Broken variant: a record named after what has no name."""
+    with pytest.raises(UserError, match=r"is there already|cannot be written"):
+        answer_file.AnswerFile(Path(out), {}, resume=resume)
+
+
 @pytest.mark.parametrize("nth", [1, 2, 3])
 @pytest.mark.parametrize("resume", [False, True])
 def test_killed_at_its_very_start_the_same_command_begins_again(

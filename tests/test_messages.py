@@ -1,4 +1,5 @@
-"""Every sentence that the package says to a person has its Chinese: what is raised as an error and what is said on stderr."""
+"""Every sentence that the package says to a person has its Chinese: what is raised as an error, what is said on stderr, and the
+notes and reasons that are made in one place and shown in another."""
 
 from __future__ import annotations
 
@@ -36,6 +37,60 @@ def sentences(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"a.tsv, line 3: {text}" if is_line else text.removeprefix("glassformer: ")
 
 
+NOTES = re.compile(r"(.*_)?(notes?|lacks|said|why|differs)")
+"""Names of what is shown to a person later: `report.notes`, `why`."""
+REASONS = ("str | None", "list[str]", "tuple[str, ...]")
+"""What a function returns that says what is wrong with a thing, or what should be known of it."""
+NOT_SHOWN = ("serve", "studies/ablate", "studies/claims", "studies/complexity")
+"""A server's log; reports in files, which have the two languages side by side or are in English."""
+
+
+def name_of(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def texts_in(node: ast.expr | None) -> Iterator[tuple[int, str]]:
+    """The sentences that an expression may be: one, either of two, several in a list."""
+    match node:
+        case ast.List(elts) | ast.Tuple(elts):
+            for one in elts:
+                yield from texts_in(one)
+        case ast.IfExp(body=first, orelse=second):
+            yield from texts_in(first)
+            yield from texts_in(second)
+        case ast.BinOp(left=first):
+            yield from texts_in(first)
+        case ast.Constant() | ast.JoinedStr():
+            text = sentence_of(node)
+            if text is not None and " " in text and len(re.findall("[A-Za-z]{2,}", text)) >= 4:
+                yield node.lineno, text
+
+
+def notes(source: str) -> Iterator[tuple[int, str]]:
+    """The line and the text of every note and reason that a file of the package makes."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="message" | "on_message" | "warn" | "report"), args=[given, *_]):
+                yield from texts_in(given)
+            case ast.Call(func=ast.Attribute(value=owner, attr="append"), args=[given]) if NOTES.fullmatch(
+                name_of(owner)
+            ):
+                yield from texts_in(given)
+            case ast.Assign(targets=[target], value=given) | ast.AnnAssign(target=target, value=given):
+                if NOTES.fullmatch(name_of(target)):
+                    yield from texts_in(given)
+            case ast.FunctionDef(returns=kind) if kind is not None and ast.unparse(kind) in REASONS:
+                for inner in ast.walk(node):
+                    if isinstance(inner, ast.Return):
+                        yield from texts_in(inner.value)
+
+
+def is_part(text: str) -> bool:
+    """Whether a sentence of the catalogue has this in it: what is put together of parts stands there whole."""
+    part = text.replace("\1\1", "\1").replace("\1", "{}")
+    return any(part in key.replace("{s}", "{}") for key in language.translations("zh")._catalog if isinstance(key, str))  # type: ignore[attr-defined]
+
+
 def told(text: str) -> str:
     """In Chinese, with names put in; where the last thing is a suggestion it may be there or not."""
     return language.in_language(text.replace("\1\1", "\1").replace("\1", "x1"), "zh")
@@ -51,6 +106,31 @@ def test_nothing_is_said_in_english_alone() -> None:
             if not CHINESE.search(told(text)):
                 english.append(f"{name}:{line}: {text}")
     assert count > 600 and english == [], "\n" + "\n".join(english)
+
+
+def test_no_note_and_no_reason_is_in_english_alone() -> None:
+    """Broken variant: only errors and what is said at once are looked at, and the notes of an import are English."""
+    english, count = [], 0
+    for path in sorted(ROOT.rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        for line, text in notes(path.read_text(encoding="utf-8")) if not name.startswith(NOT_SHOWN) else ():
+            count += 1
+            if not CHINESE.search(told(text)) and not is_part(text):
+                english.append(f"{name}:{line}: {text}")
+    assert count > 60 and english == [], "\n" + "\n".join(english)
+
+
+def test_a_note_without_chinese_is_found() -> None:
+    source = """
+def why(path: str) -> str | None:
+    notes.append(f"the fyle {path} was left aside")
+    self.report.notes = ["the model has no token that ends a text"]
+    return "no such thyng is here" if path else None
+"""
+    assert sorted(text for _, text in notes(source) if not CHINESE.search(told(text))) == [
+        "no such thyng is here",
+        "the fyle \1 was left aside",
+    ]
 
 
 def test_a_sentence_without_chinese_is_found() -> None:

@@ -48,12 +48,12 @@ class RunOrigin:
 
 
 def one_or_many(texts: Any, answer: Callable[[list[Any]], list[T]]) -> T | list[T]:
-    """A text is answered with one answer, a list with a list."""
-    if isinstance(texts, str):
-        return answer([texts])[0]
+    """A text is answered with one answer, a list with a list. One that is too long is refused before anything is done."""
     if not isinstance(texts, Iterable) or isinstance(texts, bytes):
         raise UserError(f"a text or a list of texts is needed, not {type(texts).__name__}")
-    return answer(list(texts))
+    given = [texts] if isinstance(texts, str) else list(texts)
+    tasks.check_lengths(given)
+    return answer(given)[0] if isinstance(texts, str) else answer(given)
 
 
 def in_words(count: int) -> str:
@@ -103,9 +103,10 @@ class LoadedModel(TextModel):
     def embed(self, texts: str | Sequence[str], *, pool: Pool = "mean") -> Tensor:
         """A text as one vector, or a list as rows: the last layer's output at its tokens, pooled by their mean, their max,
         or at the first or last of them."""
-        if isinstance(texts, str):
-            return tasks.embed(self, [texts], pool=pool)[0]
-        return tasks.embed(self, list(texts), pool=pool)
+        given = [texts] if isinstance(texts, str) else list(texts)
+        tasks.check_lengths(given)
+        rows = tasks.embed(self, given, pool=pool)
+        return rows[0] if isinstance(texts, str) else rows
 
     @overload
     def run_with_cache(
@@ -203,11 +204,12 @@ class Scoring(LoadedModel):
             if self.made_for != "generate":
                 raise UserError("a translation is scored beside its source: score(source, target)")
             source, target = "" if isinstance(source, str) else [""] * len(source), source
-        if isinstance(source, str) and isinstance(target, str):
-            return tasks.token_scores(self, [source], [target])[0]
-        if isinstance(source, str) or isinstance(target, str):
+        if isinstance(source, str) != isinstance(target, str):
             raise UserError("a list is scored with a list, and a text with a text")
-        return tasks.token_scores(self, list(source), list(target))
+        sources, targets = ([side] if isinstance(side, str) else list(side) for side in (source, target))
+        tasks.check_lengths([*sources, *targets])
+        found = tasks.token_scores(self, sources, targets)
+        return found[0] if isinstance(source, str) else found
 
 
 class Translator(Scoring):
@@ -248,6 +250,7 @@ class Translator(Scoring):
     @spelled_out(WritingOptions)
     def stream(self, text: str, **options: Any) -> Iterator[str]:
         """The translation as it is written, piece by piece: greedy, or drawn where a temperature is given."""
+        tasks.check_lengths([text])
         constraints, decode = split_options(options)
         return tasks.stream_translated(self, text, constraints=constraints, **decode)
 
@@ -283,6 +286,7 @@ class Generator(Scoring):
     @spelled_out(WritingOptions)
     def stream(self, prompt: str = "", **options: Any) -> Iterator[str]:
         """The text of `generate` as it comes, whole characters only."""
+        tasks.check_lengths([prompt])
         constraints, decode = split_options(options)
         return tasks.stream_generated(self, prompt, constraints=constraints, **decode)
 

@@ -44,7 +44,7 @@ class Record:
 
 def record_of(path: Path) -> Path:
     """Where the record of an answer file lies."""
-    return path.with_name(path.name + ".job")
+    return Path(f"{path}.job")
 
 
 def read_record(path: Path) -> Record | None:
@@ -65,10 +65,11 @@ def sha256_of_input(file: BinaryIO) -> str:
 
 def difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
     """What a job that was begun and one that is asked for differ in, in words."""
-    names = {"verb": "another command", "input": "another input file", "run": "other weights", "step": "other weights"}
-    for key, name in names.items():
+    others = {"verb": "of another command", "input": "of another input file"}
+    others |= dict.fromkeys(("run", "step"), "of other weights")
+    for key, other in others.items():
         if there.get(key) != wanted.get(key):
-            return f"of {name}"
+            return other
     old, new = there.get("options") or {}, wanted.get("options") or {}
     changed = sorted(k for k in {*old, *new} if old.get(k) != new.get(k)) if isinstance(old, dict) else ["options"]
     if changed:

@@ -168,9 +168,9 @@ class ModelConfig:
         if self.n_encoder_head not in (None, self.n_head) and (
             self.positions == "alibi" or (self.positions == "rotary" and self.head_size is None)
         ):
+            more = "" if self.positions == "alibi" else ", or set model.head_size"
             raise ConfigError(
-                f"model.positions={self.positions} are made for heads of one kind; leave out model.n_encoder_head"
-                + ("" if self.positions == "alibi" else ", or set model.head_size")
+                f"model.positions={self.positions} are made for heads of one kind; leave out model.n_encoder_head{more}"
             )
         if self.positions == "sinusoidal" and self.n_embd % 2:
             raise ConfigError(f"sinusoidal positions come in pairs, so model.n_embd must be even, not {self.n_embd}")

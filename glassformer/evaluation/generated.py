@@ -101,7 +101,7 @@ def text_sample(model: Any, tokenizers: Tokenizers, recipe: Recipe, text: Sequen
     prompt, continuation = (tokenizers.target.decode(ids) for ids in (text[:begins], text[begins : begins + length]))
     settings = DecodeConfig(temperature=USUAL_TEMPERATURE, max_new_tokens=length, engine="plain")
     written = generate(TextModel(model, tokenizers, recipe), [prompt], config=settings)[0][0]
-    return Scores({}, samples=[(prompt, continuation, str(written))])
+    return Scores({}, samples=[(prompt, continuation, written.text)])
 
 
 def task_scores(

@@ -13,7 +13,7 @@ from glassformer.tasks.results import Answer, DecodedPart, Filled, Label, Tagged
 from glassformer.tasks.score import TextScore, score
 from glassformer.tasks.settings import decode_settings
 from glassformer.tasks.tag import tag
-from glassformer.tasks.text_model import LONGEST_TEXT, TextModel, check_text
+from glassformer.tasks.text_model import LONGEST_TEXT, TextModel, check_lengths, check_text
 from glassformer.tasks.token_scores import TokenScores, token_scores
 from glassformer.tasks.translate import stream_translated, translate, translate_each, translations
 from glassformer.tasks.unknown import unknown
@@ -31,6 +31,7 @@ __all__ = [
     "TextScore",
     "TokenScores",
     "check_constraints",
+    "check_lengths",
     "check_text",
     "classify",
     "decode_settings",

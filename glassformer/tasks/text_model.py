@@ -6,7 +6,7 @@ Ids stay inside the tasks: text comes in and text goes out, put before the model
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -92,14 +92,22 @@ class TextModel:
         return [BOS, *ids, *([EOS] if self.recipe.data.close_texts else [])]
 
 
+def check_lengths(texts: Iterable[Any]) -> None:
+    """Refuses a text (or a list of words) that a tokenizer would work on for long: it is looked at before it is cut."""
+    for text in texts:
+        words = text if isinstance(text, list | tuple) else [text]
+        length = sum(len(word) for word in words if isinstance(word, str))
+        if length > LONGEST_TEXT:
+            raise UserError(
+                f"the text has {length:,} characters, and at most {LONGEST_TEXT:,} are taken at once; break it into lines"
+            )
+
+
 def check_text(text: str) -> str:
     """The text as a stranger gave it, if it is one. (A text of one's own may hold a NUL: training data does.)"""
     if not isinstance(text, str):
         raise UserError(f"a text is a str, not {type(text).__name__}")
-    if len(text) > LONGEST_TEXT:
-        raise UserError(
-            f"the text has {len(text):,} characters, and at most {LONGEST_TEXT:,} are taken at once; break it into lines"
-        )
+    check_lengths([text])
     if "\0" in text:
         raise UserError(
             f"the text has a NUL at character {text.index(chr(0)) + 1}, which belongs to no text; remove it"

@@ -126,6 +126,11 @@ class Tokenizer:
             content = read_regular(path, LARGEST_FILE)
         except OSError as error:
             raise UserError(f"the tokenizer {path} cannot be read: {error.strerror}") from None
+        return Tokenizer.from_json(content, path)
+
+    @staticmethod
+    def from_json(content: bytes, path: Path) -> Tokenizer:
+        """From what `save` wrote, held to be one of ours; `path`: where it was read."""
         try:
             library = tokenizers.Tokenizer.from_str(content.decode("utf-8"))
             facts = json.loads(library.to_str())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from glassformer.config import DecodeConfig
 from glassformer.errors import ConfigError, UserError
 from glassformer.tasks import LONGEST_TEXT, check_text
 from glassformer.tasks.settings import changed
-from glassformer.text.tokenizer import CONTROL, UNK
+from glassformer.text.tokenizer import CONTROL, UNK, Tokenizer
 from tests.talking import make_run
 
 
@@ -132,3 +133,40 @@ def test_loading_says_what_is_wrong(tmp_path: Path) -> None:
         load(run, step=7)
     with pytest.raises(UserError, match="device"):
         load(run, device="abacus")
+
+
+VERBS: dict[str, list[str]] = {
+    "transformer": ["translate", "embed", "score"],
+    "gpt": ["generate", "embed", "score"],
+    "pairs": ["translate"],
+    "mlm": ["fill", "embed"],
+    "classify": ["classify"],
+    "tag": ["tag"],
+}
+
+
+@pytest.mark.parametrize("kind", VERBS)
+def test_no_tokenizer_is_given_a_text_without_end(
+    kind: str, runs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broken: a word of 400,000 letters is cut for seconds before anything is said."""
+    seen: list[int] = []
+    real = Tokenizer.encode_batch
+
+    def watched(self: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+        seen.append(sum(map(len, texts)))
+        return real(self, texts)
+
+    monkeypatch.setattr(Tokenizer, "encode_batch", watched)
+    model, long = runs[kind], "a" * 400_000
+    given: list[Any] = [long, ["the cat", long]]
+    given += [[["the", long]], [["a"] * 400_000]] if kind == "tag" else []
+    for verb in VERBS[kind]:
+        for texts in given:
+            more = [texts] if verb == "score" else []
+            with pytest.raises(UserError, match="at most 100,000 are taken at once; break it into lines"):
+                getattr(model, verb)(texts, *more)
+    if hasattr(model, "stream"):
+        with pytest.raises(UserError, match="at most 100,000 are taken at once"):
+            next(model.stream(long))
+    assert max(seen, default=0) <= LONGEST_TEXT

@@ -20,7 +20,7 @@ from glassformer.runs.curves import draw_curves
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.overview import which_weights
 from glassformer.runs.session import is_historic
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.tokenizer import UNK, Tokenizer
 from tests.number_pairs import ENGLISH, GERMAN, pairs, recipe, write_tsv
 
 
@@ -80,8 +80,8 @@ def test_samples_are_kept(trained: RunFolder) -> None:
 
 
 def test_a_gpt_shows_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """At each validation, on the screen and in samples.jsonl, and no bit of the training is another for it. Broken variant: a
-    draw from the generator that dropout draws from."""
+    """At each validation, on the screen and in samples.jsonl, and no bit of the training is another for it. Broken
+    variants: a draw from the generator that dropout draws from; what is shown is no text but the object that holds it."""
     text = "\n\n".join(f"{a} and then {b}." for a, b in pairs(60))
     (tmp_path / "train.txt").write_text(text, encoding="utf-8")
     model, data = {"family": "gpt", "dropout": 0.1}, {"task": "text", "train": "train.txt", "val_fraction": 0.2}
@@ -94,6 +94,7 @@ def test_a_gpt_shows_what_it_writes(tmp_path: Path, capsys: pytest.CaptureFixtur
     lines = [json.loads(line) for line in told.samples_file.read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in lines] == [3, 6] and all(line["written"] for line in lines)
     assert len({line["source"] for line in lines}) == 1 and lines[0]["source"].split()[0] in GERMAN
+    assert all(UNK not in told.tokenizers.target.encode(line["written"]) for line in lines)
     shown = [line for line in capsys.readouterr().err.splitlines() if line.startswith("    ") and " → " in line]
     assert len(shown) == 2 and shown[0].strip().startswith(" ".join(lines[0]["source"].split()))
     assert bare.samples_file.read_text(encoding="utf-8") == ""

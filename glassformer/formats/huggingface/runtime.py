@@ -7,7 +7,8 @@ scores and answers that come out into ours.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,18 @@ def up_to_end(ids: Sequence[int], *ends: int) -> list[int]:
     return list(ids[: next((n for n, token in enumerate(ids) if token in ends), len(ids))])
 
 
+@contextmanager
+def transformers_can_use(folder: Path) -> Iterator[None]:
+    """Whatever the library raises over somebody's folder, of any kind, is one sentence."""
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())[:300]
+        raise UserError(f"transformers cannot load or run {folder}, so it cannot be compared: {said}") from None
+
+
 class TransformersRuntime(Runtime):
     """A folder as `AutoModel...` loads it. Its beam search counts the ending token in the length and stops when as many
     hypotheses have ended as the beam is wide (`early_stopping=True`): our `power` and `first-k`."""
@@ -89,11 +102,8 @@ class TransformersRuntime(Runtime):
         logging.disable_progress_bar()
         kind = getattr(transformers, HEADS.get(head, FAMILIES[family]))
         began = time.perf_counter()
-        try:
+        with transformers_can_use(folder):
             self.model: Any = kind.from_pretrained(folder, dtype=dtype, local_files_only=True).eval()
-        except Exception as error:  # whatever a library finds wrong with somebody's folder
-            said = " ".join(str(error).split())[:300]
-            raise UserError(f"transformers cannot load {folder}, so it cannot be compared: {said}") from None
         self.load_seconds = time.perf_counter() - began
         self.family, self.head, self.alpha = family, head, alpha
         self.rules = DecodeConfig(length_rule="power", alpha=alpha, stop_rule="first-k")
@@ -196,6 +206,7 @@ class ExternalRuntime(TransformersRuntime):
         self.target = Order(theirs.get("target"), c.vocab_size)
         if c.family != "transformer":
             self.source = self.target
+        self.folder = folder
         super().__init__(folder, c.family, c.head, alpha=model.recipe.decode.alpha, dtype=dtype)
         known = {ours: int(self.target.order[ours]) for ours in (PAD, BOS, EOS)}
         self.special = model.special_tokens
@@ -220,12 +231,14 @@ class ExternalRuntime(TransformersRuntime):
 
     def scores(self, rows: Ids, targets: Ids) -> Sequence[np.ndarray]:
         """Their scores in the order of our ids."""
-        found = super().scores([self.source.theirs(r) for r in rows], [self.target.theirs(t) for t in targets])
+        with transformers_can_use(self.folder):
+            found = super().scores([self.source.theirs(r) for r in rows], [self.target.theirs(t) for t in targets])
         return found if self.head != "mlm" else [self.target.scores(one) for one in found]
 
     def write(self, prompts: Ids, *, beam: int, limit: int) -> list[list[int]]:
         """What `generate` writes, in our ids."""
-        found = super().write([self.source.theirs(p) for p in prompts], beam=beam, limit=limit)
+        with transformers_can_use(self.folder):
+            found = super().write([self.source.theirs(p) for p in prompts], beam=beam, limit=limit)
         return [[self.target.ours.get(token, -1) for token in ids] for ids in found]
 
     @torch.no_grad()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from glassformer.studies import curves
+from glassformer.runs import curves
 
 from glassformer import load
 from glassformer.cli import main as door

@@ -27,7 +27,8 @@ from glassformer.decode.checksum import weight_checksum
 from glassformer.decode.external import RequestJob
 from glassformer.decode.lengths import length_rule
 from glassformer.decode.request import Hypothesis, SpecialTokens, ranked
-from glassformer.errors import ConfigError, install_hint
+from glassformer.errors import ConfigError
+from glassformer.formats.ctranslate2 import CTRANSLATE2
 from glassformer.formats.ctranslate2 import spec as conversion
 
 MIN_POSITIONS = 512  # rows of a table of positions that has no end, at first
@@ -261,8 +262,7 @@ def cached_engine(model: Any, special: SpecialTokens, name: str) -> CTranslate2E
     """The model's engine of this name: made once, and again when a weight has changed."""
     if next(model.parameters()).device.type != "cpu":
         raise ConfigError(f"engine={name} is for a CPU, and the model is on a GPU; use engine=auto")
-    if not conversion.is_installed():
-        raise ConfigError(f"engine={name} is CTranslate2's; install it with: {install_hint('ct2')}")
+    CTRANSLATE2.require(f"engine={name}")
     now = weight_checksum(model)
     with lock:
         made = engines.setdefault(model, {})

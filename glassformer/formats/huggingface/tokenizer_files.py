@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 from tokenizers import processors
 
 from glassformer.config import Recipe
-from glassformer.files.structured import read_regular
-from glassformer.formats.untrusted import inside, read_json
+from glassformer.formats.huggingface.tokenizers import read_tokenizer_json
+from glassformer.formats.untrusted import read_json
 from glassformer.text.imported import ImportedTokenizer
-from glassformer.text.pipeline_checks import LARGEST_FILE, check_pipeline, check_size
 from glassformer.text.tokenizer import BOS, CONTROL_NAMES, EOS, MASK, PAD, UNK, Tokenizer
 from glassformer.text.tokenizers import Tokenizers
 
@@ -38,11 +38,10 @@ def with_template(tokenizer: Tokenizer, before: Sequence[int], after: Sequence[i
     return library
 
 
-def without_template(text: str) -> str:
+def without_template(facts: dict[str, Any]) -> dict[str, Any]:
     """The tokenizer.json as we keep it: no special tokens, no template."""
-    facts = json.loads(text)
     plain = [token for token in facts.get("added_tokens") or [] if not token.get("special")]
-    return json.dumps(facts | {"added_tokens": plain, "post_processor": None, "truncation": None, "padding": None})
+    return facts | {"added_tokens": plain, "post_processor": None, "truncation": None, "padding": None}
 
 
 def write_tokenizer_folder(
@@ -73,13 +72,10 @@ def read_own_tokenizers(folder: Path, recipe: Recipe) -> Tokenizers:
     """The tokenizers of a folder that we exported: without special tokens and template, as we keep them."""
 
     def read(place: Path) -> Tokenizer:
-        path = inside(place, "tokenizer.json")
-        content = read_regular(path, LARGEST_FILE)
-        check_size(content, str(path))
-        facts = json.loads(without_template(content.decode("utf-8", "replace")))
+        facts = without_template(read_tokenizer_json(place))
         if (place / ENVELOPE).exists():
-            return ImportedTokenizer.from_envelope(read_json(place, ENVELOPE) | {"tokenizer": facts}, str(path))
-        check_pipeline(facts, str(path))
+            envelope = read_json(place, ENVELOPE) | {"tokenizer": facts}
+            return ImportedTokenizer.from_envelope(envelope, str(place / "tokenizer.json"))
         return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(facts)))
 
     labels: list[str] = []

@@ -13,6 +13,9 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from glassformer.formats.huggingface.vocabulary import Vocabulary
+from glassformer.text.tokenizer import UNK
+
 TEXTS = [
     "the cat sat on the mat",
     "a cat and a hat",
@@ -76,6 +79,13 @@ def unigram(folder: Path, special: list[str], **roles: Any) -> Any:
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=library, **roles)
     tokenizer.save_pretrained(folder)
     return tokenizer
+
+
+def in_our_ids(vocabulary: Vocabulary, theirs: torch.Tensor) -> torch.Tensor:
+    """Ids of a model that was imported, as the run has them."""
+    table = torch.full((vocabulary.size,), UNK)
+    table[torch.tensor(list(vocabulary.ours.keys()))] = torch.tensor(list(vocabulary.ours.values()))
+    return table[theirs]
 
 
 def spm_bytes(kind: str = "unigram", size: int = 40) -> bytes:

@@ -10,7 +10,6 @@ replaced.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import time
 from collections.abc import Collection, Iterable
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import VERSION
-from glassformer.errors import UserError, install_hint
+from glassformer.errors import UserError
 from glassformer.files import owned
 from glassformer.formats.card import card
 from glassformer.formats.parity import SAMPLE, ParityFailed, ParityReport, Side, compare, folder_size
@@ -42,7 +41,7 @@ def own_export(out: Path) -> Collection[str]:
     somebody's, and the folder is refused."""
     if not out.is_dir() or not (found := files_in(out)):
         return ()
-    listed = read_json(out, FACTS, LARGEST_JSON).get("files") if (out / FACTS).exists() else None
+    listed = read_json(out, FACTS, LARGEST_JSON, optional=True).get("files")
     if not isinstance(listed, list):
         raise UserError(
             f"{out} was not exported by this command, so --overwrite leaves it alone; choose another folder"
@@ -57,7 +56,7 @@ def own_export(out: Path) -> Collection[str]:
 def list_files(folder: Path, **more: Any) -> None:
     """Writes the names of its files into an export, by which it is known as one; `more`: what else glassformer.json is to say."""
     facts = {"glassformer": VERSION} | more
-    facts |= read_json(folder, FACTS, LARGEST_JSON) if (folder / FACTS).exists() else {}
+    facts |= read_json(folder, FACTS, LARGEST_JSON, optional=True)
     facts |= {"files": sorted({*files_in(folder), FACTS})}
     (folder / FACTS).write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -68,8 +67,7 @@ def check(model: TextModel, to: str, quantize: str | None) -> str:
     if weights not in target.weights:
         there = ", ".join(w for w in target.weights if w != "fp32")
         raise UserError(f"{to} takes --quantize {there} or none, not {weights}; int8 can be had with {names('int8')}")
-    if not all(importlib.util.find_spec(name) for name in target.needs):
-        raise UserError(f"exporting to {to} needs {' and '.join(target.needs)}; install with: {install_hint(to)}")
+    target.require(f"exporting to {to}")
     target.writer.refuse(model)
     return weights
 

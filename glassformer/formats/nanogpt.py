@@ -22,7 +22,7 @@ from glassformer.formats.huggingface.dialects.decoder import GPT2
 from glassformer.formats.huggingface.importing import Imported, folder_name, in_our_order, model_config, notes_on
 from glassformer.formats.huggingface.origin import remember
 from glassformer.formats.huggingface.tables import Entry, to_ours
-from glassformer.formats.huggingface.tokenizers import ForeignTokenizer, control_ids, read_tokenizers
+from glassformer.formats.huggingface.tokenizers import ExternalTokenizer, control_ids, read_tokenizers
 from glassformer.models import build_model
 from glassformer.screen import warn
 from glassformer.text.tokenizers import Tokenizers
@@ -67,7 +67,7 @@ def nanogpt_config(arguments: Mapping[str, Any], path: Path) -> ModelConfig:
     return replace(model_config(GPT2, hf, path.parent), bias=bool(arguments.get("bias", True)))
 
 
-def gpt2_tokenizer(path: Path, where: Path | None) -> ForeignTokenizer:
+def gpt2_tokenizer(path: Path, where: Path | None) -> ExternalTokenizer:
     """The tokenizer of a checkpoint: a folder with GPT-2's files, or with a tokenizer.json."""
     if where is None:
         raise UserError(

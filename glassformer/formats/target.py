@@ -6,12 +6,13 @@ The verb `export`, its help, its messages, the list in docs/how-to/export.md and
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from glassformer.config import ModelConfig
+from glassformer.errors import ConfigError, install_hint
 
 if TYPE_CHECKING:
     from glassformer.formats.runtime import Runtime
@@ -50,6 +51,11 @@ class Target:
     weights: tuple[str, ...]  # the numbers that weights can be written in
     module: str  # that provides a FormatWriter
     language: str = "python"  # of the snippet
+
+    def require(self, what: str) -> None:
+        """A sentence where something that it needs is not installed; `what` begins it: exporting to onnx, engine=onnx."""
+        if not all(importlib.util.find_spec(name) for name in self.needs):
+            raise ConfigError(f"{what} needs {' and '.join(self.needs)}; install with: {install_hint(self.name)}")
 
     @property
     def writer(self) -> FormatWriter:

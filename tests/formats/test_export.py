@@ -250,7 +250,7 @@ def test_what_cannot_be_exported_is_said_with_the_nearest(tmp_path: Path) -> Non
         model.export("ct2", tmp_path / "out")
     with pytest.raises(UserError, match="decoder alone"):
         model.export("gguf", tmp_path / "out")
-    with pytest.raises(UserError, match="--to is hf, ct2, onnx, gguf, not 'tflite'"):
+    with pytest.raises(UserError, match=r"--to is hf, ct2, onnx, .*, not 'tflite'"):
         model.export("tflite", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -19,7 +19,7 @@ from glassformer.formats.huggingface.importing import Imported, Languages
 from glassformer.formats.import_run import read_source, write_run
 from glassformer.nn.rows import Rows
 from glassformer.text.tokenizer import BOS, CONTROL, EOS, UNK
-from tests.external_models import DECODERS, READERS, SEQ2SEQ, TEXTS, bert
+from tests.external_models import DECODERS, READERS, SEQ2SEQ, TEXTS, bert, in_our_ids
 
 OTHER = ["the hat, a naïve cat", "my mice sat", "xyz 你好 ½ the mat", "  two   spaces "]
 MANY = {"mbart": Languages("en_XX", "de_DE"), "m2m_100": Languages("en_XX", "de_DE")}
@@ -43,7 +43,7 @@ def both(name: str, made: Any, folder: Path) -> Both:
 
 def as_ours(found: Both, ids: Any, side: str = "target") -> list[int]:
     """Their ids in our order."""
-    return found.imported.theirs[side].ids(torch.as_tensor(ids)).tolist()
+    return in_our_ids(found.imported.theirs[side], torch.as_tensor(ids)).tolist()
 
 
 def same_scores(found: Both, theirs: torch.Tensor, ours: torch.Tensor) -> None:
@@ -52,7 +52,7 @@ def same_scores(found: Both, theirs: torch.Tensor, ours: torch.Tensor) -> None:
     order = torch.tensor(vocabulary.order)
     known = order >= 0
     torch.testing.assert_close(ours[..., known], theirs[..., order[known]], atol=2e-4, rtol=1e-4)
-    never = [*vocabulary.missing, *vocabulary.copies]
+    never = vocabulary.never
     assert not never or float(ours.softmax(-1)[..., never].max()) == 0
 
 
@@ -165,7 +165,7 @@ def test_the_next_sentence_head_is_a_classifier(tmp_path: Path) -> None:
     ours = glassformer.load(tmp_path / "run")
     ids = words(TEXTS[0], TEXTS[1], return_tensors="pt")
     found = theirs(**ids).seq_relationship_logits
-    own = imported.theirs["target"].ids(ids.input_ids)
+    own = in_our_ids(imported.theirs["target"], ids.input_ids)
     torch.testing.assert_close(ours.model(Rows.whole(own), ids.token_type_ids)[:, 0], found, atol=2e-4, rtol=1e-4)
     assert ours.tokenizers.labels == ["is the next sentence", "is another"]
 

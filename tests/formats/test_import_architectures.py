@@ -35,6 +35,7 @@ from tests.external_models import (
     bert,
     byte_level,
     gpt2,
+    in_our_ids,
     llama,
     marian,
     roberta,
@@ -181,10 +182,13 @@ def largest_difference(theirs: Any, found: Imported, ours: Any) -> float:
         source = found.theirs["source"]
         read = drawn(source, theirs, length)
         there = theirs(input_ids=read, decoder_input_ids=ids).logits
-        here = ours.model(Rows.whole(source.ids(read)), Rows.whole(target.ids(ids)))
+        here = ours.model(Rows.whole(in_our_ids(source, read)), Rows.whole(in_our_ids(target, ids)))
     else:
         told = theirs(ids)
-        there, here = told.logits if hasattr(told, "logits") else told.last_hidden_state, ours.model(target.ids(ids))
+        there, here = (
+            told.logits if hasattr(told, "logits") else told.last_hidden_state,
+            ours.model(in_our_ids(target, ids)),
+        )
     if ours.config.head == "mlm":
         order = torch.tensor(target.order)
         here, there = here[..., order >= 0], there[..., order[order >= 0]]

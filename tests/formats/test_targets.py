@@ -50,11 +50,9 @@ def test_the_documents_list_every_target() -> None:
 
 
 def test_sentences_are_made_of_the_targets(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert HELP.startswith("hf (a folder for transformers), ct2 (CTranslate2), ")
-    assert names() == "hf, ct2, onnx or gguf" and names("int8") == "ct2, onnx or gguf"
-    with pytest.raises(
-        UserError, match="hf takes --quantize fp16 or none, not int8; int8 can be had with ct2, onnx or"
-    ):
+    assert all(f"{target.name} ({target.help})" in HELP for target in TARGETS.values())
+    assert names().replace(" or ", ", ").split(", ") == list(TARGETS) and "hf" not in names("int8")
+    with pytest.raises(UserError, match="hf takes --quantize fp16 or none, not int8; int8 can be had with ct2, onnx"):
         check(None, "hf", "int8")  # type: ignore[arg-type]
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UserError, match="exporting to onnx needs onnx and onnxruntime; install with: pip"):

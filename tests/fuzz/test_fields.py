@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from glassformer.runs import curves
 
 from glassformer import load
 from glassformer.cli import main as door
+from glassformer.runs import curves
 from tests import foreign_models
 from tests.counts import count
 from tests.fuzz.mutations import make_right

@@ -26,7 +26,8 @@ from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.decode.external import RequestJob
 from glassformer.decode.lengths import length_rule
 from glassformer.decode.request import Hypothesis, SpecialTokens, ranked
-from glassformer.errors import ConfigError, install_hint
+from glassformer.errors import ConfigError
+from glassformer.formats.ctranslate2 import CTRANSLATE2
 from glassformer.formats.ctranslate2 import spec as conversion
 from glassformer.models.checksum import weight_checksum
 
@@ -261,8 +262,7 @@ def cached_engine(model: Any, special: SpecialTokens, name: str) -> CTranslate2E
     """The model's engine of this name: made once, and again when a weight has changed."""
     if next(model.parameters()).device.type != "cpu":
         raise ConfigError(f"engine={name} is for a CPU, and the model is on a GPU; use engine=auto")
-    if not conversion.is_installed():
-        raise ConfigError(f"engine={name} is CTranslate2's; install it with: {install_hint('ct2')}")
+    CTRANSLATE2.require(f"engine={name}")
     now = weight_checksum(model)
     with lock:
         made = engines.setdefault(model, {})

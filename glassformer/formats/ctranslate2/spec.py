@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from glassformer import machine
 from glassformer.config import ModelConfig
-from glassformer.errors import ConfigError, install_hint
+from glassformer.errors import ConfigError
+from glassformer.formats.ctranslate2 import CTRANSLATE2
 
 ACTIVATIONS = {
     "relu": "RELU",
@@ -50,13 +51,6 @@ class Vocabularies:
     def strings(self, given: Sequence[str] | None, size: int) -> list[str]:
         """A vocabulary of `size` tokens as strings: as given, or the ids."""
         return [str(i) for i in range(size)] if given is None else list(given)
-
-
-def is_installed() -> bool:
-    """Whether the library is there (the extra `ct2`)."""
-    import importlib.util
-
-    return importlib.util.find_spec("ctranslate2") is not None
 
 
 def unsupported(config: ModelConfig) -> tuple[str, str] | None:
@@ -108,8 +102,7 @@ def unsupported_setting(config: ModelConfig) -> str | None:
 def compute_type() -> str:
     """The arithmetic of the fewest bits that keeps a model's quality on this processor: 8 bits, or 16 on an x86-64 without dot
     products of 8 bits, where CTranslate2's 8 bits cost 1.5 BLEU of 94 and 0.5% of dates, and its 16 bits nothing."""
-    if not is_installed():
-        raise ConfigError(f"engine=int8 is CTranslate2's; install it with: {install_hint('ct2')}")
+    CTRANSLATE2.require("engine=int8")
     import ctranslate2
 
     have = ctranslate2.get_supported_compute_types("cpu")

@@ -17,7 +17,6 @@ from glassformer.config import DecodeConfig
 from glassformer.decode import SpecialTokens
 from glassformer.formats.gguf.spec import read_gguf
 from glassformer.formats.huggingface.importing import in_our_order
-from glassformer.formats.huggingface.runtime import Order
 from glassformer.formats.huggingface.vocabulary import Vocabulary
 from glassformer.formats.ours import OurRuntime
 from glassformer.formats.runtime import Ids, Runtime
@@ -71,9 +70,8 @@ class LlamaCppRuntime(Runtime):
             type_v=full,
         )
         self.load_seconds = time.perf_counter() - began
-        self.order = Order(vocabulary, model.model.config.vocab_size)
-        self.vocabulary = model.model.config.vocab_size if vocabulary is None else vocabulary.size
-        self.end = int(self.order.order[EOS])
+        self.vocabulary = vocabulary or Vocabulary.ours_alone(model.model.config.vocab_size)
+        self.end = self.vocabulary.order[EOS]
         self.rules = DecodeConfig(allow_unknown=True)
         self.special = replace(SpecialTokens(), never=())
 
@@ -82,8 +80,8 @@ class LlamaCppRuntime(Runtime):
         found = []
         for row in rows:
             self.runner.reset()
-            self.runner.eval(list(self.order.theirs(row)))
-            found.append(self.order.scores(np.array(self.runner.scores[: len(row), : self.vocabulary])))
+            self.runner.eval(list(self.vocabulary.theirs(row)))
+            found.append(self.vocabulary.scores(np.array(self.runner.scores[: len(row), : self.vocabulary.size])))
         return found
 
     def write(self, prompts: Ids, *, beam: int, limit: int) -> list[list[int]]:
@@ -91,13 +89,13 @@ class LlamaCppRuntime(Runtime):
         found = []
         for prompt in prompts:
             self.runner.reset()
-            self.runner.eval(list(self.order.theirs(prompt)))
+            self.runner.eval(list(self.vocabulary.theirs(prompt)))
             written: list[int] = []
             while len(written) < limit and self.runner.n_tokens < self.block:
-                token = int(np.argmax(self.runner.scores[self.runner.n_tokens - 1, : self.vocabulary]))
+                token = int(np.argmax(self.runner.scores[self.runner.n_tokens - 1, : self.vocabulary.size]))
                 if token == self.end:
                     break
-                written.append(self.order.ours.get(token, -1))
+                written.append(self.vocabulary.ours.get(token, -1))
                 if len(written) < limit:
                     self.runner.eval([token])
             found.append(written)

@@ -24,56 +24,18 @@ from glassformer.formats.huggingface.dialects.external import READABLE, TIDY
 from glassformer.formats.huggingface.writer import tensors_from, tensors_to
 from glassformer.text.pipeline_checks import steps_of
 
-LAYER_NAMES = {
-    "gpt2": {
-        "ln_1": "attn_norm",
-        "attn.c_attn": "attn_qkv",
-        "attn.c_proj": "attn_output",
-        "ln_2": "ffn_norm",
-        "mlp.c_fc": "ffn_up",
-        "mlp.c_proj": "ffn_down",
-    },
-    "llama": {
-        "input_layernorm": "attn_norm",
-        "self_attn.q_proj": "attn_q",
-        "self_attn.k_proj": "attn_k",
-        "self_attn.v_proj": "attn_v",
-        "self_attn.o_proj": "attn_output",
-        "self_attn.q_norm": "attn_q_norm",
-        "self_attn.k_norm": "attn_k_norm",
-        "post_attention_layernorm": "ffn_norm",
-        "mlp.gate_proj": "ffn_gate",
-        "mlp.up_proj": "ffn_up",
-        "mlp.down_proj": "ffn_down",
-    },
-}
-OUTER_NAMES = {
-    "transformer.wte": "token_embd",
-    "transformer.wpe": "position_embd",
-    "transformer.ln_f": "output_norm",
-    "model.embed_tokens": "token_embd",
-    "model.norm": "output_norm",
-    "lm_head": "output",
-}
-
 TAIL = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 HEAD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
 CUTS = {f"{HEAD}\\p{{N}}{{1,3}}|{TAIL}": "llama-bpe", f"{HEAD}\\p{{N}}|{TAIL}": "qwen2"}
 """Patterns of Llama 3's and Qwen2's tokenizer.json, and llama.cpp's names of them."""
 
 
-def gguf_name(name: str) -> str:
-    """A name of Hugging Face's as llama.cpp calls it.
+def gguf_name(name: str, dialect: Dialect, config: ModelConfig) -> str:
+    """A name of Hugging Face's as llama.cpp calls it: transformer.h.3.attn.c_attn.weight is blk.3.attn_qkv.weight."""
+    import gguf
 
-    >>> gguf_name("transformer.h.3.attn.c_attn.weight")
-    'blk.3.attn_qkv.weight'
-    """
-    stem, _, kind = name.rpartition(".")
-    if stem in OUTER_NAMES:
-        return f"{OUTER_NAMES[stem]}.{kind}"
-    family, prefix = ("gpt2", "transformer.h.") if stem.startswith("transformer.") else ("llama", "model.layers.")
-    layer, _, part = stem.removeprefix(prefix).partition(".")
-    return f"blk.{layer}.{LAYER_NAMES[family][part]}.{kind}"
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[dialect.name.upper()], config.n_layer)
+    return str(names.get_name(name, (".weight", ".bias")))
 
 
 def neighbouring_pairs(x: Tensor, n_head: int) -> Tensor:
@@ -97,7 +59,7 @@ def gguf_tensors(dialect: Dialect, config: ModelConfig, own: dict[str, Tensor]) 
             tensor = neighbouring_pairs(tensor, config.n_head)
         if dialect.name == "llama" and ".k_proj." in name:
             tensor = neighbouring_pairs(tensor, config.kv_heads)
-        out[gguf_name(name)] = tensor.detach().float().contiguous().numpy()
+        out[gguf_name(name, dialect, config)] = tensor.detach().float().contiguous().numpy()
     return out
 
 
@@ -109,7 +71,8 @@ def read_gguf(path: Path, config: ModelConfig) -> dict[str, Tensor]:
     reader = gguf.GGUFReader(path)
     if reader.fields["general.architecture"].contents() == QWEN2.name:
         dialect = QWEN2
-    theirs = {gguf_name(e.theirs): e.theirs for e in dialect.table(config)} | {"output.weight": "lm_head.weight"}
+    names = [*(entry.theirs for entry in dialect.table(config)), "lm_head.weight"]
+    theirs = {gguf_name(name, dialect, config): name for name in names}
     found: dict[str, Tensor] = {}
     for tensor in reader.tensors:
         shape = tuple(reversed(tensor.shape.tolist()))

@@ -157,7 +157,10 @@ def export_gguf(
 def refuse(model: TextModel) -> None:
     """Where llama.cpp has no architecture for the model, that is said."""
     origin, config = origin_of(model.tokenizers.target), model.model.config
-    architecture_of(config if origin is None else origin.config(config))
+    if origin is None:
+        architecture_of(config)
+    else:
+        architecture_of(origin.config(config), dict(model.model.named_parameters()))
 
 
 def write(model: TextModel, folder: Path, weights: str, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""How a foreign model writes: what its generation_config.json (or, where there is none, its config.json) says to `generate`, as
+"""How an external model writes: what its generation_config.json (or, where there is none, its config.json) says to `generate`, as
 our `[decode]`.
 
 Taken over is what means the same on both sides. What does not, or has no setting here, is named in a note and left alone:

@@ -81,7 +81,7 @@ class ImportComparison:
 
         try:
             self.tokenizer = AutoTokenizer.from_pretrained(self.folder, local_files_only=True)
-        except Exception as error:  # whatever a foreign file makes of it
+        except Exception as error:  # whatever an external file makes of it
             said = " ".join(str(error).split())[:160]
             self.report.notes.append(f"its texts were not compared: transformers cannot open the tokenizer ({said})")
             return

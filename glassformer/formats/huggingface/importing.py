@@ -24,7 +24,7 @@ from glassformer.formats.huggingface.dialects.reading import class_of, labels_of
 from glassformer.formats.huggingface.generation import GenerationSettings, Taken, take_over
 from glassformer.formats.huggingface.origin import LEFT_OUT, remember, with_left_out
 from glassformer.formats.huggingface.tokenizer_files import read_own_tokenizers
-from glassformer.formats.huggingface.tokenizers import ForeignTokenizer, control_ids, one_id, own_ids, read_tokenizers
+from glassformer.formats.huggingface.tokenizers import ExternalTokenizer, control_ids, one_id, own_ids, read_tokenizers
 from glassformer.formats.huggingface.vocabulary import NEVER, Vocabulary
 from glassformer.formats.huggingface.writer import tensors_from
 from glassformer.formats.untrusted import read_json, read_tensor_file, read_tensors
@@ -108,7 +108,7 @@ def in_our_order(
     for name in ROWS:
         if name in out:
             out[name] = (source if name == "source_embedding.weight" else target).rows(out[name])
-    never = [*target.missing, *target.copies]
+    never = target.never
     changes: dict[str, Any] = {"vocab_size": len(target.order)}
     if config.source_vocab_size is not None:
         changes["source_vocab_size"] = len(source.order)
@@ -124,7 +124,7 @@ def in_our_order(
     return replace(config, **changes), out
 
 
-def language_ids(tokenizer: ForeignTokenizer, vocabulary: Vocabulary, name: str | None) -> tuple[int, ...]:
+def language_ids(tokenizer: ExternalTokenizer, vocabulary: Vocabulary, name: str | None) -> tuple[int, ...]:
     """The id that names a language, as the folder spells it or by its short name."""
     if name is None:
         return ()
@@ -138,7 +138,11 @@ def language_ids(tokenizer: ForeignTokenizer, vocabulary: Vocabulary, name: str 
 
 
 def begins_of(
-    kind: str, generation: GenerationSettings, tokenizer: ForeignTokenizer, vocabulary: Vocabulary, languages: Languages
+    kind: str,
+    generation: GenerationSettings,
+    tokenizer: ExternalTokenizer,
+    vocabulary: Vocabulary,
+    languages: Languages,
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ids that begin every source and every target: the language, or BART's <s>, or what every answer is forced to begin
     with."""
@@ -175,10 +179,10 @@ def recipe_of(name: str, config: ModelConfig, kind: str, decode: Mapping[str, An
     return replace(recipe, model=config)
 
 
-def adds_begin(tokenizer: ForeignTokenizer, hf: Mapping[str, Any], folder: Path) -> bool:
+def adds_begin(tokenizer: ExternalTokenizer, hf: Mapping[str, Any], folder: Path) -> bool:
     """Does the tokenizer put the token that begins a text before each, as Llama's does?"""
     begin = tokenizer.special.get("bos_token")
-    config = read_json(folder, "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
+    config = read_json(folder, "tokenizer_config.json", optional=True)
     if isinstance(config.get("add_bos_token"), bool):
         return bool(config["add_bos_token"])
     processor = tokenizer.cut.get("post_processor") if isinstance(tokenizer.cut, dict) else None

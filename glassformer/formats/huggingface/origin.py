@@ -1,6 +1,6 @@
 """Where an imported GPT came from, and its way back: the ids of that model, its rows in their order, its own tokenizer.
 
-Inside a run our control ids stand first, and those that the foreign model lacks are kept down by an output bias. No decoder of
+Inside a run our control ids stand first, and those that the external model lacks are kept down by an output bias. No decoder of
 Hugging Face's or of llama.cpp's has a place for such a bias, nor needs one: on the way out every row goes back to where it
 stood, the rows that stood nowhere are left out, and the bias with them. So that this can be done from the run alone, its
 tokenizer remembers the files it was made of.
@@ -42,7 +42,7 @@ KEPT = (
 IDS = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
 ROWS = ("embedding.weight", "output.weight", "output_bias")
 LEFT_OUT = "glassformer.safetensors"
-"""In an exported folder: the rows of ids that the foreign model lacks, so that the way back is exact."""
+"""In an exported folder: the rows of ids that the external model lacks, so that the way back is exact."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,6 @@ class ImportedModel:
     vocabulary: Vocabulary
     ids: Mapping[str, Any]  # as config.json had them; one it did not have is not here
     files: Mapping[str, str]
-
-    @property
-    def never(self) -> list[int]:
-        """Our ids that have no row of their own there."""
-        return [*self.vocabulary.missing, *self.vocabulary.copies]
 
     def config_ids(self) -> dict[str, Any]:
         """What config.json says of the ids that begin, end and pad."""
@@ -91,7 +86,8 @@ class ImportedModel:
 
     def left_out(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The rows that stand nowhere there."""
-        return {name: own[name].detach()[self.never].clone() for name in ROWS if name in own and self.never}
+        never = self.vocabulary.never
+        return {name: own[name].detach()[never].clone() for name in ROWS if name in own and never}
 
     def write(self, folder: Path) -> None:
         """The tokenizer's files, as they came."""
@@ -137,8 +133,8 @@ def origin_of(tokenizer: Tokenizer) -> ImportedModel | None:
 
 
 def with_left_out(folder: Path, own: dict[str, Tensor], vocabulary: Vocabulary) -> dict[str, Tensor]:
-    """The run's parameters with the rows that a foreign folder had no place for."""
-    never = [*vocabulary.missing, *vocabulary.copies]
+    """The run's parameters with the rows that an external folder had no place for."""
+    never = vocabulary.never
     if not (folder / LEFT_OUT).exists():
         return own
     for name, rows in read_tensor_file(folder / LEFT_OUT).items():

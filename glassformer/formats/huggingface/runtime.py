@@ -7,7 +7,7 @@ scores and answers that come out into ours.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,18 +21,23 @@ from glassformer.config import DecodeConfig
 from glassformer.decode import SpecialTokens
 from glassformer.errors import UserError, install_hint
 from glassformer.formats.huggingface.tables import half_split
-from glassformer.formats.huggingface.vocabulary import NEVER, Vocabulary
+from glassformer.formats.huggingface.vocabulary import Vocabulary
 from glassformer.formats.runtime import Activations, Case, Ids, Runtime
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS, PAD
 
 HALF_SPLIT = ("marian", "pegasus")
-HEADS = {
-    "classify": "AutoModelForSequenceClassification",
-    "tag": "AutoModelForTokenClassification",
-    "none": "AutoModel",
-}
-FAMILIES = {"transformer": "AutoModelForSeq2SeqLM", "gpt": "AutoModelForCausalLM", "bert": "AutoModelForMaskedLM"}
+HEADS = {"classify": "ForSequenceClassification", "tag": "ForTokenClassification", "none": ""}
+FAMILIES = {"transformer": "ForSeq2SeqLM", "gpt": "ForCausalLM", "bert": "ForMaskedLM"}
+
+
+def auto_class(family: str, head: str) -> str:
+    """The Auto class that loads a folder.
+
+    >>> auto_class("bert", "tag")
+    'AutoModelForTokenClassification'
+    """
+    return f"AutoModel{HEADS.get(head, FAMILIES[family])}"
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ class TransformersRuntime(Runtime):
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
-        kind = getattr(transformers, HEADS.get(head, FAMILIES[family]))
+        kind = getattr(transformers, auto_class(family, head))
         began = time.perf_counter()
         with transformers_can_use(folder):
             self.model: Any = kind.from_pretrained(folder, dtype=dtype, local_files_only=True).eval()
@@ -173,50 +178,27 @@ class TransformersRuntime(Runtime):
         return hook
 
 
-class Order:
-    """Our ids as theirs and back, of one side."""
-
-    def __init__(self, vocabulary: Vocabulary | None, size: int) -> None:
-        order = list(range(size)) if vocabulary is None else list(vocabulary.order)
-        never: list[int] = []
-        if vocabulary is not None:
-            never = [*vocabulary.missing, *vocabulary.copies]
-            for ours, theirs in vocabulary.copies.items():
-                order[ours] = theirs
-        self.order, self.never = np.array(order), np.array(never, dtype=np.int64)
-        self.ours = {theirs: i for i, theirs in enumerate(order) if i not in never}
-
-    def theirs(self, ids: Iterable[int]) -> tuple[int, ...]:
-        """Ids of ours in their order."""
-        return tuple(int(self.order[i]) for i in ids)
-
-    def scores(self, found: np.ndarray) -> np.ndarray:
-        """A column a word, in our order; what they do not have is never."""
-        out = found[:, np.maximum(self.order, 0)]
-        out[:, self.never] = NEVER
-        return out
-
-
 class ExternalRuntime(TransformersRuntime):
     """transformers with a folder that is to be imported, or that went back to where it came from."""
 
-    def __init__(self, folder: Path, model: TextModel, theirs: Any, dtype: str | torch.dtype = "auto") -> None:
+    def __init__(
+        self, folder: Path, model: TextModel, theirs: Mapping[str, Vocabulary], dtype: str | torch.dtype = "auto"
+    ) -> None:
         c = model.model.config
-        self.source = Order(theirs.get("source"), c.source_vocab_size or c.vocab_size)
-        self.target = Order(theirs.get("target"), c.vocab_size)
-        if c.family != "transformer":
-            self.source = self.target
+        self.target = theirs.get("target") or Vocabulary.ours_alone(c.vocab_size)
+        self.source = self.target
+        if c.family == "transformer":
+            self.source = theirs.get("source") or Vocabulary.ours_alone(c.source_vocab_size or c.vocab_size)
         self.folder = folder
         super().__init__(folder, c.family, c.head, alpha=model.recipe.decode.alpha, dtype=dtype)
-        known = {ours: int(self.target.order[ours]) for ours in (PAD, BOS, EOS)}
+        pad, start, end = self.target.theirs((PAD, BOS, EOS))
         self.special = model.special_tokens
-        ends = self.target.theirs(self.special.more_ends)
-        self.ids = EdgeIds(pad=max(0, known[PAD]), start=known[BOS], end=known[EOS], more_ends=ends)
-        banned = ((i, int(self.target.order[i])) for i in self.special.banned(allow_unknown=False))
+        self.ids = EdgeIds(max(0, pad), start, end, self.target.theirs(self.special.more_ends))
+        banned = self.special.banned(allow_unknown=False)
         hidden = [
-            theirs for i, theirs in banned if self.target.ours.get(theirs) == i
+            self.target.order[i] for i in banned if self.target.order[i] >= 0
         ]  # a copy of ours hides nothing there
-        before = [int(self.target.order[i]) for i in model.tokenizers.target.before]
+        before = self.target.theirs(model.tokenizers.target.before)
         self.options = {
             "suppress_tokens": sorted({i for i in hidden if i not in self.ids.ends}) or None,
             "forced_bos_token_id": before[0] if before else None,

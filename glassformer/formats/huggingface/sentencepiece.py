@@ -40,7 +40,7 @@ def read_sentencepiece(path: Path) -> SentencePiece:
     content = read_regular(path, LARGEST_FILE)
     try:
         from google.protobuf.message import DecodeError
-        from sentencepiece.sentencepiece_model_pb2 import ModelProto
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
     except ImportError:
         raise UserError(
             f"{path} is a SentencePiece model, which takes sentencepiece and protobuf to read; install with: {install_hint('hf')}"

@@ -34,8 +34,7 @@ BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": Tr
 
 def settings(folder: Path) -> dict[str, Any]:
     """tokenizer_config.json; nothing where it is not there."""
-    there = (folder / "tokenizer_config.json").exists()
-    return read_json(folder, "tokenizer_config.json", LARGEST_FILE) if there else {}
+    return read_json(folder, "tokenizer_config.json", LARGEST_FILE, optional=True)
 
 
 def class_of(folder: Path, config: Mapping[str, Any]) -> str | None:
@@ -44,7 +43,7 @@ def class_of(folder: Path, config: Mapping[str, Any]) -> str | None:
     if isinstance(named, str):
         name = named.removesuffix("Fast").removesuffix("Tokenizer")
         return SAME.get(name, name) if SAME.get(name, name) in ROLES else None
-    kind = read_json(folder, "config.json").get("model_type") if (folder / "config.json").exists() else None
+    kind = read_json(folder, "config.json", optional=True).get("model_type")
     return CLASSES.get(kind) if isinstance(kind, str) else None
 
 
@@ -92,10 +91,8 @@ def as_class_says(facts: dict[str, Any], kind: str | None, config: Mapping[str, 
 def added_tokens(folder: Path, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Tokens that stand beside vocab.txt or vocab.json: in tokenizer_config.json, or in added_tokens.json of before."""
     usual = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": True, "special": False}
-    found: dict[int, dict[str, Any]] = {}
-    if (folder / "added_tokens.json").exists():
-        older = read_json(folder, "added_tokens.json", LARGEST_FILE)
-        found = {i: usual | {"id": i, "content": name} for name, i in older.items() if type(i) is int and i >= 0}
+    older = read_json(folder, "added_tokens.json", LARGEST_FILE, optional=True)
+    found = {i: usual | {"id": i, "content": name} for name, i in older.items() if type(i) is int and i >= 0}
     told = config.get("added_tokens_decoder")
     for number, token in told.items() if isinstance(told, dict) else ():
         if str(number).isdecimal() and isinstance(token, dict) and isinstance(token.get("content"), str):

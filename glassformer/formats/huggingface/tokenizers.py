@@ -1,7 +1,7 @@
 """The tokenizer of a Hugging Face folder, as it is, with its pieces in our order.
 
 Four kinds of folders are known: one with a `tokenizer.json`; Marian's, with SentencePiece models of both sides and a
-vocabulary; GPT-2's `vocab.json` and `merges.txt`; BERT's `vocab.txt`. Each is read into names by their foreign ids and a
+vocabulary; GPT-2's `vocab.json` and `merges.txt`; BERT's `vocab.txt`. Each is read into names by their external ids and a
 pipeline, and `Vocabulary` puts both in order.
 """
 
@@ -17,7 +17,7 @@ from glassformer.errors import UserError
 from glassformer.files.structured import read_regular
 from glassformer.formats.huggingface.generation import GenerationSettings
 from glassformer.formats.huggingface.language_codes import LANGUAGES
-from glassformer.formats.huggingface.sentencepiece import SentencePiece, added_token, pipeline, read_sentencepiece
+from glassformer.formats.huggingface.sentencepiece import SentencePiece, pipeline, read_sentencepiece
 from glassformer.formats.huggingface.tokenizer_classes import (
     BYTE_LEVEL,
     ROLES,
@@ -29,7 +29,7 @@ from glassformer.formats.huggingface.tokenizer_classes import (
     settings,
 )
 from glassformer.formats.huggingface.vocabulary import Vocabulary
-from glassformer.formats.untrusted import inside, read_json
+from glassformer.formats.untrusted import inside, is_file, read_json
 from glassformer.text.imported import ImportedTokenizer, from_facts
 from glassformer.text.pipeline_checks import LARGEST_FILE, MOST_PIECES, check_pipeline, check_size
 from glassformer.text.tokenizer import BOS, CONTROL, CONTROL_NAMES, EOS, MASK, PAD, UNK
@@ -38,8 +38,8 @@ SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token", "mask_token", "cl
 
 
 @dataclass(frozen=True)
-class ForeignTokenizer:
-    """Names by their foreign ids, what stands for what, and how text is cut: by a pipeline, or by a SentencePiece model."""
+class ExternalTokenizer:
+    """Names by their external ids, what stands for what, and how text is cut: by a pipeline, or by a SentencePiece model."""
 
     names: Mapping[int, str]
     special: Mapping[str, str]  # "eos_token": "</s>"
@@ -48,7 +48,7 @@ class ForeignTokenizer:
     silent: Collection[str] = ()  # names of tokens that stand for no text
 
     def id_of(self, role: str) -> int | None:
-        """The foreign id of a special token, such as `mask_token`; None where there is none."""
+        """The external id of a special token, such as `mask_token`; None where there is none."""
         name = self.special.get(role)
         return next((i for i, known in self.names.items() if known == name), None) if name is not None else None
 
@@ -56,10 +56,10 @@ class ForeignTokenizer:
         self,
         vocabulary: Vocabulary,
         before: tuple[int, ...] = (),
-        foreign: dict[str, Any] | None = None,
+        origin: dict[str, Any] | None = None,
         generation: GenerationSettings | None = None,
     ) -> ImportedTokenizer:
-        """The tokenizer with our ids. `before`: our ids that begin every text; `foreign`: what it is to remember; `generation`:
+        """The tokenizer with our ids. `before`: our ids that begin every text; `origin`: what it is to remember; `generation`:
         what says by which ids a text ends, and which are never written."""
         own = [*CONTROL_NAMES]
         own += [self.names.get(theirs) or f"<unused {theirs} >" for theirs in vocabulary.order[CONTROL:]]
@@ -74,7 +74,7 @@ class ForeignTokenizer:
         told = ((), ()) if generation is None else (generation.ends, generation.never)
         ends, never = (own_ids(vocabulary, ids) for ids in told)
         library = from_facts(facts, self.where)
-        return ImportedTokenizer(library, len(own), before, silent | {*before, *ends}, foreign, ends, never)
+        return ImportedTokenizer(library, len(own), before, silent | {*before, *ends}, origin, ends, never)
 
 
 def own_ids(vocabulary: Vocabulary, theirs: Iterable[int]) -> tuple[int, ...]:
@@ -124,7 +124,7 @@ def special_tokens(folder: Path) -> dict[str, str]:
     """What a folder's own files call its special tokens."""
     found: dict[str, str] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        facts = read_json(folder, name, LARGEST_FILE) if (folder / name).exists() else {}
+        facts = read_json(folder, name, LARGEST_FILE, optional=True)
         for role in SPECIAL:
             token = facts.get(role)
             token = token.get("content") if isinstance(token, dict) else token
@@ -210,7 +210,7 @@ def word_pieces(folder: Path, added: list[dict[str, Any]], unknown: str) -> dict
 def languages_of(folder: Path) -> list[str]:
     """The names of languages that M2M100's models have behind their vocabulary."""
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        facts = read_json(folder, name, LARGEST_FILE) if is_file(folder, name) else {}
+        facts = read_json(folder, name, LARGEST_FILE, optional=True)
         for key in ("additional_special_tokens", "extra_special_tokens"):
             if (found := facts.get(key)) and isinstance(found, list) and all(isinstance(token, str) for token in found):
                 return found
@@ -219,12 +219,7 @@ def languages_of(folder: Path) -> list[str]:
     return []
 
 
-def is_file(folder: Path, name: str) -> bool:
-    """Whether something of this name lies there; what it is is looked at when it is read."""
-    return (folder / name).exists() or (folder / name).is_symlink()
-
-
-def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
+def read_tokenizers(folder: Path) -> tuple[ExternalTokenizer, ExternalTokenizer]:
     """The tokenizers of what is written and of what is read; mostly one."""
     config = settings(folder)
     kind = class_of(folder, config)
@@ -235,8 +230,8 @@ def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
         both = read_vocabulary(folder, "target_vocab.json") if is_file(folder, "target_vocab.json") else names
         source, target = (read_sentencepiece(inside(folder, f"{side}.spm")) for side in ("source", "target"))
         return (
-            ForeignTokenizer(both, special, target, str(folder / "target.spm"), special.values()),
-            ForeignTokenizer(names, special, source, str(folder / "source.spm"), special.values()),
+            ExternalTokenizer(both, special, target, str(folder / "target.spm"), special.values()),
+            ExternalTokenizer(names, special, source, str(folder / "source.spm"), special.values()),
         )
     if is_file(folder, "tokenizer.json"):
         facts, where = read_tokenizer_json(folder), "tokenizer.json"
@@ -244,7 +239,7 @@ def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
         own = read_sentencepiece(inside(folder, "sentencepiece.bpe.model"))
         names = read_vocabulary(folder, "vocab.json")
         names |= {max(names) + 1 + i: name for i, name in enumerate(languages_of(folder))}
-        one = ForeignTokenizer(names, special, own, str(folder / "vocab.json"), languages_of(folder))
+        one = ExternalTokenizer(names, special, own, str(folder / "vocab.json"), languages_of(folder))
         return one, one
     elif is_file(folder, "vocab.json") and is_file(folder, "merges.txt"):
         facts, where = byte_level_bpe(folder, added_tokens(folder, config)), "vocab.json"
@@ -265,7 +260,7 @@ def read_tokenizers(folder: Path) -> tuple[ForeignTokenizer, ForeignTokenizer]:
         unknown = facts["model"]["vocab"][facts["model"]["unk_id"]][0] if facts["model"]["unk_id"] >= 0 else None
     special = ({"unk_token": unknown} if isinstance(unknown, str) else {}) | special
     silent = {token["content"] for token in facts.get("added_tokens") or [] if token.get("special")}
-    one = ForeignTokenizer(names_in(facts), special, facts, str(folder / where), silent)
+    one = ExternalTokenizer(names_in(facts), special, facts, str(folder / where), silent)
     return one, one
 
 
@@ -281,11 +276,11 @@ def one_id(value: Any) -> int | None:
 def control_ids(
     family: str,
     hf: Mapping[str, Any],
-    tokenizer: ForeignTokenizer,
+    tokenizer: ExternalTokenizer,
     size: int,
     generation: GenerationSettings | None = None,
 ) -> Vocabulary:
-    """Which foreign id does which job of ours. One that begins texts and is written, too (it ends them, or every answer begins
+    """Which external id does which job of ours. One that begins texts and is written, too (it ends them, or every answer begins
     with it), begins them here as a copy that is never written."""
     wanted: dict[int, int | None] = {}
     generation = generation or GenerationSettings(hf, hf)
@@ -328,6 +323,3 @@ def control_ids(
 def first_of(*values: int | None) -> int | None:
     """The first that is there."""
     return next((value for value in values if value is not None), None)
-
-
-__all__ = ["ForeignTokenizer", "added_token", "control_ids", "read_tokenizers"]

@@ -1,6 +1,6 @@
-"""A foreign vocabulary in our order: control ids first, then every other word as it was.
+"""An external vocabulary in our order: control ids first, then every other word as it was.
 
-Everywhere here ids 0 to 4 are PAD, BOS, EOS, UNK and MASK, and no text can spell them. A foreign model has such ids
+Everywhere here ids 0 to 4 are PAD, BOS, EOS, UNK and MASK, and no text can spell them. An external model has such ids
 elsewhere, shares one between two jobs (GPT-2's end of text, Marian's padding that also starts the decoder), or lacks some.
 So its words are put in our order: rows of its tables are permuted with them, and an id it lacks is a row of zeros whose
 score is pushed down so far that it takes no probability. Nothing a model says changes: every real word keeps its row.
@@ -11,16 +11,17 @@ score is pushed down so far that it takes no probability. Nothing a model says c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UserError
-from glassformer.text.tokenizer import CONTROL, UNK
+from glassformer.text.tokenizer import CONTROL
 
 NEVER = -1e4
 """Added to the score of an id that stands for nothing: its probability is exactly 0 in float32, and the
@@ -29,7 +30,7 @@ number still fits into 16 bits."""
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """`size` foreign ids, of which `control` says what each of ours is called there."""
+    """`size` external ids, of which `control` says what each of ours is called there."""
 
     size: int
     control: Mapping[int, int]
@@ -52,10 +53,30 @@ class Vocabulary:
         """The ids of the other vocabulary to ours."""
         return {theirs: ours for ours, theirs in enumerate(self.order) if theirs >= 0}
 
+    @staticmethod
+    def ours_alone(size: int) -> Vocabulary:
+        """That of a model whose ids are ours."""
+        return Vocabulary(size, {i: i for i in range(CONTROL)})
+
     @property
-    def missing(self) -> list[int]:
-        """Our ids that stand for nothing there."""
-        return [ours for ours, theirs in enumerate(self.order) if theirs < 0]
+    def never(self) -> list[int]:
+        """Our ids that are never written: those that stand for nothing there, and copies (which are in both lists)."""
+        return [*(ours for ours, theirs in enumerate(self.order) if theirs < 0), *self.copies]
+
+    @cached_property
+    def reads_as(self) -> np.ndarray:
+        """Our id to theirs as it is read: copies included; -1 where they have none."""
+        return np.array([self.copies.get(ours, theirs) for ours, theirs in enumerate(self.order)])
+
+    def theirs(self, ids: Iterable[int]) -> tuple[int, ...]:
+        """Ids of ours as theirs."""
+        return tuple(int(self.reads_as[i]) for i in ids)
+
+    def scores(self, theirs: np.ndarray) -> np.ndarray:
+        """Scores (T, V) with a column a word in our order; what is never written has none."""
+        out = theirs[:, np.maximum(self.reads_as, 0)]
+        out[:, self.never] = NEVER
+        return out
 
     def rows(self, table: Float[Tensor, "V *C"]) -> Float[Tensor, "W *C"]:
         """A table with a row a word, in our order; zeros for what they lack. A table may have more rows than words."""
@@ -69,17 +90,3 @@ class Vocabulary:
     def back(self, table: Float[Tensor, "W *C"]) -> Float[Tensor, "V *C"]:
         """The way back: a table of ours in their order, without what they lack."""
         return table[torch.tensor([self.ours[theirs] for theirs in range(self.size)], device=table.device)]
-
-    def bias(self, theirs: Float[Tensor, "V"] | None) -> Float[Tensor, "W"] | None:
-        """The output bias in our order; None where there is none and none is needed."""
-        if theirs is None and not self.missing:
-            return None
-        out = self.rows(torch.zeros(self.size) if theirs is None else theirs).clone()
-        out[self.missing] = NEVER
-        return out
-
-    def ids(self, theirs: Int[Tensor, "*any"]) -> Int[Tensor, "*any"]:
-        """Ids of theirs as ids of ours."""
-        table = torch.full((self.size,), UNK)
-        table[torch.tensor(list(self.ours.keys()))] = torch.tensor(list(self.ours.values()))
-        return table[theirs]

@@ -22,7 +22,7 @@ from glassformer.formats.huggingface.dialects.bert import TYPES
 from glassformer.formats.huggingface.dialects.decoder import QWEN2, QWEN2_LACKS
 from glassformer.formats.huggingface.dialects.external import with_prefix
 from glassformer.formats.huggingface.origin import LEFT_OUT, origin_of
-from glassformer.formats.huggingface.runtime import ExternalRuntime, TransformersRuntime
+from glassformer.formats.huggingface.runtime import ExternalRuntime, TransformersRuntime, auto_class
 from glassformer.formats.huggingface.tables import from_half_split, half_split, to_half_split, to_ours, to_theirs
 from glassformer.formats.huggingface.tokenizer_files import write_tokenizer_folder
 from glassformer.formats.runtime import Runtime
@@ -34,9 +34,6 @@ from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
 from glassformer.text.tokenizers import Tokenizers
 
 POOLER = "bert.pooler.dense"
-KINDS = {"transformer": "ForSeq2SeqLM", "gpt": "ForCausalLM", "bert": "ForMaskedLM"}
-HEADS = {"classify": "ForSequenceClassification", "tag": "ForTokenClassification", "none": ""}
-"""The Auto classes that load a folder, by family and by head."""
 GENERATE = 'print(tokenizer.batch_decode(model.generate(**tokenizer(["A text"], return_tensors="pt")'
 CALLS = {
     "transformer": f"{GENERATE}), skip_special_tokens=True))",
@@ -263,8 +260,8 @@ def open_folder(model: TextModel, folder: Path) -> Runtime:
 
 def snippet(config: ModelConfig, own_target: bool) -> str:
     """The Auto class that loads the folder, and one call."""
-    kind, call = HEADS.get(config.head, KINDS[config.family]), CALLS[config.family]
-    return f"""from transformers import AutoModel{kind}, AutoTokenizer
+    kind, call = auto_class(config.family, config.head), CALLS[config.family]
+    return f"""from transformers import {kind}, AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained("FOLDER")
-model = AutoModel{kind}.from_pretrained("FOLDER")
+model = {kind}.from_pretrained("FOLDER")
 {call.replace(".logits", ".last_hidden_state") if config.head == "none" else call}"""

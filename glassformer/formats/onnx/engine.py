@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
 from glassformer.decode.external import RequestJob
-from glassformer.errors import ConfigError, install_hint
+from glassformer.errors import ConfigError
+from glassformer.formats.onnx import ONNX
 from glassformer.formats.onnx import spec as conversion
 from glassformer.models.checksum import weight_checksum
 from glassformer.nn.rows import Rows
@@ -109,8 +110,7 @@ class OnnxNet:
 
 def check_supported(config: ModelConfig) -> None:
     """Says in a sentence what keeps this model from onnxruntime."""
-    if not conversion.is_installed():
-        raise ConfigError(f"engine=onnx needs onnx and onnxruntime; install them with: {install_hint('onnx')}")
+    ONNX.require("engine=onnx")
     if (unsupported := conversion.unsupported(config)) is not None:
         raise ConfigError(f"engine=onnx has nothing for {unsupported[0]}; use engine=auto")
 

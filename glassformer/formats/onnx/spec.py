@@ -39,13 +39,6 @@ from glassformer.formats.onnx.graph import (
 MAX_BYTES = 2**30  # of weights in one file; more go beside it, as external data
 
 
-def is_installed() -> bool:
-    """Whether onnx and onnxruntime are there (the extra `onnx`)."""
-    import importlib.util
-
-    return all(importlib.util.find_spec(name) is not None for name in ("onnx", "onnxruntime"))
-
-
 def unsupported(config: ModelConfig) -> tuple[str, str] | None:
     """The first setting that these graphs do not support, and the nearest that they do; None where they support all."""
     if any(not config.kept_heads(name) for name in config.attentions):
@@ -96,58 +89,42 @@ def block(g: Graph, name: str, layer: Any, config: ModelConfig, x: str, sublayer
     return x
 
 
-def encoder_stack(g: Graph, model: Any, stack: Any, x: str, mask: str, rotation: RotationNodes | None) -> str:
-    """The layers of an encoder and its last norm: attention in both directions."""
-    c = model.config
-    for i, layer in enumerate(stack.layers):
-        name = f"encoder.{i}"
-
-        def self_attention(y: str, name: str = name, layer: Any = layer) -> str:
-            a, own = layer.attention, f"{name}.attention"
-            k, v = keys_values(g, own, a, y, rotation)
-            return attention(g, own, a, queries(g, own, a, y, rotation), k, v, head_mask(g, c, a, mask))
-
-        def feed_forward(y: str, name: str = name, layer: Any = layer) -> str:
-            return mlp(g, f"{name}.mlp", layer.mlp, c.activation, y)
-
-        x = block(g, name, layer, c, x, [("attention_norm", self_attention), ("mlp_norm", feed_forward)])
-    return x if stack.norm is None else norm(g, "encoder.norm", stack.norm, x)
-
-
-def decoder_stack(
-    g: Graph, model: Any, x: str, mask: str, rotation: RotationNodes | None, source_mask: str | None
+def stack(
+    g: Graph, model: Any, side: str, x: str, mask: str, rotation: RotationNodes | None, source_mask: str | None = None
 ) -> str:
-    """The layers of a decoder and its last norm: causal attention whose keys and values join those of the past; with a source,
-    the keys and values of cross-attention are inputs."""
-    c = model.config
-    for i, layer in enumerate(model.decoder.layers):
-        name, a = f"decoder.{i}", layer.attention
-        past = {}
-        for part, size in (("key", a.head_size), ("value", a.value_size)):
-            past[part] = g.add_input("float", f"past_{part}.{i}", ["rows", a.n_kv_head, "past", size])
+    """The layers of an encoder or a decoder and its last norm. In a decoder keys and values join those of the past; with a
+    source, the keys and values of cross-attention are inputs."""
+    c, layers = model.config, getattr(model, side)
+    for i, layer in enumerate(layers.layers):
+        name = f"{side}.{i}"
 
-        def self_attention(y: str, name: str = name, layer: Any = layer, i: int = i, past: Any = past) -> str:
-            a, own = layer.attention, f"{name}.attention"
-            k, v = keys_values(g, own, a, y, rotation)
-            k = g("Concat", past["key"], k, axis=2, to=f"present_key.{i}")
-            v = g("Concat", past["value"], v, axis=2, to=f"present_value.{i}")
-            for part, size in (("key", a.head_size), ("value", a.value_size)):
-                g.add_output(f"present_{part}.{i}", ["rows", a.n_kv_head, "all", size])
-            return attention(g, own, a, queries(g, own, a, y, rotation), k, v, head_mask(g, c, a, mask))
+        def self_attention(y: str, name: str = f"{name}.attention", a: Any = layer.attention, i: int = i) -> str:
+            k, v = keys_values(g, name, a, y, rotation)
+            if side == "decoder":
+                k, v = (with_past(g, f"key.{i}", a, a.head_size, k), with_past(g, f"value.{i}", a, a.value_size, v))
+            return attention(g, name, a, queries(g, name, a, y, rotation), k, v, head_mask(g, c, a, mask))
 
-        def attend_source(y: str, name: str = name, layer: Any = layer, i: int = i) -> str:
-            a, own = layer.cross, f"{name}.cross"
+        def attend_source(y: str, name: str = f"{name}.cross", layer: Any = layer, i: int = i) -> str:
+            a = layer.cross
             k = g.add_input("float", f"cross_key.{i}", ["sources", a.n_head, "source", a.head_size])
             v = g.add_input("float", f"cross_value.{i}", ["sources", a.n_head, "source", a.value_size])
             assert source_mask is not None
-            return cross_attention(g, own, a, queries(g, own, a, y, None), k, v, source_mask)
+            return cross_attention(g, name, a, queries(g, name, a, y, None), k, v, source_mask)
 
-        def feed_forward(y: str, name: str = name, layer: Any = layer) -> str:
-            return mlp(g, f"{name}.mlp", layer.mlp, c.activation, y)
+        def feed_forward(y: str, name: str = f"{name}.mlp", layer: Any = layer) -> str:
+            return mlp(g, name, layer.mlp, c.activation, y)
 
         cross = [("cross_norm", attend_source)] if layer.has_cross else []
         x = block(g, name, layer, c, x, [("attention_norm", self_attention), *cross, ("mlp_norm", feed_forward)])
-    return x if model.decoder.norm is None else norm(g, "decoder.norm", model.decoder.norm, x)
+    return x if layers.norm is None else norm(g, f"{side}.norm", layers.norm, x)
+
+
+def with_past(g: Graph, name: str, a: Any, size: int, new: str) -> str:
+    """Keys or values of new tokens behind those of the past, which is an input; all of them are an output."""
+    past = g.add_input("float", f"past_{name}", ["rows", a.n_kv_head, "past", size])
+    joined = g("Concat", past, new, axis=2, to=f"present_{name}")
+    g.add_output(joined, ["rows", a.n_kv_head, "all", size])
+    return joined
 
 
 def output_layer(g: Graph, weight: Any, bias: Any, x: str) -> str:
@@ -160,17 +137,27 @@ def output_layer(g: Graph, weight: Any, bias: Any, x: str) -> str:
     return g("Identity", y, to="logits")
 
 
+def begin(
+    g: Graph, model: Any, tables: tuple[str, Any, Any, Any], n_positions: int, *, causal: bool
+) -> tuple[str, str, RotationNodes | None]:
+    """Embedded tokens, their mask and rotary angles. `tables`: the name of the embedding, it, positions and norm."""
+    name, embedding, encoding, own_norm = tables
+    key_positions, query_positions = positions_of(g, "attention_mask")
+    x = embed(g, embedding, name, encoding, query_positions, n_positions)
+    if getattr(model, "type_embedding", None) is not None:  # all is sentence A
+        x = g("Add", x, g.weight("type_embedding.weight", model.type_embedding.weight[0] * model.type_embedding.factor))
+    x = x if own_norm is None else norm(g, "embedding_norm", own_norm, x)
+    rotation = None if model.rotary is None else RotationNodes(g, model.rotary, query_positions, n_positions)
+    return x, self_mask(g, model.config, model, "attention_mask", key_positions, causal=causal), rotation
+
+
 def encoder_graph(model: Any, n_positions: int, weights: str = "fp32") -> Any:
     """The encoder, and of each decoder layer the keys and values of the source."""
-    c, g = model.config, Graph("encoder", weights)
+    g = Graph("encoder", weights)
     g.add_input("int64", "input_ids", ["sources", "source"])
     g.add_input("int64", "attention_mask", ["sources", "source"])
-    key_positions, query_positions = positions_of(g, "attention_mask")
-    x = embed(g, model.source_table, "source_embedding", model.source_positions, query_positions, n_positions)
-    x = x if model.source_norm is None else norm(g, "source_norm", model.source_norm, x)
-    rotation = None if model.rotary is None else RotationNodes(g, model.rotary, query_positions, n_positions)
-    mask = self_mask(g, c, model, "attention_mask", key_positions, causal=False)
-    x = encoder_stack(g, model, model.encoder, x, mask, rotation)
+    tables = "source_embedding", model.source_table, model.source_positions, model.source_norm
+    x = stack(g, model, "encoder", *begin(g, model, tables, n_positions, causal=False))
     for i, layer in enumerate(model.decoder.layers):
         found = keys_values(g, f"decoder.{i}.cross", layer.cross, x, None)
         for part, y, size in zip(("key", "value"), found, (layer.cross.head_size, layer.cross.value_size), strict=True):
@@ -181,48 +168,33 @@ def encoder_graph(model: Any, n_positions: int, weights: str = "fp32") -> Any:
 
 def decoder_graph(model: Any, n_positions: int, weights: str = "fp32") -> Any:
     """One step of decoding, or the prefill of a prompt: new tokens after those of the past."""
-    c, g = model.config, Graph("decoder", weights)
-    pairs = c.family == "transformer"
+    g, source_mask = Graph("decoder", weights), None
     g.add_input("int64", "input_ids", ["rows", "new"])
     g.add_input("int64", "attention_mask", ["rows", "all"])
-    key_positions, query_positions = positions_of(g, "attention_mask")
-    if pairs:
+    if model.config.family == "transformer":
         g.add_input("int64", "source_mask", ["sources", "source"])
         real = g("Greater", "source_mask", g.constant(0))
-        source_mask: str | None = additive_mask(g, g("Unsqueeze", real, g.constant([1, 2, 3])))
-        x = embed(g, model.target_table, "target_embedding", model.target_positions, query_positions, n_positions)
-        own = model.target_norm
+        source_mask = additive_mask(g, g("Unsqueeze", real, g.constant([1, 2, 3])))
+        tables = "target_embedding", model.target_table, model.target_positions, model.target_norm
     else:
-        source_mask = None
-        x = embed(g, model.embedding, "embedding", model.positions, query_positions, n_positions)
-        own = model.embedding_norm
-    x = x if own is None else norm(g, "embedding_norm", own, x)
-    rotation = None if model.rotary is None else RotationNodes(g, model.rotary, query_positions, n_positions)
-    mask = self_mask(g, c, model, "attention_mask", key_positions, causal=True)
-    x = decoder_stack(g, model, x, mask, rotation, source_mask)
-    if c.family == "gpt" and model.head is not None:
+        tables = "embedding", model.embedding, model.positions, model.embedding_norm
+    x = stack(g, model, "decoder", *begin(g, model, tables, n_positions, causal=True), source_mask)
+    weight, bias = model.output_weight, model.output_bias
+    if model.config.family == "gpt" and model.head is not None:
         x = g("Tanh", linear(g, "head.dense", model.head.dense, x)) if model.head.dense is not None else x
         weight, bias = model.output_layer()
-        output_layer(g, weight, bias, x)
-    else:
-        output_layer(g, model.output_weight, model.output_bias, x)
+    output_layer(g, weight, bias, x)
     g.add_output("logits", ["rows", "new", model.output_weight.size(0)])
     return g.model()
 
 
 def bert_graph(model: Any, n_positions: int, weights: str = "fp32") -> Any:
-    """A BERT, whatever its head. All is sentence A."""
+    """A BERT, whatever its head."""
     c, g = model.config, Graph("bert", weights)
     g.add_input("int64", "input_ids", ["rows", "new"])
     g.add_input("int64", "attention_mask", ["rows", "new"])
-    key_positions, query_positions = positions_of(g, "attention_mask")
-    x = embed(g, model.embedding, "embedding", model.positions, query_positions, n_positions)
-    if model.type_embedding is not None:
-        x = g("Add", x, g.weight("type_embedding.weight", model.type_embedding.weight[0] * model.type_embedding.factor))
-    x = x if model.embedding_norm is None else norm(g, "embedding_norm", model.embedding_norm, x)
-    rotation = None if model.rotary is None else RotationNodes(g, model.rotary, query_positions, n_positions)
-    mask = self_mask(g, c, model, "attention_mask", key_positions, causal=False)
-    x = encoder_stack(g, model, model.encoder, x, mask, rotation)
+    tables = "embedding", model.embedding, model.positions, model.embedding_norm
+    x = stack(g, model, "encoder", *begin(g, model, tables, n_positions, causal=False))
     if model.mean_pooling:
         real = g.cast(g("Unsqueeze", "attention_mask", g.constant([2])), "real")
         total = g("ReduceSum", g("Mul", x, real), g.constant([1]), keepdims=1)

@@ -9,14 +9,13 @@ from glassformer.config import ModelConfig
 from glassformer.formats.huggingface.dialects.dialect import (
     ACTIVATIONS,
     SAME_HEADS,
+    ConfigNames,
     Dialect,
-    activation_of,
     attention_rows,
     need,
 )
 from glassformer.formats.huggingface.dialects.reading import HEADS, labels_of
 from glassformer.formats.huggingface.tables import Entry, same
-from glassformer.text.tokenizer import PAD
 
 TYPES = "bert.embeddings.token_type_embeddings.weight"
 """Theirs always has it; a model of ours without types of token is written with one type of zeros."""
@@ -58,55 +57,39 @@ def bert_ignored(config: ModelConfig) -> list[str]:
     return copies + unused + pooler
 
 
+NAMES = ConfigNames(
+    {
+        "vocab_size": "vocab_size",
+        "block_size": "max_position_embeddings",
+        "n_embd": "hidden_size",
+        "n_layer": "num_hidden_layers",
+        "n_head": "num_attention_heads",
+        "n_hidden": "intermediate_size",
+    },
+    {
+        "dropout": ("hidden_dropout_prob", 0.1),
+        "attention_dropout": ("attention_probs_dropout_prob", 0.1),
+        "norm_eps": ("layer_norm_eps", 1e-12),
+    },
+    "hidden_act",
+    tied=True,
+)
+SHAPE: dict[str, Any] = {"positions": "learned", "pre_norm": False, "final_norm": False, "embedding_norm": True}
+
+
 def bert_to(config: ModelConfig) -> dict[str, Any]:
     """A BERT's config.json."""
-    return {
-        "model_type": "bert",
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.n_embd,
-        "num_hidden_layers": config.n_layer,
-        "num_attention_heads": config.n_head,
-        "intermediate_size": config.hidden,
-        "hidden_act": ACTIVATIONS[config.activation],
-        "hidden_dropout_prob": config.dropout,
-        "attention_probs_dropout_prob": config.attention_dropout,
-        "max_position_embeddings": config.block_size,
-        "type_vocab_size": max(1, config.n_token_type),
-        "layer_norm_eps": config.norm_eps,
-        "tie_word_embeddings": config.tie_output,
-        "pad_token_id": PAD,
-        "num_labels": max(config.n_label, 2),
-    }
+    kinds = {"type_vocab_size": max(1, config.n_token_type), "num_labels": max(config.n_label, 2)}
+    return {"model_type": "bert"} | NAMES.written(config) | kinds
 
 
 def bert_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Our settings from a BERT's config.json."""
     name = next(iter(hf.get("architectures") or ["BertForMaskedLM"]))
     head = next((head for ending, head in HEADS.items() if name.endswith(ending)), "mlm")
-    return {
-        "family": "bert",
-        "vocab_size": need(hf, "vocab_size"),
-        "block_size": need(hf, "max_position_embeddings"),
-        "n_embd": need(hf, "hidden_size"),
-        "n_layer": need(hf, "num_hidden_layers"),
-        "n_head": need(hf, "num_attention_heads"),
-        "n_hidden": need(hf, "intermediate_size"),
-        "activation": activation_of(hf, "hidden_act"),
-        "dropout": float(hf.get("hidden_dropout_prob", 0.1)),
-        "attention_dropout": float(hf.get("attention_probs_dropout_prob", 0.1)),
-        "n_token_type": need(hf, "type_vocab_size"),
-        "norm_eps": float(hf.get("layer_norm_eps", 1e-12)),
-        "tie_output": bool(hf.get("tie_word_embeddings", True)),
-        "norm": "layer",
-        "bias": True,
-        "pre_norm": False,
-        "final_norm": False,
-        "embedding_norm": True,
-        "positions": "learned",
-        "scale_embeddings": False,
-        "head": head,
-        "n_label": len(labels_of(hf)) if head in ("classify", "tag") else 0,
-    }
+    labels = len(labels_of(hf)) if head in ("classify", "tag") else 0
+    own = {"family": "bert", "n_token_type": need(hf, "type_vocab_size"), "head": head, "n_label": labels}
+    return NAMES.read(hf) | SHAPE | own | {"norm": "layer", "bias": True, "scale_embeddings": False}
 
 
 BERT = Dialect(
@@ -118,15 +101,7 @@ BERT = Dialect(
         "tag": "BertForTokenClassification",
         "none": "BertModel",
     },
-    SAME_HEADS
-    | {
-        "positions": "learned",
-        "pre_norm": False,
-        "final_norm": False,
-        "embedding_norm": True,
-        "activation": list(ACTIVATIONS),
-        "pool": "first",
-    },
+    SAME_HEADS | SHAPE | {"activation": list(ACTIVATIONS), "pool": "first"},
     bert_table,
     bert_to,
     bert_from,

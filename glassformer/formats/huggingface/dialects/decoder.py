@@ -14,13 +14,13 @@ from glassformer.errors import UserError
 from glassformer.formats.huggingface.dialects.dialect import (
     ACTIVATIONS,
     SAME_HEADS,
+    ConfigNames,
     Dialect,
-    activation_of,
     attention_rows,
     need,
 )
 from glassformer.formats.huggingface.tables import Entry, same
-from glassformer.text.tokenizer import BOS, EOS, PAD
+from glassformer.text.tokenizer import BOS, EOS
 
 
 def gpt2_table(config: ModelConfig) -> list[Entry]:
@@ -39,51 +39,36 @@ def gpt2_table(config: ModelConfig) -> list[Entry]:
     return rows + ([] if config.tie_output else same("output", "lm_head", bias=False))
 
 
+GPT2_NAMES = ConfigNames(
+    {
+        "vocab_size": "vocab_size",
+        "block_size": "n_positions",
+        "n_embd": "n_embd",
+        "n_layer": "n_layer",
+        "n_head": "n_head",
+    },
+    {
+        "norm_eps": ("layer_norm_epsilon", 1e-5),
+        "dropout": ("resid_pdrop", 0.1),
+        "attention_dropout": ("attn_pdrop", 0.1),
+    },
+    "activation_function",
+    tied=True,
+)
+GPT2_SHAPE: dict[str, Any] = {"positions": "learned", "pre_norm": True, "final_norm": True}
+
+
 def gpt2_to(config: ModelConfig) -> dict[str, Any]:
     """A GPT-2's config.json."""
-    return {
-        "model_type": "gpt2",
-        "vocab_size": config.vocab_size,
-        "n_positions": config.block_size,
-        "n_embd": config.n_embd,
-        "n_layer": config.n_layer,
-        "n_head": config.n_head,
-        "n_inner": config.hidden,
-        "activation_function": ACTIVATIONS[config.activation],
-        "layer_norm_epsilon": config.norm_eps,
-        "embd_pdrop": config.dropout,
-        "resid_pdrop": config.dropout,
-        "attn_pdrop": config.attention_dropout,
-        "tie_word_embeddings": config.tie_output,
-        "bos_token_id": EOS,
-        "eos_token_id": EOS,
-        "pad_token_id": PAD,
-    }
+    more = {"n_inner": config.hidden, "embd_pdrop": config.dropout, "bos_token_id": EOS, "eos_token_id": EOS}
+    return {"model_type": "gpt2"} | GPT2_NAMES.written(config) | more
 
 
 def gpt2_from(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Our settings from a GPT-2's config.json."""
-    return {
-        "family": "gpt",
-        "vocab_size": need(hf, "vocab_size"),
-        "block_size": hf.get("n_positions") or need(hf, "n_ctx"),
-        "n_embd": need(hf, "n_embd"),
-        "n_layer": need(hf, "n_layer"),
-        "n_head": need(hf, "n_head"),
-        "n_hidden": hf.get("n_inner"),
-        "activation": activation_of(hf, "activation_function"),
-        "norm_eps": float(hf.get("layer_norm_epsilon", 1e-5)),
-        "dropout": float(hf.get("resid_pdrop", 0.1)),
-        "attention_dropout": float(hf.get("attn_pdrop", 0.1)),
-        "tie_output": bool(hf.get("tie_word_embeddings", True)),
-        "scaled_attention": bool(hf.get("scale_attn_weights", True)),
-        "positions": "learned",
-        "norm": "layer",
-        "bias": True,
-        "pre_norm": True,
-        "final_norm": True,
-        "scale_embeddings": False,
-    }
+    """Our settings from a GPT-2's config.json, where the oldest call n_positions n_ctx."""
+    found = GPT2_NAMES.read({**hf, "n_positions": hf.get("n_positions") or hf.get("n_ctx")})
+    own = {"family": "gpt", "n_hidden": hf.get("n_inner"), "norm": "layer", "bias": True, "scale_embeddings": False}
+    return found | GPT2_SHAPE | own | {"scaled_attention": bool(hf.get("scale_attn_weights", True))}
 
 
 def llama_table(config: ModelConfig) -> list[Entry]:
@@ -120,29 +105,33 @@ def rope_of(config: ModelConfig) -> dict[str, Any]:
     return {"rope_type": "linear", "rope_theta": config.rotary_theta, "factor": config.rotary_linear_factor}
 
 
+LLAMA_NAMES = ConfigNames(
+    {
+        "vocab_size": "vocab_size",
+        "block_size": "max_position_embeddings",
+        "n_embd": "hidden_size",
+        "n_hidden": "intermediate_size",
+        "n_layer": "num_hidden_layers",
+        "n_head": "num_attention_heads",
+    },
+    {"norm_eps": ("rms_norm_eps", 1e-6), "attention_dropout": ("attention_dropout", 0.0)},
+    "hidden_act",
+    tied=False,
+)
+
+
 def llama_to(config: ModelConfig) -> dict[str, Any]:
     """A Llama's (or Qwen3's) config.json."""
-    return {
+    return LLAMA_NAMES.written(config) | {
         "model_type": "qwen3" if config.qk_norm else "llama",
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.n_embd,
-        "intermediate_size": config.hidden,
-        "num_hidden_layers": config.n_layer,
-        "num_attention_heads": config.n_head,
         "num_key_value_heads": config.kv_heads,
         "head_dim": config.key_size,
-        "hidden_act": "silu",
-        "max_position_embeddings": config.block_size,
-        "rms_norm_eps": config.norm_eps,
         "rope_parameters": rope_of(config),
         "rope_theta": config.rotary_theta,  # where older readers look for it
         "attention_bias": config.bias,
         "mlp_bias": config.bias,
-        "attention_dropout": config.attention_dropout,
-        "tie_word_embeddings": config.tie_output,
         "bos_token_id": BOS,
         "eos_token_id": EOS,
-        "pad_token_id": PAD,
     }
 
 
@@ -167,27 +156,18 @@ def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
         }
     if need(hf, "hidden_act", str) not in ("silu", "swish"):
         raise UserError(f"hidden_act {hf['hidden_act']!r} is not known here; a gate of silu (SwiGLU) can be imported")
-    heads = need(hf, "num_attention_heads")
-    return {
+    found = LLAMA_NAMES.read(hf)
+    return found | {
         "family": "gpt",
-        "vocab_size": need(hf, "vocab_size"),
-        "block_size": need(hf, "max_position_embeddings"),
-        "n_embd": need(hf, "hidden_size"),
-        "n_hidden": need(hf, "intermediate_size"),
-        "n_layer": need(hf, "num_hidden_layers"),
-        "n_head": heads,
-        "n_kv_head": hf.get("num_key_value_heads") or heads,
-        "head_size": hf.get("head_dim") or need(hf, "hidden_size") // heads,
+        "n_kv_head": hf.get("num_key_value_heads") or found["n_head"],
+        "head_size": hf.get("head_dim") or found["n_embd"] // found["n_head"],
         "norm": "rms",
-        "norm_eps": float(hf.get("rms_norm_eps", 1e-6)),
         "bias": bool(hf.get("attention_bias") or hf.get("mlp_bias")),  # those that are lacking are zero
         "activation": "swiglu",
         "positions": "rotary",
         "rotary_base": float(rope.get("rope_theta") or hf.get("rope_theta") or 10000.0),
         **scaled,
-        "attention_dropout": float(hf.get("attention_dropout", 0.0)),
         "dropout": 0.0,
-        "tie_output": bool(hf.get("tie_word_embeddings", False)),
         "scale_embeddings": False,
     }
 
@@ -252,14 +232,7 @@ GPT2 = Dialect(
     "gpt2",
     "gpt",
     {"mlm": "GPT2LMHeadModel"},
-    SAME_HEADS
-    | {
-        "output_bias": False,
-        "positions": "learned",
-        "pre_norm": True,
-        "final_norm": True,
-        "activation": list(ACTIVATIONS),
-    },
+    SAME_HEADS | GPT2_SHAPE | {"output_bias": False, "activation": list(ACTIVATIONS)},
     gpt2_table,
     gpt2_to,
     gpt2_from,

@@ -9,6 +9,7 @@ from typing import Any
 from glassformer.config import ModelConfig
 from glassformer.errors import UserError
 from glassformer.formats.huggingface.tables import Entry, same
+from glassformer.text.tokenizer import PAD
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "relu2": "relu2", "silu": "silu"}
 ACTIVATIONS_BACK = {theirs: ours for ours, theirs in ACTIVATIONS.items()} | {
@@ -70,6 +71,44 @@ def need(hf: Mapping[str, Any], name: str, kind: type | tuple[type, ...] = int) 
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise UserError(f"config.json has no usable {name}: {value!r}")
     return value
+
+
+@dataclass(frozen=True)
+class ConfigNames:
+    """What a config.json calls our settings: one table, read both ways."""
+
+    sizes: Mapping[str, str]  # whole numbers, which must be there
+    rates: Mapping[str, tuple[str, float]]  # and numbers with the default of the class
+    activation: str
+    tied: bool  # whether the output layer is the embedding where the config does not say
+
+    def written(self, config: ModelConfig) -> dict[str, Any]:
+        """The settings of a model of ours, in their words."""
+        found = {theirs: getattr(config, WORKED_OUT.get(ours, ours)) for ours, theirs in self.sizes.items()}
+        found |= {theirs: getattr(config, ours) for ours, (theirs, _) in self.rates.items()}
+        return found | {
+            self.activation: ACTIVATIONS.get(config.activation, "silu"),
+            "tie_word_embeddings": config.tie_output,
+            "pad_token_id": PAD,
+        }
+
+    def read(self, hf: Mapping[str, Any]) -> dict[str, Any]:
+        """Our settings out of a config.json."""
+        found: dict[str, Any] = {ours: need(hf, theirs) for ours, theirs in self.sizes.items()}
+        found |= {ours: float(hf.get(theirs, usual)) for ours, (theirs, usual) in self.rates.items()}
+        return found | {
+            "activation": activation_of(hf, self.activation),
+            "tie_output": bool(hf.get("tie_word_embeddings", self.tied)),
+        }
+
+
+WORKED_OUT = {
+    "n_hidden": "hidden",
+    "n_encoder_layer": "encoder_layers",
+    "n_kv_head": "kv_heads",
+    "head_size": "key_size",
+}
+"""Settings that may be left open, and what they come to."""
 
 
 def activation_of(hf: Mapping[str, Any], name: str) -> str:

@@ -30,7 +30,7 @@ from glassformer.formats.huggingface.dialects.decoder import (
     llama_from,
     qwen_window,
 )
-from glassformer.formats.huggingface.dialects.dialect import Dialect, activation_of, attention_rows, need
+from glassformer.formats.huggingface.dialects.dialect import ConfigNames, Dialect, attention_rows, need
 from glassformer.formats.huggingface.dialects.seq2seq import MARIAN, PEGASUS, SEQ2SEQ_ATTENTION, seq2seq_from
 from glassformer.formats.huggingface.tables import Entry, same
 
@@ -78,26 +78,27 @@ def opt_table(config: ModelConfig) -> list[Entry]:
     return rows + ([] if config.tie_output else same("output", "lm_head", bias=False))
 
 
+OPT_NAMES = ConfigNames(
+    {
+        "vocab_size": "vocab_size",
+        "block_size": "max_position_embeddings",
+        "n_embd": "hidden_size",
+        "n_layer": "num_hidden_layers",
+        "n_head": "num_attention_heads",
+        "n_hidden": "ffn_dim",
+    },
+    {"dropout": ("dropout", 0.1)},
+    "activation_function",
+    tied=True,
+)
+
+
 def opt_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     """OPT: a GPT with learned positions and ReLU; pre-norm, or post-norm (the 350m)."""
     pre_norm = bool(hf.get("do_layer_norm_before", True))
-    return {
-        "family": "gpt",
-        "vocab_size": need(hf, "vocab_size"),
-        "block_size": need(hf, "max_position_embeddings"),
-        "n_embd": need(hf, "hidden_size"),
-        "pre_norm": pre_norm,
-        "final_norm": pre_norm and not hf.get("_remove_final_layer_norm"),
-        "n_layer": need(hf, "num_hidden_layers"),
-        "n_head": need(hf, "num_attention_heads"),
-        "n_hidden": need(hf, "ffn_dim"),
-        "activation": activation_of(hf, "activation_function"),
-        "positions": "learned",
-        "dropout": float(hf.get("dropout", 0.1)),
-        "tie_output": bool(hf.get("tie_word_embeddings", True)),
-        "scale_embeddings": False,
-        "bias": True,
-    }
+    norms = {"pre_norm": pre_norm, "final_norm": pre_norm and not hf.get("_remove_final_layer_norm")}
+    own = {"family": "gpt", "positions": "learned", "scale_embeddings": False, "bias": True}
+    return OPT_NAMES.read(hf) | norms | own
 
 
 def roberta_table(config: ModelConfig) -> list[Entry]:

@@ -1,4 +1,4 @@
-"""What a foreign folder says of its model, looked at before anything is built.
+"""What an external folder says of its model, looked at before anything is built.
 
 A class or a setting that no model here can say is refused by its name. What files leave open is settled as transformers does:
 an output layer that differs from the embedding is a layer of its own, whatever `tie_word_embeddings` says; of tied tables that

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from glassformer.config import ModelConfig
-from glassformer.formats.huggingface.dialects.dialect import ACTIVATIONS, Dialect, activation_of, attention_rows, need
+from glassformer.formats.huggingface.dialects.dialect import ACTIVATIONS, ConfigNames, Dialect, attention_rows, need
 from glassformer.formats.huggingface.tables import Entry, same
-from glassformer.text.tokenizer import BOS, EOS, PAD
+from glassformer.text.tokenizer import BOS, EOS
 
 SEQ2SEQ_ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
 
@@ -59,26 +59,31 @@ def seq2seq_ignored(config: ModelConfig) -> list[str]:
     return found + ([] if config.output_bias else ["final_logits_bias"])
 
 
+NAMES = ConfigNames(
+    {
+        "vocab_size": "vocab_size",
+        "block_size": "max_position_embeddings",
+        "n_embd": "d_model",
+        "n_layer": "decoder_layers",
+        "n_encoder_layer": "encoder_layers",
+        "n_head": "decoder_attention_heads",
+        "n_hidden": "decoder_ffn_dim",
+    },
+    {"dropout": ("dropout", 0.1), "attention_dropout": ("attention_dropout", 0.0)},
+    "activation_function",
+    tied=True,
+)
+
+
 def seq2seq_to(config: ModelConfig) -> dict[str, Any]:
     """What Marian's and Pegasus's config.json have in common."""
-    return {
+    return NAMES.written(config) | {
         "vocab_size": config.source_vocab_size or config.vocab_size,
-        "d_model": config.n_embd,
-        "encoder_layers": config.encoder_layers,
-        "decoder_layers": config.n_layer,
         "encoder_attention_heads": config.heads_of("encoder"),
-        "decoder_attention_heads": config.n_head,
         "encoder_ffn_dim": config.encoder_side.hidden,
-        "decoder_ffn_dim": config.hidden,
-        "activation_function": ACTIVATIONS[config.activation],
-        "max_position_embeddings": config.block_size,
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
         "activation_dropout": 0.0,
         "scale_embedding": config.scale_embeddings,
-        "tie_word_embeddings": config.tie_output,
         "is_encoder_decoder": True,
-        "pad_token_id": PAD,
         "bos_token_id": BOS,
         "eos_token_id": EOS,
         "decoder_start_token_id": BOS,
@@ -88,27 +93,17 @@ def seq2seq_to(config: ModelConfig) -> dict[str, Any]:
 
 def seq2seq_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     """What Marian's, Pegasus' and BART's configs have in common."""
+    found = NAMES.read(hf)
     heads, hidden = need(hf, "encoder_attention_heads"), need(hf, "encoder_ffn_dim")
-    return {
+    return found | {
         "family": "transformer",
-        "n_embd": need(hf, "d_model"),
-        "n_layer": need(hf, "decoder_layers"),
-        "n_encoder_layer": need(hf, "encoder_layers"),
-        "n_head": need(hf, "decoder_attention_heads"),
-        "n_hidden": need(hf, "decoder_ffn_dim"),
-        "n_encoder_head": None if heads == hf["decoder_attention_heads"] else heads,
-        "n_encoder_hidden": None if hidden == hf["decoder_ffn_dim"] else hidden,
-        "activation": activation_of(hf, "activation_function"),
-        "block_size": need(hf, "max_position_embeddings"),
-        "dropout": float(hf.get("dropout", 0.1)),
-        "attention_dropout": float(hf.get("attention_dropout", 0.0)),
+        "n_encoder_head": None if heads == found["n_head"] else heads,
+        "n_encoder_hidden": None if hidden == found["n_hidden"] else hidden,
         "scale_embeddings": bool(hf.get("scale_embedding", False)),
-        "tie_output": bool(hf.get("tie_word_embeddings", True)),
         "norm": "layer",
         "norm_eps": 1e-5,
         "bias": True,
         "positions": "learned" if hf.get("learned_positions") else "sinusoidal",
-        "vocab_size": need(hf, "vocab_size"),
         "share_source_target": bool(hf.get("share_encoder_decoder_embeddings", True)),
         "output_bias": True,
     }

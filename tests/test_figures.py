@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from glassformer import load, plots
+from glassformer.cli import figures as verb
 from glassformer.errors import UserError
 from glassformer.inspection import patching
 from tests.commands import call
@@ -149,6 +150,14 @@ def test_the_verb_draws_every_figure_the_same_each_time(tmp_path: Path) -> None:
         assert again.read_bytes() == (tmp_path / "a" / again.name).read_bytes()
     (tmp_path / "file").write_text("")
     assert "cannot be written" in call("figures", tmp_path / "file" / "x").stderr
+
+
+def test_without_a_checkout_the_verb_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from a wheel, which has no docs. Broken variant: a traceback that names a file of ours."""
+    monkeypatch.setattr(verb, "DOCS", tmp_path)
+    with pytest.raises(UserError, match="in a checkout of the source"):
+        verb.figures(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_dictionary_the_words_and_the_turns() -> None:

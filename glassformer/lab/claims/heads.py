@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +13,9 @@ from glassformer.lab.claims.timing import seconds
 from glassformer.lab.claims.training import PairBatch, TrainArgs, dates, exact_match, scores_of, train_on
 from glassformer.models import Transformer
 from glassformer.nn.taps import record
+from glassformer.probe import Component, ablate, heads
 
 WIDTH = 64
-
-
-def attentions(model: nn.Module) -> dict[str, Any]:
-    """Every attention of the model by its name."""
-    return {name: module for name, module in model.named_modules() if name.endswith((".attention", ".cross"))}
 
 
 def weights_of(model: nn.Module, pairs: PairBatch) -> dict[str, Tensor]:
@@ -63,23 +58,6 @@ def kinds_of(weights: dict[str, Tensor], pairs: PairBatch) -> dict[str, int]:
     return dict(found)
 
 
-@torch.no_grad()
-def without_heads(model: nn.Module, pairs: PairBatch, cut: set[tuple[str, int]]) -> float:
-    """Exact match with these heads silenced: their columns of the output projection set to zero for the moment."""
-    kept = []
-    listened = attentions(model)
-    for name, head in cut:
-        module = listened[name]
-        columns = slice(head * module.value_size, (head + 1) * module.value_size)
-        kept.append((module, columns, module.out.weight[:, columns].clone()))
-        module.out.weight[:, columns] = 0
-    try:
-        return exact_match(model, pairs)
-    finally:
-        for module, columns, weight in kept:
-            module.out.weight[:, columns] = weight
-
-
 def trial(budget: Budget, part: str, seed: int, count: int = 0, width: int = 0) -> Measured:
     """Train with so many heads, then look at them and take them out; or time the projections."""
     if part == "projection":
@@ -97,15 +75,15 @@ def trial(budget: Budget, part: str, seed: int, count: int = 0, width: int = 0) 
     before = distance_between_heads(weights_of(model, some))
     train_on(model, task, TrainArgs(budget.steps(1500)), seed)
     model.eval()
-    test, names = (
-        task.test(min(300, budget.steps(3000))),
-        [(name, head) for name in attentions(model) for head in range(count)],
-    )
+    test = task.test(min(300, budget.steps(3000)))
     whole = exact_match(model, test)
-    worth = sorted(names, key=lambda one: whole - without_heads(model, test, {one}))
-    left = [whole]
-    for number in range(1, len(worth) + 1):
-        left.append(without_heads(model, test, set(worth[:number])))
+
+    def without(cut: list[Component]) -> float:
+        with ablate(model, cut):
+            return exact_match(model, test)
+
+    worth = sorted(heads(model), key=lambda one: whole - without([one]))
+    left = [whole, *(without(worth[:number]) for number in range(1, len(worth) + 1))]
     can_go = max(n for n, score in enumerate(left) if score >= whole - 1.0)
     return {
         "accuracy": exact_match(model, task.test(1000)),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from glassformer.lab.claims.claim import Budget, Measured, Results
 from glassformer.lab.claims.text import characters, drawn_rows, held_out_loss
-from glassformer.lab.claims.training import TrainArgs, downsample, gradient_norms, train
+from glassformer.lab.claims.training import TrainArgs, downsample, train
 from glassformer.models import GPT
+from glassformer.training.gradient_norms import gradient_norms, layers_of
 
 ROW = 64
 
@@ -33,7 +36,7 @@ def trial(budget: Budget, depth: int, residual: bool, seed: int) -> Measured:
         model = make(depth, residual, norm)
         total, count = drawn_rows(model, 8, ROW, seed)(0)
         (total / count).backward()
-        gradients = gradient_norms(model, depth)
+        gradients = gradient_norms(layers_of(model.named_parameters()).values(), torch.device("cpu")).tolist()
         found |= {f"gradients, {norm}": gradients, f"ratio, {norm}": gradients[0] / max(gradients[-1], 1e-30)}
         model.zero_grad(set_to_none=True)
     losses = train(model, drawn_rows(model, 8, ROW, seed), TrainArgs(budget.steps(400)))

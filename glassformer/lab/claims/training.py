@@ -276,18 +276,6 @@ def downsample(losses: Sequence[float], points: int = 60) -> list[float]:
     return [sum(losses[i : i + size]) / len(losses[i : i + size]) for i in range(0, len(losses), size)]
 
 
-def gradient_norms(model: nn.Module, depth: int, stack: str = "decoder") -> list[float]:
-    """The norm of the gradient of each block's parameters."""
-    found = []
-    for layer in range(depth):
-        prefix = f"{stack}.{layer}."
-        squares = [
-            p.grad.square().sum() for n, p in model.named_parameters() if n.startswith(prefix) and p.grad is not None
-        ]
-        found.append(float(torch.stack(squares).sum().sqrt()) if squares else 0.0)
-    return found
-
-
 def parameters(model: nn.Module) -> int:
     """How many numbers a model learns."""
     return sum(p.numel() for p in model.parameters())

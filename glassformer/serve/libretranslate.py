@@ -33,13 +33,13 @@ from glassformer.tasks import TextConstraints
 WAYS = ("application/json", "application/x-www-form-urlencoded")
 
 
-def listed(value: Any) -> Any:
+def parse_glossary(value: Any) -> Any:
     """A glossary as a form or query has it: JSON in a string."""
     return from_json(value.encode()) if isinstance(value, str) else value
 
 
 class TranslateFields(BaseModel):
-    """What is said to /translate."""
+    """The fields of a request to /translate."""
 
     q: str | list[str] = Field(description="The text to translate, or several.")
     source: str = Field(description="The language of the text, or auto.", max_length=20)
@@ -51,7 +51,7 @@ class TranslateFields(BaseModel):
     scores: bool = Field(False, description="Also the model's scores, token by token.")
     alignment: bool = Field(False, description="Also which source tokens each token looked at.")
     trace: bool = Field(False, description="Also the story of the beam.")
-    glossary: Annotated[dict[str, str], BeforeValidator(listed)] = Field(
+    glossary: Annotated[dict[str, str], BeforeValidator(parse_glossary)] = Field(
         default_factory=dict, description="Where the text has the key, the translation has the value."
     )
     stream: bool = Field(False, description="As server-sent events, greedily, while it is written; one text.")
@@ -64,7 +64,7 @@ class DetectFields(BaseModel):
     api_key: str | None = None
 
 
-def asked_of(service: Service, fields: TranslateFields) -> TranslationOptions:
+def options_of(service: Service, fields: TranslateFields) -> TranslationOptions:
     """What is asked beside the texts, if it is no more than is taken."""
     limits = service.limits
     check_at_most("alternatives", fields.alternatives, limits.alternatives)
@@ -89,7 +89,7 @@ class Libre:
         texts = list(fields.q) if isinstance(fields.q, list) else [fields.q]
         self.service.check_texts(texts, "q")
         run, source, confidence = await self.service.run_for(fields.source, fields.target, texts, fields.model)
-        options = asked_of(self.service, fields)
+        options = options_of(self.service, fields)
         if fields.stream:
             if many or fields.format == "html" or fields.alternatives or fields.trace or fields.glossary:
                 raise bad_request(

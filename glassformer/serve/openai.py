@@ -29,8 +29,8 @@ from glassformer.tasks import Answer, TextConstraints
 DONE = b"data: [DONE]\n\n"
 
 
-class Shared(BaseModel):
-    """What both kinds of completion are asked."""
+class GenerationFields(BaseModel):
+    """The fields that both kinds of completion share."""
 
     model: str
     max_tokens: int | None = Field(None, ge=0)
@@ -47,8 +47,8 @@ class Shared(BaseModel):
     user: str | None = None
 
 
-class CompletionFields(Shared):
-    """What is said to /v1/completions."""
+class CompletionFields(GenerationFields):
+    """The fields of a request to /v1/completions."""
 
     prompt: str | list[str] | list[int] | list[list[int]] = Field("", description="Texts, or token ids.")
     best_of: int | None = Field(None, ge=1)
@@ -57,8 +57,8 @@ class CompletionFields(Shared):
     suffix: str | None = None
 
 
-class ChatFields(Shared):
-    """What is said to /v1/chat/completions."""
+class ChatFields(GenerationFields):
+    """The fields of a request to /v1/chat/completions."""
 
     messages: list[dict[str, Any]] = Field(min_length=1, description="Each with a role and a content, both text.")
     max_tokens: int | None = Field(None, ge=1)
@@ -110,14 +110,14 @@ class OpenAI:
 
     # ---- what is asked
 
-    def stops_of(self, fields: Shared) -> tuple[str, ...]:
+    def stops_of(self, fields: GenerationFields) -> tuple[str, ...]:
         """Stop strings, if they are not too many or empty."""
         stops = (fields.stop,) if isinstance(fields.stop, str) else tuple(fields.stop or ())
         if len(stops) > self.service.limits.stops or any(not stop or len(stop) > 200 for stop in stops):
             raise bad_request(f"stop: at most {self.service.limits.stops} strings of 1 to 200 characters", "stop")
         return stops
 
-    def check(self, fields: Shared) -> None:
+    def check(self, fields: GenerationFields) -> None:
         """Refuse what is not done here, and more than is taken."""
         for name in ("presence_penalty", "frequency_penalty", "logit_bias"):
             if getattr(fields, name):
@@ -140,7 +140,7 @@ class OpenAI:
             raise bad_request("prompt: more than this server takes at a time", "prompt")
         return prompts
 
-    def drawing(self, run: ServedRun, fields: Shared) -> dict[str, Any]:
+    def drawing(self, run: ServedRun, fields: GenerationFields) -> dict[str, Any]:
         """Temperature, top_p and seed as options of decoding. A translator that is told nothing searches; a GPT draws."""
         temperature = fields.temperature
         if temperature is None:
@@ -153,7 +153,7 @@ class OpenAI:
             options["temperature"] = 0.0
         return options
 
-    def translating(self, run: ServedRun, fields: Shared, texts: Sequence[str]) -> ServerJob:
+    def translating(self, run: ServedRun, fields: GenerationFields, texts: Sequence[str]) -> ServerJob:
         """A translator's job."""
         if fields.max_tokens == 0:
             return empty_completions(texts, fields.n)
@@ -243,7 +243,9 @@ class OpenAI:
                 choices += [Choice(a.text, "length" if a.ended == "length" else "stop", len(a.ids)) for a in answer]
         return choices, {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
-    async def events(self, run: ServedRun, job: Any, head: dict[str, Any], fields: Shared) -> AsyncIterator[bytes]:
+    async def events(
+        self, run: ServedRun, job: Any, head: dict[str, Any], fields: GenerationFields
+    ) -> AsyncIterator[bytes]:
         """A completion as it is written, [DONE] last; what it cost only where that is asked for. Each choice of a chat begins
         with its role."""
         wants_usage = bool((fields.stream_options or {}).get("include_usage"))
@@ -312,7 +314,7 @@ class OpenAI:
             job = CompletionJob([prompt], options, streams=fields.stream and top is None, texts=texts)
         return await self.respond(run, job, head, fields)
 
-    async def respond(self, run: ServedRun, job: Any, head: dict[str, Any], fields: Shared) -> Response:
+    async def respond(self, run: ServedRun, job: Any, head: dict[str, Any], fields: GenerationFields) -> Response:
         """The response of both kinds of completion: at once, or streamed."""
         if fields.stream:
             return EventStream(self.events(run, job, head, fields), job)

@@ -36,7 +36,7 @@ class DecodingCopy:
     """A copy for decoding, and what its model was like when it was made."""
 
     modules: Any
-    checksum: Tensor | None
+    checksum: Tensor  # empty where no weight was copied
     ops: TorchOps
     model: Any
 
@@ -67,12 +67,12 @@ def decoding_model(model: Any, config: DecodeConfig, rows: int) -> Any:
     kind = precision if weight.is_cuda else "single" if rows == 1 else "packed"
     modules = [(id(module), type(module), is_known(module)) for module in model.modules()]
     modules += [(*map(id, model.parameters()), weight.device, weight.dtype)]
-    checksum = weight_checksum(model) if kind != "single" else None
+    checksum = weight_checksum(model) if kind != "single" else torch.empty(0)
     with lock:
         kept = copies.setdefault(model, {})
         known = kept.get(kind)
         same = known is not None and known.modules == modules
-        if known is not None and same and checksum is not None and not torch.equal(known.checksum, checksum):
+        if known is not None and same and not torch.equal(known.checksum, checksum):
             # On a CPU the weights are packed anew; captured steps go on using the memory they were captured on.
             same, known.checksum = not weight.is_cuda, checksum
             known.ops.refresh()

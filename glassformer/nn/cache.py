@@ -272,11 +272,11 @@ class KVCache:
         step = self.under_way
         assert isinstance(step, CacheStep)
         n = step.n
-        if step.hidden is None:
+        near = window is not None or slopes is not None  # does it matter how far a key is away?
+        if step.hidden is None and (near or self.masked or self.static):
             step.hidden = self.bias[:n, None, :, : step.n_keys]
-            if not (window is not None or slopes is not None or self.masked or self.static):
-                step.hidden = None
-        if window is not None or slopes is not None:
+        if near:
+            assert step.hidden is not None
             queries = self.query_positions().reshape(n, -1)
             self.positions[:n].scatter_(1, step.columns, queries)
             keys = self.positions[:n, : step.n_keys]
@@ -285,7 +285,7 @@ class KVCache:
                 step.hidden = step.hidden.masked_fill(far[:, None], -math.inf)
             if slopes is not None:
                 step.alibi = alibi_bias(slopes, queries, keys)
-        step.bias = step.hidden if step.alibi is None else step.hidden + step.alibi
+        step.bias = step.hidden if step.alibi is None or step.hidden is None else step.hidden + step.alibi
         if self.source and (self.source_masked or self.static):
             step.source_bias = self.source_bias[:n, None, None, : step.n_source]
 

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import save
 
 from glassformer.errors import UserError
+from glassformer.formats.huggingface.dialects.reading import labels_of
 from glassformer.formats.untrusted import inside, read_json, read_tensors
 
 TENSOR = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
@@ -160,3 +161,9 @@ def test_json_is_bounded(tmp_path: Path) -> None:
         read_json(tmp_path, "config.json")
     with pytest.raises(UserError, match="plain name"):
         inside(tmp_path, "../config.json")
+
+
+def test_numbers_of_labels_that_are_none_are_no_defect() -> None:
+    """Broken variant: whatever is a digit is read as a number; Python takes no ², and no number of 5,000 digits."""
+    assert labels_of({"id2label": {"1": "good", "0": "bad"}}) == ["bad", "good"]
+    assert sorted(labels_of({"id2label": {"²": "a", "9" * 5000: "b"}})) == ["a", "b"]

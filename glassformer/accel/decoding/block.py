@@ -70,6 +70,9 @@ def is_as_built(model: nn.Module) -> bool:
 class DecodingBlock(Block):
     """A block on packed weights: the equations of `Block` in evaluation mode, in rows of (slot, beam)."""
 
+    block: Block
+    ops: TorchOps
+
     def __init__(self, block: Block, ops: TorchOps) -> None:
         nn.Module.__init__(self)
         attention, mlp = block.attention, block.mlp
@@ -93,7 +96,7 @@ class DecodingBlock(Block):
         k, v = self.ops.linear(memory.flatten(0, 1), self.cross_key_value).split(qkv_sizes(cross)[1:], dim=-1)
         return split_heads(k, n, cross.n_kv_head, cross.key_norm), split_heads(v, n, cross.n_kv_head)
 
-    def mlp(self, y: Any) -> Any:
+    def feed_forward(self, y: Any) -> Any:
         """The feed-forward layer, without its residual line."""
         ops, activate = self.ops, self.feedforward[0].activate
         if self.gated:
@@ -132,7 +135,7 @@ class DecodingBlock(Block):
             assert memory is not None
             heads = ops.cross_attend(linear(y, self.cross_query), self.cross, inputs, memory, cache)
             x, y = add(linear(heads, self.cross_out, to_residual=True), norms[1])
-        x, y = add(self.mlp(y), norms[-1])
+        x, y = add(self.feed_forward(y), norms[-1])
         x = x.view(*shape, -1)
         if self.next_norm is not None:
             x.normed = y  # type: ignore[attr-defined]

@@ -102,7 +102,8 @@ def labels_of(hf: Mapping[str, Any]) -> list[str]:
     """The names of the labels in their order; LABEL_0, LABEL_1, … where config.json has no names."""
     found = hf.get("id2label")
     if isinstance(found, dict) and found:
-        return [str(v)[:200] for _, v in sorted(found.items(), key=lambda e: int(e[0]) if str(e[0]).isdigit() else 0)]
+        numbered = ((int(key) if key.isdecimal() and len(key) < 10 else 0, label) for key, label in found.items())
+        return [str(label)[:200] for _, label in sorted(numbered, key=lambda entry: entry[0])]
     count = hf.get("num_labels")
     return [f"LABEL_{i}" for i in range(count if type(count) is int and 0 < count <= 100_000 else 2)]
 

@@ -16,19 +16,33 @@ from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
 from glassformer.decode import SpecialTokens
-from glassformer.nn import Rows
+from glassformer.nn import KVCache, Rows
 
 CONTROLS = SpecialTokens(bos=0, eos=1, unknown=None, never=())
 EOS = 1
 
 
-@dataclass
-class TableState:
-    table: Tensor  # for each row, the number of its table
-    node: Tensor  # for each row, the number of what it has written; -1: not even BOS
+class TableCache(KVCache):
+    """A cache without layers: of each slot the number of its table, of each row the number of what it has written (-1: not even
+    BOS)."""
 
-    def reorder(self, rows: Tensor) -> None:
-        self.table, self.node = self.table[rows], self.node[rows]
+    def __init__(self, n_slots: int, beams: int, columns: int, source: int) -> None:
+        super().__init__([], [], (1, 1), n_slots, beams, columns, source, like=torch.zeros(1, dtype=torch.float64))
+        self.table = torch.zeros(n_slots, dtype=torch.long)
+        self.node = torch.full((n_slots, beams), -1)
+
+    def begin(self, start: int, end: int) -> None:
+        super().begin(start, end)
+        self.node[start:end] = -1
+
+    def move(self, from_slots: Sequence[int], to_slots: Sequence[int]) -> None:
+        super().move(from_slots, to_slots)
+        for numbers in (self.table, self.node):
+            numbers[list(to_slots)] = numbers[list(from_slots)]
+
+    def reorder(self, parents: Tensor, n_keys: int | None = None) -> None:
+        super().reorder(parents, n_keys)
+        self.node[: len(parents)] = self.node[: len(parents)].gather(1, parents)
 
 
 class TableModel(nn.Module):
@@ -42,14 +56,24 @@ class TableModel(nn.Module):
         self.logits = nn.Parameter(logits)
         self.config = ModelConfig(vocab_size=vocabulary, positions="none", n_head=1, n_embd=2)
 
-    def start(self, source: Rows, capacity: int, *, beams: int = 1) -> TableState:
-        table = source.tokens[:, 0].repeat_interleave(beams)
-        return TableState(table, torch.full_like(table, -1))
+    def make_cache(self, n_slots: int, columns: int, *, beams: int = 1, source: int = 0) -> TableCache:
+        return TableCache(n_slots, beams, columns, source)
 
-    def step(self, tokens: Tensor, state: TableState, lengths: Sequence[int] | None = None) -> Tensor:
-        following = state.node * self.config.vocab_size + tokens[:, 0] + 1
-        state.node = torch.where(state.node < 0, 0, following)
-        return self.logits[state.table, state.node][:, None]
+    def grow_tables(self, n_positions: int) -> None:
+        pass
+
+    def prefill(self, source: Rows, cache: TableCache, start: int = 0, *, copies: int = 1) -> None:
+        cache.begin(start, start + source.shape[0] * copies)
+        cache.table[start : start + source.shape[0] * copies] = source.tokens[:, 0].repeat_interleave(copies)
+
+    def step(self, tokens: Tensor, cache: TableCache, **shapes: int) -> Tensor:
+        n = len(tokens) // cache.beams
+        cache.reserve(n)
+        node = cache.node[:n]
+        following = node * self.config.vocab_size + tokens.view(n, -1) + 1
+        cache.node[:n] = torch.where(node < 0, 0, following)
+        cache.advance()
+        return self.logits[cache.table[:n, None], cache.node[:n]].flatten(0, 1)[:, None]
 
 
 @dataclass(frozen=True)
@@ -92,8 +116,18 @@ class Unigram(nn.Module):
         self.logits = nn.Parameter(torch.tensor(probabilities, dtype=torch.float64).log())
         self.config = ModelConfig(family="gpt", vocab_size=len(probabilities), positions="none", n_head=1, n_embd=2)
 
-    def start(self, rows: int, capacity: int) -> TableState:
-        return TableState(torch.zeros(rows, dtype=torch.long), torch.zeros(rows, dtype=torch.long))
+    def make_cache(self, n_slots: int, columns: int, *, beams: int = 1, source: int = 0) -> TableCache:
+        return TableCache(n_slots, beams, columns, source)
 
-    def step(self, tokens: Tensor, state: TableState, lengths: Sequence[int] | None = None) -> Tensor:
+    def grow_tables(self, n_positions: int) -> None:
+        pass
+
+    def prefill(
+        self, tokens: Tensor, lengths: Sequence[int], cache: TableCache, slots: Sequence[int], *, copies: int = 1
+    ) -> None:
+        cache.reserve_prompts(slots, lengths, tokens.size(1), copies=copies)
+
+    def step(self, tokens: Tensor, cache: TableCache, **shapes: int) -> Tensor:
+        cache.reserve(len(tokens) // cache.beams)
+        cache.advance()
         return self.logits.expand(*tokens.shape, -1)

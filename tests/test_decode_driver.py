@@ -256,7 +256,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_allocated(
     monkeypatch.setattr(engines.machine, "available_memory", lambda device: 100 << 20)
     made: list[Any] = []
     monkeypatch.setattr(driver, "SearchState", lambda *given, **more: made.append(given))
-    monkeypatch.setattr(driver, "CachedStepper", lambda *given, **more: made.append(given))
+    monkeypatch.setattr(driver, "ModelStepper", lambda *given, **more: made.append(given))
     with pytest.raises(ConfigError, match=r"may need [\d,]+\.\d GB, and 0\.1 GB can be had"):
         next(iter(answer(model, [Request([5, 6], limits=limits)], DecodeConfig(**settings))))
     assert not made

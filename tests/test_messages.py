@@ -41,7 +41,7 @@ NOTES = re.compile(r"(.*_)?(notes?|lacks|said|why|differs)")
 """Names of what is shown to a person later: `report.notes`, `why`."""
 REASONS = ("str | None", "list[str]", "tuple[str, ...]")
 """What a function returns that says what is wrong with a thing, or what should be known of it."""
-NOT_SHOWN = ("serve", "studies/ablate", "studies/claims", "studies/complexity")
+NOT_SHOWN = ("serve", "lab/ablate", "lab/claims", "lab/complexity")
 """A server's log; reports in files, which have the two languages side by side or are in English."""
 
 

@@ -18,12 +18,12 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from glassformer.accel.decoding.block import is_whole, skips_empty_columns
 from glassformer.config import DecodeConfig
 from glassformer.decode.buckets import next_power_of_2, slot_bucket, width_bucket
 from glassformer.decode.driver import Driver, Result
@@ -34,7 +34,8 @@ from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
 from glassformer.decode.stepper import ModelStepper, Stepper, Texts, has_bounded_context
 from glassformer.models.eval_mode import eval_mode
-from glassformer.nn.cache import KVCache, on_device
+from glassformer.nn.cache import KVCache
+from glassformer.nn.host import on_device
 
 POLL_EVERY = 2  # steps
 
@@ -47,7 +48,11 @@ class CapturedStepper(ModelStepper):
         self.cache: KVCache = session.cache
         self.session = session
         # Where empty columns cost nothing a bucket may be wide, and few are captured.
-        self.wide_buckets = skips_empty_columns(model, session.cache)
+        skips = partial(model.decoding_ops.skips_empty_columns, cache=session.cache)
+        own = all(skips(block.attention, source=False) for block in model.decoding_blocks)
+        self.wide_buckets = own and all(
+            skips(b.cross, source=True) for b in model.decoding_blocks if b.cross is not None
+        )
 
     def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
         """Sources in rows of a bucket's width."""
@@ -267,5 +272,6 @@ def make_driver(model: Any, config: DecodeConfig | None = None, *given: Any, **n
     plain = not named.get("cached", True) or named.get("trace") or settings.engine in EXTERNAL_ENGINES
     if plain or not next(model.parameters()).is_cuda or answers_itself(model, settings):
         return Driver(model, config, *given, **named)
-    whole = is_whole(decoding_model(model, settings, settings.beams))
+    # A step is captured where all of it is ours; what is not known may look at values of the device.
+    whole = len(getattr(decoding_model(model, settings, settings.beams), "decoding_blocks", ())) == model.config.n_layer
     return (CapturedDriver if whole else Driver)(model, config, *given, **named)

@@ -21,11 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from glassformer import machine
-from glassformer.accel.decoding.block import TORCH_HOOKS, decoding_copy, is_as_built, is_known, is_listened_to
-from glassformer.accel.decoding.operations import PackedOps, TorchOps
 from glassformer.config import DecodeConfig
 from glassformer.errors import ConfigError
 from glassformer.models.checksum import weight_checksum
+from glassformer.nn.known import TORCH_HOOKS, is_as_built, is_known, is_listened_to
 
 MEMORY_SHARE = 0.25  # of the free memory that one cache may take
 UNKNOWN_MEMORY = 2**32  # bytes, where the system does not say what is free
@@ -37,7 +36,7 @@ class DecodingCopy:
 
     modules: Any
     checksum: Tensor  # empty where no weight was copied
-    ops: TorchOps
+    ops: Any
     model: Any
 
 
@@ -64,6 +63,11 @@ def decoding_model(model: Any, config: DecodeConfig, rows: int) -> Any:
     precision = precision_of(model, config) if weight.is_cuda else "model"
     if answers_itself(model, config):
         return model if precision == "model" or config.engine == "plain" else converted(model, torch.bfloat16)
+    try:
+        from glassformer.accel.decoding.block import decoding_copy
+        from glassformer.accel.decoding.operations import PackedOps, TorchOps
+    except ImportError:  # without that room the model itself decodes
+        return model
     kind = precision if weight.is_cuda else "single" if rows == 1 else "packed"
     modules = [(id(module), type(module), is_known(module)) for module in model.modules()]
     modules += [(*map(id, model.parameters()), weight.device, weight.dtype)]
@@ -105,9 +109,11 @@ def precision_of(model: Any, config: DecodeConfig) -> str:
     return "bf16" if suits else "model"
 
 
-def gpu_ops(model: Any) -> TorchOps:
+def gpu_ops(model: Any) -> Any:
     """The table of operations for a GPU: by kernels, where there is Triton."""
     if not machine.has_triton():
+        from glassformer.accel.decoding.operations import TorchOps
+
         return TorchOps()
     from glassformer.accel.decoding.triton import TritonOps
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -56,7 +55,7 @@ class GraphRunner:
             # A pool dies with the last of its graphs.
             self.pool = torch.cuda.graph_pool_handle() if self.on_device else None
             self.memory = (self.cache.generation, self.state.max_length)
-        n, columns, written = bucket[0], self.cache.columns_host.copy(), self.state.written_host.copy()
+        n, columns, written = bucket[0], self.cache.columns_host.clone(), self.state.written_host.copy()
         graph = self.graphs.get(bucket)
         if graph is None and self.on_device and bucket in self.graphs and bucket not in self.uncapturable:
             graph = self.capture(bucket)
@@ -67,7 +66,7 @@ class GraphRunner:
             self.graphs.setdefault(bucket, None)
         columns[:n] += self.cache.beams
         written[:n] += 1
-        self.cache.columns_host, self.state.written_host = np.minimum(columns, self.cache.capacity), written
+        self.cache.columns_host, self.state.written_host = columns.clamp(max=self.cache.capacity), written
 
     def capture(self, bucket: tuple[int, int, int]) -> Any:
         """Capturing runs nothing, so where the device refuses it, the step can still be made as it is. It is begun and ended by

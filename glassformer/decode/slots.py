@@ -29,7 +29,7 @@ from glassformer.decode.request import (
     TokenConstraints,
     ranked,
 )
-from glassformer.nn.cache import move_slots, on_device
+from glassformer.nn.host import move_slots, on_device
 
 ENDINGS: tuple[Ending, ...] = ("length", "eos", "stop")
 

@@ -28,7 +28,8 @@ from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.decode.slots import Job, Slots
-from glassformer.nn.cache import KVCache, on_device
+from glassformer.nn.cache import KVCache
+from glassformer.nn.host import on_device
 from glassformer.nn.rows import Rows
 
 Texts = Sequence[Sequence[int]]

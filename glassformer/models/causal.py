@@ -20,6 +20,7 @@ from torch import Tensor
 from glassformer.models.parts import BaseModel
 from glassformer.nn.block import BlockInputs, Decoder
 from glassformer.nn.cache import KVCache
+from glassformer.nn.host import most_of
 from glassformer.nn.masks import AttentionMask
 from glassformer.nn.positions import Rotation
 
@@ -107,7 +108,7 @@ class CausalModel(BaseModel):
         n, new = tokens.size(0) // cache.beams, tokens.size(1)
         cache.reserve(n, new, n_keys=n_keys, n_source=n_source, lengths=lengths)
         # A captured step must not look at what only the host knows; its tables have grown before.
-        n_positions = None if cache.static else int(cache.lengths_host[:n].max(initial=0)) + new
+        n_positions = None if cache.static else most_of(cache.lengths_host[:n]) + new
         inputs = self.cached_block_inputs(cache, n_positions)
         x = self.decoder_input(tokens, cache.query_positions(), n_positions)
         x = self.decoder(x, inputs, cache.memory() or None, cache=cache)

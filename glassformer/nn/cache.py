@@ -29,25 +29,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from glassformer.nn.host import most_of, move_slots, on_device
 from glassformer.nn.masks import AttentionMask
 from glassformer.nn.positions import alibi_bias
 from glassformer.nn.rows import Rows
 
 COMPACT_EVERY = 4  # steps
-
-
-def on_device(numbers: Any, device: torch.device) -> Int[Tensor, "..."]:
-    """What the host knows, on the device. From pinned memory: from any other the host would wait for what is under way there."""
-    made = torch.as_tensor(numbers)
-    return (made.pin_memory() if device.type == "cuda" else made).to(device, non_blocking=True)
 
 
 @dataclass
@@ -83,7 +76,7 @@ class KVCache:
     """Memory for `n_slots` sentences of `beams` rows each: `columns` of past and `source` tokens of source."""
 
     under_way: CacheStep | CachePrefill
-    real_new: np.ndarray | None  # tokens of the step under way that are real, of each slot; None: all
+    real_new: Tensor | None  # tokens of the step under way that are real, of each slot; None: all
 
     def __init__(
         self,
@@ -112,9 +105,9 @@ class KVCache:
         self.own_bias: Float[Tensor, "K K"] = torch.where(is_own, 0.0, -math.inf).to(like.dtype)
         self.generation = 0
         self.last_position = 2**30  # tables of positions end here
-        self.columns_host = np.zeros(n_slots, dtype=np.int64)
-        self.lengths_host = np.zeros(n_slots, dtype=np.int64)
-        self.source_widths = np.zeros(n_slots, dtype=np.int64)  # of the rows in which the sources were encoded
+        self.columns_host = torch.zeros(n_slots, dtype=torch.long)
+        self.lengths_host = torch.zeros(n_slots, dtype=torch.long)
+        self.source_widths = torch.zeros(n_slots, dtype=torch.long)  # of the rows in which the sources were encoded
         self.masked = beams > 1
         self.source_masked = False
         self.compacted = 0
@@ -144,15 +137,15 @@ class KVCache:
 
     def filled(self, n: int) -> int:
         """The most columns that one of the first n slots has filled."""
-        return int(self.columns_host[:n].max(initial=0))
+        return most_of(self.columns_host[:n])
 
     def source_width(self, n: int) -> int:
         """The widest source of the first n slots."""
-        return int(self.source_widths[:n].max(initial=0))
+        return most_of(self.source_widths[:n])
 
     def shared_column(self, n: int) -> int | None:
         """The column that all of the first n slots fill next; None: not the same for all."""
-        if self.static or n == 0 or (self.columns_host[:n] != self.columns_host[0]).any():
+        if self.static or n == 0 or bool((self.columns_host[:n] != self.columns_host[0]).any()):
             return None
         return int(self.columns_host[0])
 
@@ -166,7 +159,7 @@ class KVCache:
         self.columns_host[start:end] = self.lengths_host[start:end] = 0
         if start == 0:
             self.compacted, self.masked, self.source_masked = 0, self.beams > 1, False
-        elif self.columns_host[:start].any():
+        elif bool(self.columns_host[:start].any()):
             self.masked = True
 
     def move(self, from_slots: Sequence[int], to_slots: Sequence[int]) -> None:
@@ -237,7 +230,7 @@ class KVCache:
             self.bias[:n, :, column : column + width] = self.own_bias
         else:
             self.bias[:n].scatter_(2, columns[:, None].expand(-1, width, -1), self.own_bias.expand(n, -1, -1))
-        self.real_new = None if lengths is None else np.asarray(lengths, dtype=np.int64)
+        self.real_new = None if lengths is None else torch.tensor(list(lengths))
         self.under_way = step
         return step
 
@@ -345,7 +338,7 @@ class KVCache:
         real: one prompt for all beams of each slot (and of `copies` slots that begin alike), or one for each beam."""
         rows = copies * len(lengths) // len(slots)
         where = on_device(list(slots), self.lengths.device)
-        firsts = np.repeat(np.asarray(lengths)[::rows], copies)
+        firsts = torch.tensor(list(lengths)[::rows]).repeat_interleave(copies)
         self.columns_host[list(slots)], self.lengths_host[list(slots)] = rows * width, firsts
         self.lengths[where], self.columns[where] = on_device(firsts, where.device), rows * width
         self.bias[where] = -math.inf
@@ -391,11 +384,3 @@ class KVCache:
             self.columns[:n] = left
             self.columns_host[:n] = left
         self.compacted = self.filled(n)
-
-
-def move_slots(tensors: Sequence[Tensor], from_slots: Sequence[int], to_slots: Sequence[int]) -> None:
-    """tensor[to_slots] = tensor[from_slots], for each tensor."""
-    slots = on_device([from_slots, to_slots], tensors[0].device)
-    for tensor in tensors:
-        if tensor.numel():
-            tensor.index_copy_(0, slots[1], tensor.index_select(0, slots[0]))

@@ -168,8 +168,8 @@ def test_a_cache_that_is_not_reordered_is_caught(family: str, monkeypatch: pytes
 
 @pytest.mark.parametrize("family", CAUSAL)
 def test_a_step_that_forgets_the_window_is_caught(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = KVCache.masks
-    monkeypatch.setattr(KVCache, "masks", lambda cache, window=None, slopes=None: right(cache, None, slopes))
+    right = KVCache.set_biases
+    monkeypatch.setattr(KVCache, "set_biases", lambda cache, window=None, slopes=None: right(cache, None, slopes))
     assert cache_gap(small(family, window=2)) > 1e-3
 
 

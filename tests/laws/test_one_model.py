@@ -157,7 +157,7 @@ def test_auto_is_plain_with_pruned_heads(family: str, pruned: tuple[str, ...]) -
 
 def test_a_backward_hook_is_listening_too() -> None:
     """It sees gradients alone, but an answer that went another way would have none to show."""
-    from glassformer.accel.decoding.block import is_as_built
+    from glassformer.nn.known import is_as_built
 
     model = small("gpt")
     assert is_as_built(model)
@@ -170,7 +170,7 @@ def test_a_backward_hook_is_listening_too() -> None:
 def test_training_parts_are_no_strangers() -> None:
     """What accelerate() installs for training steps aside in evaluation: the fast engine still answers."""
     from glassformer.accel import accelerate
-    from glassformer.accel.decoding.block import is_as_built
+    from glassformer.nn.known import is_as_built
 
     for options in ({"compiled": True}, {"short_rows": 64}, {"float8": True}):
         model = accelerate(small("transformer", n_embd=32, n_head=2), **options)  # type: ignore[arg-type]

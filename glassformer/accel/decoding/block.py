@@ -12,59 +12,18 @@ operation; the result is handed on beside the sum (`normed`).
 from __future__ import annotations
 
 import copy
-import functools
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from glassformer.accel.decoding.operations import TorchOps, qkv_sizes, split_heads
-from glassformer.nn.attention import KeyValues, MultiHeadAttention, fused_attention
-from glassformer.nn.block import Block, BlockInputs, Decoder, DecoderLayer, Encoder, EncoderLayer, Stack
+from glassformer.nn.attention import KeyValues
+from glassformer.nn.block import Block, BlockInputs, Stack
 from glassformer.nn.cache import KVCache
-from glassformer.nn.embedding import Embedding
-from glassformer.nn.feedforward import MLP, GatedMLP
-from glassformer.nn.lora import LoRALinear
-from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
-from glassformer.nn.positions import ALiBiSlopes, LearnedPositions, PositionalEncoding, Rotary
-
-KNOWN = frozenset({
-    Encoder, Decoder, Stack, Block, EncoderLayer, DecoderLayer, MultiHeadAttention, MLP, GatedMLP, Embedding, LayerNorm, RMSNorm,
-    BatchNorm, NoNorm, PositionalEncoding, LearnedPositions, Rotary, ALiBiSlopes, nn.Linear, LoRALinear, nn.Dropout,
-})  # fmt: skip
-"""The layers that are known, beside the models of `glassformer.models`. A part that `accel` installs for training says which of
-them it `stands_for`: in evaluation it does just what that one does."""
-TORCH_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-@functools.cache
-def methods(kind: type) -> frozenset[str]:
-    """The names of a class's methods."""
-    return frozenset(name for name in dir(kind) if callable(getattr(kind, name)))
-
-
-def is_listened_to(model: nn.Module) -> bool:
-    """Does a tap or a hook of torch look at what this model does, or change it? Then nobody may take its place."""
-    if torch.nn.modules.module._has_any_global_hook():
-        return True
-    return any(vars(m).get("hooks") or any(vars(m)[name] for name in TORCH_HOOKS) for m in model.modules())
-
-
-def is_known(module: nn.Module) -> bool:
-    """Does this module do what its class does, and is that one of ours? By exact type: a subclass may do anything."""
-    kind, attributes = type(module), vars(module)
-    kernel = attributes.get("kernel", fused_attention)
-    if kernel is not fused_attention and not hasattr(type(kernel), "stands_for"):
-        return False
-    is_ours = vars(kind).get("stands_for", kind) in KNOWN or kind.__module__.startswith("glassformer.models.")
-    return is_ours and methods(kind).isdisjoint(attributes)  # type: ignore[arg-type]  # no method was replaced
-
-
-def is_as_built(model: nn.Module) -> bool:
-    """Is every module exactly one of ours, with nothing done to it from outside?"""
-    return not is_listened_to(model) and all(map(is_known, model.modules()))
+from glassformer.nn.feedforward import GatedMLP
+from glassformer.nn.known import is_known
 
 
 class DecodingBlock(Block):
@@ -94,7 +53,7 @@ class DecodingBlock(Block):
         """The encoder's output as keys and values of cross-attention."""
         cross, n = self.cross, memory.size(0)
         k, v = self.ops.linear(memory.flatten(0, 1), self.cross_key_value).split(qkv_sizes(cross)[1:], dim=-1)
-        return split_heads(k, n, cross.n_kv_head, cross.key_norm), split_heads(v, n, cross.n_kv_head)
+        return split_heads(k, n, cross.head_size, cross.key_norm), split_heads(v, n, cross.value_size)
 
     def feed_forward(self, y: Any) -> Any:
         """The feed-forward layer, without its residual line."""
@@ -192,18 +151,12 @@ def decoding_copy(model: Any, ops: TorchOps) -> Any:
     if is_known(model) and twin.output_kernel is F.linear and getattr(model, "head", None) is None:
         twin.output_kernel = ops.output
     twin.decoding_ops = ops
+    blocks = stacks["decoder"].layers if "decoder" in stacks else ()
+    twin.decoding_blocks = [block for block in blocks if isinstance(block, DecodingBlock)]
     ops.install(twin)
     return twin
 
 
-def skips_empty_columns(model: Any, cache: KVCache) -> bool:
-    """Does a step of a decoding copy cost the same, however many empty columns its shapes include?"""
-    skips = model.decoding_ops.skips_empty_columns
-    blocks = [block.block for block in model.decoder.layers if isinstance(block, DecodingBlock)]
-    own = all(skips(block.attention, cache, source=False) for block in blocks)
-    return own and all(skips(block.cross, cache, source=True) for block in blocks if block.has_cross)
-
-
 def is_whole(model: Any) -> bool:
     """Have all blocks of a decoding copy been replaced, so that a step can be captured?"""
-    return all(isinstance(block, DecodingBlock) for block in model.decoder.layers)
+    return len(model.decoding_blocks) == model.decoder.depth

@@ -36,10 +36,10 @@ from glassformer.nn.positions import Rotation
 
 
 def split_heads(
-    x: Float[Tensor, "R HD"], n: int, n_head: int, norm: nn.Module | None = None, rotation: Rotation | None = None
+    x: Float[Tensor, "R HD"], n: int, size: int, norm: nn.Module | None = None, rotation: Rotation | None = None
 ) -> Float[Tensor, "n H M D"]:
-    """(slot, token) rows by head, normed and rotated as the model does."""
-    x = x.view(n, x.size(0) // n, n_head, -1)
+    """(slot, token) rows by heads of this size, normed and rotated as the model does."""
+    x = x.view(n, x.size(0) // n, x.size(1) // size, size)
     x = (x if norm is None else norm(x)).transpose(1, 2)
     return x if rotation is None else rotation.rotate(x)
 
@@ -156,9 +156,9 @@ class TorchOps:
                 rotation = Rotation(
                     *(table.reshape(n, 1, -1, table.size(-1)) for table in (rotation.cos, rotation.sin))
                 )
-        queries = split_heads(q, n, attention.n_head, attention.query_norm, rotation)
-        keys = split_heads(k, n, attention.n_kv_head, attention.key_norm, rotation)
-        values = split_heads(v, n, attention.n_kv_head)
+        queries = split_heads(q, n, attention.head_size, attention.query_norm, rotation)
+        keys = split_heads(k, n, attention.head_size, attention.key_norm, rotation)
+        values = split_heads(v, n, attention.value_size)
         if cache is not None:
             keys, values = cache.append(layer, keys, values)
         return attend(queries, keys, values, mask, attention)
@@ -174,7 +174,7 @@ class TorchOps:
         """Attention to the source, of which each sentence's beams share one."""
         step = None if cache is None else cache.under_way
         mask = AttentionMask(bias=step.source_bias) if isinstance(step, CacheStep) else inputs.cross_mask
-        queries = split_heads(q, memory[0].size(0), attention.n_head, attention.query_norm)
+        queries = split_heads(q, memory[0].size(0), attention.head_size, attention.query_norm)
         return attend(queries, *memory, mask, attention)
 
     def skips_empty_columns(self, attention: MultiHeadAttention, cache: KVCache, *, source: bool) -> bool:

@@ -298,10 +298,11 @@ class TritonOps(TorchOps):
             alone = cache is None and self.supports(attention, qkv, grouped=False)
             padding = key_padding(inputs.mask, shape) if alone and self.bias_is_key_mask else None
             if padding is not None:
+                sizes = attention.head_size, attention.head_size, attention.value_size
                 rotations = inputs.rotation, inputs.rotation, None
                 q, k, v = (
-                    split_heads(x, shape[0], attention.n_head, rotation=rotation)
-                    for x, rotation in zip(qkv.split(qkv_sizes(attention), -1), rotations, strict=True)
+                    split_heads(x, shape[0], size, rotation=rotation)
+                    for x, size, rotation in zip(qkv.split(qkv_sizes(attention), -1), sizes, rotations, strict=True)
                 )
                 if source_kernels.supports_source_attention(q, k, v):
                     return source_kernels.source_attention(q, k, v, padding.to(q.dtype), scale=scale)

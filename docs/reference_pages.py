@@ -57,18 +57,11 @@ def find(module: str, name: str) -> Place:
 
 
 def public_homes() -> Iterator[tuple[str, str]]:
-    """Every public name of the package and the module it is fetched from: what HOMES and VERBS of its __init__.py say."""
-    homes: dict[str, Any] = {}
+    """Every public name of the package and the module it is fetched from: what HOMES of its __init__.py says."""
     for node in tree(PACKAGE / "__init__.py").body:
-        if (
-            isinstance(node, ast.Assign)
-            and isinstance(node.targets[0], ast.Name)
-            and node.targets[0].id in ("HOMES", "VERBS")
-        ):
-            homes[node.targets[0].id] = ast.literal_eval(node.value)
-    for module, names in homes["HOMES"].items():
-        yield from ((name, module) for name in names)
-    yield from homes["VERBS"].items()
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "HOMES":
+            for module, names in ast.literal_eval(node.value).items():
+                yield from ((name, module) for name in names)
 
 
 def escaped(line: str) -> str:

@@ -87,9 +87,9 @@ def names_bound(node: ast.stmt) -> set[str]:
 
 
 def in_repository(page: str, link: str) -> str | None:
-    """The path in the repository that a link of docs/`page` leads to; None where it stays inside docs/ or leads nowhere."""
+    """The path in the repository that a link of docs/`page` leads to; None where it leads nowhere, or to a page."""
     target = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), link))
-    if target.startswith(("..", "docs/")) and target != "docs/make_claims.py":
+    if target.startswith("..") or (target.startswith("docs/") and not target.endswith(".py")):
         return None
     return target
 

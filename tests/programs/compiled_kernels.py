@@ -14,7 +14,7 @@ from glassformer.accel.decoding import vocabulary_kernels as V
 OTHERS = {
     "fp32": "maxima partial_lse finished_eos_logprob logprobs finished_logprobs loss",
     "fp64": "totals finished_score unfinished_totals divisors",
-    "i64": "columns written minimum limit finished_count finished_length unfinished_length tokens finished_ending labels",
+    "i64": "columns written minimum limit finished_count finished_length unfinished_length tokens positions finished_ending labels",
     "i32": "finished_ids ids",
     "i8": "done group_done never matrix transposed",
 }
@@ -112,7 +112,7 @@ for split_k in (0, 4):
         KEEP=split_k > 0,
         BLOCK_C=512,
     )
-compiled(V.embed_kernel, "bf16", 4, V.EmbeddingPointers, BEAMS=4, POSITIONS=True, BLOCK_C=512)
+compiled(V.embed_kernel, "bf16", 4, V.EmbeddingPointers, POSITIONS=True, BLOCK_C=512)
 compiled(V.block_maxima_kernel, "bf16", 4, V.ScorePointers, V.ScoreSizes, BEAMS=4, BLOCKS=16, BLOCK_V=64)
 own = (B.StatePointers, B.CachePointers, V.ScorePointers, V.ScoreSizes, B.StepSizes)
 compiled(B.beam_kernel, "fp32", 4, *own, SIZE=(5, 2, 8, 16, 2, 256, 16, 10, 64, 64), FIRST_K=False)

@@ -122,10 +122,10 @@ def test_cache_bytes_are_those_of_the_cache(dtype: str, changes: dict[str, Any])
         config = ModelConfig(**{**SMALL, "family": family, **changes})
         model: Any = build_model(config).to(kinds[dtype])
         source = Rows.whole(torch.zeros(2, 3, dtype=torch.long))
-        state = model.start(source, 7) if family == "transformer" else model.start(2, 7)
-        held = sum(t.nbytes for t in [*state.cache.keys, *state.cache.values])
+        cache = model.start(source, 7) if family == "transformer" else model.start(2, 7)
+        held = sum(t.nbytes for pair in cache.past for t in pair)
         assert costs(config).cache_bytes(dtype) * 2 * 7 == held
-        assert costs(config).source_bytes(dtype) * 2 * 3 == sum(t.nbytes for pair in state.memory for t in pair)
+        assert costs(config).source_bytes(dtype) * 2 * 3 == sum(t.nbytes for pair in cache.source for t in pair)
     assert costs(ModelConfig(**{**SMALL, "family": "bert"})).cache_bytes(dtype) == 0
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import glassformer
-from glassformer.decode.stepper import CachedStepper
+from glassformer.decode.stepper import ModelStepper
 from glassformer.errors import UserError
 from glassformer.serve.api_errors import as_api_error
 from glassformer.serve.limits import Limits
@@ -144,14 +144,14 @@ def test_weights_that_are_gone_tell_no_path(tmp_path: Path) -> None:
 def test_a_device_that_goes_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run whose every request fails is tried, found not to work and not ready; one text that fails is no reason for that."""
     (run,) = make_runs(tmp_path, "translator")
-    prefill, gone = CachedStepper.prefill, [False]
+    prefill, gone = ModelStepper.prefill, [False]
 
     def breaks(self: Any, start: int, jobs: Any, texts: Any, *rest: Any) -> None:
         if gone[0] or any(len(text) > 30 for text in texts):
             raise RuntimeError("no device")
         prefill(self, start, jobs, texts, *rest)
 
-    monkeypatch.setattr(CachedStepper, "prefill", breaks)
+    monkeypatch.setattr(ModelStepper, "prefill", breaks)
     with running([run]) as server:
         worker = server.worker("translator")
         assert server.ask("POST", "/translate", {**ASKED, "q": "a long text that fails by itself"})[0] == 500

@@ -17,7 +17,7 @@ import pytest
 
 import glassformer
 from glassformer.decode import Driver
-from glassformer.decode.stepper import CachedStepper
+from glassformer.decode.stepper import ModelStepper
 from glassformer.serve.fair_queue import FairQueue
 from glassformer.serve.limits import Limits
 from tests.counts import count
@@ -226,7 +226,7 @@ def test_one_poison_among_many_fails_alone(paths: list[Path], monkeypatch: pytes
     """A text at which the model itself breaks. Its neighbours are answered as if it had not been there."""
     model = glassformer.load(paths[0], device="cpu")
     marker = model.tokenizer.encode("4422")
-    prefill = CachedStepper.prefill
+    prefill = ModelStepper.prefill
 
     def breaks(self: Any, start: int, jobs: Any, texts: Any, *rest: Any) -> None:
         for text in texts:
@@ -234,7 +234,7 @@ def test_one_poison_among_many_fails_alone(paths: list[Path], monkeypatch: pytes
                 raise RuntimeError("the cat sat on somebody's secret")
         prefill(self, start, jobs, texts, *rest)
 
-    monkeypatch.setattr(CachedStepper, "prefill", breaks)
+    monkeypatch.setattr(ModelStepper, "prefill", breaks)
     texts = [f"the cat {n} sat on the mat" for n in range(12)]
     with running(paths[:1]) as server:
         server.post("/translate", ASKED)

@@ -14,7 +14,8 @@ from glassformer.accel.decoding import vocabulary_kernels as V
 OTHERS = {
     "fp32": "maxima partial_lse finished_eos_logprob logprobs finished_logprobs loss",
     "fp64": "totals finished_score unfinished_totals divisors",
-    "i64": "columns written minimum limit finished_count finished_length unfinished_length tokens positions finished_ending labels",
+    "i64": "columns written minimum limit finished_count finished_length unfinished_length tokens positions labels"
+    " finished_ending",
     "i32": "finished_ids ids",
     "i8": "done group_done never matrix transposed",
 }

@@ -169,6 +169,22 @@ def test_every_translation_has_the_names_of_its_sentence() -> None:
         assert not before or len(re.findall("[A-Za-z]", language.PLACE.sub("", key))) >= 4, key
 
 
+def strings_in(value: object) -> Iterator[str]:
+    """Every text in what a TOML file holds."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from strings_in(inner)
+
+
+def option_help(command: Any) -> Iterator[str]:
+    """The help of every option of a command and of those under it; some of it is put together from a table."""
+    yield from (help for option in command.params if (help := getattr(option, "help", None)))
+    for inner in getattr(command, "commands", {}).values():
+        yield from option_help(inner)
+
+
 @functools.cache
 def said_by_the_package() -> tuple[set[str], str]:
     """Every text of the package with {} for what is put in, paragraph by paragraph; and all of their pieces in one."""
@@ -181,8 +197,9 @@ def said_by_the_package() -> tuple[set[str], str]:
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 texts |= {paragraph.strip() for paragraph in inspect.cleandoc(node.value).split("\n\n")}
                 pieces.append(node.value)
-    for path in (ROOT / "glassformer" / "recipes").glob("*.toml"):
-        texts.add(tomllib.loads(path.read_text(encoding="utf-8"))["about"])
+    for path in (ROOT / "glassformer").rglob("*.toml"):
+        texts |= set(strings_in(tomllib.loads(path.read_text(encoding="utf-8"))))
+    texts |= set(option_help(typer.main.get_command(make_app())))
     texts |= {setting.about for part in PARTS for setting in settings_of(part)}
     return texts, "\0".join([*pieces, *texts])
 

@@ -41,7 +41,9 @@ class DecodeConfig:
     )
     max_extra: int = setting(20, "see max_ratio", ge=0, le=10**6)
     min_ratio: float = setting(0.0, "translation: at least so many new tokens a token of the source", ge=0, le=1000)
-    max_new_tokens: int | None = setting(None, "set: this limit instead; none for a GPT: block_size", ge=1, le=10**6)
+    max_new_tokens: int | None = setting(
+        None, "at most so many new tokens, instead of max_ratio's limit; none for a GPT: block_size", ge=1, le=10**6
+    )
     min_new_tokens: int = setting(0, "no answer ends before so many tokens", ge=0)
     temperature: float = setting(0.0, "0: search; above 0: draw, the flatter the higher", ge=0, le=1e6)
     top_k: int | None = setting(None, "draw among the k likeliest tokens; none: all", ge=1)

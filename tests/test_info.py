@@ -13,9 +13,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from glassformer.cli.info import find_recipe, info, short
 from glassformer.config import ModelConfig
-from glassformer.config.costs import ParameterTensor, costs, keys_seen, parts
 from glassformer.errors import ConfigError
 from glassformer.models import PRESETS, build_model, preset
+from glassformer.models.costs import ParameterTensor, costs, keys_seen, parts
 from glassformer.nn import Rows, record, self_mask
 from tests.laws.zoo import FAMILIES, SMALL, VOCABULARY, cases, run
 

@@ -16,7 +16,7 @@ from glassformer.language import localized
 from glassformer.screen import table_console
 
 if TYPE_CHECKING:
-    from glassformer.config.costs import Costs, ParameterTensor
+    from glassformer.models.costs import Costs, ParameterTensor
 
 IN_LAYER = re.compile(r"\.(\*|\d+)\.")  # the number of a layer, or the star that stands for all of them
 
@@ -93,7 +93,7 @@ def rows_of(listed: list[ParameterTensor]) -> list[tuple[str, str, str, str]]:
 
 def summary_of(found: Costs, recipe: Recipe) -> list[tuple[str, str]]:
     """Parameters, operations and memory of a model: a name and a value each."""
-    from glassformer.config.costs import BYTES
+    from glassformer.models.costs import BYTES
 
     token = "a token pair" if recipe.model.family == "transformer" else "a token"
     lines = [
@@ -226,7 +226,7 @@ def show_model(name: str, overrides: list[str], context: int | None) -> None:
     """The table of a model's parts, and what it costs."""
     from rich.table import Table
 
-    from glassformer.config.costs import costs, parts
+    from glassformer.models.costs import costs, parts
 
     if context is not None and context < 1:
         raise ConfigError(f"--context must be at least 1, not {context}")

@@ -1,5 +1,5 @@
-"""What a model costs, from its config alone: parameters, arithmetic a token, bytes of cache a token. Nothing is built, and
-torch is not needed.
+"""What a model costs, counted from the model itself: parameters, arithmetic a token, numbers of cache a token. It is built on
+torch's meta device, where it takes no memory, and with one layer for all that are alike.
 
 A matrix of n numbers costs 2 n FLOPs for every token it meets: a product and a sum each. Attention adds, for every key a
 query sees, 2 (d_k + d_v) FLOPs a head: one product with the key, one with the value. Keys hidden by the causal rule or by
@@ -15,13 +15,22 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from glassformer.config.model import ModelConfig
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
+from glassformer.config import ModelConfig
+from glassformer.models.bert import BERT
+from glassformer.models.gpt import GPT
+from glassformer.models.parts import is_embedding
+from glassformer.models.transformer import Transformer
+
+FAMILIES: dict[str, type[Transformer] | type[GPT] | type[BERT]] = {"transformer": Transformer, "gpt": GPT, "bert": BERT}
 BYTES = {"fp32": 4, "bf16": 2}
-GATED = ("swiglu", "geglu", "geglu_tanh")  # activations that bring a third matrix
 
 
 @dataclass(frozen=True)
@@ -72,92 +81,66 @@ class Costs:
         return self.source_numbers * BYTES[dtype]
 
 
-def norm_parts(config: ModelConfig, name: str, layers: int = 1, copies: int = 1) -> list[ParameterTensor]:
-    """The gain (and bias) of a norm, or nothing where there is none."""
-    if config.norm == "none":
-        return []
-    has_bias = config.bias and config.norm != "rms"
-    return [ParameterTensor(name, "gain", (config.n_embd,), config.n_embd * has_bias, layers, copies)]
+class NothingDrawn(TorchFunctionMode):
+    """Weights are not initialised. (On the meta device there is nothing to, and trying to draw imports torch's compiler.)"""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.__name__ in ("normal_", "uniform_"):
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
 
 
-def attention_parts(config: ModelConfig, name: str, layers: int, copies: int) -> list[ParameterTensor]:
-    """One entry for all layers, or one a layer where they have lost different heads."""
-    if config.pruned_heads:
-        names = [name.replace("*", str(i)) for i in range(layers)]
-        if any(len(config.kept_heads(one)) < config.n_head for one in names):
-            return [part for one in names for part in parts_of_heads(config, one, one, 1, 1)]
-    return parts_of_heads(config, name.replace("*", "0"), name, layers, copies)
+def skeleton(config: ModelConfig) -> nn.Module:
+    """The model on the meta device: names and shapes, no numbers. A stack has one layer, unless some have lost heads. Positions
+    that are not learned are left out: they have no parameters."""
+    if not config.pruned_heads:
+        config = replace(config, n_layer=1, n_encoder_layer=config.n_encoder_layer and 1)
+    if config.positions != "learned":
+        config = replace(config, positions="none", rotary_scaling="none", rotary_factor=1.0)
+    with torch.device("meta"), NothingDrawn():
+        return FAMILIES[config.family](config)
 
 
-def parts_of_heads(config: ModelConfig, attention: str, name: str, layers: int, copies: int) -> list[ParameterTensor]:
-    """The projections of one attention with the heads it still has."""
-    width, heads, kv_heads = config.n_embd, len(config.kept_heads(attention)), config.kept_kv_heads(attention)
-    sizes = {"query": heads * config.key_size, "key": kv_heads * config.key_size, "value": kv_heads * config.val_size}
-    parts = [
-        ParameterTensor(f"{name}.{part}", "matrix", (size, width), size * config.bias, layers, copies)
-        for part, size in sizes.items()
-    ]
-    joined = heads * config.val_size
-    parts.append(ParameterTensor(f"{name}.out", "matrix", (width, joined), width * config.bias, layers, copies))
-    if config.qk_norm:
-        for part in ("query_norm", "key_norm"):
-            parts.append(ParameterTensor(f"{name}.{part}", "gain", (config.key_size,), 0, layers, copies))
-    return parts
+def tensors_of(module: nn.Module, name: str = "") -> Iterator[ParameterTensor]:
+    """The tensors of a module, those of its parts first; a weight and its bias together."""
+    for child, inner in module.named_children():
+        yield from tensors_of(inner, f"{name}.{child}" if name else child)
+    own = {key: tuple(parameter.shape) for key, parameter in module.named_parameters(recurse=False)}
+    if "weight" in own:
+        kind = "table" if is_embedding(f"{name}.weight") else "matrix" if len(own["weight"]) == 2 else "gain"
+        yield ParameterTensor(name, kind, own["weight"], math.prod(own.get("bias", (0,))))
+    else:
+        yield from (ParameterTensor(f"{name}.{key}" if name else key, "gain", shape) for key, shape in own.items())
 
 
-def mlp_parts(config: ModelConfig, name: str, layers: int, copies: int) -> list[ParameterTensor]:
-    """The matrices of a feed-forward layer; a gated one has one more."""
-    width, hidden = config.n_embd, config.hidden
-    wide = ("gate", "up") if config.activation in GATED else ("up",)
-    parts = [
-        ParameterTensor(f"{name}.{part}", "matrix", (hidden, width), hidden * config.bias, layers, copies)
-        for part in wide
-    ]
-    return [*parts, ParameterTensor(f"{name}.down", "matrix", (width, hidden), width * config.bias, layers, copies)]
+def starred(name: str) -> str:
+    """The name with a star for the number of a layer.
 
-
-def stack_parts(config: ModelConfig, stack: str, layers: int, *, cross: bool) -> list[ParameterTensor]:
-    """Every part of an encoder or a decoder."""
-    config = config.encoder_side if stack == "encoder" else config
-    copies = 1 if config.share_layers else layers
-    found = attention_parts(config, f"{stack}.*.attention", layers, copies)
-    found += norm_parts(config, f"{stack}.*.attention_norm", layers, copies)
-    if cross:
-        found += attention_parts(config, f"{stack}.*.cross", layers, copies)
-        found += norm_parts(config, f"{stack}.*.cross_norm", layers, copies)
-    found += mlp_parts(config, f"{stack}.*.mlp", layers, copies)
-    found += norm_parts(config, f"{stack}.*.mlp_norm", layers, copies)
-    return found + (norm_parts(config, f"{stack}.norm") if config.final_norm else [])
+    >>> starred("decoder.3.cross.query")
+    'decoder.*.cross.query'
+    """
+    return re.sub(r"^(encoder|decoder)\.\d+\.", r"\1.*.", name)
 
 
 def parts(config: ModelConfig) -> list[ParameterTensor]:
-    """Every part of the model, from the embeddings to the output."""
-    c = config
-    two_tables = c.family == "transformer" and not (c.source_vocab_size is None and c.share_source_target)
-    sides = ("source", "target") if c.family == "transformer" else ("",)
-
-    def of(side: str, name: str) -> str:
-        return f"{side}_{name}" if side else name
-
-    if two_tables:
-        found = [
-            ParameterTensor("source_embedding", "table", (c.source_vocab_size or c.vocab_size, c.n_embd)),
-            ParameterTensor("target_embedding", "table", (c.vocab_size, c.n_embd)),
-        ]
-    else:
-        found = [ParameterTensor("embedding", "table", (c.vocab_size, c.n_embd))]
-    if c.positions == "learned":
-        found += [ParameterTensor(of(side, "positions"), "table", (c.block_size, c.n_embd)) for side in sides]
-    if c.n_token_type:
-        found.append(ParameterTensor("type_embedding", "table", (c.n_token_type, c.n_embd)))
-    if c.embedding_norm:
-        for side in sides:
-            found += norm_parts(c, of(side, "norm") if side else "embedding_norm")
-    if c.family != "gpt":
-        found += stack_parts(c, "encoder", c.encoder_layers, cross=False)
-    if c.family != "bert":
-        found += stack_parts(c, "decoder", c.n_layer, cross=c.family == "transformer")
-    return found + output_parts(c)
+    """Every part of the model, from the embeddings to the output. Where layers are alike, one entry stands for all; an attention
+    that has lost heads in some layer is listed layer by layer."""
+    pruned = tuple({starred(head).partition(":")[0] + "." for head in config.pruned_heads})
+    depths = {"encoder": config.encoder_layers, "decoder": config.n_layer}
+    listed, seen = [], set()
+    for tensor in tensors_of(skeleton(config)):
+        name = starred(tensor.name)
+        if name == tensor.name or name.startswith(pruned):
+            listed.append(tensor)
+        elif name not in seen:
+            depth = depths[name.partition(".")[0]]
+            listed.append(replace(tensor, name=name, layers=depth, copies=1 if config.share_layers else depth))
+        seen.add(name)
+    writes_words = config.head == "mlm" if config.family == "bert" else config.head != "classify"
+    if writes_words and "output" not in seen:  # tied: no numbers of its own, and its product costs all the same
+        listed.append(ParameterTensor("output", "matrix", (config.vocab_size, config.n_embd), copies=0))
+    return listed
 
 
 def count_parameters(config: ModelConfig) -> int:
@@ -171,28 +154,6 @@ def memory_needed(config: ModelConfig) -> int:
     return 4 * (count_parameters(config) + config.block_size * table)
 
 
-def output_parts(config: ModelConfig) -> list[ParameterTensor]:
-    """What stands between the last layer and the scores."""
-    width, words = config.n_embd, config.vocab_size
-    found = []
-    if config.family == "bert":
-        if config.head == "none":
-            return []
-        if config.head != "tag":
-            found.append(ParameterTensor("head.dense", "matrix", (width, width), width * config.bias))
-        if config.head != "mlm":
-            return [*found, ParameterTensor("head.label", "matrix", (config.n_label, width), config.n_label)]
-        found += norm_parts(config, "head.norm")
-        found.append(ParameterTensor("head.bias", "gain", (words,)))
-    if config.family == "gpt" and config.head == "classify":
-        dense = ParameterTensor("head.dense", "matrix", (width, width), width * config.bias)
-        return [dense, ParameterTensor("head.label", "matrix", (config.n_label, width), config.n_label)]
-    if config.output_bias:
-        found.append(ParameterTensor("output_bias", "gain", (words,)))
-    # A tied output layer has no numbers of its own, and costs its product all the same.
-    return [*found, ParameterTensor("output", "matrix", (words, width), copies=0 if config.tie_output else 1)]
-
-
 def keys_seen(context: int, *, causal: bool, window: int | None) -> float:
     """How many keys a query sees, on average over a row of `context` tokens."""
     reach = context if window is None else min(window, context)
@@ -200,32 +161,28 @@ def keys_seen(context: int, *, causal: bool, window: int | None) -> float:
     return before if causal else 2 * before - 1
 
 
-def attention_flops(config: ModelConfig, context: int) -> int:
-    """FLOPs a token spends on scores and weighted values in all layers, in rows of `context` tokens."""
-    total = 0.0
-    for name in config.attentions:
-        side = config.encoder_side if name.startswith("encoder.") else config
-        a_key = 2 * (side.key_size + side.val_size)
-        if name.endswith(".cross"):
-            seen = float(context)
-        else:
-            seen = keys_seen(context, causal=name.startswith("decoder."), window=config.window)
-        total += a_key * len(config.kept_heads(name)) * seen
-    return round(total)
-
-
 def costs(config: ModelConfig, context: int | None = None) -> Costs:
     """`context` is the length of a row, by default the longest the model is built for."""
     context = context or config.block_size
     listed = parts(config)
-    in_attention = attention_flops(config, context)
-    numbers = {n: config.kept_kv_heads(n) * (config.key_size + config.val_size) for n in config.attentions}
+    in_attention, kept = 0.0, {"attention": 0, "cross": 0}
+    for part in listed:
+        stack, _, attention, projection = [*part.name.split("."), *[""] * 3][:4]
+        if attention not in kept:
+            continue
+        numbers = part.layers * part.shape[1 if projection == "out" else 0]  # of all heads of all layers
+        if projection in ("query", "out"):
+            causal = stack == "decoder"
+            reach = context if attention == "cross" else keys_seen(context, causal=causal, window=config.window)
+            in_attention += 2 * numbers * reach
+        elif projection in ("key", "value") and stack == "decoder":
+            kept[attention] += numbers
     return Costs(
         parameters=sum(p.parameters for p in listed),
         non_embedding=sum(p.parameters for p in listed if p.kind != "table"),
-        forward_flops=sum(p.flops for p in listed) + in_attention,
-        attention_flops=in_attention,
-        cache_numbers=sum(size for name, size in numbers.items() if re.fullmatch(r"decoder.*attention", name)),
-        source_numbers=sum(size for name, size in numbers.items() if name.endswith(".cross")),
+        forward_flops=sum(p.flops for p in listed) + round(in_attention),
+        attention_flops=round(in_attention),
+        cache_numbers=kept["attention"],
+        source_numbers=kept["cross"],
         context=context,
     )

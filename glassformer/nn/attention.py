@@ -9,6 +9,7 @@ A mask is True where attention is allowed. A query that may see nothing gets not
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -199,7 +200,7 @@ class MultiHeadAttention(Tapped):
         kv_heads = sorted(set(kv_head_of))  # those that some head still uses
         self.n_head = n_head = len(self.head_ids)
         self.n_kv_head = len(kv_heads)
-        equal_groups = len({kv_head_of.count(kv_head) for kv_head in kv_heads}) <= 1
+        equal_groups = len(set(Counter(kv_head_of).values())) <= 1
         # Where pruning left some key heads with fewer query heads than others: the key head of each head.
         self.kv_head_of = None if equal_groups else [kv_heads.index(kv_head) for kv_head in kv_head_of]
         self.head_size = head_size

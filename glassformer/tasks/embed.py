@@ -46,7 +46,7 @@ def embed(model: TextModel, texts: Sequence[str], *, pool: Pool = "mean") -> Flo
     reads, its beginning counts."""
     if pool not in get_args(Pool):
         raise ConfigError(f"pool must be one of {', '.join(get_args(Pool))}, not {pool!r}")
-    net, longest = model.model, model.model.config.block_size
+    net, longest = model._model, model._model.config.block_size
     if isinstance(net, Transformer):
         rows = [[*ids[: longest - 1], EOS] for ids in model.tokenizers.source.encode_batch(as_list(texts))]
     elif model.verb in ("generate", "translate"):

@@ -51,7 +51,7 @@ class TokenScores:
 @torch.no_grad()
 def token_scores(model: TextModel, sources: Sequence[str], targets: Sequence[str]) -> list[TokenScores]:
     """For each source (a GPT of plain text: each prompt) how likely the target is to follow it."""
-    net = model.model
+    net = model._model
     if not isinstance(net, Transformer | GPT) or model.verb == "classify":
         raise UserError(
             f"this run is {FAMILIES[net.config.family]} made to {model.verb}; it writes no text to be scored"

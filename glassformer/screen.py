@@ -70,8 +70,7 @@ def spoken(thing: Any) -> Any:
     if isinstance(thing, str):
         return localized(thing)
     if isinstance(thing, Table):
-        title = thing.title.plain if isinstance(thing.title, Text) else thing.title
-        thing.title = Text(localized(title)) if isinstance(title, str) else title
+        thing.title = Text(localized(thing.title)) if isinstance(thing.title, str) else thing.title
         for column in thing.columns:
             if isinstance(column.header, str):
                 column.header = localized(column.header)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import options
+from glassformer.language import _
 from glassformer.screen import table_console
 
 HELP = "Fetch data, and look at it before training."
@@ -29,7 +30,9 @@ def get(
     console = table_console()
     for split, size in sizes.items():
         console.print(f"{split:<6}{size:>9,} {what}")
-    console.print(f"in {folder} (licence: {download.COLLECTIONS[name].licence})", soft_wrap=True)
+    console.print(
+        _("in {folder} (licence: {licence})", folder=folder, licence=download.COLLECTIONS[name].licence), soft_wrap=True
+    )
 
 
 def check(
@@ -72,7 +75,7 @@ def check(
         picture.parent.mkdir(parents=True, exist_ok=True)
         saved = plots.save(doctor.picture(report), picture)
         if not as_json:
-            console.print(f"picture: {saved[0]}", soft_wrap=True)
+            console.print(_("picture: {saved}", saved=saved[0]), soft_wrap=True)
     if report.mistake:
         raise typer.Exit(1)
 

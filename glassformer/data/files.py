@@ -17,6 +17,7 @@ from pathlib import Path
 
 from glassformer.errors import UserError
 from glassformer.files.user_data import FileFacts, UserFile
+from glassformer.language import _
 
 PIECE_BYTES = 1 << 20  # of a long document, at a time
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -35,8 +36,10 @@ class BadLine(UserError):
     """One line that cannot be used, or one file; `kind` is a word for counting."""
 
     def __init__(self, kind: str, path: Path | str, line: int | None, problem: str) -> None:
-        where = f"{path}" if line is None else f"{path}, line {line}"
-        super().__init__(f"{where}: {problem}")
+        if line is None:
+            super().__init__(_("{path}: {problem}", path=path, problem=problem))
+        else:
+            super().__init__(_("{path}, line {line}: {problem}", path=path, line=line, problem=problem))
         self.kind, self.path, self.line = kind, str(path), line
 
 
@@ -48,7 +51,10 @@ def refuse(problem: BadLine) -> None:
     if problem.line is None:
         raise problem
     raise UserError(
-        f"{problem} (data.on_error=skip leaves such lines out, and `glassformer data check` finds them all)"
+        _(
+            "{problem} (data.on_error=skip leaves such lines out, and `glassformer data check` finds them all)",
+            problem=problem,
+        )
     )
 
 
@@ -93,9 +99,9 @@ def decode(raw: bytes, path: Path, line: int, complain: ErrorHandler) -> str | N
     except UnicodeDecodeError as error:
         line += raw[: error.start].count(b"\n")
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-            problem = "UTF-16, as some programs export it; save the file as UTF-8"
+            problem = _("UTF-16, as some programs export it; save the file as UTF-8")
         else:
-            problem = f"not valid UTF-8 (byte 0x{raw[error.start]:02x}); save the file as UTF-8"
+            problem = _("not valid UTF-8 (byte 0x{raw:02x}); save the file as UTF-8", raw=raw[error.start])
         complain(BadLine("encoding", path, line, problem))
         return None
 

@@ -26,6 +26,7 @@ from glassformer.data.splits import hash_of, look_like_texts, normalized
 from glassformer.data.store import StoreWriter, run_examples
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.nn.loss import IGNORE
 from glassformer.text.extension import Extended, extend
 from glassformer.text.imported import load_tokenizer
@@ -87,14 +88,21 @@ def labels_of(config: DataConfig, train: Any) -> list[str]:
         labels, total = sorted(counts), counts.total()
         if look_like_texts(len(labels), len({text for text, _ in train}) if len(labels) > total // 2 else total, total):
             raise UserError(
-                f"there are {len(labels):,} different labels in {total:,} training examples: are labels and texts exchanged? The "
-                "label comes first, then a tab and the text"
+                _(
+                    "there are {n_labels:,} different labels in {total:,} training examples: are labels and texts exchanged? The "
+                    "label comes first, then a tab and the text",
+                    n_labels=len(labels),
+                    total=total,
+                )
             )
     elif config.task == "tag":
         labels = sorted({tag for _, tags in train for tag in tags})
     if config.task in ("classify", "tag") and len(labels) < 2:
         raise UserError(
-            f"the training data has {len(labels)} different labels; to learn to tell them apart takes at least 2"
+            _(
+                "the training data has {n_labels} different labels; to learn to tell them apart takes at least 2",
+                n_labels=len(labels),
+            )
         )
     return labels
 
@@ -167,7 +175,12 @@ def known_label(label: str, label_ids: dict[str, int], where: str) -> int:
     """The id of a label; one that training never saw is refused in a sentence."""
     if label not in label_ids:
         raise UserError(
-            f"the label {label!r} in the {where} data never occurs in training, which knows {', '.join(sorted(label_ids)[:12])}"
+            _(
+                "the label {label!r} in the {where} data never occurs in training, which knows {label_ids}",
+                label=label,
+                where=where,
+                label_ids=", ".join(sorted(label_ids)[:12]),
+            )
         )
     return label_ids[label]
 
@@ -273,6 +286,7 @@ def read_once(
         odd={kind: count for kind, count in reader.odd.items() if count},
         in_train=dict(reader.in_train),
         splits=in_words(reader.split_off, config.val_fraction, config.task, config.builtin),
+        split_off=reader.split_off,
         cut_short=cut_short,
         files=[replace(file, path=os.path.abspath(file.path)) for file in context.files],
     )
@@ -307,7 +321,7 @@ def prepare(
         left = sum(1 for _ in train)
         report = replace(report, left_out=report.left_out + report.learned - left, learned=left)
         if not left:
-            raise UserError("nothing is left to learn both ways once all pairs with a held-out side are left out")
+            raise UserError(_("nothing is left to learn both ways once all pairs with a held-out side are left out"))
     report.write(data)
     tokenizers = learn_tokenizers(config, train) if old is None else keep_tokenizers(config, train, old)
     tokenizers.save(folder)

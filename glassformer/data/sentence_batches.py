@@ -25,6 +25,7 @@ from glassformer.data.row_layout import RowLayout, one_a_row
 from glassformer.data.stream import Stream, epoch_order
 from glassformer.data.tokens import ranges
 from glassformer.errors import UserError
+from glassformer.language import _
 
 TIGHT = 0.045  # one sentence a row, as long as padding stays below this
 WELL_PACKED = 0.02  # a row shape is good enough below this
@@ -82,9 +83,13 @@ class SentenceBatches(Batches):
         if not len(self.kept):
             total = len(self.examples.row_lengths)
             raise UserError(
-                f"all {total} examples are longer than {self.limit} tokens; raise data.max_length and model.block_size"
+                _(
+                    "all {total} examples are longer than {limit} tokens; raise data.max_length and model.block_size",
+                    total=total,
+                    limit=self.limit,
+                )
                 if total
-                else "there is not a single example to learn from; look at the data files"
+                else _("there is not a single example to learn from; look at the data files")
             )
 
     @cached_property

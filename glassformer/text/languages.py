@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from glassformer.errors import UserError, install_hint
+from glassformer.language import _
 
 # For the `tokenizers` library (Oniguruma): a run of Han; a number with its marks inside, such as 3.14, 19:30, 2024-05-03;
 # a word with its apostrophes and hyphens inside, such as don't, twenty-one; any other visible character by itself.
@@ -69,8 +70,11 @@ def load_jieba() -> Any:
             import jieba
     except ImportError:
         raise UserError(
-            f"cutting Chinese text into words needs jieba: install it with {install_hint('zh')}, "
-            "or set data.tokenizer to char, bpe or unigram"
+            _(
+                "cutting Chinese text into words needs jieba: install it with {command}, "
+                "or set data.tokenizer to char, bpe or unigram",
+                command=install_hint("zh"),
+            )
         ) from None
     jieba.setLogLevel(60)  # it reports the loading of its dictionary on stderr
     return jieba

@@ -255,7 +255,7 @@ def choices_and_numbers(kind: Any) -> tuple[dict[str, tuple[Any, ...]], dict[str
 
 def check(config: Any, part: str) -> None:
     """Holds a config, whether it comes from a file or was built in Python, to the choices and the bounds of its settings."""
-    choices, numbers = choices_and_numbers(type(config))
+    choices, numbers = choices_and_numbers(type(config))  # type: ignore[arg-type]
     for name, words in choices.items():
         if getattr(config, name) not in words:
             coerce(getattr(config, name), Literal[words], f"{part}.{name}")

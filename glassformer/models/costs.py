@@ -31,6 +31,7 @@ from glassformer.models.transformer import Transformer
 
 FAMILIES: dict[str, type[Transformer] | type[GPT] | type[BERT]] = {"transformer": Transformer, "gpt": GPT, "bert": BERT}
 BYTES = {"fp32": 4, "bf16": 2}
+Kind = Literal["table", "matrix", "gain"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class ParameterTensor:
     """One tensor of weights with its bias. In its name a star stands for the number of a layer."""
 
     name: str
-    kind: Literal["table", "matrix", "gain"]
+    kind: Kind
     shape: tuple[int, ...]
     bias: int = 0
     layers: int = 1  # how many layers have such a part
@@ -108,7 +109,7 @@ def tensors_of(module: nn.Module, name: str = "") -> Iterator[ParameterTensor]:
         yield from tensors_of(inner, f"{name}.{child}" if name else child)
     own = {key: tuple(parameter.shape) for key, parameter in module.named_parameters(recurse=False)}
     if "weight" in own:
-        kind = "table" if is_embedding(f"{name}.weight") else "matrix" if len(own["weight"]) == 2 else "gain"
+        kind: Kind = "table" if is_embedding(f"{name}.weight") else "matrix" if len(own["weight"]) == 2 else "gain"
         yield ParameterTensor(name, kind, own["weight"], math.prod(own.get("bias", (0,))))
     else:
         yield from (ParameterTensor(f"{name}.{key}" if name else key, "gain", shape) for key, shape in own.items())

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 from glassformer import plots, runs
-from glassformer.config import read_recipe
+from glassformer.config import read_recipe, recipe_names
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.bootstrap import percent
 from glassformer.evaluation.significance import seeds_and_examples
 from glassformer.files.owned import OwnedFiles
 from glassformer.lab import ablate as study
 from glassformer.lab.ablate.ablation import make_ablation, prepare_folder
-from glassformer.lab.ablate.cost import Cost, at_a_time
+from glassformer.lab.ablate.cost import Cost, arithmetic, at_a_time
 from glassformer.lab.ablate.ready import ready_sets
 from glassformer.lab.ablate.report import AblationReport, as_csv, markdown
 from glassformer.lab.ablate.scores import TrialScores
@@ -335,3 +335,10 @@ def test_a_folder_of_ones_own(tmp_path: Path) -> None:
     prepare_folder(tmp_path / "new")
     with pytest.raises(UserError, match="--seeds"):
         study.make_ablation("table3", seeds=0)
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_arithmetic_of_a_recipe_is_known_before_its_data(name: str) -> None:
+    """Caught: a model that cannot be counted because its words or labels are not counted yet."""
+    recipe = read_recipe(name)
+    assert arithmetic(recipe.with_model(n_layer=recipe.model.n_layer + 1), 100) > arithmetic(recipe, 100) > 0

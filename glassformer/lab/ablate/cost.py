@@ -70,6 +70,8 @@ def start_up() -> float:
 def arithmetic(recipe: Recipe, vocabulary: int) -> float:
     """FLOPs of a whole training, up to a factor that all variants share."""
     model = replace(recipe.model, vocab_size=recipe.model.vocab_size or vocabulary)
+    if model.head in ("classify", "tag"):
+        model = replace(model, n_label=model.n_label or 2)  # as few as there can be
     return costs(model).forward_flops * float(recipe.train.steps) * recipe.data.batch_tokens
 
 

@@ -3,7 +3,8 @@
 Collects every text that the package shows to people into locale/zh/LC_MESSAGES/glassformer.po (a new one with an empty
 msgstr, to be filled in; one that is said no longer is taken out) and compiles it. What is collected: the arguments of `_`, the
 help of the command line, the comments of the settings, the meanings of the taps, and the texts of recipes, ablations and
-reproductions.
+reproductions, and
+the claims.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from glassformer.cli.verbs import make_app
 from glassformer.config.documentation import settings_of
 from glassformer.config.recipe import PARTS
+from glassformer.lab.claims import all_claims
 from glassformer.nn.taps import SHAPES
 
 PACKAGE = Path(__file__).parents[1] / "glassformer"
@@ -75,11 +77,19 @@ def toml_texts() -> Iterator[str]:
         yield from shown(tomllib.loads(path.read_text(encoding="utf-8")))
 
 
+def claim_texts() -> Iterator[str]:
+    """What the claims of the literature say, with their conditions, notes and the names of their arms."""
+    for claim in all_claims():
+        yield from (claim.claim, *claim.notes)
+        yield from (condition.text for block in claim.judge for condition in block.condition)
+        yield from (name for names in claim.names.values() for name in names.values())
+
+
 def texts() -> set[str]:
     """Everything that the package shows to people."""
     command = typer.main.get_command(make_app())
     taps = (meaning for _shape, meaning in SHAPES.values())  # nn knows nothing of languages
-    return {*marked(), *help_texts(command), *setting_texts(), *toml_texts(), *taps, *TYPERS} - {""}
+    return {*marked(), *help_texts(command), *setting_texts(), *toml_texts(), *claim_texts(), *taps, *TYPERS} - {""}
 
 
 def updated() -> Catalog:

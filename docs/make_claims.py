@@ -26,10 +26,11 @@ MEASURED = DOCS.parent / "glassformer" / "lab" / "claims" / "measured.json"
 PAGE = {
     "title": {"en": "# Claims, measured", "zh": "# 论断与测量"},
     "intro": {
-        "en": "What the texts say of the Transformer, each put to the test by a command that a laptop can run. A claim is made "
-        "into conditions; each is judged over seeds: it holds if the 95% interval of the paired differences lies above zero and the "
-        "mean reaches a margin that matters, fails if the interval lies below that margin, and is open otherwise. All hold: "
-        "the claim *holds*; some: *holds when*; all fail: *does not hold*; else *not settled*. Times are for two cores.",
+        "en": "What the texts say of the Transformer, each put to the test by a command that a laptop can run. A claim "
+        "is made into conditions; each is judged over seeds: it holds if the 95% interval of the paired differences lies above "
+        "zero and the mean reaches a margin that matters, fails if the interval lies below that margin, and is open otherwise. "
+        "All hold: the claim *holds*; some: *holds when*; all fail: *does not hold*; else *not settled*. Times are for two "
+        "cores.",
         "zh": "教程与论文关于 Transformer 的种种说法，每一条都用一条笔记本电脑即可运行的命令来检验。"
         "论断拆成若干条件，按随机种子成对比较："
         "若成对差值的 95% 区间在零以上且均值达到有意义的幅度，条件成立；若区间整个低于该幅度，则不成立；否则未定。"

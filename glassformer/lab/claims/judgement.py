@@ -8,14 +8,9 @@ from typing import Any
 
 from glassformer.lab.claims.claim import Claim, ConditionSpec, PanelSpec, Results, RowSpec, Settings
 from glassformer.lab.verdict import Condition, Verdict, exactly, larger, smaller, verdict, within
-from glassformer.language import _, in_language
+from glassformer.language import _, in_both
 
 Facts = Mapping[str, Any]
-
-
-def in_both(text: str) -> dict[str, str]:
-    """A sentence in English and in Chinese, as the JSON of a report has it."""
-    return {which: in_language(text, which) for which in ("en", "zh")}
 
 
 @dataclass(frozen=True)

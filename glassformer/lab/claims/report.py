@@ -13,10 +13,10 @@ from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.files.owned import OwnedFiles
 from glassformer.lab.claims.claim import Budget, Claim, Results, Settings
-from glassformer.lab.claims.judgement import Judgement, draw, in_both, judge
+from glassformer.lab.claims.judgement import Judgement, draw, judge
 from glassformer.lab.report import made_with, markdown_table, write_report
 from glassformer.lab.runner import KEPT, TrialCall, run_trials
-from glassformer.language import _
+from glassformer.language import _, in_both
 
 
 @dataclass(frozen=True)

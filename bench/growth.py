@@ -14,7 +14,7 @@ how it grows.
 
 Peak memory: on CUDA what torch had allocated at most during a step that was not recorded; on a CPU the peak resident size of a
 process that does nothing else. `step` is what a step needs beyond weights and optimizer. A configuration that does not fit
-says so in its row, and one that would begin after --budget seconds is not begun. MFU is model FLOPs (see config/costs.py: three
+says so in its row, and one that would begin after --budget seconds is not begun. MFU is model FLOPs (see models/costs.py: three
 forward passes, hidden keys not counted) over the device's peak: the data sheet's where the device is in the table, else a
 measured product.
 """
@@ -41,8 +41,8 @@ from bench.growth_tables import keep, tell
 from bench.growth_work import Work, cpu_work, cuda_work
 from glassformer.accel import accelerate
 from glassformer.config import ModelConfig, TrainConfig
-from glassformer.config.costs import costs
 from glassformer.models import GPT, build_model
+from glassformer.models.costs import costs
 from glassformer.nn.block import Block, BlockInputs
 from glassformer.nn.rows import Rows
 from glassformer.training import memory

@@ -2,9 +2,8 @@
 
 Collects every text that the package shows to people into locale/zh/LC_MESSAGES/glassformer.po (a new one with an empty
 msgstr, to be filled in; one that is said no longer is taken out) and compiles it. What is collected: the arguments of `_`, the
-help of the command line, the comments of the settings, the meanings of the taps, and the texts of recipes, ablations and
-reproductions,
-claims and pages.
+help of the command line, what is told of the settings, the meanings of the taps, and the texts of recipes, ablations,
+reproductions, claims and pages.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from glassformer.cli.info import find_recipe, info, short
 from glassformer.config import ModelConfig
-from glassformer.config.costs import ParameterTensor, costs, keys_seen, parts
 from glassformer.errors import ConfigError
 from glassformer.models import PRESETS, build_model, preset
+from glassformer.models.costs import ParameterTensor, costs, keys_seen, parts
 from glassformer.nn import Rows, record, self_mask
 from tests.laws.zoo import FAMILIES, SMALL, VOCABULARY, cases, run
 
@@ -75,6 +75,15 @@ def test_wrong_accounts_are_caught(wrong: str) -> None:
     }
     with pytest.raises(AssertionError):
         check_parts(config, [*listed[:i], *mutants[wrong], *listed[i + 1 :]])
+
+
+def test_counting_takes_no_memory_and_draws_nothing() -> None:
+    """The largest model that a config can describe. Caught: weights that are drawn before those of the model that is asked for;
+    layers that are built one by one."""
+    largest = ModelConfig(vocab_size=10**8, n_layer=10**4, n_head=10**4, n_embd=10**6, n_hidden=10**7, block_size=10**9)
+    state = torch.get_rng_state()
+    assert costs(largest).parameters > 10**16
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -12,9 +12,9 @@ from glassformer import probe
 from glassformer.accel.decoding.block import decoding_copy
 from glassformer.accel.decoding.operations import PackedOps
 from glassformer.config import ModelConfig
-from glassformer.config.costs import costs
 from glassformer.errors import ConfigError, UserError
 from glassformer.models import build_model
+from glassformer.models.costs import costs
 from glassformer.nn import Rows
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.probe import Component

@@ -11,8 +11,8 @@ import pytest
 
 from glassformer import runs
 from glassformer.config import DataConfig, read_recipe, recipe_names
-from glassformer.config.costs import costs
 from glassformer.lab.reproduce.metrics import score
+from glassformer.models.costs import costs
 from tests.small_collections import LINES, SMALL, numbers, write_multi30k, write_shakespeare, write_tatoeba
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import typing
 from pathlib import Path
 
 import pytest
@@ -11,41 +13,38 @@ from glassformer import machine
 from glassformer.accel import tuning
 from glassformer.cli.verbs import run_command
 from glassformer.config import PARTS, PRESETS
-from glassformer.config.documentation import comments, settings_of, settings_page
+from glassformer.config.documentation import settings_of, settings_page
+from glassformer.config.fields import type_hints
 from glassformer.errors import ConfigError
 from glassformer.language import in_language
 
 ROOT = Path(__file__).parents[1]
 
 
-@dataclasses.dataclass
-class Sample:
-    plain: int = 1  # behind it
-    # above it,
-    # in two lines
-    above: str = "#"
-    nothing: int = 2
-    longer: str = "a"  # inside
-    # not of the next one
-
-    last: bool = True
-
-
-def test_comments_are_those_of_their_field() -> None:
-    """Caught: the comment of the line above taken for one's own, a `#` in a default."""
-    assert comments(Sample) == {
-        "plain": "behind it",
-        "above": "above it, in two lines",
-        "nothing": "",
-        "longer": "inside",
-        "last": "",
-    }
-
-
 @pytest.mark.parametrize("part", PARTS)
 def test_every_setting_is_explained(part: str) -> None:
     assert [s.name for s in settings_of(part) if len(s.about) < 10] == []
     assert [s.name for s in settings_of(part) if in_language(s.about, "zh") == s.about] == [], "not told in Chinese"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_bound_is_held_and_told(part: str) -> None:
+    """A number just inside each bound of a setting is taken, one beyond it is refused with the bound in the sentence. Caught: a
+    bound that is written beside its setting and looked at by nobody."""
+    seen = 0
+    for field in dataclasses.fields(PARTS[part]):
+        bounds, hint = field.metadata["bounds"], type_hints(PARTS[part])[field.name]
+        whole = int in (hint, *typing.get_args(hint))
+        for bound, beyond in ((bounds.ge, -1), (bounds.le, 1), (bounds.gt, 0), (bounds.lt, 0)):
+            if bound is None or math.isinf(bound):
+                continue
+            assert bounds.hold(bound) == (beyond != 0), field.name
+            wrong = bound + beyond if whole else math.nextafter(bound, beyond * math.inf) if beyond else bound
+            with pytest.raises(ConfigError, match=rf"^{part}\.{field.name} (must|cannot) ") as error:
+                PARTS[part](**{field.name: wrong})
+            assert any(f"{bound:{form}}" in str(error.value) for form in (",", "g")) or "negative" in str(error.value)
+            seen += 1
+    assert seen > 10
 
 
 def test_the_page_is_what_the_script_makes() -> None:

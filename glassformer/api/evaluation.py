@@ -173,7 +173,7 @@ def score_examples(
         notes: tuple[str, ...] = ()
         scores = Scores({})
         if is_text or (isinstance(batches, SentenceBatches) and len(batches.kept)):
-            scores = teacher_forced(model.model, counted(batches.in_order(budget, limit=limit)), model.device)
+            scores = teacher_forced(model._model, counted(batches.in_order(budget, limit=limit)), model.device)
         if batches.dropped:
             block = recipe.model.block_size
             notes = (
@@ -186,7 +186,7 @@ def score_examples(
             )
     if is_text:
         return scores, count, notes
-    own = example_scores(model.model, model.tokenizers, recipe, first, edits=True)
+    own = example_scores(model._model, model.tokenizers, recipe, first, edits=True)
     return scores | own, len(first), notes
 
 

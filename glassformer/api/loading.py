@@ -135,6 +135,7 @@ def load(
     model, recipe = folder.load_model(step=step, device=known), folder.recipe
     if adapter is not None:
         add_adapter(model, Path(adapter))
+    model.handed_out = False
     plain = TextModel(model, folder.tokenizers, recipe)
     if task is not None:
         plain.require(task)

@@ -90,7 +90,7 @@ class LoadedModel(TextModel):
     @property
     def config(self) -> ModelConfig:
         """The settings of the model; those of data, training and decoding are in `recipe`."""
-        return self.model.config
+        return self._model.config
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -164,7 +164,7 @@ class LoadedModel(TextModel):
             known = torch.device(device)
         except RuntimeError:
             raise UserError(_("there is no device {device!r}; use cpu or cuda", device=device)) from None
-        self.model.to(known)
+        self._model.to(known)
         return self
 
     def settings(self, config: DecodeConfig | None = None, **options: Unpack[DecodeOptions]) -> DecodeConfig:
@@ -175,7 +175,7 @@ class LoadedModel(TextModel):
         config, source, target = self.config, self.tokenizers.source, self.tokenizers.target
         layers = f"{config.encoder_layers}+{config.n_layer}" if config.family == "transformer" else str(config.n_layer)
         lines = [
-            f"{type(self).__name__}: {FAMILIES[config.family]} of {in_words(self.model.num_params())} parameters, "
+            f"{type(self).__name__}: {FAMILIES[config.family]} of {in_words(self._model.num_params())} parameters, "
             f"{layers} {'layer' if layers == '1' else 'layers'} of {config.n_embd}, on {self.device}"
         ]
         sizes = f"{source.vocab_size:,}" + (f" and {target.vocab_size:,}" if target is not source else "")

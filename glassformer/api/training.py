@@ -39,7 +39,7 @@ class Reporter:
 
 
 def place_of(name: str) -> tuple[str, str]:
-    """A setting's part and name: `train.steps`, `train__steps`, or `steps` where only one part has it."""
+    """A setting's part and name: `train.steps`, with two underscores for the dot, or `steps` where it is one part's alone."""
     part, _unused, rest = name.replace("__", ".").partition(".")
     if rest:
         return part, rest

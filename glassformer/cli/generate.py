@@ -117,6 +117,7 @@ def make_writer(
     return Writer(model, config, constraints, not only_new and model.kind != "gpt on pairs", as_json, unknown)
 
 
+@options.takes_decoding
 def generate(
     run: options.Run,
     texts: Annotated[
@@ -130,25 +131,14 @@ def generate(
     stream: Annotated[bool, typer.Option("--stream", help="Show the text as it is written.")] = False,
     only_new: Annotated[bool, typer.Option("--only-new", help="Leave the prompt out of what is shown.")] = False,
     as_json: options.AsJson = False,
-    num_samples: options.NumSamples = None,
-    seed: options.Seed = None,
-    temperature: options.Temperature = None,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    min_p: options.MinP = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    beam: options.Beam = None,
-    n_best: options.NBest = None,
     term: options.Terms = None,
     prefix: options.Prefix = "",
     ban: options.Banned = None,
     stop: options.Stops = None,
-    strict: options.Strict = None,
-    batch_size: options.BatchSize = None,
-    engine: options.Engine = None,
     settings: options.Settings = None,
     device: options.Device = "auto",
     step: options.Step = None,
+    **decoding: Any,
 ) -> None:
     """Continue prompts, or each line of stdin or of a file. Tokens are drawn, unless --temperature 0 or --beam asks for a
     search; the same seed draws the same text.
@@ -156,7 +146,7 @@ def generate(
     Prompts of the command line are answered with their text as it is; for lines there is a line each, in order (with
     --num-samples N or --n-best N there are N), in which a line break is written as \\n.
     """
-    options = writing.decode_options(locals())
+    options = writing.decode_options(decoding, settings)
     prompts = [*([] if prompt is None else [prompt]), *(texts or [])]
     given = lines.Input(prompts, file, out, resume)
     given.check()

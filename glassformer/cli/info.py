@@ -16,7 +16,7 @@ from glassformer.language import _, localized
 from glassformer.screen import table_console
 
 if TYPE_CHECKING:
-    from glassformer.config.costs import Costs, ParameterTensor
+    from glassformer.models.costs import Costs, ParameterTensor
 
 IN_LAYER = re.compile(r"\.(\*|\d+)\.")  # the number of a layer, or the star that stands for all of them
 
@@ -111,6 +111,7 @@ def in_bytes(count: Callable[[str], int]) -> str:
 
 def summary_of(found: Costs, recipe: Recipe) -> list[tuple[str, str]]:
     """Parameters, operations and memory of a model: a name and a value each."""
+
     token = _("a token pair") if recipe.model.family == "transformer" else _("a token")
     lines = [
         (_("parameters"), f"{found.parameters:,}"),
@@ -265,7 +266,7 @@ def show_model(name: str, overrides: list[str], context: int | None) -> None:
     """The table of a model's parts, and what it costs."""
     from rich.table import Table
 
-    from glassformer.config.costs import costs, parts
+    from glassformer.models.costs import costs, parts
 
     if context is not None and context < 1:
         raise ConfigError(_("--context must be at least 1, not {context}", context=context))

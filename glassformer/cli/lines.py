@@ -236,7 +236,10 @@ def reply(given: Input, job: TextJob) -> None:
     """Answer what was asked, from wherever it comes."""
     given.check()
     if given.file is not None:
-        failures = reply_to_file(given, job)
+        from glassformer.decode.garbage import full_collections_wait
+
+        with full_collections_wait():
+            failures = reply_to_file(given, job)
     elif given.texts:
         if given.out is None:
             text, failures = reply_to_arguments(given.texts, job)

@@ -1,14 +1,23 @@
 """Options that several verbs take, each with its help once. One that a single verb takes stands in its own file.
 
-Of decoding, what is in common use has a name of its own; every other setting of `[decode]` is reached by `--set name=value`.
+Of decoding, what is in common use has a name of its own (`NAMED`); type and help are the setting's (`DecodeConfig`). Every other
+setting of `[decode]` is reached by `--set name=value`.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar, get_args
 
 import typer
+
+from glassformer.config import DecodeConfig
+from glassformer.config.fields import type_hints
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
 RunOut = Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME by default.")]
@@ -29,23 +38,33 @@ Step = Annotated[int | None, typer.Option(help="Use the checkpoint of this step.
 BatchSize = Annotated[int | None, typer.Option(help="Texts answered at a time.")]
 
 # How a model is told to write.
-Beam = Annotated[int | None, typer.Option(help="Hypotheses searched side by side; 1 is greedy.")]
-NBest = Annotated[int | None, typer.Option(help="So many answers, best first.")]
-Temperature = Annotated[float | None, typer.Option(help="Above 0: draw instead of search.")]
-TopK = Annotated[int | None, typer.Option(help="Draw among the k likeliest tokens.")]
-TopP = Annotated[float | None, typer.Option(help="Draw among the likeliest tokens that make up this share.")]
-MinP = Annotated[float | None, typer.Option(help="Draw among tokens at least so likely, relative to the likeliest.")]
-NumSamples = Annotated[int | None, typer.Option(help="So many draws.")]
-Seed = Annotated[int | None, typer.Option(help="The same seed draws the same text.")]
-MaxNewTokens = Annotated[int | None, typer.Option(help="At most so many tokens.")]
-Strict = Annotated[bool | None, typer.Option("--strict", help="An answer never depends on its neighbours.")]
-Engine = Annotated[
-    str | None,
-    typer.Option(
-        help="What runs the model: auto (fast), plain (the model itself, one token at a time); on a CPU also int8 and "
-        "ctranslate2 (CTranslate2 in 8 bits and in float32) and onnx (onnxruntime)."
-    ),
-]
+NAMED = (
+    *("beam", "n_best", "temperature", "top_k", "top_p", "min_p", "num_samples", "seed", "max_new_tokens"),
+    *("strict", "batch_size", "engine"),
+)
+
+
+def decode_option(name: str) -> Any:
+    """The option of a setting of `[decode]`, with the setting's own documentation as its help."""
+    about = next(field.metadata["about"] for field in fields(DecodeConfig) if field.name == name).partition("; none")[0]
+    flag = (f"--{name}",) if type_hints(DecodeConfig)[name] is bool else ()  # else there were a --no-strict, too
+    return typer.Option(*flag, help=f"{about[0].upper()}{about[1:]}.")
+
+
+def takes_decoding(verb: F) -> F:
+    """A decorator: in the signature that the command line is made of, `**decoding` becomes the options of `NAMED`. What is not
+    given is None; a choice is taken as text, and a wrong one refused as in a recipe."""
+    own, hints, added = inspect.signature(verb, eval_str=True), type_hints(DecodeConfig), []
+    for name in NAMED:
+        kind = next((one for one in (bool, int, float) if one in (hints[name], *get_args(hints[name]))), str)
+        option: Any = Annotated[kind | None, decode_option(name)]  # type: ignore[valid-type]
+        added.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option))
+    kept = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    verb.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
+    return verb
+
+
+Engine = Annotated[str | None, decode_option("engine")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of decode, such as alpha=1.")
 ]

@@ -101,14 +101,13 @@ def make_job(
     )
 
 
+@options.takes_decoding
 def translate(
     run: options.Run,
     texts: options.Texts = None,
     file: options.InputFile = None,
     out: options.OutputFile = None,
     resume: options.Resume = False,
-    beam: options.Beam = None,
-    n_best: options.NBest = None,
     scores: Annotated[bool, typer.Option("--scores", help="The score before each answer, and a tab.")] = False,
     align: Annotated[
         bool,
@@ -124,19 +123,10 @@ def translate(
     prefix: options.Prefix = "",
     ban: options.Banned = None,
     stop: options.Stops = None,
-    temperature: options.Temperature = None,
-    top_k: options.TopK = None,
-    top_p: options.TopP = None,
-    min_p: options.MinP = None,
-    num_samples: options.NumSamples = None,
-    seed: options.Seed = None,
-    max_new_tokens: options.MaxNewTokens = None,
-    strict: options.Strict = None,
-    batch_size: options.BatchSize = None,
-    engine: options.Engine = None,
     settings: options.Settings = None,
     device: options.Device = "auto",
     step: options.Step = None,
+    **decoding: Any,
 ) -> None:
     """Translate texts, or each line of stdin or of a file.
 
@@ -144,7 +134,7 @@ def translate(
     codes: 0 all answered; 1 some lines could not be answered (stderr says which, and their answer is an empty line); 2
     something to put right.
     """
-    options = writing.decode_options(locals())
+    options = writing.decode_options(decoding, settings)
     given = lines.Input(texts, file, out, resume)
     given.check()
     shown = Shown(scores, align or align_words, align_words, as_json, trace)

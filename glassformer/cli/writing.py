@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 BATCHES_TOGETHER = 8  # that the driver is given at a time
 
 
-def decode_options(options: dict[str, Any]) -> dict[str, Any]:
-    """What a verb's options say of decoding: those with a name of DecodeConfig that were given, and what --set adds."""
-    settings: list[str] | None = options.get("settings")
-    found = {field.name: options[field.name] for field in fields(DecodeConfig) if options.get(field.name) is not None}
+def decode_options(decoding: dict[str, Any], settings: list[str] | None) -> dict[str, Any]:
+    """What a verb's options say of decoding: those that were given, and what --set adds."""
+    found = {name: value for name, value in decoding.items() if value is not None}
     for setting in settings or []:
         name, equals, value = setting.partition("=")
         name = name.strip().removeprefix("decode.").replace("-", "_")

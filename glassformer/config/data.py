@@ -5,20 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from glassformer.config.fields import check_at_most, check_choices
+from glassformer.config.fields import check, setting
 from glassformer.errors import ConfigError
 from glassformer.language import _
-
-# Beyond these nothing sensible is meant, and some of it would bring the machine down.
-MOST = {
-    "workers": 1024,
-    "batch_tokens": 10**9,
-    "row_width": 10**7,
-    "vocab_size": 10**7,
-    "segmentations": 10**4,
-    "extend_vocabulary": 10**6,
-    "size": 10**9,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,68 +41,99 @@ Files = str | tuple[DataFile, ...] | None
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """What a model is trained on: a recipe's [data]. The comments beside the fields are their documentation.
+    """What a model is trained on: a recipe's [data]. `glassformer info --settings data` shows them all.
 
     >>> DataConfig(train="pairs.tsv", tokenizer="char").task
     'pairs'
     """
 
-    # pairs: source and target; text: lines to write on from, or to fill in; classify: a label a text; tag: a label a word
-    task: Literal["pairs", "text", "classify", "tag"] = "pairs"
-    builtin: str | None = None  # dates, phrases, stdlib, languages, date-parts, copy, reverse, sort, in-context
-    locales: tuple[str, ...] = ()  # dates: of these locales alone, such as ["de", "fr"]; empty: all 33
-    direction: str | None = None  # phrases: "zh-en" and its sisters
-    path: str | None = None  # the folder that relative file names start from; None: the recipe's own
-    # a file or folder, or a list of them: ["a.tsv", {path = "b.tsv", weight = 2, tag = "<bt>"}]; its format follows from
-    # its name, or from `format`
-    train: Files = None
-    val: Files = None  # what weights are chosen on, like train; None: taken out of train, see val_fraction
-    test: Files = None  # what is scored in the end, like train; None: taken out of train, but of a text
-    train_target: str | None = None  # pairs in two line-aligned files: the second of them
-    val_target: str | None = None  # the second file of val
-    test_target: str | None = None  # the second file of test
-    # auto: by the name (.tsv, .csv, .json, .jsonl, .parquet, a folder of texts or of a saved data set; any may be .gz);
-    # tsv: columns with a tab between; lines: a line an example; text: whole files; datasets: a name at Hugging Face
-    format: Literal["auto", "tsv", "lines", "csv", "json", "jsonl", "text", "parquet", "datasets"] = "auto"
-    on_error: Literal["stop", "skip"] = "stop"  # at a line that cannot be used: end there, or leave it out and count it
-    source_field: str = (
-        "source"  # CSV, JSON, JSONL, Parquet, datasets: the field of the source; a.b reaches into a record
+    task: Literal["pairs", "text", "classify", "tag"] = setting(
+        "pairs",
+        "pairs: source and target; text: lines to write on from, or to fill in; classify: a label a text; tag: a label a word",
     )
-    target_field: str = "target"  # the field of the target
-    source_languages: tuple[str, ...] = ()  # pairs: codes of the languages that are read, such as ["de"]; for `serve`
-    target_language: str | None = None  # pairs: the code of the language that is written, such as en
-    text_field: str = "text"  # the field of a text, or of the words to be tagged
-    label_field: str = "label"  # the field of the label, or of the words' tags
-    swap: bool = False  # pairs: learn target to source
-    both_ways: bool = False  # pairs with one vocabulary: learn target to source as well, with the same weights
-    val_fraction: float = (
-        0.05  # taken out of the training data where no val (or test) is given, by a hash of the source
+    builtin: str | None = setting(
+        None, "dates, phrases, stdlib, languages, date-parts, copy, reverse, sort, in-context"
     )
-    # char: a character a token; word: a word a token, rare ones unknown; bpe and unigram: pieces of words, nothing unknown
-    tokenizer: Literal["char", "word", "bpe", "unigram"] = "bpe"
-    tokenizer_file: str | None = None  # a finished tokenizer.json instead of training one
-    vocab_size: int = 8000  # at most; char and word take what occurs
-    # fine-tuning: at most so many new tokens, learned from the new training data (char, word, bpe)
-    extend_vocabulary: int = 0
-    separate_vocabularies: bool = False  # one tokenizer a side
-    bpe_dropout: float = 0.0  # above 0: training text is cut into pieces with this share of BPE's merges left out ...
-    segmentations: int = 16  # ... and each sentence is in the training data so many times, cut otherwise each time
-    lowercase: bool = False  # all text is read and learned in lower case
-    max_length: int | None = None  # longer pairs are left out of training (and counted); None: the model's block_size
-    batch_tokens: int = 4096  # target tokens a step, over all micro-batches and devices
-    layout: Literal["auto", "padded", "packed"] = (
-        "auto"  # a sentence a row, or several; auto: padded on a CPU, packed on CUDA
+    locales: tuple[str, ...] = setting((), 'dates: of these locales alone, such as ["de", "fr"]; empty: all 33')
+    direction: str | None = setting(None, 'phrases: "zh-en" and its sisters')
+    path: str | None = setting(None, "the folder that relative file names start from; None: the recipe's own")
+    train: Files = setting(
+        None,
+        'a file or folder, or a list of them: ["a.tsv", {path = "b.tsv", weight = 2, tag = "<bt>"}]; its format follows from '
+        "its name, or from `format`",
     )
-    row_width: int = 128  # packed: the width of a row
-    respect_documents: bool = False  # text: no block crosses a document's end
-    prompt_answer: bool = False  # GPT on pairs: the source is the prompt, the loss is on the answer
-    begin_documents: bool = False  # GPT on text: BOS before every document and prompt, as Llama's models have it
-    close_texts: bool = False  # BERT: EOS behind every text, as the paper's [SEP]
-    mask_fraction: float = 0.15  # BERT on text: the share of tokens that are to be guessed
-    # copy, reverse and sort: the test has rows of these lengths, shortest and longest, such as [20, 30]; empty: as in training
-    test_lengths: tuple[int, ...] = ()
-    size: int | None = None  # built-in data: how many training examples
-    workers: int | None = None  # background threads that make batches ahead; None: 2 on CUDA, else none
+    val: Files = setting(None, "what weights are chosen on, like train; None: taken out of train, see val_fraction")
+    test: Files = setting(None, "what is scored in the end, like train; None: taken out of train, but of a text")
+    train_target: str | None = setting(None, "pairs in two line-aligned files: the second of them")
+    val_target: str | None = setting(None, "the second file of val")
+    test_target: str | None = setting(None, "the second file of test")
+    format: Literal["auto", "tsv", "lines", "csv", "json", "jsonl", "text", "parquet", "datasets"] = setting(
+        "auto",
+        "auto: by the name (.tsv, .csv, .json, .jsonl, .parquet, a folder of texts or of a saved data set; any may be .gz); "
+        "tsv: columns with a tab between; lines: a line an example; text: whole files; datasets: a name at Hugging Face",
+    )
+    on_error: Literal["stop", "skip"] = setting(
+        "stop", "at a line that cannot be used: end there, or leave it out and count it"
+    )
+    source_field: str = setting(
+        "source", "CSV, JSON, JSONL, Parquet, datasets: the field of the source; a.b reaches into a record"
+    )
+    target_field: str = setting("target", "the field of the target")
+    source_languages: tuple[str, ...] = setting(
+        (), 'pairs: codes of the languages that are read, such as ["de"]; for `serve`'
+    )
+    target_language: str | None = setting(None, "pairs: the code of the language that is written, such as en")
+    text_field: str = setting("text", "the field of a text, or of the words to be tagged")
+    label_field: str = setting("label", "the field of the label, or of the words' tags")
+    swap: bool = setting(False, "pairs: learn target to source")
+    both_ways: bool = setting(False, "pairs with one vocabulary: learn target to source as well, with the same weights")
+    val_fraction: float = setting(
+        0.05, "taken out of the training data where no val (or test) is given, by a hash of the source", ge=0, lt=1
+    )
+    tokenizer: Literal["char", "word", "bpe", "unigram"] = setting(
+        "bpe",
+        "char: a character a token; word: a word a token, rare ones unknown; bpe and unigram: pieces of words, nothing unknown",
+    )
+    tokenizer_file: str | None = setting(None, "a finished tokenizer.json instead of training one")
+    vocab_size: int = setting(8000, "at most; char and word take what occurs", ge=1, le=10**7)
+    extend_vocabulary: int = setting(
+        0,
+        "fine-tuning: at most so many new tokens, learned from the new training data (char, word, bpe)",
+        ge=0,
+        le=10**6,
+    )
+    separate_vocabularies: bool = setting(False, "one tokenizer a side")
+    bpe_dropout: float = setting(
+        0.0, "above 0: training text is cut into pieces with this share of BPE's merges left out ...", ge=0, lt=1
+    )
+    segmentations: int = setting(
+        16, "... and each sentence is in the training data so many times, cut otherwise each time", ge=1, le=10**4
+    )
+    lowercase: bool = setting(False, "all text is read and learned in lower case")
+    max_length: int | None = setting(
+        None, "longer pairs are left out of training (and counted); None: the model's block_size", ge=1
+    )
+    batch_tokens: int = setting(4096, "target tokens a step, over all micro-batches and devices", ge=1, le=10**9)
+    layout: Literal["auto", "padded", "packed"] = setting(
+        "auto", "a sentence a row, or several; auto: padded on a CPU, packed on CUDA"
+    )
+    row_width: int = setting(128, "packed: the width of a row", ge=1, le=10**7)
+    respect_documents: bool = setting(False, "text: no block crosses a document's end")
+    prompt_answer: bool = setting(False, "GPT on pairs: the source is the prompt, the loss is on the answer")
+    begin_documents: bool = setting(
+        False, "GPT on text: BOS before every document and prompt, as Llama's models have it"
+    )
+    close_texts: bool = setting(False, "BERT: EOS behind every text, as the paper's [SEP]")
+    mask_fraction: float = setting(0.15, "BERT on text: the share of tokens that are to be guessed", gt=0, lt=1)
+    test_lengths: tuple[int, ...] = setting(
+        (),
+        "copy, reverse and sort: the test has rows of these lengths, shortest and longest, such as [20, 30]; empty: as in "
+        "training",
+    )
+    size: int | None = setting(None, "built-in data: how many training examples", ge=1, le=10**9)
+    workers: int | None = setting(
+        None, "background threads that make batches ahead; None: 2 on CUDA, else none", ge=0, le=1024
+    )
 
     @property
     def multiplied(self) -> bool:
@@ -139,7 +159,7 @@ class DataConfig:
         return named or ()
 
     def __post_init__(self) -> None:
-        check_choices(self)
+        check(self, "data")
         if self.test_lengths and not (
             len(self.test_lengths) == 2 and 2 <= self.test_lengths[0] <= self.test_lengths[1] <= 1000
         ):
@@ -162,21 +182,6 @@ class DataConfig:
             )
         if self.builtin is not None and self.train is not None:
             raise ConfigError(_("data.builtin and data.train are both set; a run learns from one of them"))
-        if not 0 < self.mask_fraction < 1:
-            raise ConfigError(
-                _("data.mask_fraction must lie between 0 and 1, not {mask_fraction}", mask_fraction=self.mask_fraction)
-            )
-        if not 0 <= self.val_fraction < 1:
-            raise ConfigError(
-                _(
-                    "data.val_fraction must be at least 0 and below 1, not {val_fraction}",
-                    val_fraction=self.val_fraction,
-                )
-            )
-        if not 0 <= self.bpe_dropout < 1:
-            raise ConfigError(
-                _("data.bpe_dropout must be at least 0 and below 1, not {bpe_dropout}", bpe_dropout=self.bpe_dropout)
-            )
         if self.bpe_dropout and (self.task != "pairs" or self.tokenizer != "bpe"):
             raise ConfigError(
                 _(
@@ -187,17 +192,3 @@ class DataConfig:
             )
         if self.both_ways and (self.task != "pairs" or self.separate_vocabularies):
             raise ConfigError(_("data.both_ways is for pairs whose two sides share one vocabulary"))
-        for name in ("batch_tokens", "row_width", "vocab_size", "segmentations", "max_length", "size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(_("data.{name} must be at least 1, not {value}", name=name, value=value))
-        if self.extend_vocabulary < 0:
-            raise ConfigError(
-                _(
-                    "data.extend_vocabulary cannot be negative, and is {extend_vocabulary}",
-                    extend_vocabulary=self.extend_vocabulary,
-                )
-            )
-        if self.workers is not None and self.workers < 0:
-            raise ConfigError(_("data.workers cannot be negative, and is {workers}", workers=self.workers))
-        check_at_most(self, "data", MOST)

@@ -5,24 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from glassformer.config.fields import check_at_most, check_choices
+from glassformer.config.fields import check, setting
 from glassformer.errors import ConfigError
 from glassformer.language import _
-
-# Beyond these nothing sensible is meant: every hypothesis costs its own memory and time.
-MOST = {
-    "beam": 10_000,
-    "num_samples": 100_000,
-    "batch_size": 100_000,
-    "max_new_tokens": 1_000_000,
-    "max_extra": 1_000_000,
-    "max_ratio": 1_000.0,
-    "min_ratio": 1_000.0,
-    "temperature": 1e6,
-    "no_repeat_ngram": 1_000_000,
-    "repetition_penalty": 1e6,
-    "diversity": 1e6,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,81 +18,63 @@ class DecodeConfig:
     (4, 1)
     """
 
-    beam: int | None = None  # hypotheses searched side by side; 1 is greedy; none: 4, or 1 where tokens are drawn
-    n_best: int = 1  # so many answers of the search, best first
-    groups: int = 1  # diverse n-best: the beam in so many parts, each avoiding the words of those before it ...
-    diversity: float = 0.0  # ... at this price a word
-    # what a finished hypothesis' log-probability is divided by: GNMT's ((5+n)/6)^alpha, n^alpha, or that
-    # without EOS
-    length_rule: Literal["gnmt", "power", "power-no-eos"] = "gnmt"
-    alpha: float = 0.6  # the strength of the length rule; 0: none, which favours short answers
-    # exact: until no unfinished hypothesis can win; first-k: when as many are finished as the beam is wide; best-now:
-    # when, besides, none unfinished would win if it ended as long as it is (transformers' early_stopping=false); auto:
-    # exact, and first-k with CTranslate2 (engine=int8 or ctranslate2), which has no other
-    stop_rule: Literal["auto", "exact", "first-k", "best-now"] = "auto"
-    max_ratio: float = 2.0  # translation: at most max_ratio * source length + max_extra new tokens
-    max_extra: int = 20  # see max_ratio
-    min_ratio: float = 0.0  # translation: at least so many new tokens a token of the source
-    max_new_tokens: int | None = None  # set: this limit instead; none for a GPT: block_size
-    min_new_tokens: int = 0  # no answer ends before so many tokens
-    temperature: float = 0.0  # 0: search; above 0: draw, the flatter the higher
-    top_k: int | None = None  # draw among the k likeliest tokens; none: all
-    top_p: float | None = None  # draw among the likeliest tokens that together have this probability; none: all
-    min_p: float | None = None  # draw among tokens at least so likely, as a share of the likeliest; none: all
-    num_samples: int = 1  # so many draws a text
-    seed: int = 1  # the same seed draws the same text
-    repetition_penalty: float = 1.0  # above 1: tokens that are there already become less likely
-    no_repeat_ngram: int = 0  # above 0: no sequence of so many tokens twice
-    allow_unknown: bool = False  # may the unknown word be written
-    batch_size: int | None = None  # texts decoded at a time; none: as many as bring something and fit into memory
-    strict: bool = False  # always so many rows of the same width: an answer never depends on its neighbours
-    # what runs the model: auto, plain (the model itself) and fast are ours; int8 and ctranslate2 are CTranslate2 (in 8
-    # bits, in float32) and onnx is onnxruntime, all three on a CPU
-    engine: Literal["auto", "plain", "fast", "int8", "ctranslate2", "onnx"] = "auto"
-    # the numbers a GPU computes with; model: as the weights are; auto: bfloat16, where it has units for them
-    precision: Literal["auto", "model", "bf16"] = "auto"
+    beam: int | None = setting(
+        None, "hypotheses searched side by side; 1 is greedy; none: 4, or 1 where tokens are drawn", ge=1, le=10**4
+    )
+    n_best: int = setting(1, "so many answers of the search, best first", ge=1)
+    groups: int = setting(
+        1, "diverse n-best: the beam in so many parts, each avoiding the words of those before it ...", ge=1
+    )
+    diversity: float = setting(0.0, "... at this price a word", ge=0, le=1e6)
+    length_rule: Literal["gnmt", "power", "power-no-eos"] = setting(
+        "gnmt",
+        "what a finished hypothesis' log-probability is divided by: GNMT's ((5+n)/6)^alpha, n^alpha, or that without EOS",
+    )
+    alpha: float = setting(0.6, "the strength of the length rule; 0: none, which favours short answers", ge=-10, le=10)
+    stop_rule: Literal["auto", "exact", "first-k", "best-now"] = setting(
+        "auto",
+        "exact: until no unfinished hypothesis can win; first-k: when as many are finished as the beam is wide; best-now: when, "
+        "besides, none unfinished would win if it ended as long as it is (transformers' early_stopping=false); auto: exact, and "
+        "first-k with CTranslate2 (engine=int8 or ctranslate2), which has no other",
+    )
+    max_ratio: float = setting(
+        2.0, "translation: at most max_ratio * source length + max_extra new tokens", ge=0, le=1000
+    )
+    max_extra: int = setting(20, "see max_ratio", ge=0, le=10**6)
+    min_ratio: float = setting(0.0, "translation: at least so many new tokens a token of the source", ge=0, le=1000)
+    max_new_tokens: int | None = setting(
+        None, "at most so many new tokens, instead of max_ratio's limit; none for a GPT: block_size", ge=1, le=10**6
+    )
+    min_new_tokens: int = setting(0, "no answer ends before so many tokens", ge=0)
+    temperature: float = setting(0.0, "0: search; above 0: draw, the flatter the higher", ge=0, le=1e6)
+    top_k: int | None = setting(None, "draw among the k likeliest tokens; none: all", ge=1)
+    top_p: float | None = setting(
+        None, "draw among the likeliest tokens that together have this probability; none: all", gt=0, le=1
+    )
+    min_p: float | None = setting(
+        None, "draw among tokens at least so likely, as a share of the likeliest; none: all", ge=0, le=1
+    )
+    num_samples: int = setting(1, "so many draws a text", ge=1, le=10**5)
+    seed: int = setting(1, "the same seed draws the same text", ge=0)
+    repetition_penalty: float = setting(1.0, "above 1: tokens that are there already become less likely", gt=0, le=1e6)
+    no_repeat_ngram: int = setting(0, "above 0: no sequence of so many tokens twice", ge=0, le=10**6)
+    allow_unknown: bool = setting(False, "may the unknown word be written")
+    batch_size: int | None = setting(
+        None, "texts decoded at a time; none: as many as bring something and fit into memory", ge=1, le=10**5
+    )
+    strict: bool = setting(False, "always so many rows of the same width: an answer never depends on its neighbours")
+    engine: Literal["auto", "plain", "fast", "int8", "ctranslate2", "onnx"] = setting(
+        "auto",
+        "what runs the model: auto, plain (the model itself) and fast are ours; int8 and ctranslate2 are CTranslate2 (in 8 "
+        "bits, in float32) and onnx is onnxruntime, all three on a CPU",
+    )
+    precision: Literal["auto", "model", "bf16"] = setting(
+        "auto",
+        "the numbers a GPU computes with; model: as the weights are; auto: bfloat16, where it has units for them",
+    )
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        for name in ("n_best", "groups", "num_samples"):
-            if getattr(self, name) < 1:
-                raise ConfigError(
-                    _("decode.{name} must be at least 1, not {value}", name=name, value=getattr(self, name))
-                )
-        for name in ("beam", "top_k", "max_new_tokens", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(_("decode.{name} must be at least 1, not {value}", name=name, value=value))
-        for name in ("diversity", "max_ratio", "max_extra", "min_ratio", "min_new_tokens", "temperature", "seed"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ConfigError(
-                    _(
-                        "decode.{name} cannot be negative or infinite, and is {value}",
-                        name=name,
-                        value=getattr(self, name),
-                    )
-                )
-        check_at_most(self, "decode", MOST)
-        if self.no_repeat_ngram < 0:
-            raise ConfigError(
-                _(
-                    "decode.no_repeat_ngram cannot be negative, and is {no_repeat_ngram}",
-                    no_repeat_ngram=self.no_repeat_ngram,
-                )
-            )
-        if not abs(self.alpha) <= 10:
-            raise ConfigError(_("decode.alpha must lie between -10 and 10, not {alpha}", alpha=self.alpha))
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ConfigError(_("decode.top_p must be above 0 and at most 1, not {top_p}", top_p=self.top_p))
-        if self.min_p is not None and not 0 <= self.min_p <= 1:
-            raise ConfigError(_("decode.min_p must lie between 0 and 1, not {min_p}", min_p=self.min_p))
-        if not 0 < self.repetition_penalty < float("inf"):
-            raise ConfigError(
-                _(
-                    "decode.repetition_penalty must be above 0, not {repetition_penalty}",
-                    repetition_penalty=self.repetition_penalty,
-                )
-            )
+        check(self, "decode")
         self.check_combinations()
 
     def check_combinations(self) -> None:

@@ -1,31 +1,27 @@
-"""Every setting with its type, its default and its explanation, made from the fields' own comments: one place to write them
-down and one place to look them up (`glassformer info --settings`, docs/settings.md and its Chinese page)."""
+"""Every setting with its type, its default and its explanation, read from the fields themselves (`setting`), for those who
+look them up: `glassformer info --settings`, `glassformer init`, docs/settings.md and its Chinese page."""
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
-import io
 import json
-import textwrap
-import tokenize
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from glassformer.config.fields import type_hints
 from glassformer.config.recipe import PARTS, Recipe
 from glassformer.language import _, in_language, language
 
 HEAD = """# Settings
 
-Everything a recipe may say, made by `python3 docs/make_settings.py` from the comments of the fields in
+Everything a recipe may say, made by `python3 docs/make_settings.py` from the fields in
 `glassformer/config/`. On the command line: `glassformer info --settings [model|data|train|decode]`, and any of them
 as `part.name=value` behind `glassformer train RECIPE`. `none` stands for a setting that is not set."""
 CHINESE_HEAD = """# 设置
 
-配方里能写的一切，由 `python3 docs/make_settings.py` 从 `glassformer/config/` 里各字段的注释和屏幕的译文生成。
+配方里能写的一切，由 `python3 docs/make_settings.py` 从 `glassformer/config/` 里的各字段和屏幕的译文生成。
 在命令行上：`glassformer info --settings [model|data|train|decode]`；每一项都可以写成 `part.name=value`，
 放在 `glassformer train RECIPE` 后面。`none` 表示没有设。"""
 
@@ -44,32 +40,6 @@ class Setting:
     default: str
     about: str
     is_choice: bool = False
-
-
-def comments(kind: type) -> dict[str, str]:
-    """For each field of a config its comment: the lines right above it, or what stands behind it."""
-    source = textwrap.dedent(inspect.getsource(kind))
-    found: dict[int, str] = {}
-    alone: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            found[token.start[0]] = token.string.lstrip("# ").rstrip()
-            if not token.line[: token.start[1]].strip():
-                alone.add(token.start[0])
-    tree = ast.parse(source).body[0]
-    assert isinstance(tree, ast.ClassDef)
-    out = {}
-    for node in tree.body:
-        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
-            continue
-        lines: list[str] = []
-        above = node.lineno - 1
-        while above in alone:
-            lines.insert(0, found[above])
-            above -= 1
-        behind = [found[n] for n in range(node.lineno, (node.end_lineno or node.lineno) + 1) if n in found]
-        out[node.target.id] = " ".join([*lines, *behind])
-    return out
 
 
 def in_words(hint: Any) -> str:
@@ -99,13 +69,13 @@ def as_written(value: Any) -> str:
 def settings_of(part: str) -> list[Setting]:
     """All settings of `[model]`, `[data]`, `[train]` or `[decode]`, in their order."""
     kind = PARTS[part]
-    hints, about = typing.get_type_hints(kind), comments(kind)
+    hints = type_hints(kind)
     return [
         Setting(
             field.name,
             in_words(hints[field.name]),
             as_written(field.default),
-            about.get(field.name, ""),
+            field.metadata["about"],
             is_choice=typing.get_origin(hints[field.name]) is Literal,
         )
         for field in dataclasses.fields(kind)

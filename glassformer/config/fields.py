@@ -1,29 +1,65 @@
-"""From a TOML value, or the text after `key.sub=` on a command line, to the value that a setting's type asks for."""
+"""What a setting is: a field with its type, its default, its documentation and its bounds, all said once (`setting`). From a TOML
+value, or the text after `key.sub=` on a command line, to the value that its type asks for (`coerce`); a config held to its
+bounds and choices, wherever it comes from (`check`)."""
 
 from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import math
 import re
 import tomllib
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Literal, TypeVar
 
 from glassformer.errors import ConfigError
 from glassformer.language import _
 
-HINTS: dict[Any, dict[str, Any]] = {}
+T = TypeVar("T")
+NARROW = 10  # a range that ends no later is told whole; of a wider one, the bound that was passed
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """Between which numbers a setting lies: at least `ge` or above `gt`, at most `le` or below `lt`. It is always finite."""
+
+    ge: float | None = None
+    gt: float = -math.inf
+    le: float | None = None
+    lt: float = math.inf
+
+    def hold(self, value: Any) -> bool:
+        """Whether a number is within them; what is no number, or not finite, never is."""
+        try:
+            above = value > self.gt if self.ge is None else value >= self.ge
+            return bool(above and (value < self.lt if self.le is None else value <= self.le))
+        except (TypeError, ValueError):
+            return False
+
+
+def setting(default: T, about: str, **bounds: float) -> T:
+    """A field of a config: its default, what a person is told of it, and its `Bounds`. An `le` far beyond what anybody means
+    keeps what is computed with a setting from bringing the machine down.
+
+    >>> @dataclass
+    ... class Oven:
+    ...     heat: int = setting(180, "how hot it is", ge=50, le=300)
+    >>> check(Oven(heat=400), "oven")
+    Traceback (most recent call last):
+    ...
+    glassformer.errors.ConfigError: oven.heat must be at most 300, not 400
+    """
+    return field(default=default, metadata={"about": about, "bounds": Bounds(**bounds)})
+
+
+@functools.cache
 def type_hints(kind: Any) -> dict[str, Any]:
     """The types of a class' fields by name. Reading them takes a millisecond, and settings are made for each request."""
-    if kind not in HINTS:
-        HINTS[kind] = typing.get_type_hints(kind)
-    return HINTS[kind]
+    return typing.get_type_hints(kind)
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> str:
@@ -203,24 +239,50 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
     raise TypeError(f"{name}: no rule for {hint}")
 
 
-def check_at_most(config: Any, part: str, most: Mapping[str, int | float]) -> None:
-    """What is far beyond anything that could be meant is refused before it is computed with."""
-    for name, limit in most.items():
+@functools.cache
+def choices_and_numbers(kind: Any) -> tuple[dict[str, tuple[Any, ...]], dict[str, tuple[Bounds, bool]]]:
+    """Of a class' fields those that choose a word, with the words; and the numbers, with bounds and whether none will do."""
+    choices, numbers = {}, {}
+    for own in fields(kind):
+        hint = type_hints(kind)[own.name]
+        options, origin = typing.get_args(hint), typing.get_origin(hint)
+        if origin is Literal:
+            choices[own.name] = options
+        elif origin is not tuple and {int, float} & {hint, *options}:
+            numbers[own.name] = own.metadata["bounds"], type(None) in options
+    return choices, numbers
+
+
+def check(config: Any, part: str) -> None:
+    """Holds a config, whether it comes from a file or was built in Python, to the choices and the bounds of its settings."""
+    choices, numbers = choices_and_numbers(type(config))  # type: ignore[arg-type]
+    for name, words in choices.items():
+        if getattr(config, name) not in words:
+            coerce(getattr(config, name), Literal[words], f"{part}.{name}")
+    for name, (bounds, may_be_none) in numbers.items():
         value = getattr(config, name)
-        if value is not None and value > limit:
-            raise ConfigError(
-                _(
-                    "{part}.{name} must be at most {limit:,}, not {value}",
-                    part=part,
-                    name=name,
-                    limit=limit,
-                    value=shortened(value),
-                )
-            )
+        if not (bounds.hold(value) or (value is None and may_be_none)):
+            refuse_number(f"{part}.{name}", value, bounds)
 
 
-def check_choices(config: Any) -> None:
-    """A config built in Python is held to the same words as one from a file."""
-    for name, hint in type_hints(type(config)).items():
-        if typing.get_origin(hint) is Literal:
-            coerce(getattr(config, name), hint, name)
+def refuse_number(name: str, value: Any, bounds: Bounds) -> None:
+    """What is wrong with a number that is out of its bounds, in a sentence."""
+    low, high = bounds.gt if bounds.ge is None else bounds.ge, bounds.lt if bounds.le is None else bounds.le
+    told: dict[str, Any] = {"name": name, "low": low, "high": high, "value": shortened(value)}
+    if not Bounds().hold(value):
+        said = _("{name} must be a number, not {value}", name=name, value=told["value"])
+    elif high <= NARROW and (bounds.ge is None) == (bounds.le is None):
+        said = _("{name} must lie between {low:g} and {high:g}, not {value}", **told)
+    elif high <= NARROW and bounds.le is None:
+        said = _("{name} must be at least {low:g} and below {high:g}, not {value}", **told)
+    elif high <= NARROW:
+        said = _("{name} must be above {low:g} and at most {high:g}, not {value}", **told)
+    elif value > low:
+        said = _("{name} must be at most {high:,}, not {value}", **told)
+    elif bounds.ge is None:
+        said = _("{name} must be above {low:g}, not {value}", **told)
+    elif low == 0:
+        said = _("{name} cannot be negative, and is {value}", **told)
+    else:
+        said = _("{name} must be at least {low:g}, not {value}", **told)
+    raise ConfigError(said)

@@ -6,41 +6,16 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from glassformer.config.fields import check_at_most, check_choices
+from glassformer.config.fields import check, setting
 from glassformer.config.other_names import takes_other_names
 from glassformer.errors import ConfigError
 from glassformer.language import _
-
-# Far beyond what anybody builds, and small enough that what a model would cost can be computed in no time.
-MOST = {
-    "n_layer": 10_000,
-    "n_encoder_layer": 10_000,
-    "n_head": 10_000,
-    "n_encoder_head": 10_000,
-    "n_encoder_hidden": 10_000_000,
-    "n_embd": 1_000_000,
-    "n_hidden": 10_000_000,
-    "head_size": 1_000_000,
-    "value_size": 1_000_000,
-    "block_size": 1_000_000_000,
-    "window": 1_000_000_000,
-    "vocab_size": 100_000_000,
-    "source_vocab_size": 100_000_000,
-    "n_label": 10_000_000,
-    "n_token_type": 10_000,
-    "rotary_base": 1e30,
-    "sinusoid_base": 1e30,
-    "rotary_factor": 1e9,
-    "rotary_length": 1_000_000_000,
-    "rotary_low": 1e9,
-    "rotary_high": 1e9,
-}
 
 
 @takes_other_names
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """A model in numbers and choices: what a recipe's [model] holds. The comments beside the fields are their documentation.
+    """A model in numbers and choices: what a recipe's [model] holds. `glassformer info --settings model` shows them all.
 
         ModelConfig(family="gpt", vocab_size=65, n_layer=4, n_head=4, n_embd=128)
 
@@ -50,103 +25,125 @@ class ModelConfig:
     16
     """
 
-    # transformer: an encoder-decoder, for pairs; gpt: a decoder, which writes on; bert: an encoder, which reads
-    family: Literal["transformer", "gpt", "bert"] = "transformer"
-    # how many tokens there are; filled in from the tokenizer (of the target, where source and target differ)
-    vocab_size: int = 0
-    # of the source, where it has a vocabulary of its own; none: source and target share one
-    source_vocab_size: int | None = None
-    # the longest row of tokens the model is built for; longer examples are left out of training
-    block_size: int = 256
-    n_layer: int = 6  # blocks of the decoder (of a GPT or BERT: of the model)
-    n_encoder_layer: int | None = None  # blocks of the encoder; none: as many as n_layer
-    n_head: int = 8  # attention heads a layer
-    n_encoder_head: int | None = None  # heads a layer of the encoder; none: as many as n_head
-    n_encoder_hidden: int | None = None  # n_hidden of the encoder; none: the same
-    # heads of keys and values; fewer than n_head: grouped-query attention, 1: multi-query; none: n_head
-    n_kv_head: int | None = None
-    n_embd: int = 512  # the width of the model: numbers that stand for a token between layers
-    n_hidden: int | None = None  # the width inside the feed-forward layer; none: 4 n_embd
-    head_size: int | None = None  # numbers in a query and a key of one head; none: n_embd / n_head
-    value_size: int | None = None  # numbers in a value of one head; none: head_size
-    # the share of numbers set to zero after embeddings and sublayers while training, against learning by heart
-    dropout: float = 0.1
-    attention_dropout: float = 0.0  # the same for attention weights
-    # between the two matrices of the feed-forward layer; swiglu and both kinds of geglu are gated and have a third matrix
-    activation: Literal["relu", "gelu", "gelu_tanh", "relu2", "silu", "swiglu", "geglu", "geglu_tanh"] = "relu"
-    bias: bool = True  # whether matrices and layer norms have a bias
-    # layer: mean 0, variance 1; rms: without the mean; batch and none are there for the experiment
-    norm: Literal["layer", "rms", "batch", "none"] = "layer"
-    norm_eps: float = 1e-5  # added under the root of a norm, so that nothing is divided by zero
-    # norm before each sublayer, inside the residual connection; false: post-norm, as in the paper
-    pre_norm: bool = True
-    final_norm: bool = True  # a norm after the last block
-    embedding_norm: bool = False  # a norm on the embeddings, as in BERT
-    # how the order of tokens is told: sinusoids, a learned table, rotated queries and keys, ALiBi's bias, not at all (none,
-    # which may be written no_pos=true)
-    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = "sinusoidal"
-    sinusoid_base: float = 10000.0  # of the wavelengths of sinusoidal positions; larger: a longer period
-    # reading texts longer than those trained on: linear squeezes positions by rotary_factor (position interpolation), ntk slows
-    # the slow turns instead and leaves the fast ones; llama3 divides the slow turns by rotary_factor, leaves the fast ones, and
-    # goes from one to the other between (Llama 3.1's)
-    rotary_scaling: Literal["none", "linear", "ntk", "llama3"] = "none"
-    rotary_factor: float = 1.0  # how many times longer, with rotary_scaling
-    rotary_length: int = 8192  # llama3: the length trained on, of which ...
-    rotary_low: float = 1.0  # ... a slow pair turns less often than so many times ...
-    rotary_high: float = 4.0  # ... and a fast one more often than so many
-    rotary_base: float = 10000.0  # of the wavelengths of rotary positions; larger: slower turns, for longer texts
-    # self-attention sees this many keys, self included; none: all. Cross-attention always sees all
-    window: int | None = None
-    qk_norm: bool = False  # an RMS norm on each head's queries and keys
-    scaled_attention: bool = True  # divide scores by the root of the head size; false is there for the experiment
-    # multiply embeddings by the root of n_embd, as in the paper: beside sinusoids small ones would drown
-    scale_embeddings: bool = True
-    tie_output: bool = True  # the output layer is the embedding table
-    output_bias: bool = False  # a number added to the score of each word, as in Marian's models (BERT always has one)
-    share_source_target: bool = True  # one embedding table for both sides, where they share a vocabulary
-    share_layers: bool = False  # all layers of a stack have the same parameters, for the experiment
-    residual: bool = True  # false: no residual connections, for the experiment (may be written no_res=true)
-    n_token_type: int = 0  # BERT: embeddings that say to which of several sentences a token belongs; 0: none
-    # BERT: what is predicted: masked tokens, the class of a text, or a tag for each word; none: nothing, texts become vectors
-    head: Literal["mlm", "classify", "tag", "none"] = "mlm"
-    pool: Literal["first", "mean"] = "first"  # classify: read the class off the first token, or off the mean of all
-    n_label: int = 0  # BERT: the number of classes or tags; filled in from the data
-    # how weights begin: normal with deviation 0.02 (GPT-2's), or Glorot's uniform (the paper's)
-    init: Literal["normal", "xavier"] = "normal"
-    scaled_init: bool = True  # init=normal: what writes into the residual stream begins smaller, the deeper the model
-    # heads that were taken out after training, as "decoder.3.cross:5"; written by `heads --prune`
-    pruned_heads: tuple[str, ...] = ()
+    family: Literal["transformer", "gpt", "bert"] = setting(
+        "transformer",
+        "transformer: an encoder-decoder, for pairs; gpt: a decoder, which writes on; bert: an encoder, which reads",
+    )
+    vocab_size: int = setting(
+        0,
+        "how many tokens there are; filled in from the tokenizer (of the target, where source and target differ)",
+        ge=0,
+        le=10**8,
+    )
+    source_vocab_size: int | None = setting(
+        None, "of the source, where it has a vocabulary of its own; none: source and target share one", ge=1, le=10**8
+    )
+    block_size: int = setting(
+        256,
+        "the longest row of tokens the model is built for; longer examples are left out of training",
+        ge=1,
+        le=10**9,
+    )
+    n_layer: int = setting(6, "blocks of the decoder (of a GPT or BERT: of the model)", ge=1, le=10**4)
+    n_encoder_layer: int | None = setting(None, "blocks of the encoder; none: as many as n_layer", ge=1, le=10**4)
+    n_head: int = setting(8, "attention heads a layer", ge=1, le=10**4)
+    n_encoder_head: int | None = setting(None, "heads a layer of the encoder; none: as many as n_head", ge=1, le=10**4)
+    n_encoder_hidden: int | None = setting(None, "n_hidden of the encoder; none: the same", ge=1, le=10**7)
+    n_kv_head: int | None = setting(
+        None, "heads of keys and values; fewer than n_head: grouped-query attention, 1: multi-query; none: n_head", ge=1
+    )
+    n_embd: int = setting(512, "the width of the model: numbers that stand for a token between layers", ge=1, le=10**6)
+    n_hidden: int | None = setting(None, "the width inside the feed-forward layer; none: 4 n_embd", ge=1, le=10**7)
+    head_size: int | None = setting(
+        None, "numbers in a query and a key of one head; none: n_embd / n_head", ge=1, le=10**6
+    )
+    value_size: int | None = setting(None, "numbers in a value of one head; none: head_size", ge=1, le=10**6)
+    dropout: float = setting(
+        0.1,
+        "the share of numbers set to zero after embeddings and sublayers while training, against learning by heart",
+        ge=0,
+        lt=1,
+    )
+    attention_dropout: float = setting(0.0, "the same for attention weights", ge=0, lt=1)
+    activation: Literal["relu", "gelu", "gelu_tanh", "relu2", "silu", "swiglu", "geglu", "geglu_tanh"] = setting(
+        "relu",
+        "between the two matrices of the feed-forward layer; swiglu and both kinds of geglu are gated and have a third matrix",
+    )
+    bias: bool = setting(True, "whether matrices and layer norms have a bias")
+    norm: Literal["layer", "rms", "batch", "none"] = setting(
+        "layer", "layer: mean 0, variance 1; rms: without the mean; batch and none are there for the experiment"
+    )
+    norm_eps: float = setting(1e-5, "added under the root of a norm, so that nothing is divided by zero", ge=0, lt=1)
+    pre_norm: bool = setting(
+        True, "norm before each sublayer, inside the residual connection; false: post-norm, as in the paper"
+    )
+    final_norm: bool = setting(True, "a norm after the last block")
+    embedding_norm: bool = setting(False, "a norm on the embeddings, as in BERT")
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = setting(
+        "sinusoidal",
+        "how the order of tokens is told: sinusoids, a learned table, rotated queries and keys, ALiBi's bias, not at all (none, "
+        "which may be written no_pos=true)",
+    )
+    sinusoid_base: float = setting(
+        10000.0, "of the wavelengths of sinusoidal positions; larger: a longer period", gt=0, le=1e30
+    )
+    rotary_scaling: Literal["none", "linear", "ntk", "llama3"] = setting(
+        "none",
+        "reading texts longer than those trained on: linear squeezes positions by rotary_factor (position interpolation), ntk "
+        "slows the slow turns instead and leaves the fast ones; llama3 divides the slow turns by rotary_factor, leaves the fast "
+        "ones, and goes from one to the other between (Llama 3.1's)",
+    )
+    rotary_factor: float = setting(1.0, "how many times longer, with rotary_scaling", ge=1, le=1e9)
+    rotary_length: int = setting(8192, "llama3: the length trained on, of which ...", ge=1, le=10**9)
+    rotary_low: float = setting(1.0, "... a slow pair turns less often than so many times ...", gt=0, le=1e9)
+    rotary_high: float = setting(4.0, "... and a fast one more often than so many", gt=0, le=1e9)
+    rotary_base: float = setting(
+        10000.0, "of the wavelengths of rotary positions; larger: slower turns, for longer texts", gt=0, le=1e30
+    )
+    window: int | None = setting(
+        None,
+        "self-attention sees this many keys, self included; none: all. Cross-attention always sees all",
+        ge=1,
+        le=10**9,
+    )
+    qk_norm: bool = setting(False, "an RMS norm on each head's queries and keys")
+    scaled_attention: bool = setting(
+        True, "divide scores by the root of the head size; false is there for the experiment"
+    )
+    scale_embeddings: bool = setting(
+        True, "multiply embeddings by the root of n_embd, as in the paper: beside sinusoids small ones would drown"
+    )
+    tie_output: bool = setting(True, "the output layer is the embedding table")
+    output_bias: bool = setting(
+        False, "a number added to the score of each word, as in Marian's models (BERT always has one)"
+    )
+    share_source_target: bool = setting(True, "one embedding table for both sides, where they share a vocabulary")
+    share_layers: bool = setting(False, "all layers of a stack have the same parameters, for the experiment")
+    residual: bool = setting(True, "false: no residual connections, for the experiment (may be written no_res=true)")
+    n_token_type: int = setting(
+        0, "BERT: embeddings that say to which of several sentences a token belongs; 0: none", ge=0, le=10**4
+    )
+    head: Literal["mlm", "classify", "tag", "none"] = setting(
+        "mlm",
+        "BERT: what is predicted: masked tokens, the class of a text, or a tag for each word; none: nothing, texts become "
+        "vectors",
+    )
+    pool: Literal["first", "mean"] = setting(
+        "first", "classify: read the class off the first token, or off the mean of all"
+    )
+    n_label: int = setting(0, "BERT: the number of classes or tags; filled in from the data", ge=0, le=10**7)
+    init: Literal["normal", "xavier"] = setting(
+        "normal", "how weights begin: normal with deviation 0.02 (GPT-2's), or Glorot's uniform (the paper's)"
+    )
+    scaled_init: bool = setting(
+        True, "init=normal: what writes into the residual stream begins smaller, the deeper the model"
+    )
+    pruned_heads: tuple[str, ...] = setting(
+        (), 'heads that were taken out after training, as "decoder.3.cross:5"; written by `heads --prune`'
+    )
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        for name in ("vocab_size", "n_label", "n_token_type"):
-            if getattr(self, name) < 0:
-                raise ConfigError(_("model.{name} cannot be negative", name=name))
-        for name in ("block_size", "n_layer", "n_head", "n_embd"):
-            if getattr(self, name) < 1:
-                raise ConfigError(
-                    _("model.{name} must be at least 1, not {value}", name=name, value=getattr(self, name))
-                )
-        for name in (
-            "n_encoder_layer",
-            "n_encoder_head",
-            "n_encoder_hidden",
-            "n_kv_head",
-            "n_hidden",
-            "head_size",
-            "value_size",
-            "window",
-            "source_vocab_size",
-        ):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(_("model.{name} must be at least 1, not {value}", name=name, value=value))
-        check_at_most(self, "model", MOST)
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(
-                    _("model.{name} must be at least 0 and below 1, not {value}", name=name, value=getattr(self, name))
-                )
+        check(self, "model")
         if self.head_size is None and self.n_embd % self.n_head:
             raise ConfigError(
                 _(
@@ -169,10 +166,6 @@ class ModelConfig:
         self.check_positions()
         if self.norm == "none" and self.embedding_norm:
             raise ConfigError(_('model.embedding_norm asks for a norm that model.norm="none" rules out'))
-        if not 0 <= self.norm_eps < 1:
-            raise ConfigError(
-                _("model.norm_eps must be at least 0 and below 1, not {norm_eps}", norm_eps=self.norm_eps)
-            )
         if self.pruned_heads:
             self.check_pruned()
 
@@ -200,13 +193,6 @@ class ModelConfig:
             raise ConfigError(
                 _("sinusoidal positions come in pairs, so model.n_embd must be even, not {n_embd}", n_embd=self.n_embd)
             )
-        for name in ("rotary_base", "sinusoid_base"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(_("model.{name} must be above 0, not {value}", name=name, value=getattr(self, name)))
-        if not self.rotary_factor >= 1:
-            raise ConfigError(
-                _("model.rotary_factor must be at least 1, not {rotary_factor}", rotary_factor=self.rotary_factor)
-            )
         if (self.rotary_factor > 1) != (self.rotary_scaling != "none"):
             raise ConfigError(
                 _(
@@ -216,12 +202,10 @@ class ModelConfig:
                     rotary_factor=self.rotary_factor,
                 )
             )
-        if self.rotary_length < 1 or not 0 < self.rotary_low < self.rotary_high:
+        if self.rotary_low >= self.rotary_high:
             raise ConfigError(
                 _(
-                    "model.rotary_length must be at least 1 and model.rotary_low above 0 and below model.rotary_high, not "
-                    "{rotary_length}, {rotary_low} and {rotary_high}",
-                    rotary_length=self.rotary_length,
+                    "model.rotary_low must be below model.rotary_high, and they are {rotary_low} and {rotary_high}",
                     rotary_low=self.rotary_low,
                     rotary_high=self.rotary_high,
                 )

@@ -243,7 +243,7 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> None:
 
 def build(kind: type[T], values: Mapping[str, Any], part: str) -> T:
     """One part of a recipe from its table, its values checked and converted."""
-    hints = type_hints(kind)
+    hints = type_hints(kind)  # type: ignore[arg-type]
     refuse_unknown(values, list(hints), part)
     return kind(**{key: coerce(value, hints[key], f"{part}.{key}") for key, value in values.items()})
 

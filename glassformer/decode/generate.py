@@ -47,8 +47,7 @@ def answer(
     `text` turns ids into text, for answers and stop strings. `align` adds the attention to the source, `trace` the story
     of the beam."""
     driver = make_driver(model, config, special, text=text, align=align, trace=trace, cached=cached)
-    with full_collections_wait():
-        yield from answers_of(driver, requests, in_order)
+    yield from answers_of(driver, requests, in_order)
 
 
 def answers_of(driver: Driver, requests: Iterable[Request], in_order: bool) -> Iterator[Result]:
@@ -104,8 +103,9 @@ def translate_batch(
         raise ValueError(f"{len(texts)} texts came with {len(constraints)} constraints; give one each, or one for all")
     own: Sequence[tuple[int, int] | None] = limits or [None] * len(texts)
     requests = [Request(*asked) for asked in zip(texts, constraints, own, strict=True)]
-    found = answer(model, requests, config, special=special, text=text, align=align, trace=trace, cached=cached)
-    return [hypotheses for _, hypotheses in found]
+    how: dict[str, Any] = {"special": special, "text": text, "align": align, "trace": trace, "cached": cached}
+    with full_collections_wait():
+        return [hypotheses for _, hypotheses in answer(model, requests, config, **how)]
 
 
 generate_batch = translate_batch

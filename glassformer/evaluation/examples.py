@@ -65,7 +65,7 @@ def check_same_task(first: TextModel, second: TextModel) -> None:
 
 def losses(model: TextModel, held: HeldOut, count: int) -> Statistics:
     """(nats, labels) and (right, labels) of each example; zeros for one that is too long for a loss."""
-    found = example_losses(model.model, held.batches)
+    found = example_losses(model._model, held.batches)
     table = np.zeros((count, 3))
     for number, one in found.items():
         if number < count:

@@ -90,5 +90,5 @@ def writes(model: TextModel) -> bool:
 
 def written(model: TextModel, examples: list[Any]) -> list[str]:
     """What the model writes for each example's source, greedily."""
-    quick = TextModel(model.model, model.tokenizers, replace(model.recipe, decode=greedy(model.recipe.decode)))
+    quick = TextModel(model._model, model.tokenizers, replace(model.recipe, decode=greedy(model.recipe.decode)))
     return translations(quick, [source for source, _ in examples])

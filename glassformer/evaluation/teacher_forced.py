@@ -121,7 +121,7 @@ def random_batches_loss(
     rows: int = ESTIMATE_ROWS,
     seed: int = 1337,
 ) -> float:
-    """nanoGPT's estimate: the mean over so many batches of rows that begin anywhere (train.py, `estimate_loss`)."""
+    """nanoGPT's estimate: the mean over so many batches of rows that begin anywhere (estimate_loss in its train.py)."""
     if len(tokens) <= block:
         raise UserError(
             _(

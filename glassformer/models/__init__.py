@@ -3,6 +3,7 @@
 from glassformer.config import ModelConfig
 from glassformer.config.presets import PRESETS, preset
 from glassformer.models.bert import BERT
+from glassformer.models.costs import FAMILIES
 from glassformer.models.gpt import GPT
 from glassformer.models.limits import check_fits_in_memory
 from glassformer.models.parts import BaseModel
@@ -16,13 +17,7 @@ def build_model(config: ModelConfig) -> Transformer | GPT | BERT:
     'GPT'
     """
     check_fits_in_memory(config)
-    match config.family:
-        case "transformer":
-            return Transformer(config)
-        case "gpt":
-            return GPT(config)
-        case "bert":
-            return BERT(config)
+    return FAMILIES[config.family](config)
 
 
 __all__ = ["BERT", "GPT", "PRESETS", "BaseModel", "Transformer", "build_model", "preset"]

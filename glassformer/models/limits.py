@@ -7,9 +7,9 @@ import os
 import torch
 
 from glassformer.config import ModelConfig
-from glassformer.config.costs import count_parameters, memory_needed
 from glassformer.errors import ConfigError
 from glassformer.language import _
+from glassformer.models.costs import count_parameters, memory_needed
 
 
 def check_fits_in_memory(config: ModelConfig) -> None:

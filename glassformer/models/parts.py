@@ -139,6 +139,8 @@ class BaseModel(Tapped):
     """The base class of the three families: config, presets, embeddings with positions, block inputs, cache."""
 
     family: ClassVar[str] = ""
+    handed_out: bool = True
+    """May somebody hold the model, and change its weights? `load` says no of the one it makes, until it is asked for."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """`help()` and completion show each setting of ModelConfig as a keyword of the constructor."""
@@ -184,7 +186,7 @@ class BaseModel(Tapped):
 
     @classmethod
     def from_preset(cls: type[M], name: str, **settings: Any) -> M:
-        """The model of a preset (`glassformer.PRESETS` lists them) with fresh weights and, where given, other settings."""
+        """The model of a preset (`glassformer info` lists them) with fresh weights and, where given, other settings."""
         return cls(preset(name), **settings)  # type: ignore[call-arg, arg-type]
 
     def __init__(self, config: ModelConfig) -> None:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import Recipe
-from glassformer.config.costs import count_parameters
 from glassformer.errors import UserError
 from glassformer.language import _
+from glassformer.models.costs import count_parameters
 from glassformer.nn.lora import merge_lora
 
 

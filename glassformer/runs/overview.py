@@ -12,13 +12,13 @@ from typing import Any
 import torch
 
 from glassformer.config import Recipe
-from glassformer.config.costs import costs
 from glassformer.data.batches import Batches, SentenceBatches
 from glassformer.data.report import DataReport
 from glassformer.evaluation.generated import TEACHER_FORCED, metric_of
 from glassformer.evaluation.metrics import BETTER_WHEN_LOWER, NOISE, measure_name, measure_value
 from glassformer.files import structured
 from glassformer.language import _, language, localized, padded, width
+from glassformer.models.costs import costs
 from glassformer.runs.session import Session
 
 MANY_EPOCHS = 200

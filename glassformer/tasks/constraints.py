@@ -89,4 +89,4 @@ def check_constraints(model: TextModel, constraints: TextConstraints, config: De
         )
     asked = token_constraints(model, constraints, constraints.terms)
     decode = model.tokenizers.target.decode
-    check_request(model.model, Request((), asked), config, model.special_tokens, decode)
+    check_request(model._model, Request((), asked), config, model.special_tokens, decode)

@@ -49,7 +49,7 @@ def embed(model: TextModel, texts: Sequence[str], *, pool: Pool = "mean") -> Flo
         raise ConfigError(
             _("pool must be one of {choices}, not {pool!r}", choices=", ".join(get_args(Pool)), pool=pool)
         )
-    net, longest = model.model, model.model.config.block_size
+    net, longest = model._model, model._model.config.block_size
     if isinstance(net, Transformer):
         rows = [[*ids[: longest - 1], EOS] for ids in model.tokenizers.source.encode_batch(as_list(texts))]
     elif model.verb in ("generate", "translate"):

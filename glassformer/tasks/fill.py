@@ -47,7 +47,7 @@ def fill(model: TextModel, texts: Sequence[str], *, top: int = 5) -> list[Filled
     rows = [model.with_special_tokens(masked_ids(model, text)) for text in as_list(texts)]
     never, target = range(CONTROL), model.tokenizers.target
     out = []
-    for ids, fillings in zip(rows, predict.fill(model.model, rows, mask=MASK, top=top, never=never), strict=True):
+    for ids, fillings in zip(rows, predict.fill(model._model, rows, mask=MASK, top=top, never=never), strict=True):
         whole = list(ids)
         for filling in fillings:
             whole[filling.place] = filling.ids[0]

@@ -55,7 +55,7 @@ def sums(model: Any, batches: Any, budget: int) -> dict[int, TextScore]:
 def score(model: TextModel, examples: Sequence[Any]) -> list[TextScore | None]:
     """For each pair (source, target), or for each text where a GPT learned from text, how likely the model finds it. None for
     a pair that is longer than the model reads; a long text is read in blocks, and its first token is given."""
-    net, recipe = model.model, model.recipe
+    net, recipe = model._model, model.recipe
     budget = max(256, min(8192, 2**23 // max(1, net.config.vocab_size)))
     if model.kind in ("transformer", "gpt on pairs"):
         source, target = model.tokenizers.source, model.tokenizers.target

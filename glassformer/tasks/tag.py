@@ -41,7 +41,7 @@ def tag(model: TextModel, sentences: Sequence[str | Sequence[str]]) -> list[list
             rows[-1] += pieces
     rows = [model.with_special_tokens(row[1:]) for row in rows]
     found: dict[int, tuple[list[float], list[int]]] = {}
-    for row, logprobs in predict.predict(model.model, rows):
+    for row, logprobs in predict.predict(model._model, rows):
         best = logprobs.exp().max(-1)
         found[row] = best.values.tolist(), best.indices.tolist()
     labels = model.tokenizers.labels

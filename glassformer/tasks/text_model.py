@@ -49,19 +49,26 @@ class TextModel:
     """
 
     def __init__(self, model: Transformer | GPT | BERT, tokenizers: Tokenizers, recipe: Recipe) -> None:
-        self.model, self.tokenizers, self.recipe = model, tokenizers, recipe
+        self._model, self.tokenizers, self.recipe = model, tokenizers, recipe
         usual, words = SpecialTokens(), tokenizers.target
         self.special_tokens = replace(usual, never=(*usual.never, *words.never), more_ends=words.ends)
 
     @property
+    def model(self) -> Transformer | GPT | BERT:
+        """The model itself, to look into and to change. From now on its weights are looked through before each answer, since
+        whoever holds it may change them; until somebody asks for it, nobody can, and the tasks use `_model`."""
+        self._model.handed_out = True
+        return self._model
+
+    @property
     def device(self) -> torch.device:
         """The device that the weights are on."""
-        return next(self.model.parameters()).device
+        return next(self._model.parameters()).device
 
     @property
     def kind(self) -> str:
         """What was trained, and on what: one of `VERBS`."""
-        config = self.model.config
+        config = self._model.config
         if config.family == "gpt" and config.head == "mlm":
             return "gpt on pairs" if self.recipe.data.prompt_answer else "gpt"
         return config.family if config.family == "transformer" else config.head
@@ -78,7 +85,7 @@ class TextModel:
 
     def cannot(self, verb: str) -> WrongVerb:
         """The sentence that says what this model is, and that it is not made for this."""
-        family = FAMILIES[self.model.config.family]
+        family = FAMILIES[self._model.config.family]
         if self.kind == "none":
             return WrongVerb(
                 _("this run is {family} without a head, which embeds texts; it cannot {verb}", family=family, verb=verb)
@@ -90,7 +97,7 @@ class TextModel:
     @property
     def max_text_tokens(self) -> int:
         """So many tokens of a text a model that reads (BERT) can see at once; BOS takes one place, and so may EOS."""
-        return max(1, self.model.config.block_size - 1 - self.recipe.data.close_texts)
+        return max(1, self._model.config.block_size - 1 - self.recipe.data.close_texts)
 
     def with_special_tokens(self, ids: Sequence[int]) -> list[int]:
         """A text as a model that reads sees it: BOS before it, and EOS behind it where it was trained so."""

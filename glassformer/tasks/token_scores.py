@@ -52,7 +52,7 @@ class TokenScores:
 @torch.no_grad()
 def token_scores(model: TextModel, sources: Sequence[str], targets: Sequence[str]) -> list[TokenScores]:
     """For each source (a GPT of plain text: each prompt) how likely the target is to follow it."""
-    net = model.model
+    net = model._model
     if not isinstance(net, Transformer | GPT) or model.verb == "classify":
         raise UserError(
             _(

@@ -1,7 +1,20 @@
 """The loop: batches in, steps of an optimizer out, and everything that moves in one place, so that it can be saved whole.
 
-The trainer is handed the model, a loss, the batches, the optimizers and the rate, and callbacks for what it does not know
-(how to validate, where to save, what to show). It knows nothing of Transformers, files or screens.
+    for batch in batches:                                        next_batch
+        loss = 0
+        for micro in batch.pieces(accumulate):                   gradients
+            part = loss_of(micro) / batch.target_tokens
+            part.backward()
+            loss += part
+        norm = clip_grad_norm_(parameters, clip)                 compute_step
+        if isfinite(loss) and isfinite(norm):
+            for optimizer in optimizers:                         update
+                optimizer.step()
+        zero_grad(); log(loss, norm)                             flush_reports
+
+(examples/loop.py is this, in forty lines that run.) The trainer is handed the model, a loss, the batches, the optimizers and
+the rate, and callbacks for what it does not know (how to validate, where to save, what to show). It knows nothing of
+Transformers, files or screens.
 
 A step reads one batch, cut into `accumulate` micro-batches by rows. Its loss is the sum over them divided by the real target
 tokens of the whole batch, so that the cutting changes nothing, however ragged the lengths (what a pass draws or measures for

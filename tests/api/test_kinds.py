@@ -17,8 +17,8 @@ import glassformer
 from glassformer.api.options import DecodeOptions
 from glassformer.api.results import Translation
 from glassformer.config import DecodeConfig
-from glassformer.config.costs import count_parameters
 from glassformer.errors import ConfigError, UserError
+from glassformer.models.costs import count_parameters
 from glassformer.nn.rows import Rows
 from glassformer.tasks import Answer
 from glassformer.text.tokenizer import BOS, EOS

@@ -15,7 +15,7 @@ import pytest
 from glassformer import load
 from glassformer.cli import main as door
 from glassformer.runs import curves
-from tests import foreign_models
+from tests import external_models
 from tests.counts import count
 from tests.fuzz.mutations import make_right
 from tests.small_runs import small_run
@@ -93,9 +93,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for kind in ANSWERS:
         small_run(folder / kind, kind, steps=4, validate_every=2, save_every=2, validate_examples=2)
     load(folder / "pairs" / "run").export("hf", folder / "export")
-    foreign_models.marian(folder / "marian")
-    foreign_models.bert(folder / "bert", "ForSequenceClassification", **foreign_models.LABELS)
-    foreign_models.llama(folder / "llama")
+    external_models.marian(folder / "marian")
+    external_models.bert(folder / "bert", "ForSequenceClassification", **external_models.LABELS)
+    external_models.llama(folder / "llama")
     return folder
 
 

@@ -12,13 +12,13 @@ import pytest
 import sacrebleu
 
 from glassformer.config import read_recipe, recipe_names
-from glassformer.config.costs import costs
 from glassformer.data.download import COLLECTIONS
 from glassformer.lab.reproduce import reproduction as study
 from glassformer.lab.reproduce.report import Outcome
 from glassformer.lab.reproduce.reproduction import size_problem
 from glassformer.lab.reproduce.table import reproductions
 from glassformer.lab.reproduce.times import Times
+from glassformer.models.costs import costs
 from glassformer.runs.folder import RunFolder
 from tests.commands import call
 from tests.small_collections import SHAKESPEARE, SMALL_PAIRS, numbers, write_multi30k, write_shakespeare, write_tatoeba

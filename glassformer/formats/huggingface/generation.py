@@ -11,14 +11,15 @@ Taken over is what means the same on both sides. What does not, or has no settin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from glassformer.config.decode import MOST
+from glassformer.config import DecodeConfig
 from glassformer.formats.untrusted import read_json
 from glassformer.language import _
 
+MOST = {own.name: own.metadata["bounds"].le for own in fields(DecodeConfig)}
 NEUTRAL: dict[str, Any] = {
     "max_length": None,
     "min_length": 0,

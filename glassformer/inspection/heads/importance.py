@@ -1,7 +1,7 @@
-"""What each head and each MLP of a trained model is one, and how many heads can go.
+"""How much each head and each MLP of a trained model matters, and how many heads can go.
 
 Importance: ablate one part, leave the rest, and measure again (Michel et al. 2019; Voita et al. 2019). Two ablations are made,
-zeros and the part's own average (see probe.py): a part that matters by its constant alone is not a part that thinks.
+zeros and the part's own average (see probe/): a part that matters by its constant alone is not a part that thinks.
 
 How many can go: heads are ablated one after the other, the least important (by the loss, when it alone is ablated) first,
 and the score is measured after each. This is an order of single cuts: two heads that stand in for each other both look

@@ -13,11 +13,11 @@ from pathlib import Path
 import torch
 
 from glassformer.config import Recipe
-from glassformer.config.costs import costs
 from glassformer.errors import UserError
 from glassformer.lab.ablate.trials import Trial
 from glassformer.language import _
 from glassformer.machine import cores
+from glassformer.models.costs import costs
 from glassformer.runs import pick_device
 from glassformer.runs.plan import SAFE, make_plan
 from glassformer.screen import roughly

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from glassformer.api import load
-from glassformer.config.costs import costs
 from glassformer.data.report import DataReport
 from glassformer.evaluation.bootstrap import Statistics
 from glassformer.evaluation.examples import COMBINE, example_statistics
@@ -24,6 +23,7 @@ from glassformer.evaluation.generated import metric_of
 from glassformer.evaluation.held_out import held_out
 from glassformer.files import structured
 from glassformer.files.durable import to_json, write_atomically
+from glassformer.models.costs import costs
 from glassformer.runs.folder import RunFolder
 
 

@@ -15,7 +15,6 @@ import torch
 
 from glassformer import runs
 from glassformer.config import Recipe, read_recipe
-from glassformer.config.costs import costs
 from glassformer.data.download import cut_shakespeare
 from glassformer.data.origins import SPLITS, origins_of
 from glassformer.errors import UserError
@@ -26,6 +25,7 @@ from glassformer.lab.reproduce.report import Outcome, ReproductionReport
 from glassformer.lab.reproduce.table import Metric, Reproduction, reproduction
 from glassformer.lab.reproduce.times import FirstLook, times_of
 from glassformer.language import _
+from glassformer.models.costs import costs
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.plan import TrainingPlan, make_plan
 from glassformer.screen import roughly, say

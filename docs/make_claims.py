@@ -18,39 +18,35 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from glassformer.lab.claims import all_claims
-from glassformer.lab.verdict import VERDICTS, Bilingual
+from glassformer.language import in_language
 
 DOCS = Path(__file__).parent
 MEASURED = DOCS.parent / "glassformer" / "lab" / "claims" / "measured.json"
 
 PAGE = {
-    "title": Bilingual("# Claims, measured", "# 论断与测量"),
-    "intro": Bilingual(
-        "What the texts say of the Transformer, each put to the test by a command that a laptop can run. A claim is made into "
-        "conditions; each is judged over seeds: it holds if the 95% interval of the paired differences lies above zero and the "
-        "mean reaches a margin that matters, fails if the interval lies below that margin, and is open otherwise. All hold: "
-        "the claim *holds*; some: *holds when*; all fail: *does not hold*; else *not settled*. Times are for two cores.",
-        "教程与论文关于 Transformer 的种种说法，每一条都用一条笔记本电脑即可运行的命令来检验。"
+    "title": {"en": "# Claims, measured", "zh": "# 论断与测量"},
+    "intro": {
+        "en": "What the texts say of the Transformer, each put to the test by a command that a laptop can run. A claim "
+        "is made into conditions; each is judged over seeds: it holds if the 95% interval of the paired differences lies above "
+        "zero and the mean reaches a margin that matters, fails if the interval lies below that margin, and is open otherwise. "
+        "All hold: the claim *holds*; some: *holds when*; all fail: *does not hold*; else *not settled*. Times are for two "
+        "cores.",
+        "zh": "教程与论文关于 Transformer 的种种说法，每一条都用一条笔记本电脑即可运行的命令来检验。"
         "论断拆成若干条件，按随机种子成对比较："
         "若成对差值的 95% 区间在零以上且均值达到有意义的幅度，条件成立；若区间整个低于该幅度，则不成立；否则未定。"
         "全部成立即“成立”，部分成立即“有条件地成立”，全部不成立即“不成立”，其余为“尚无定论”。用时按两个核心计。",
-    ),
-    "columns": Bilingual("study | claim | verdict | time | said by", "研究 | 论断 | 结论 | 用时 | 出处"),
-    "minutes": Bilingual("min", "分钟"),
-    "missing": Bilingual("Not yet measured at its default size:", "尚未按默认规模测量："),
-    "here": Bilingual("[中文](claims.zh.md)", "[English](claims.md)"),
-    "cost": Bilingual(
-        "{command}, {trials} trials, {seconds:.0f} s of computing on {machine}, {date}.",
-        "{command}，{trials} 次试验，共计算 {seconds:.0f} 秒，{machine}，{date}。",
-    ),
+    },
+    "columns": {"en": "study | claim | verdict | time | said by", "zh": "研究 | 论断 | 结论 | 用时 | 出处"},
+    "minutes": {"en": "min", "zh": "分钟"},
+    "missing": {"en": "Not yet measured at its default size:", "zh": "尚未按默认规模测量："},
+    "here": {"en": "[中文](claims.zh.md)", "zh": "[English](claims.md)"},
+    "cost": {
+        "en": "{command}, {trials} trials, {seconds:.0f} s of computing on {machine}, {date}.",
+        "zh": "{command}，{trials} 次试验，共计算 {seconds:.0f} 秒，{machine}，{date}。",
+    },
 }
 ANSWERS = tomllib.loads((DOCS / "claims_answers.toml").read_text(encoding="utf-8"))
 CHINESE = tomllib.loads((DOCS / "claims_tables.toml").read_text(encoding="utf-8"))
-OUTCOMES = {
-    "holds": Bilingual("holds", "成立"),
-    "fails": Bilingual("fails", "不成立"),
-    "open": Bilingual("open", "未定"),
-}
 
 
 def said(text: str, language: str) -> str:
@@ -61,10 +57,10 @@ def said(text: str, language: str) -> str:
 def section(found: dict[str, Any], language: str) -> list[str]:
     """One study as a section of the page."""
     lines = ["", f"## {found['name']}", "", f"> {found['claim'][language]}", ""]
-    lines += [f"**{VERDICTS[found['verdict']].in_language(language)}** ({found['said_by']})", ""]
+    lines += [f"**{in_language(found['verdict'], language)}** ({found['said_by']})", ""]
     lines += [ANSWERS[found["name"]][language], ""]
     for one in found["conditions"]:
-        outcome = OUTCOMES[one["outcome"]].in_language(language)
+        outcome = in_language(one["outcome"], language)
         detail = one["detail"] if language == "en" else one["detail"].replace(" against ", " 对 ")
         lines.append(f"- *{outcome}*: {one['text'][0 if language == 'en' else 1]} ({detail})")
     for table in found["tables"]:
@@ -74,29 +70,29 @@ def section(found: dict[str, Any], language: str) -> list[str]:
         lines += ["| " + " | ".join(said(cell, language) for cell in row) + " |" for row in table["rows"]]
     lines += ["", f"![{found['name']}](figures/claims/{found['name']}.png)", ""]
     lines += [note[language] for note in found["notes"]]
-    told = PAGE["cost"].in_language(language)
+    told = PAGE["cost"][language]
     facts = {**found, "seconds": found["trial_seconds"], "command": f"`{found['command']}`"}
     return [*lines, "", told.format(**facts)]
 
 
 def page(everything: dict[str, dict[str, Any]], language: str) -> str:
     """The whole page in one language."""
-    lines = [PAGE["title"].in_language(language), "", PAGE["here"].in_language(language), ""]
+    lines = [PAGE["title"][language], "", PAGE["here"][language], ""]
     lines += [
-        PAGE["intro"].in_language(language),
+        PAGE["intro"][language],
         "",
-        f"| {PAGE['columns'].in_language(language)} |",
+        f"| {PAGE['columns'][language]} |",
         "|" + " --- |" * 5,
     ]
     for study in all_claims():
         if found := everything.get(study.name):
-            verdict = VERDICTS[found["verdict"]].in_language(language)
-            minutes = f"{study.minutes} {PAGE['minutes'].in_language(language)}"
+            verdict = in_language(found["verdict"], language)
+            minutes = f"{study.minutes} {PAGE['minutes'][language]}"
             claim = found["claim"][language]
             lines.append(f"| [{study.name}](#{study.name}) | {claim} | {verdict} | {minutes} | {study.said_by} |")
     missing = [study.name for study in all_claims() if study.name not in everything]
     if missing:
-        lines += ["", f"{PAGE['missing'].in_language(language)} {', '.join(missing)}."]
+        lines += ["", f"{PAGE['missing'][language]} {', '.join(missing)}."]
     for study in all_claims():
         if found := everything.get(study.name):
             lines += section(found, language)

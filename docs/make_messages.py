@@ -2,8 +2,8 @@
 
 Collects every text that the package shows to people into locale/zh/LC_MESSAGES/glassformer.po (a new one with an empty
 msgstr, to be filled in; one that is said no longer is taken out) and compiles it. What is collected: the arguments of `_`, the
-help of the command line, what is told of the settings, the meanings of the taps, and the texts of recipes, ablations and
-reproductions.
+help of the command line, what is told of the settings, the meanings of the taps, and the texts of recipes, ablations,
+reproductions, claims and pages.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from glassformer.cli.verbs import make_app
 from glassformer.config.documentation import settings_of
 from glassformer.config.recipe import PARTS
+from glassformer.inspection.page.bundle import english_words
+from glassformer.lab.claims import all_claims
 from glassformer.nn.taps import SHAPES
 
 PACKAGE = Path(__file__).parents[1] / "glassformer"
@@ -75,20 +77,39 @@ def toml_texts() -> Iterator[str]:
         yield from shown(tomllib.loads(path.read_text(encoding="utf-8")))
 
 
+def claim_texts() -> Iterator[str]:
+    """What the claims of the literature say, with their conditions, notes and the names of their arms."""
+    for claim in all_claims():
+        yield from (claim.claim, *claim.notes)
+        yield from (condition.text for block in claim.judge for condition in block.condition)
+        yield from (name for names in claim.names.values() for name in names.values())
+
+
 def texts() -> set[str]:
     """Everything that the package shows to people."""
     command = typer.main.get_command(make_app())
     taps = (meaning for _shape, meaning in SHAPES.values())  # nn knows nothing of languages
-    return {*marked(), *help_texts(command), *setting_texts(), *toml_texts(), *taps, *TYPERS} - {""}
+    return {*marked(), *help_texts(command), *setting_texts(), *toml_texts(), *claim_texts(), *taps, *TYPERS} - {""}
+
+
+def page_words() -> set[tuple[str, str]]:
+    """The words of the pages, each with the module that has it: the same word may be another in Chinese elsewhere."""
+    return {
+        (path.name.removesuffix("_en.js"), word)
+        for path in PACKAGE.rglob("page/*_en.js")
+        for word in english_words(path.read_text(encoding="utf-8")).values()
+    }
 
 
 def updated() -> Catalog:
     """The catalogue with the texts of today, and the translations that it has."""
-    known = {message.id: message.string for message in read_po(io.BytesIO(PO.read_bytes()), locale="zh")}
+    known = {(one.context, one.id): one.string for one in read_po(io.BytesIO(PO.read_bytes()), locale="zh")}
     day = datetime(2026, 1, 1, tzinfo=UTC)  # the same source leaves the same file
     catalogue = Catalog(locale="zh", project="glassformer", creation_date=day, revision_date=day, fuzzy=False)
     for text in sorted(texts()):
-        catalogue.add(text, known.get(text, ""))
+        catalogue.add(text, known.get((None, text), ""))
+    for module, word in sorted(page_words()):
+        catalogue.add(word, known.get((module, word), ""), context=module)
     return catalogue
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gettext
 import json
 import logging
 import posixpath
@@ -163,9 +164,9 @@ def study_names() -> set[str]:
 
 
 def chinese_verdicts() -> dict[str, str]:
-    """The verdicts in Chinese, as `glassformer study` says them; read from its source, for importing it would take torch."""
-    text = (ROOT / "glassformer" / "lab" / "verdict.py").read_text(encoding="utf-8")
-    return dict(re.findall(r'^    "([\w ]+)": Bilingual\("[^"]+", "([^"]+)"\)', text, re.MULTILINE))
+    """The verdicts in Chinese, as `glassformer study` says them; from its catalogue, for importing it would take torch."""
+    catalogue = gettext.translation("glassformer", ROOT / "glassformer" / "locale", languages=["zh"])
+    return {verdict: catalogue.gettext(verdict) for verdict in ("holds", "holds when", "does not hold", "not settled")}
 
 
 def source_page(target: str) -> str:

@@ -99,6 +99,11 @@ def localized(text: str) -> str:
     return in_language(text, language())
 
 
+def in_both(text: str) -> dict[str, str]:
+    """What the package says in English and in Chinese, for a page or a report that has the two."""
+    return {which: in_language(text, which) for which in ("en", "zh")}
+
+
 def width(text: str) -> int:
     """How many columns of a terminal a text takes: a Chinese character takes two.
 

@@ -28,7 +28,7 @@ from tests.small_runs import small_run
 
 ROOT = Path(__file__).parents[1]
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
-NOT_IN_CHINESE = {"plural", "side"}
+NOT_IN_CHINESE = {"plural", "plural_heads", "side"}
 """The s of a plural; and that lines are shifted up or down, which the Chinese says in another way."""
 
 
@@ -108,7 +108,7 @@ def test_mistakes_on_the_command_line(chinese: None, capsys: pytest.CaptureFixtu
         read_recipe("dates", ["model.n_layr=2"])
     assert tell(wrong.value) == 2
     assert "没有设置 'n_layr'" in capsys.readouterr().err
-    assert language.localized(_("there is no file {file}", file="a {b}.tsv")) == "没有文件 a {b}.tsv"
+    assert language.localized(_("there is no file {path}", path="a {b}.tsv")) == "没有文件 a {b}.tsv"
     assert language.localized("something else entirely") == "something else entirely"
     for words in (["trian"], ["train", "--stpes", "3"], ["train"]):
         with pytest.raises(UserError) as wrong:
@@ -142,7 +142,7 @@ def test_tables_speak_and_data_does_not(chinese: None, capsys: pytest.CaptureFix
 
 def test_english_is_untouched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLASSFORMER_LANG", "en")
-    assert language.localized(_("there is no file {file}", file="x")) == "there is no file x"
+    assert language.localized(_("there is no file {path}", path="x")) == "there is no file x"
     command = typer.main.get_command(make_app())
     before = command.commands["train"].help
     assert in_the_persons_language(command).commands["train"].help == before
@@ -150,7 +150,7 @@ def test_english_is_untouched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_message_in_a_message_is_translated_too(chinese: None) -> None:
     """Also one that was raised; what is no message, such as a file's name that happens to be a word of ours, is not."""
-    inner = UserError(_("there is no file {file}", file="right"))
+    inner = UserError(_("there is no file {path}", path="right"))
     assert language.localized(_("note: {warning}", warning=inner)) == "注意：没有文件 right"
     assert _("note: {warning}", warning=inner) == "note: there is no file right"
 

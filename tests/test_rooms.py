@@ -94,7 +94,7 @@ def test_language(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setenv("GLASSFORMER_LANG", "zh")
     assert localized("a sentence that no catalogue has") == "a sentence that no catalogue has"
-    assert localized(_("there is no file {file}", file="a.tsv")) == "没有文件 a.tsv"
+    assert localized(_("there is no file {path}", path="a.tsv")) == "没有文件 a.tsv"
 
 
 def test_machine() -> None:

@@ -68,7 +68,7 @@ def fill_in_sizes(recipe: Recipe) -> tuple[Recipe, str]:
     if model.head != "mlm" and not model.n_label:
         recipe = recipe.with_model(n_label=2)
         notes.append(_("The labels are not known before the data is read: counted as 2."))
-    return recipe, " ".join(notes)
+    return recipe, " ".join(map(localized, notes))
 
 
 def short(number: int | float) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import options
-from glassformer.language import _, language, localized
+from glassformer.language import _, localized
 from glassformer.screen import warn
 
 
@@ -72,7 +72,7 @@ def look(
         at = step if beside_step is None and beside_run is None else beside_step
         other, other_title = seen(folder, text if beside is None else beside, at), named(folder, at)
     for note in [*inside.input.notes, *(other.input.notes if other is not None else [])]:
-        warn(_("note: {warning}", warning=getattr(note, language())))
+        warn(_("note: {warning}", warning=note))
     report = write_report(inside, title, out or run / "look", pictures=pictures, beside=other, beside_title=other_title)
     for warning in report.notes:
         warn(_("note: {warning}", warning=warning))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.errors import ConfigError
-from glassformer.language import _, language, localized, padded
+from glassformer.language import _, localized, padded
 from glassformer.screen import say, table_console, warn
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def show_list(out: Path, as_json: bool) -> None:
         rows.append(
             {
                 "name": one.name,
-                "claim": one.claim.in_language(language()),
+                "claim": localized(one.claim),
                 "minutes": one.minutes,
                 "verdict": here,
                 "measured": known,
@@ -115,7 +115,7 @@ def show(report: ClaimReport) -> None:
 
     console = table_console()
     console.print(
-        f"\n{report.claim.name}: {report.claim.claim.in_language(language())}\n({report.claim.said_by})",
+        f"\n{report.claim.name}: {localized(report.claim.claim)}\n({report.claim.said_by})",
         style="bold",
         soft_wrap=True,
     )
@@ -128,10 +128,10 @@ def show(report: ClaimReport) -> None:
         console.print(table)
     for condition in report.finding.conditions:
         console.print(
-            f"  {padded(localized(condition.outcome), 6)}  {condition.text.in_language(language())} ({condition.detail})",
+            f"  {padded(localized(condition.outcome), 6)}  {localized(condition.text)} ({condition.detail})",
             soft_wrap=True,
         )
     for note in report.finding.notes:
-        console.print(note.in_language(language()), soft_wrap=True)
+        console.print(note, soft_wrap=True)
     console.print(_("verdict: {verdict}", verdict=_(report.finding.verdict)), style="bold")
     console.print(f"{report.folder / report.claim.name}.png, .md, .json", soft_wrap=True)

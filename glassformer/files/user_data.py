@@ -109,7 +109,7 @@ class UserFile:
         except UserError:
             raise
         except FileNotFoundError:
-            raise UserError(_("there is no file {file}", file=self.path)) from None
+            raise UserError(_("there is no file {path}", path=self.path)) from None
         except OSError as error:
             raise UserError(_("{path} cannot be read: {reason}", path=self.path, reason=error.strerror)) from None
         except ValueError:  # a NUL in the name

@@ -21,6 +21,7 @@ from glassformer.inspection.packing import (
     thumbnails,
 )
 from glassformer.inspection.rollout import rollout
+from glassformer.language import _, in_both
 
 FORMAT = 2
 
@@ -163,17 +164,12 @@ def beam_data(inside: Inspection, names: Names) -> dict[str, Any] | None:
 def precision_in_words(inside: Inspection, coarse: bool, left_out: bool) -> dict[str, str]:
     """How exactly the page's numbers are kept, in English and Chinese."""
     longest = max(len(inside.input.row), len(inside.input.source))
-    if longest <= FINE:
-        english, chinese = "weights are rounded to 1/65535", "权重舍入到 1/65535"
-    else:
-        english = "each weight is rounded to 1/255 of the largest of its row"
-        chinese = "每个权重舍入到所在行最大值的 1/255"
-    english += "; queries, keys and values to " + ("1/127 of the largest of their row" if coarse else "half precision")
-    chinese += "；查询、键和值" + ("舍入到所在行最大值的 1/127" if coarse else "为半精度")
-    if left_out:
-        english += ", and left out of the first layers to keep the file small"
-        chinese += "，前几层的未收入以控制文件大小"
-    return {"en": english + ".", "zh": chinese + "。"}
+    fine = _("weights are rounded to 1/65535")
+    weights = fine if longest <= FINE else _("each weight is rounded to 1/255 of the largest of its row")
+    values = _("1/127 of the largest of their row") if coarse else _("half precision")
+    more = _(", and left out of the first layers to keep the file small") if left_out else ""
+    told = _("{weights}; queries, keys and values to {values}{more}.", weights=weights, values=values, more=more)
+    return in_both(told)
 
 
 def statuses(inside: Inspection) -> list[str]:
@@ -194,25 +190,25 @@ def statuses(inside: Inspection) -> list[str]:
     return found
 
 
-FAMILIES = {
-    "transformer": {"en": "encoder-decoder", "zh": "编码器-解码器"},
-    "gpt": {"en": "GPT", "zh": "GPT"},
-    "bert": {"en": "BERT", "zh": "BERT"},
-}
+FAMILIES = {"transformer": _("encoder-decoder"), "gpt": "GPT", "bert": "BERT"}
 
 
-def sizes_in_words(config: ModelConfig) -> dict[str, str]:
-    """Layers, heads and width, in English and Chinese; an encoder may have others than its decoder."""
+def model_in_words(config: ModelConfig) -> str:
+    """Family, layers, heads and width; an encoder may have others than its decoder."""
     layers, heads = [config.n_layer], [config.n_head]
     if config.family == "transformer":
         layers, heads = [config.encoder_layers, config.n_layer], [config.encoder_side.n_head, config.n_head]
     many = " + ".join(map(str, layers))
     each = " / ".join(map(str, dict.fromkeys(heads)))
-    words = ("layer" if layers == [1] else "layers", "head" if heads == [1] else "heads")
-    return {
-        "en": f", {many} {words[0]} of {each} {words[1]}, width {config.n_embd}",
-        "zh": f"，{many} 层，每层 {each} 头，宽 {config.n_embd}",
-    }
+    return _(
+        "{family}, {layers} layer{plural} of {heads} head{plural_heads}, width {width}",
+        family=FAMILIES[config.family],
+        layers=many,
+        plural="s" * (layers != [1]),
+        heads=each,
+        plural_heads="s" * (heads != [1]),
+        width=config.n_embd,
+    )
 
 
 def page_data(inside: Inspection, title: str) -> dict[str, Any]:
@@ -234,9 +230,6 @@ def page_data(inside: Inspection, title: str) -> dict[str, Any]:
         "words": sides["written"]["pieces"] if inside.kind == "tag" else None,
     }
     lens = [predictions_data(layer, names) for layer in activations.lens]
-    about = {
-        language: f"{name}{sizes_in_words(config)[language]}" for language, name in FAMILIES[config.family].items()
-    }
     says = " ".join(names.texts[i] for i in chosen) if inside.answer is None else None
     if inside.kind == "mlm" and len(chosen) > 40:
         says = None
@@ -244,7 +237,7 @@ def page_data(inside: Inspection, title: str) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         "title": title,
-        "about": about,
+        "about": in_both(model_in_words(config)),
         "kind": inside.kind,
         "text": inside.text,
         "answer": inside.answer,
@@ -278,7 +271,7 @@ def page_data(inside: Inspection, title: str) -> dict[str, Any]:
             }
             for view in inside.across
         ],
-        "notes": [note._asdict() for note in model_input.notes],
+        "notes": [in_both(note) for note in model_input.notes],
         "precision": precision_in_words(inside, coarse, left_out),
     }
     return data | {"names": names.texts}

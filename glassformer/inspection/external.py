@@ -17,7 +17,7 @@ from glassformer.errors import UserError
 from glassformer.inspection.data import FORMAT
 from glassformer.inspection.notebook import Look
 from glassformer.inspection.packing import packed_weights
-from glassformer.language import _
+from glassformer.language import _, in_both
 
 
 def as_layers(weights: Any, what: str) -> list[np.ndarray]:
@@ -179,17 +179,20 @@ def attention_view(
     sides = {"read": side(tokens)} | ({"source": side(source)} if source is not None else {})
     first = next(iter(attentions.values()))["layers"]
     layers, heads = len(first), len(first[0]["head_ids"])
-    about = {
-        "en": f"{layers} {'layer' if layers == 1 else 'layers'} of {heads} {'head' if heads == 1 else 'heads'}",
-        "zh": f"{layers} 层，每层 {heads} 头",
-    }
+    about = _(
+        "{layers} layer{plural} of {heads} head{plural_heads}",
+        layers=layers,
+        plural="s" * (layers != 1),
+        heads=heads,
+        plural_heads="s" * (heads != 1),
+    )
     text = " ".join(sides["read" if source is None else "source"]["words"]["labels"])
     return Look(
         {
             "format": FORMAT,
             "version": VERSION,
             "title": title,
-            "about": about,
+            "about": in_both(about),
             "kind": "attention",
             "text": text,
             "answer": None,

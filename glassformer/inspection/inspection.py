@@ -15,7 +15,6 @@ from glassformer.inspection.activations import Activations, record_activations
 from glassformer.inspection.attribution import Attribution, attribute
 from glassformer.inspection.model_input import (
     ModelInput,
-    Note,
     make_answer_input,
     make_bert_input,
     make_prompt_input,
@@ -141,10 +140,7 @@ def look_inside(
             ids, ended = ids[: longest - 1], False
             notes = [
                 *notes,
-                Note(
-                    f"the answer is longer than the model's block; its first {longest - 1} tokens are shown",
-                    f"答案比模型的块长；只显示前 {longest - 1} 个词元",
-                ),
+                _("the answer is longer than the model's block; its first {n} tokens are shown", n=longest - 1),
             ]
         model_input = make_answer_input(model, source, ids, ended, notes)
         answer = model.tokenizers.target.decode(ids)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from glassformer.errors import UserError
 from glassformer.language import _
@@ -13,13 +12,6 @@ from glassformer.tasks import TextModel, check_text
 from glassformer.tasks.fill import MASK_MARKER, masked_ids
 from glassformer.tasks.tag import words_of
 from glassformer.text.tokenizer import BOS, EOS, MASK, UNK, Tokenizer
-
-
-class Note(NamedTuple):
-    """Something a reader should know, in the languages of the page."""
-
-    en: str
-    zh: str
 
 
 @dataclass(frozen=True)
@@ -33,10 +25,10 @@ class ModelInput:
     positions: list[int]
     given: int
     words: list[int] | None = None  # the first token of each word, where the row was made word by word
-    notes: list[Note] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
-def read_text(tokenizer: Tokenizer, text: str, what: str) -> tuple[list[int], list[Note]]:
+def read_text(tokenizer: Tokenizer, text: str, what: str) -> tuple[list[int], list[str]]:
     """Its ids, and a note on each word the vocabulary does not have. An unknown character is refused: nothing of it would
     reach the model."""
     check_text(text)
@@ -62,8 +54,7 @@ def read_text(tokenizer: Tokenizer, text: str, what: str) -> tuple[list[int], li
             _("{what} has no word that is in this model's vocabulary; there is nothing to look at", what=what)
         )
     return ids, [
-        Note(f"{word!r} is not in the vocabulary; the model reads <unk>", f"词表中没有 {word!r}；模型读到的是 <unk>")
-        for word in dict.fromkeys(unknown)
+        _("{word!r} is not in the vocabulary; the model reads <unk>", word=word) for word in dict.fromkeys(unknown)
     ]
 
 
@@ -82,7 +73,7 @@ def refuse_longer(ids: Sequence[int], most: int, what: str) -> None:
 
 def with_special_tokens(
     model: TextModel, text: str, target: str | None
-) -> tuple[list[int], list[int] | None, list[Note]]:
+) -> tuple[list[int], list[int] | None, list[str]]:
     """Source ids with the special tokens of training around them, target ids as they are."""
     longest = model.model.config.block_size
     source, notes = read_text(model.tokenizers.source, text, "the text")
@@ -103,7 +94,7 @@ def with_special_tokens(
 
 
 def make_answer_input(
-    model: TextModel, source: list[int], answer: list[int], ended: bool, notes: list[Note]
+    model: TextModel, source: list[int], answer: list[int], ended: bool, notes: list[str]
 ) -> ModelInput:
     """A source and the answer to it, for the encoder-decoder and for a GPT that answers."""
     labels: list[int | None] = [*answer, EOS if ended else None]
@@ -115,7 +106,7 @@ def make_answer_input(
     return ModelInput([], row, unasked + labels, positions, len(source), notes=notes)
 
 
-def make_prompt_input(model: TextModel, prompt: list[int], more: list[int], notes: list[Note]) -> ModelInput:
+def make_prompt_input(model: TextModel, prompt: list[int], more: list[int], notes: list[str]) -> ModelInput:
     """A GPT's text and what it goes on with: each token is to be said at the place before it."""
     row = [*prompt, *more]
     return ModelInput([], row, [*row[1:], None], list(range(len(row))), len(prompt), notes=notes)
@@ -127,7 +118,7 @@ def make_bert_input(model: TextModel, text: str) -> ModelInput:
     check_text(text)
     if model.kind == "mlm":
         bare = MASK_MARKER.sub(" ", text)
-        notes: list[Note] = []
+        notes: list[str] = []
         if bare.strip():
             _unused, notes = read_text(tokenizer, bare, "the text")
         if not text.strip():
@@ -140,10 +131,7 @@ def make_bert_input(model: TextModel, text: str) -> ModelInput:
         if not masked:
             notes = [
                 *notes,
-                Note(
-                    "no [MASK]: at each place the model says what it reads there",
-                    "没有 [MASK]：模型在每个位置说出它读到的内容",
-                ),
+                _("no [MASK]: at each place the model says what it reads there"),
             ]
         return ModelInput(
             [], row, [None if token == MASK else token for token in row], positions, len(row), notes=notes

@@ -21,45 +21,22 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from glassformer.evaluation.significance import seed_interval
 from glassformer.language import _
 
-OUTCOMES = (_("holds"), _("fails"), _("open"))
-VERDICT_WORDS = (_("holds"), _("holds when"), _("does not hold"), _("not settled"))
 Outcome = Literal["holds", "fails", "open"]
 Verdict = Literal["holds", "holds when", "does not hold", "not settled"]
-
-
-class Bilingual(NamedTuple):
-    """The same sentence in English and in Chinese.
-
-    >>> Bilingual("attention", "注意力").in_language("zh")
-    '注意力'
-    """
-
-    en: str
-    zh: str
-
-    def in_language(self, language: str) -> str:
-        """The sentence in that language; English for any that there is none of."""
-        return self.zh if language == "zh" else self.en
-
-
-VERDICTS: dict[str, Bilingual] = {
-    "holds": Bilingual("holds", "成立"),
-    "holds when": Bilingual("holds when", "有条件地成立"),
-    "does not hold": Bilingual("does not hold", "不成立"),
-    "not settled": Bilingual("not settled", "尚无定论"),
-}
+WORDS = (_("holds"), _("fails"), _("open"), _("holds when"), _("does not hold"), _("not settled"))
+"""The same, for those who translate."""
 
 
 @dataclass(frozen=True)
 class Condition:
     """One thing that would have to be so, and whether it was."""
 
-    text: Bilingual
+    text: str
     outcome: Outcome
     detail: str = ""  # the numbers it was judged by
 
@@ -72,7 +49,7 @@ def numbers(one: Sequence[float], other: Sequence[float], unit: str, found: tupl
 
 
 def larger(
-    text: Bilingual,
+    text: str,
     more: Sequence[float],
     less: Sequence[float],
     *,
@@ -83,7 +60,7 @@ def larger(
     """Whether `more` is larger than `less` by at least `margin`; the two are paired by seed. `learned`: a score that one of the
     two must reach, for where neither has learned anything there is nothing to compare, and the condition is open."""
     if len(more) != len(less) or not more:
-        raise ValueError(f"{text.en}: {len(more)} and {len(less)} values are no pairs")
+        raise ValueError(f"{text}: {len(more)} and {len(less)} values are no pairs")
     mean, low, high = seed_interval([a - b for a, b in zip(more, less, strict=True)])
     outcome: Outcome
     if learned is not None and max(statistics.fmean(more), statistics.fmean(less)) < learned:
@@ -97,12 +74,10 @@ def larger(
     return Condition(text, outcome, numbers(more, less, unit, (mean, low, high)))
 
 
-def smaller(
-    text: Bilingual, less: Sequence[float], more: Sequence[float], *, margin: float, unit: str = ""
-) -> Condition:
+def smaller(text: str, less: Sequence[float], more: Sequence[float], *, margin: float, unit: str = "") -> Condition:
     """Whether `less` is smaller than `more` by at least `margin`, as a loss should be; told with the smaller one first.
 
-    >>> smaller(Bilingual("a", "b"), [1.0, 1.1, 0.9], [2.0, 2.2, 2.1], margin=0.5).detail
+    >>> smaller("a", [1.0, 1.1, 0.9], [2.0, 2.2, 2.1], margin=0.5).detail
     '1 against 2.1: -1.1 [-1.35, -0.852]'
     """
     outcome = larger(text, more, less, margin=margin).outcome
@@ -112,7 +87,7 @@ def smaller(
 
 
 def within(
-    text: Bilingual,
+    text: str,
     ours: Sequence[float],
     theirs: Sequence[float],
     *,
@@ -123,11 +98,11 @@ def within(
 ) -> Condition:
     """Whether `ours` is at most `slack` worse than `theirs`: it holds if the whole interval is, and fails if none of it is.
 
-    >>> within(Bilingual("a", "b"), [97.0, 98.0, 97.5], [98.0, 99.0, 98.2], slack=2.0, unit="%").outcome
+    >>> within("a", [97.0, 98.0, 97.5], [98.0, 99.0, 98.2], slack=2.0, unit="%").outcome
     'holds'
     """
     if len(ours) != len(theirs) or not ours:
-        raise ValueError(f"{text.en}: {len(ours)} and {len(theirs)} values are no pairs")
+        raise ValueError(f"{text}: {len(ours)} and {len(theirs)} values are no pairs")
     mean, low, high = seed_interval([a - b for a, b in zip(ours, theirs, strict=True)])
     worst, best = (high, low) if less_is_better else (-low, -high)  # how much worse it is, at most and at least
     outcome: Outcome = "holds" if worst < slack else "fails" if best > slack else "open"
@@ -136,7 +111,7 @@ def within(
     return Condition(text, outcome, numbers(ours, theirs, unit, (mean, low, high)))
 
 
-def exactly(text: Bilingual, is_so: bool, detail: str = "") -> Condition:
+def exactly(text: str, is_so: bool, detail: str = "") -> Condition:
     """Something that luck has no part in."""
     return Condition(text, "holds" if is_so else "fails", detail)
 

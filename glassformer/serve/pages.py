@@ -13,6 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from glassformer.inspection.page.bundle import page_files as shared_files
+from glassformer.inspection.page.bundle import with_chinese
 from glassformer.serve.api_errors import APIError
 from glassformer.serve.fields import DocumentedRoute, read_as
 from glassformer.serve.jobs import FunctionJob
@@ -38,11 +40,9 @@ class LookFields(BaseModel):
 @cache
 def page_files() -> dict[str, bytes]:
     """The modules and styles of this room and the shared ones of inspection/page, by name; ours before theirs."""
-    contents: dict[str, bytes] = {}
-    for folder in (files("glassformer.inspection") / "page", files("glassformer.serve") / "page"):
-        if folder.is_dir():
-            contents |= {e.name: e.read_bytes() for e in folder.iterdir() if e.name.endswith(tuple(KINDS))}
-    return contents
+    folder = files("glassformer.serve") / "page"
+    own = {e.name: e.read_text(encoding="utf-8") for e in folder.iterdir() if e.name.endswith(tuple(KINDS))}
+    return {name: text.encode() for name, text in (shared_files() | with_chinese(own)).items()}
 
 
 def content(name: str, headers: dict[str, str] | None = None) -> Response:

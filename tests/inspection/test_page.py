@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import zlib
 from pathlib import Path
@@ -16,7 +17,7 @@ import glassformer
 from glassformer.inspection import data as report_data
 from glassformer.inspection import packing, page
 from glassformer.inspection.inspection import Inspection, look_inside
-from glassformer.inspection.page.bundle import IMPORT
+from glassformer.inspection.page.bundle import IMPORT, english_words
 from tests.inspection.families import page_of
 from tests.talking import make_run
 
@@ -84,18 +85,19 @@ def test_modules_are_put_together_in_order() -> None:
 def test_the_page_has_every_word_twice() -> None:
     """In English and in Chinese; and every word that a view asks for is there. Caught: a label that is only translated."""
     parts = page.page_files()
-    keys = [set(re.findall(r"^  (\w+): ", parts[f"words_{language}.js"], re.MULTILINE)) for language in ("en", "zh")]
-    assert keys[0] == keys[1]
+    english = english_words(parts["words_en.js"])
+    chinese = json.loads(parts["words_zh.js"].removeprefix("export const ZH = ").removesuffix(";\n"))
+    assert english.keys() == chinese.keys() and chinese["maps"] == "注意力图"
+    keys = set(english)
+    assert len(keys) == len(re.findall(r"^  \w+: ", parts["words_en.js"], re.MULTILINE)), "a word that is not read"
     everything = "\n".join(text for name, text in parts.items() if not name.startswith("words"))
     asked = set(re.findall(r"\bwords\.(\w+)", everything))
-    assert asked <= keys[0] | {"js"}, asked - keys[0]
+    assert asked <= keys | {"js"}, asked - keys
     views = set(re.findall(r'static title = "(\w+)"', everything))
     assert len(views) == 12
     composed = views | {f"{view}About" for view in views} | {"encoder", "decoder", "cross", "tokensAboutLabels"}
     composed |= {"encoderLong", "decoderLong", "crossLong", "kept", "ended", "dropped", "pieces", "words", "characters"}
-    unsaid = {
-        key for key in keys[0] - asked - composed if not key.startswith(("status_", "side_", "part_", "explain_"))
-    }
+    unsaid = {key for key in keys - asked - composed if not key.startswith(("status_", "side_", "part_", "explain_"))}
     assert not unsaid, "a word that nobody says"
 
 

@@ -27,10 +27,11 @@ from glassformer.lab.claims.report import markdown, read_verdict
 from glassformer.lab.claims.scale import power_law
 from glassformer.lab.claims.training import Letters, TrainArgs, exact_match, make_pairs, share_at, summed_loss
 from glassformer.lab.runner import KEPT
-from glassformer.lab.verdict import Bilingual, Condition, exactly, larger, smaller, verdict, within
+from glassformer.lab.verdict import Condition, exactly, larger, smaller, verdict, within
+from glassformer.language import in_language
 
 TINY = Budget("quick", 1, 0.002)
-TEXT = Bilingual("it is so", "如此")
+TEXT = "it is so"
 
 
 # ---- the rule
@@ -146,7 +147,7 @@ def counted(budget: Budget, size: int, seed: int) -> dict[str, float]:
 
 MADE_UP = """
 name = "made-up"
-claim = ["it is so", "如此"]
+claim = "it is so"
 said_by = "a test"
 minutes = 0
 trial = "counted"
@@ -157,7 +158,7 @@ size = [1, 3]
 [[judge]]
 [[judge.condition]]
 rule = "larger"
-text = ["three is more than one", "三大于一"]
+text = "three is more than one"
 key = "value"
 ours = { size = 3 }
 theirs = { size = 1 }
@@ -217,7 +218,7 @@ def test_every_study_is_planned_at_every_effort_and_named_once() -> None:
         quick, default = claim.plan(QUICK), claim.plan(DEFAULT)
         assert 0 < len(quick) <= len(default)
         assert len({json.dumps(one, sort_keys=True) for one in default}) == len(default)
-        assert claim.claim.zh != claim.claim.en and callable(claim.run_trial)
+        assert in_language(claim.claim, "zh") != claim.claim and callable(claim.run_trial)
     with pytest.raises(UserError, match="did you mean 'norms'"):
         claim_named("norm")
 
@@ -236,7 +237,7 @@ def test_cases_are_the_combinations_that_were_tried() -> None:
 
 def test_a_condition_without_its_trials_is_left_out_and_a_template_names_its_case() -> None:
     """A smaller budget has fewer arms. Broken variants: a pair made of two lengths; a condition judged on nothing."""
-    text = MADE_UP.replace("ours = { size = 3 }", "ours = { size = 4 }") + '[names.size]\n1 = ["one", "一"]\n'
+    text = MADE_UP.replace("ours = { size = 3 }", "ours = { size = 4 }") + '[names.size]\n1 = "one"\n'
     results = Results(tuple(({"size": n, "seed": s}, {"value": float(n + s)}) for n in (1, 3) for s in (0, 1)))
     assert judge(parse_claim(text, __name__), results).conditions == ()
     found = judge(parse_claim(text.replace("size = 4", "size = 3"), __name__), results)

@@ -24,7 +24,7 @@ def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> 
     """A data configuration in which each file has its role, by its name or else by its place."""
     for file in files:
         if not file.exists():
-            raise UserError(_("there is no file {file}", file=file))
+            raise UserError(_("there is no file {path}", path=file))
     roles: dict[str, list[Path]] = {}
     nameless: list[Path] = []
     for file in files:

@@ -1,7 +1,7 @@
 """One file that holds all it needs: the modules, the style and the data of a page put together.
 
-There is no build step: the modules are plain ES modules and are served as they are by any server; for a file that is opened
-from a disk, each becomes a function.
+There is no build step: the modules are plain ES modules and are served as they are; for a file that is opened from a disk, each
+becomes a function. Only the words in Chinese are made, of those in English by the catalogue of the screen.
 """
 
 from __future__ import annotations
@@ -11,21 +11,42 @@ import re
 from importlib.resources import files
 from typing import Any
 
+from glassformer.language import translations
+
+EXPORT = re.compile(r"^export (?:async )?(?:function|const|class) (\w+)", re.MULTILINE)
+WORD = re.compile(r'^  (\w+): ("(?:[^"\\]|\\.)*"),$', re.MULTILINE)
+
+
+def english_words(source: str) -> dict[str, str]:
+    """The words of a module of words, by their keys."""
+    return {key: json.loads(text) for key, text in WORD.findall(source)}
+
+
+def with_chinese(modules: dict[str, str]) -> dict[str, str]:
+    """The modules, and beside each `…_en.js` the one with the same words in Chinese."""
+    look_up = translations("zh").pgettext
+    made = {}
+    for name, source in modules.items():
+        if name.endswith("_en.js"):
+            room = name.removesuffix("_en.js")
+            chinese = {key: look_up(room, text) for key, text in english_words(source).items()}
+            names = "\n".join(EXPORT.findall(source)).replace("EN", "ZH")
+            made[f"{room}_zh.js"] = f"export const {names} = {json.dumps(chinese, ensure_ascii=False)};\n"
+    return modules | made
+
 
 def page_files() -> dict[str, str]:
     """The modules, the style and the template, by name."""
     folder = files("glassformer.inspection") / "page"
-    return {
+    found = {
         entry.name: entry.read_text(encoding="utf-8")
         for entry in folder.iterdir()
         if entry.name.endswith((".js", ".css", ".html"))
     }
+    return with_chinese(found)
 
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.]+)";\n', re.MULTILINE)
-
-
-EXPORT = re.compile(r"^export (?:async )?(?:function|const|class) (\w+)", re.MULTILINE)
 
 
 def bundled(modules: dict[str, str], entry: str) -> str:

@@ -1,4 +1,4 @@
-// Every word of the page in English.
+// Every word of the page in English; words_zh.js is made of it by the catalogue (bundle.py).
 
 export const EN = {
   maps: "Maps",

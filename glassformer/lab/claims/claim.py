@@ -1,5 +1,5 @@
-"""A claim of the literature: a TOML file beside this one, with its arms and conditions in two languages, and a function that
-runs one trial.
+"""A claim of the literature: a TOML file beside this one, with its arms and conditions (their Chinese is in the catalogue of the
+screen), and a function that runs one trial.
 
     name, claim, said_by, minutes    what is claimed, by whom, and how long it takes at the default budget on two cores
     [[grid]]                         the trials: every combination of some settings, each with every seed
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.files import structured
-from glassformer.lab.verdict import Bilingual
+from glassformer.language import _
 
 Settings = dict[str, Any]
 """What tells one trial from another: names to numbers, words and lists."""
@@ -108,7 +108,7 @@ class Results:
         [{'a': 2}]
         """
         chosen = {}
-        for key, _, which in (one.partition(" ") for one in each):
+        for key, _space, which in (one.partition(" ") for one in each):
             values = self.options(key, **settings)
             if which == "sorted":
                 values = sorted(values)
@@ -131,7 +131,7 @@ class ConditionSpec:
     where `less_is_better`)."""
 
     rule: str
-    text: Bilingual
+    text: str
     key: str = ""
     ours: dict[str, Any] = field(default_factory=dict)
     theirs: dict[str, Any] | float | str = 0.0
@@ -206,15 +206,15 @@ class Claim:
     themselves. `version` is raised when a trial is changed so that what was kept is no longer what it would find."""
 
     name: str
-    claim: Bilingual
+    claim: str
     said_by: str
     minutes: int
     grid: list[dict[str, Any]]
     judge: list[JudgeSpec]
     table: list[TableSpec]
     panel: list[PanelSpec] = field(default_factory=list)
-    names: dict[str, dict[str, str | Bilingual]] = field(default_factory=dict)
-    notes: list[Bilingual] = field(default_factory=list)
+    names: dict[str, dict[str, str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
     module: str = ""
     trial: str = "trial"
     draw: str = ""  # a function that draws the whole figure
@@ -244,21 +244,20 @@ class Claim:
             found += [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
         return found
 
-    def called(self, case: Settings, facts: Mapping[str, Any], language: int = 0) -> dict[str, Any]:
-        """What templates are filled with: facts, the values of a case by the names that they have in a language, and
-        as they are (`{plain_depth}`)."""
+    def called(self, case: Settings, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """What templates are filled with: facts, the values of a case by their names, and as they are (`{plain_depth}`)."""
         found: dict[str, Any] = dict(facts)
         for key, value in case.items():
             word = str(value).lower() if isinstance(value, bool) else str(value)
-            name = self.names.get(key, {}).get(word, value)
-            found |= {f"plain_{key}": value, key: name[language] if isinstance(name, Bilingual) else name}
+            name = self.names.get(key, {}).get(word)
+            found |= {f"plain_{key}": value, key: value if name is None else _(name)}
         return found
 
 
 def parse_claim(text: str, module: str) -> Claim:
     """A claim from the text of its file; `module` has its functions unless the file names another one beside it."""
     values = tomllib.loads(text)
-    home, _, own = module.rpartition(".")
+    home, _dot, own = module.rpartition(".")
     values["module"] = f"{home}.{values.get('module', own)}"
     return structured.convert(values, Claim, f"the claim {values.get('name')}")  # type: ignore[no-any-return]
 

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from glassformer.lab.claims.claim import Claim, ConditionSpec, PanelSpec, Results, RowSpec, Settings
-from glassformer.lab.verdict import Bilingual, Condition, Verdict, exactly, larger, smaller, verdict, within
+from glassformer.lab.verdict import Condition, Verdict, exactly, larger, smaller, verdict, within
+from glassformer.language import _, in_both
 
 Facts = Mapping[str, Any]
 
@@ -27,7 +28,7 @@ class Judgement:
 
     tables: tuple[Table, ...]
     conditions: tuple[Condition, ...]
-    notes: tuple[Bilingual, ...] = field(default=())
+    notes: tuple[str, ...] = field(default=())
 
     @property
     def verdict(self) -> Verdict:
@@ -38,9 +39,11 @@ class Judgement:
         """As JSON has it."""
         return {
             "verdict": self.verdict,
-            "conditions": [asdict(condition) for condition in self.conditions],
+            "conditions": [
+                {**asdict(condition), "text": list(in_both(condition.text).values())} for condition in self.conditions
+            ],
             "tables": [asdict(table) for table in self.tables],
-            "notes": [note._asdict() for note in self.notes],
+            "notes": [in_both(note) for note in self.notes],
         }
 
 
@@ -63,7 +66,7 @@ def side_values(results: Results, side: Any, key: str, common: Settings, like: i
 
 def condition_of(claim: Claim, spec: ConditionSpec, results: Results, case: Settings, facts: Facts) -> Condition | None:
     """A condition for one case; None where this budget has no such trials."""
-    text = Bilingual(*(spec.text[i].format_map(claim.called(case, facts, i)) for i in (0, 1)))
+    text = _(spec.text, **claim.called(case, facts))
     if spec.rule == "exactly":
         own = {**case, **spec.ours}
         values = results.values(spec.key, **own) if spec.key else [0.0]
@@ -123,7 +126,7 @@ def judge(claim: Claim, results: Results) -> Judgement:
         rows = [*rows, *(row for spec in table.rows for row in rows_of(spec, results, claim, facts))]
         columns = tuple(column.format_map(facts) for column in table.columns)
         tables.append(Table(table.title.format_map(facts), columns, tuple(rows)))
-    notes = tuple(Bilingual(*(text.format_map(facts) for text in note)) for note in claim.notes)
+    notes = tuple(_(note, **facts) for note in claim.notes)
     return Judgement(tuple(tables), tuple(one for one in conditions if one is not None), notes)
 
 

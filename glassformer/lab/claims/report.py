@@ -16,7 +16,7 @@ from glassformer.lab.claims.claim import Budget, Claim, Results, Settings
 from glassformer.lab.claims.judgement import Judgement, draw, judge
 from glassformer.lab.report import made_with, markdown_table, write_report
 from glassformer.lab.runner import KEPT, TrialCall, run_trials
-from glassformer.language import _
+from glassformer.language import _, in_both
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ClaimReport:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
-        claim = {"name": self.claim.name, "claim": self.claim.claim._asdict(), "said_by": self.claim.said_by}
+        claim = {"name": self.claim.name, "claim": in_both(_(self.claim.claim)), "said_by": self.claim.said_by}
         return {**claim, **self.finding.to_dict(), **self.facts}
 
 
@@ -72,7 +72,7 @@ def run(claim: Claim, budget: Budget, out: Path, *, jobs: int | None = None) -> 
             "effort": budget.name,
             "seeds": budget.seeds,
             "trials": len(results.trials),
-            "trial_seconds": round(sum(found["seconds"] for _, found in results.trials), 1),
+            "trial_seconds": round(sum(found["seconds"] for _settings, found in results.trials), 1),
             "seconds": round(time.perf_counter() - began, 1),
             "command": f"glassformer study {claim.name}" + ("" if budget.name == "default" else f" --{budget.name}"),
             "machine": " and ".join(sorted({trial.machine for trial in kept.values()})),
@@ -85,15 +85,15 @@ def run(claim: Claim, budget: Budget, out: Path, *, jobs: int | None = None) -> 
         return report
 
 
-def markdown(report: ClaimReport, language: str = "en") -> str:
+def markdown(report: ClaimReport) -> str:
     """A report as a page."""
-    lines = [f"# {report.claim.name}", "", f"> {report.claim.claim.in_language(language)}", ""]
+    lines = [f"# {report.claim.name}", "", f"> {report.claim.claim}", ""]
     lines += [f"**{report.finding.verdict}** ({report.claim.said_by})", ""]
     for condition in report.finding.conditions:
-        lines.append(f"- {condition.outcome}: {condition.text.in_language(language)} ({condition.detail})")
+        lines.append(f"- {condition.outcome}: {condition.text} ({condition.detail})")
     for table in report.finding.tables:
         lines += ["", f"### {table.title}", "", *markdown_table(table.columns, table.rows)]
-    lines += [""] + [note.in_language(language) for note in report.finding.notes]
+    lines += ["", *report.finding.notes]
     facts = report.facts
     cost = f"{facts['trials']} trials, {facts['trial_seconds']:.0f} s of computing"
     lines += ["", f"`{facts['command']}`, {cost} on {facts['machine']}, {facts['date']}."]

@@ -3,7 +3,8 @@
 import { AnswerView } from "./answer_view.js";
 import { ask, events, heldKey, holdKey } from "./ask.js";
 import { h, select } from "./elements.js";
-import { HOME_WORDS } from "./home_words.js";
+import { HOME_EN } from "./home_words_en.js";
+import { HOME_ZH } from "./home_words_zh.js";
 import { remember, remembered, Store, THEMES } from "./store.js";
 import { filled, LANGUAGES } from "./words.js";
 
@@ -34,7 +35,7 @@ class Home {
   }
 
   get words() {
-    return HOME_WORDS[store.state.language];
+    return { en: HOME_EN, zh: HOME_ZH }[store.state.language];
   }
 
   tools() {

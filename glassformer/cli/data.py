@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -77,4 +78,22 @@ def check(
         raise typer.Exit(1)
 
 
-VERBS: dict[str, Callable[..., None]] = {"get": get, "check": check}
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all of it; runs need nothing of it.")] = False,
+) -> None:
+    """Prepared data that is kept so that another run on it begins at once: list it, or clear it."""
+    from glassformer.data import cache as prepared
+
+    console, folder = table_console(), prepared.entries_folder()
+    kept = prepared.clear() if clear else list(prepared.entries())
+    for entry in kept:
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
+        print(f"{used}  {entry.size / 1e6:>9,.1f} MB  {entry.about}")
+    if not kept:
+        console.print("nothing is kept" if folder is None else f"there is nothing in {folder}", soft_wrap=True)
+        return
+    total = f"{sum(entry.size for entry in kept) / 1e6:,.1f} MB"
+    console.print(f"{total} removed from {folder}" if clear else f"{total} in {folder}", soft_wrap=True)
+
+
+VERBS: dict[str, Callable[..., None]] = {"get": get, "check": check, "cache": cache}

@@ -7,44 +7,52 @@ whatever has happened to the original files since. Nothing here holds a corpus i
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 
 from glassformer.config import DataConfig, Recipe
+from glassformer.data import cache
 from glassformer.data.files import Document, ReadContext
+from glassformer.data.origins import SPLITS, Split
 from glassformer.data.report import DataReport, in_words
-from glassformer.data.sources import DataReader, why_empty
+from glassformer.data.sources import DataReader, split_off, why_empty
 from glassformer.data.splits import hash_of, look_like_texts, normalized
-from glassformer.data.store import StoreWriter, run_examples
-from glassformer.data.tokens import TokenFile
+from glassformer.data.store import StoreWriter, run_examples, stored_splits
+from glassformer.data.tokens import TokenFile, TokenWriter
 from glassformer.errors import UserError
+from glassformer.files.user_data import FileFacts
 from glassformer.nn.loss import IGNORE
+from glassformer.screen import say
 from glassformer.text.extension import Extended, extend
 from glassformer.text.imported import load_tokenizer
-from glassformer.text.tokenizer import BOS, EOS, Tokenizer, encodable
+from glassformer.text.pre_tokenizer import end_to_end
+from glassformer.text.tokenizer import BOS, EOS, Tokenizer
 from glassformer.text.tokenizers import Extension, Tokenizers
 
-ENCODED_AT_ONCE = 2000  # examples, and of long ones fewer:
+ENCODED_AT_ONCE = 4000  # examples, and of long ones fewer:
 CHARACTERS_AT_ONCE = 4_000_000
+CUT_AT_ONCE = 128_000  # texts of BPE-dropout, each as often as it is cut
 TOKENIZER_CHARACTERS = 50_000_000  # a tokenizer learns from at most so much text; more changes little and costs memory
 
 
-def chunks(items: Iterable[Any], size_of: Callable[[Any], int] = len) -> Iterator[list[Any]]:
+def chunks(
+    items: Iterable[Any], size_of: Callable[[Any], int] = len, most: int = ENCODED_AT_ONCE
+) -> Iterator[list[Any]]:
     """As many as are encoded at a time: never more text than memory has room for, many at once where they are short."""
     chunk: list[Any] = []
     characters = 0
     for item in items:
         chunk.append(item)
         characters += size_of(item)
-        if len(chunk) >= ENCODED_AT_ONCE or characters >= CHARACTERS_AT_ONCE:
+        if len(chunk) >= most or characters >= CHARACTERS_AT_ONCE:
             yield chunk
             chunk, characters = [], 0
     if chunk:
@@ -64,19 +72,18 @@ def texts_in(config: DataConfig, example: Any) -> tuple[str, ...]:
             return (" ".join(example[0]),)
 
 
-def limited(texts: Iterable[str], characters: int) -> Iterator[str]:
-    """Texts until so many characters have been seen."""
-    for text in texts:
-        yield text
-        characters -= len(text)
-        if characters <= 0:
+def texts_of(config: DataConfig, examples: Iterable[Any], sides: Sequence[int] = (0,)) -> Iterator[str]:
+    """The text of these sides (0: source, or the only one; 1: target) in one reading, of each as much as a tokenizer learns
+    from."""
+    left = {side: TOKENIZER_CHARACTERS // len(sides) for side in sides}
+    for example in examples:
+        texts = texts_in(config, example)
+        for side in sides:
+            if left[side] > 0:
+                left[side] -= len(texts[side])
+                yield texts[side]
+        if max(left.values()) <= 0:
             return
-
-
-def texts_of(config: DataConfig, split: Any, side: str) -> Iterator[str]:
-    """All text of one side ("source" or "target"; for anything but pairs there is one side)."""
-    for example in split:
-        yield texts_in(config, example)[1 if side == "target" and config.task == "pairs" else 0]
 
 
 def labels_of(config: DataConfig, train: Any) -> list[str]:
@@ -107,60 +114,99 @@ def keep_tokenizers(config: DataConfig, train: Any, old: Tokenizers) -> Tokenize
     if not config.extend_vocabulary:
         return Tokenizers(old.target, old.source, labels)
 
-    def larger(tokenizer: Tokenizer, sides: tuple[str, ...]) -> Extended:
-        texts = itertools.chain.from_iterable(texts_of(config, train, side) for side in sides)
-        return extend(tokenizer, limited(texts, TOKENIZER_CHARACTERS), config.extend_vocabulary)
+    def larger(tokenizer: Tokenizer, sides: tuple[int, ...]) -> Extended:
+        return extend(tokenizer, texts_of(config, train, sides), config.extend_vocabulary)
 
     if not old.shared:
-        target, source = larger(old.target, ("target",)), larger(old.source, ("source",))
+        target, source = larger(old.target, (1,)), larger(old.source, (0,))
         return Tokenizers(target.tokenizer, source.tokenizer, labels, Extension(target.parts, source.parts))
-    joint = larger(old.target, ("source", "target") if config.task == "pairs" else ("text",))
+    joint = larger(old.target, (0, 1) if config.task == "pairs" else (0,))
     return Tokenizers(joint.tokenizer, joint.tokenizer, labels, Extension(joint.parts, joint.parts))
 
 
 def learn_tokenizers(config: DataConfig, train: Any) -> Tokenizers:
     """The tokenizers, from the training split alone, and the labels that occur in it."""
 
-    def learn(sides: tuple[str, ...]) -> Tokenizer:
+    def learn(*sides: int) -> Tokenizer:
         if config.tokenizer_file is not None:
             return load_tokenizer(config.tokenizer_file)
-        share = TOKENIZER_CHARACTERS // len(sides)
-        text = itertools.chain.from_iterable(limited(texts_of(config, train, side), share) for side in sides)
-        return Tokenizer.train(config.tokenizer, text, config.vocab_size, config.lowercase)
+        return Tokenizer.train(config.tokenizer, texts_of(config, train, sides), config.vocab_size, config.lowercase)
 
     labels = labels_of(config, train)
     if config.task == "pairs" and config.separate_vocabularies:
-        return Tokenizers(learn(("target",)), learn(("source",)), labels)
-    joint = learn(("source", "target") if config.task == "pairs" else ("text",))
+        return Tokenizers(learn(1), learn(0), labels)
+    joint = learn(0, 1) if config.task == "pairs" else learn(0)
     return Tokenizers(joint, joint, labels)
 
 
-def encode_text(tokenizer: Tokenizer, documents: Iterable[Document], *, begin: bool = False) -> Iterator[list[int]]:
+Encoded = tuple[Int[np.ndarray, " m"], Int[np.ndarray, " n"]]
+"""Sequences end to end, and the length of each."""
+
+
+def encode_pairs(
+    config: DataConfig, pairs: Iterable[tuple[str, str]], tokenizers: Tokenizers, to_learn: bool, seed: int
+) -> Iterator[dict[str, Encoded]]:
+    """Source and target; where both directions are learned, then the same the other way round."""
+    times = config.segmentations if to_learn and config.bpe_dropout else 1
+    most = ENCODED_AT_ONCE if times == 1 else max(1, CUT_AT_ONCE // times)
+
+    def encoder(tokenizer: Tokenizer, side: int) -> Callable[[Sequence[str]], Encoded]:
+        if not (to_learn and config.bpe_dropout):
+            return tokenizer.corpus_encoder()
+        sampler = tokenizer.bpe_dropout(config.bpe_dropout, seed=f"{seed} {('source', 'target')[side]}")
+        return lambda texts: sampler.encode_batch(texts, times)
+
+    for source, target in ((0, 1), (1, 0)) if to_learn and config.both_ways else ((0, 1),):
+        encode = encoder(tokenizers.source, source), encoder(tokenizers.target, target)
+        for group in chunks(pairs, lambda pair: len(pair[0]) + len(pair[1]), most):
+            yield {
+                "source": encode[0]([pair[source] for pair in group]),
+                "target": encode[1]([pair[target] for pair in group]),
+            }
+
+
+def encode_text(tokenizer: Tokenizer, documents: Iterable[Document], *, begin: bool = False) -> Iterator[Encoded]:
     """A sequence a document, EOS at its end; a document that arrives in pieces is one sequence a piece. `begin`: BOS at its
     beginning as well."""
-    begins = begin
+    encode, begins = tokenizer.corpus_encoder(), begin
     for group in chunks(documents, lambda document: len(document.text)):
-        for document, ids in zip(group, tokenizer.encode_batch([d.text for d in group]), strict=True):
-            if begins:
-                ids = [BOS, *ids]
-            if document.ends:
-                ids.append(EOS)
-            begins = begin and document.ends
-            yield ids
+        tokens, lengths = encode([document.text for document in group])
+        ends = np.array([document.ends for document in group])
+        starts = np.r_[begins, begin & ends[:-1]]
+        begins = begin and bool(ends[-1])
+        lengths = lengths + starts + ends
+        finish = np.cumsum(lengths)
+        framed = np.full(int(lengths.sum()), EOS)
+        inside = np.ones(len(framed), bool)
+        inside[(finish - 1)[ends]] = False
+        framed[(finish - lengths)[starts]], inside[(finish - lengths)[starts]] = BOS, False
+        framed[inside] = tokens
+        yield framed, lengths
 
 
 def encode_tagged(
     tokenizer: Tokenizer, examples: Iterable[tuple[list[str], list[str]]], label_ids: dict[str, int], where: str
-) -> Iterator[tuple[list[int], list[int]]]:
+) -> Iterator[dict[str, Encoded]]:
     """The ids of all words of a line, and for each the tag of its word: on its first piece, nothing on the others."""
-    for words, tags in examples:
-        ids: list[int] = []
-        labels: list[int] = []
-        for tag, pieces in zip(tags, tokenizer.encode_batch(words), strict=True):
-            pieces = pieces or tokenizer.encode_batch(["?"])[0]
-            ids += pieces
-            labels += [known_label(tag, label_ids, where)] + [IGNORE] * (len(pieces) - 1)
-        yield ids, labels
+    nothing = tokenizer.encode("?")
+    for group in chunks(examples, lambda example: sum(map(len, example[0]))):
+        words = tokenizer.encode_batch([word for words, _ in group for word in words])
+        tokens, sizes = end_to_end([pieces or nothing for pieces in words])
+        labels = np.full(len(tokens), IGNORE)
+        labels[np.cumsum(sizes) - sizes] = [known_label(tag, label_ids, where) for _, tags in group for tag in tags]
+        ends = np.cumsum([0, *(len(words) for words, _ in group)])
+        lengths = np.diff(np.r_[0, np.cumsum(sizes)][ends])
+        yield {"text": (tokens, lengths), "labels": (labels, lengths)}
+
+
+def encode_classes(
+    tokenizer: Tokenizer, examples: Iterable[tuple[str, str]], label_ids: dict[str, int], where: str
+) -> Iterator[dict[str, Encoded]]:
+    """Texts, and the number of the label of each."""
+    encode = tokenizer.corpus_encoder()
+    for group in chunks(examples, lambda example: len(example[0])):
+        labels = np.array([known_label(label, label_ids, where) for _, label in group])
+        yield {"text": encode([text for text, _ in group]), "labels": (labels, np.ones_like(labels))}
 
 
 def known_label(label: str, label_ids: dict[str, int], where: str) -> int:
@@ -186,56 +232,38 @@ def encode_split(
     and labels. `to_learn`: as training wants it, with pairs cut in several ways (which follow from `seed`) or both directions
     where the config asks for that; else an example is an example."""
     label_ids = {label: i for i, label in enumerate(tokenizers.labels)}
-    prefix = folder / split_name
-
-    def write(name: str, sequences: Iterable[list[int]], vocab_size: int | None) -> TokenFile:
-        return TokenFile.write(f"{prefix}.{name}", sequences, vocab_size)
-
-    def encoded(tokenizer: Tokenizer, side: str) -> Iterator[list[int]]:
-        for group in chunks(texts_of(config, examples, side)):
-            yield from tokenizer.encode_batch(group)
-
-    def of_pairs(tokenizer: Tokenizer, side: str, other: str) -> Iterator[list[int]]:
-        """One side of all pairs, and then the other side where both directions are learned."""
-        for each in (side, other) if to_learn and config.both_ways else (side,):
-            if not (to_learn and config.bpe_dropout):
-                yield from encoded(tokenizer, each)
-                continue
-            sampler = tokenizer.bpe_dropout(config.bpe_dropout, seed=f"{seed} {each}")
-            for text in encodable(texts_of(config, examples, each)):
-                yield from sampler.encode(text, config.segmentations)
-
+    sizes: dict[str, int | None] = dict.fromkeys(file_names(config), tokenizers.target.vocab_size)
+    batches: Iterable[dict[str, Encoded]]
     match config.task:
         case "pairs":
-            source, target = tokenizers.source, tokenizers.target
-            return {
-                "source": write("source", of_pairs(source, "source", "target"), source.vocab_size),
-                "target": write("target", of_pairs(target, "target", "source"), target.vocab_size),
-            }
+            sizes["source"] = tokenizers.source.vocab_size
+            batches = encode_pairs(config, examples, tokenizers, to_learn, seed)
         case "text":
-            texts = encode_text(tokenizers.target, examples, begin=config.begin_documents)
-            return {"text": write("text", texts, tokenizers.target.vocab_size)}
-        case "classify":
-            labels = ([known_label(label, label_ids, split_name)] for _, label in examples)
-            return {
-                "text": write("text", encoded(tokenizers.target, "text"), tokenizers.target.vocab_size),
-                "labels": write("labels", labels, None),
-            }
-        case "tag":
+            documents = encode_text(tokenizers.target, examples, begin=config.begin_documents)
+            batches = ({"text": encoded} for encoded in documents)
+        case task:
+            sizes["labels"] = None
+            encode = encode_classes if task == "classify" else encode_tagged
+            batches = encode(tokenizers.target, examples, label_ids, split_name)
+    with ExitStack() as open_writers:
+        writers = {
+            name: open_writers.enter_context(TokenWriter(folder / f"{split_name}.{name}", size))
+            for name, size in sizes.items()
+        }
+        for batch in batches:
+            for name, encoded in batch.items():
+                writers[name].add(*encoded)
+    return {name: TokenFile.open(folder / f"{split_name}.{name}") for name in sizes}
 
-            def tagged() -> Iterator[tuple[list[int], list[int]]]:
-                return encode_tagged(tokenizers.target, examples, label_ids, split_name)
 
-            return {
-                "text": write("text", (ids for ids, _ in tagged()), tokenizers.target.vocab_size),
-                "labels": write("labels", (labels for _, labels in tagged()), None),
-            }
+def file_names(config: DataConfig) -> tuple[str, ...]:
+    """The token files of a split by their names."""
+    return {"pairs": ("source", "target"), "text": ("text",)}.get(config.task, ("text", "labels"))
 
 
 def open_files(config: DataConfig, split_name: str, folder: Path) -> dict[str, Any]:
     """The prepared token files of a split by their names."""
-    names = {"pairs": ("source", "target"), "text": ("text",)}.get(config.task, ("text", "labels"))
-    files: dict[str, Any] = {name: TokenFile.open(folder / f"{split_name}.{name}") for name in names}
+    files: dict[str, Any] = {name: TokenFile.open(folder / f"{split_name}.{name}") for name in file_names(config)}
     if config.task == "classify":
         files["labels"] = np.asarray(files["labels"].tokens, dtype=np.int64)
     return files
@@ -243,21 +271,23 @@ def open_files(config: DataConfig, split_name: str, folder: Path) -> dict[str, A
 
 def read_once(
     config: DataConfig, folder: Path, given: Any = None, characters: int | None = None
-) -> tuple[DataReport, set[int]]:
+) -> tuple[DataReport, tuple[Split, ...]]:
     """The data, read once from its files (or from `given`, in memory) and left in `folder` as text, split by split. Beside the
-    report: hashes of the held-out targets, where both sides are learned from."""
+    report: the splits that were taken out of the training data."""
     context = ReadContext(keep_facts=True)
     reader = DataReader(config, given, context=context)
     if config.on_error == "skip":
         context.complain = reader.skipped
-    cut_short = False
+    cut_short, kept = False, Counter[str]()  # characters, by split
     with StoreWriter(folder) as store, closing(reader.__iter__()) as examples:
         for split, example, times in examples:
-            if characters is not None and store.splits[split].characters >= characters:
-                cut_short = cut_short or split == "train"
-                if cut_short and store.splits["val"].examples:
-                    break
-                continue
+            if characters is not None:
+                if kept[split] >= characters:
+                    cut_short = cut_short or split == "train"
+                    if cut_short and store.splits["val"].examples:
+                        break
+                    continue
+                kept[split] += sum(map(len, texts_in(config, example)))
             store.write(split, example, times)
     splits = store.splits
     for split in ("train", "val"):
@@ -276,7 +306,7 @@ def read_once(
         cut_short=cut_short,
         files=[replace(file, path=os.path.abspath(file.path)) for file in context.files],
     )
-    return report, reader.heldout_targets
+    return report, reader.split_off
 
 
 @dataclass(frozen=True)
@@ -292,18 +322,48 @@ class WithoutHeldoutTargets:
                 yield pair
 
 
+def training_examples(config: DataConfig, data: Path, taken_out: Iterable[Split]) -> Any:
+    """What is learned from, as it lies in a run's data folder: a re-iterable. Where both directions are learned, without pairs
+    whose target is one of the splits that were taken out."""
+    train = run_examples(config, "train", data, repeated=True)
+    if not config.both_ways:
+        return train
+    held_out = (run_examples(config, split, data) for split in taken_out if split in stored_splits(data))
+    return WithoutHeldoutTargets(train, {hash_of(normalized(pair[1])) for pairs in held_out for pair in pairs})
+
+
+def from_cache(recipe: Recipe, folder: Path, files: Iterable[FileFacts]) -> Tokenizers:
+    """The rest of a preparation of which the cache had most: when the files were last changed, and what follows from the seed."""
+    config, data = recipe.data, folder / "data"
+    modified = {os.path.abspath(file.path): file.modified for file in files}
+    report = DataReport.read(data)
+    assert report is not None
+    replace(report, files=[replace(file, modified=modified[file.path]) for file in report.files]).write(data)
+    tokenizers = Tokenizers.load(folder)
+    if config.bpe_dropout:
+        named = [split for split in SPLITS if config.files(split)]
+        train = training_examples(config, data, split_off(config, named))
+        encode_split(config, "train", train, tokenizers, data, to_learn=True, seed=recipe.train.seed)
+    say("this data was prepared before and is taken from the cache (see `glassformer data cache`)")
+    return tokenizers
+
+
 def prepare(
     recipe: Recipe, folder: Path, characters: int | None = None, *, given: Any = None, old: Tokenizers | None = None
 ) -> Tokenizers:
     """Leaves in `folder` the tokenizers, and in `folder/data` the examples of every split as text, token files of train and
     val, and a report. `given`: data in memory instead of the files the recipe names. With `characters` only so much of each
     split is kept, for a look at what training would be like. `old`: the tokenizers of a run to begin with, in the place of
-    learning some."""
+    learning some. Data that was prepared before is taken from the cache (data/cache.py)."""
     config, data = recipe.data, folder / "data"
-    report, heldout_targets = read_once(config, data, given, characters)
-    train = run_examples(config, "train", data, repeated=True)
-    if heldout_targets:
-        train = WithoutHeldoutTargets(train, heldout_targets)
+    in_cache = characters is None and given is None and old is None and cache.entries_folder() is not None
+    files = cache.read_files(config) if in_cache else None
+    key = None if files is None else cache.key_of(config, files)
+    if key is not None and files is not None and cache.fetch(key, folder):
+        return from_cache(recipe, folder, files)
+    report, taken_out = read_once(config, data, given, characters)
+    train = training_examples(config, data, taken_out)
+    if config.both_ways:
         left = sum(1 for _ in train)
         report = replace(report, left_out=report.left_out + report.learned - left, learned=left)
         if not left:
@@ -313,6 +373,10 @@ def prepare(
     tokenizers.save(folder)
     encode_split(config, "train", train, tokenizers, data, to_learn=True, seed=recipe.train.seed)
     encode_split(config, "val", run_examples(config, "val", data), tokenizers, data)
+    if key is not None and files is not None:
+        about = config.builtin or ", ".join(os.path.basename(file.path) for file in files)
+        drawn = [f"data/train.{name}.tokens" for name in file_names(config)] if config.bpe_dropout else []
+        cache.keep(key, folder, f"{about} ({report.learned:,} examples)", without=drawn)
     return tokenizers
 
 

@@ -21,7 +21,7 @@ nothing of tokens.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,6 +76,13 @@ def lowered(task: str, example: Any) -> Any:
     return Document(lowercase(example.text), example.ends)
 
 
+def split_off(config: DataConfig, given: Collection[str]) -> tuple[Split, ...]:
+    """The splits that are taken out of the training data, since they are not given."""
+    if config.val_fraction == 0 or config.builtin is not None:
+        return ()
+    return tuple(s for s in SPLITS if s not in given and (s != "test" or config.task != "text"))
+
+
 @dataclass
 class DataReader:
     """One reading of all that a configuration names (or of `given`, in memory), example by example, split by split.
@@ -96,7 +103,6 @@ class DataReader:
     odd: Counter[str] = field(default_factory=Counter)  # examples with what hardly belongs into a text, by its name
     left_out: int = 0  # training examples that would have given a held-out one away
     split_off: tuple[Split, ...] = ()
-    heldout_targets: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         skips = self.config.on_error == "skip"
@@ -110,8 +116,7 @@ class DataReader:
             yield from self.built_in()
             return
         given = self.named()
-        missing = [split for split in SPLITS if split not in given]
-        self.split_off = tuple(s for s in missing if (s != "test" or config.task != "text") and config.val_fraction > 0)
+        self.split_off = split_off(config, given)
         for split in ("val", "test"):
             if split in given and split in self.splits:
                 for item in self.of_split(split, given[split]):
@@ -120,8 +125,9 @@ class DataReader:
                     yield item
         if "train" in self.splits or any(split in self.splits for split in self.split_off):
             for item in self.of_split("train", given["train"]):
-                if item.split == "train" and (held := self.known.get(self.identity(item.example))) is not None:
-                    self.in_train[held] += 1
+                if self.known and item.split == "train":
+                    held = self.known.get(self.identity(item.example))
+                    self.in_train.update(() if held is None else (held,))
                 if item.split in self.splits:
                     yield item
 
@@ -196,8 +202,6 @@ class DataReader:
                 fallen = fallen if fallen in self.split_off else "train"
             if fallen != "train" and split == "train":
                 self.heldout_sources.add(hash_of(key))
-                if config.both_ways:
-                    self.heldout_targets.add(hash_of(normalized(example[1])))
             elif split == "train" and not may_hold_out and hash_of(key) in self.heldout_sources:
                 self.left_out += 1
                 continue
@@ -209,8 +213,10 @@ class DataReader:
         """Count what can be read and was hardly meant; the rest of what the data doctor knows is his."""
         sides = example if self.config.task == "pairs" else example[:1] if self.config.task == "classify" else ()
         for side in sides:
-            self.odd["zero-width blanks"] += INVISIBLE.search(side) is not None
-            self.odd[f"a line of more than {LONG:,} characters"] += len(side) > LONG
+            if not side.isascii() and INVISIBLE.search(side) is not None:
+                self.odd["zero-width blanks"] += 1
+            if len(side) > LONG:
+                self.odd[f"a line of more than {LONG:,} characters"] += 1
 
     def of_texts(self, split: Split, origins: tuple[Origin, ...]) -> Iterator[SplitExample]:
         """Files as documents; where val is carved, whole files of many, or the end of one."""

@@ -1,25 +1,118 @@
-"""Compiles the Chinese of the screen:  python3 docs/make_messages.py  (needs Babel, which the extra `dates` brings)."""
+"""Brings the Chinese of the screen up to date:  python3 docs/make_messages.py  (needs Babel, which the extra `dates` brings).
+
+Collects every text that the package shows to people into locale/zh/LC_MESSAGES/glassformer.po (a new one with an empty
+msgstr, to be filled in; one that is said no longer is taken out) and compiles it. What is collected: the arguments of `_`, the
+help of the command line, the comments of the settings, the meanings of the taps, and the texts of recipes, ablations and
+reproductions.
+"""
 
 from __future__ import annotations
 
 import io
-from datetime import datetime
+import sys
+import tomllib
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import typer
+from babel.messages.catalog import Catalog
+from babel.messages.extract import extract_from_dir
 from babel.messages.mofile import write_mo
-from babel.messages.pofile import read_po
+from babel.messages.pofile import read_po, write_po
 
-PO = Path(__file__).parents[1] / "glassformer" / "locale" / "zh" / "LC_MESSAGES" / "glassformer.po"
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from glassformer.cli.verbs import make_app
+from glassformer.config.documentation import settings_of
+from glassformer.config.recipe import PARTS
+from glassformer.nn.taps import SHAPES
+
+PACKAGE = Path(__file__).parents[1] / "glassformer"
+PO = PACKAGE / "locale" / "zh" / "LC_MESSAGES" / "glassformer.po"
+MARKS: dict[str, Any] = {"_": None}
+SHOWN_KEYS = ("about", "what")
+"""Keys of TOML files whose texts are shown."""
+TYPERS = ("Options", "Arguments", "Commands", "[required]", "[default: {}]")
+"""What Typer itself puts into help."""
 
 
-def compiled() -> bytes:
+def marked() -> Iterator[str]:
+    """What is marked in the code."""
+    for _file, _line, text, _comments, _context in extract_from_dir(PACKAGE, [("**.py", "python")], keywords=MARKS):
+        yield text if isinstance(text, str) else text[0]
+
+
+def help_texts(command: Any) -> Iterator[str]:
+    """The help of a command, its options and its verbs, paragraph by paragraph."""
+    for thing in (command, *command.params, command.get_help_option(typer.Context(command))):
+        for text in (getattr(thing, "help", None), getattr(thing, "rich_help_panel", None)):
+            yield from text.split("\n\n") if isinstance(text, str) else ()
+    for verb in getattr(command, "commands", {}).values():
+        yield from help_texts(verb)
+
+
+def setting_texts() -> Iterator[str]:
+    """What is said of each setting, and what it takes."""
+    for part in PARTS:
+        for setting in settings_of(part):
+            yield setting.about
+            if not setting.is_choice:
+                yield getattr(setting.takes, "template", setting.takes)
+
+
+def toml_texts() -> Iterator[str]:
+    """The texts of recipes, ablations and reproductions."""
+
+    def shown(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            yield from (text for key, text in value.items() if key in SHOWN_KEYS and isinstance(text, str))
+        for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            yield from shown(inner)
+
+    for path in PACKAGE.rglob("*.toml"):
+        yield from shown(tomllib.loads(path.read_text(encoding="utf-8")))
+
+
+def texts() -> set[str]:
+    """Everything that the package shows to people."""
+    command = typer.main.get_command(make_app())
+    taps = (meaning for _shape, meaning in SHAPES.values())  # nn knows nothing of languages
+    return {*marked(), *help_texts(command), *setting_texts(), *toml_texts(), *taps, *TYPERS} - {""}
+
+
+def updated() -> Catalog:
+    """The catalogue with the texts of today, and the translations that it has."""
+    known = {message.id: message.string for message in read_po(io.BytesIO(PO.read_bytes()), locale="zh")}
+    day = datetime(2026, 1, 1, tzinfo=UTC)  # the same source leaves the same file
+    catalogue = Catalog(locale="zh", project="glassformer", creation_date=day, revision_date=day, fuzzy=False)
+    for text in sorted(texts()):
+        catalogue.add(text, known.get(text, ""))
+    return catalogue
+
+
+def source(catalogue: Catalog) -> bytes:
+    """The catalogue as people edit it."""
+    out = io.BytesIO()
+    write_po(out, catalogue, width=None, omit_header=True)
+    head = (
+        'msgid ""\nmsgstr ""\n"Language: zh\\n"\n"MIME-Version: 1.0\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
+    )
+    return f'{head}"Content-Transfer-Encoding: 8bit\\n"\n\n'.encode() + out.getvalue()
+
+
+def compiled(catalogue: Catalog) -> bytes:
     """The catalogue as gettext reads it."""
     out = io.BytesIO()
-    catalogue = read_po(io.BytesIO(PO.read_bytes()), locale="zh")
-    catalogue.creation_date = catalogue.revision_date = datetime(2026, 1, 1)  # the same source leaves the same file
     write_mo(out, catalogue)
     return out.getvalue()
 
 
 if __name__ == "__main__":
-    PO.with_suffix(".mo").write_bytes(compiled())
+    today = updated()
+    PO.write_bytes(source(today))
+    PO.with_suffix(".mo").write_bytes(compiled(today))
+    for message in today:
+        if message.id and not message.string:
+            print(f"not translated: {message.id}")

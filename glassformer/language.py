@@ -2,10 +2,16 @@
 
     GLASSFORMER_LANG=zh glassformer --help
 
-The catalogue is locale/zh/LC_MESSAGES/glassformer.po (docs/make_messages.py makes the .mo of it). Help is looked up paragraph by
-paragraph. A sentence with names in it stands in the catalogue with `{}` for each, and the names are carried over as they are;
-`{s}` is a part that is a sentence of ours itself, and is looked up in turn. What has no translation appears in English. Only what
-this package says is ever looked up: answers, data and JSON are not.
+What the package says to a person is marked by `_`, with names in braces for what is put in:
+
+    raise UserError(_("there is no file {path}", path=path))
+
+This gives a `Message`: a str, the English sentence, which remembers what it was made of. Whoever shows it to a person says
+`localized(message)`, and only there is it translated (screen.py and the command line do so). Everywhere else (a run's
+files, JSON, the server's answers, an exception in somebody's program) it is English. A message that is put into another one
+is translated with it; one that is joined to other text by + or an f-string has become plain text, and is not.
+
+The catalogue is locale/zh/LC_MESSAGES/glassformer.po; docs/make_messages.py brings it up to date and compiles it.
 """
 
 from __future__ import annotations
@@ -13,12 +19,11 @@ from __future__ import annotations
 import functools
 import gettext
 import os
-import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 FOLDER = Path(__file__).with_name("locale")
-PLACE = re.compile(r"\{(s?)\}")
 
 
 def language() -> str:
@@ -41,70 +46,57 @@ def translations(which: str) -> gettext.NullTranslations:
     return gettext.translation("glassformer", FOLDER, languages=[which], fallback=True)
 
 
-def translated(text: str) -> str:
-    """A text of the screen in the person's language, paragraph by paragraph.
+class Message(str):
+    """An English sentence of ours that can be said in another language: it keeps its template and the values put in."""
 
-    >>> translated("a sentence that nobody has translated")
-    'a sentence that nobody has translated'
-    """
-    if language() == "en":
-        return text
-    look_up = translations(language()).gettext
-    return "\n\n".join(look_up(part) if part else part for part in text.split("\n\n"))
-
-
-class Pattern(NamedTuple):
-    """A sentence with names in it: how it is recognised, which names are sentences themselves, and what it becomes."""
-
-    pieces: tuple[str, ...]
-    regex: re.Pattern[str]
-    sentences: tuple[bool, ...]
     template: str
+    values: dict[str, Any]
 
-    def applied(self, text: str, which: str) -> str | None:
-        """The sentence in the other language; None where this is another sentence."""
-        if not text.startswith(self.pieces[0]) or any(piece not in text for piece in self.pieces):
-            return None
-        match = self.regex.fullmatch(text)
-        if match is None:
-            return None
-        parts = zip(match.groups(), self.sentences, strict=True)
-        return self.template.format(*(in_language(part, which) if is_sentence else part for part, is_sentence in parts))
+    def __str__(self) -> str:
+        return self  # so that str(error) is still a message
 
 
-@functools.cache
-def patterns(which: str) -> list[Pattern]:
-    """The catalogue's sentences that have names in them, longest first, so that the most particular one is tried first."""
-    catalogue: dict[str, str] = getattr(translations(which), "_catalog", {})
-    found = []
-    for key in sorted((key for key in catalogue if isinstance(key, str) and PLACE.search(key)), key=len, reverse=True):
-        pieces = tuple(PLACE.sub("\0", key).split("\0"))
-        regex = re.compile("(.*?)".join(map(re.escape, pieces)), re.DOTALL)
-        sentences = tuple(place == "s" for place in PLACE.findall(key))
-        found.append(Pattern(pieces, regex, sentences, catalogue[key]))
-    return found
+def _(template: str, /, **values: Any) -> str:
+    """A sentence of ours, a `Message`, with values in the places of their names, as `str.format` puts them there.
+
+    >>> _("there is no file {path}", path="a.tsv")
+    'there is no file a.tsv'
+    """
+    if isinstance(template, Message):
+        return template
+    values = {name: str(value) if isinstance(value, Exception) else value for name, value in values.items()}
+    message = Message(template.format(**values) if values else template)
+    message.template, message.values = template, values
+    return message
 
 
-def localized(sentence: str) -> str:
-    """What the package says, in the person's language; names in it are kept as they are, and so are blanks around it."""
-    return in_language(sentence, language())
+def joined_sentences(sentences: Sequence[str]) -> str:
+    """Several sentences as one, with semicolons between.
+
+    >>> joined_sentences(["a", "b", "c"])
+    'a; b; c'
+    """
+    return functools.reduce(lambda first, second: _("{first}; {second}", first=first, second=second), sentences)
 
 
-def in_language(sentence: str, which: str) -> str:
-    """The same in a language that is given.
+def in_language(text: str, which: str) -> str:
+    """What the package says, in a language that is given; what has no translation stays English.
 
-    >>> in_language("there is no file a.tsv", "zh")
+    >>> in_language(_("there is no file {path}", path="a.tsv"), "zh")
     '没有文件 a.tsv'
     """
-    if which == "en" or not (text := sentence.strip()):
-        return sentence
-    start = sentence.index(text)
-    before, after = sentence[:start], sentence[start + len(text) :]
-    found = translations(which).gettext(text)
-    if found == text:
-        applied = (pattern.applied(text, which) for pattern in patterns(which))
-        found = next((other for other in applied if other is not None), text)
-    return f"{before}{found}{after}"
+    if which == "en" or not text:
+        return text
+    look_up = translations(which).gettext
+    if not isinstance(text, Message) or not text.values:
+        return look_up(text)
+    values = {k: in_language(v, which) if isinstance(v, Message) else v for k, v in text.values.items()}
+    return look_up(text.template).format(**values)
+
+
+def localized(text: str) -> str:
+    """What the package says, in the person's language."""
+    return in_language(text, language())
 
 
 def width(text: str) -> int:

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from glassformer.config import DataConfig, Recipe
-from glassformer.data.prepare import encode_split, prepare
+from glassformer.data.encoding import encode_split
+from glassformer.data.prepare import prepare
 from glassformer.data.sources import open_split
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError, UserError

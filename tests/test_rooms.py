@@ -90,10 +90,11 @@ def test_formats(run: RunFolder) -> None:
 
 
 def test_language(monkeypatch: pytest.MonkeyPatch) -> None:
-    from glassformer.language import translated
+    from glassformer.language import _, localized
 
     monkeypatch.setenv("GLASSFORMER_LANG", "zh")
-    assert translated("a sentence that no catalogue has") == "a sentence that no catalogue has"
+    assert localized("a sentence that no catalogue has") == "a sentence that no catalogue has"
+    assert localized(_("there is no file {file}", file="a.tsv")) == "没有文件 a.tsv"
 
 
 def test_machine() -> None:

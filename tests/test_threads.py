@@ -40,8 +40,8 @@ def test_answers_from_four_threads(head: str, tmp_path: Path) -> None:
 
 
 def test_full_collections_wait_while_many_are_answered(tmp_path: Path) -> None:
-    """Caught: a setting of the whole process that is left behind, by the end, by an error, by another thread, or by an iterator
-    that is let go half-way; and collections that run after all."""
+    """Caught: a setting of the whole process that is left behind, by the end, by an error or by another thread, or that an
+    iterator has changed, which may be left open; and collections that run after all."""
     before = gc.get_threshold()
     model = load(make_run(tmp_path / "run"))
     seen = []
@@ -53,8 +53,9 @@ def test_full_collections_wait_while_many_are_answered(tmp_path: Path) -> None:
 
     found = translate_each(model, texts())
     waiting = (SELDOM, before[1], NEVER)
-    assert next(found) and set(seen) == {waiting}
-    del found  # half-way
+    assert next(found) and set(seen) == {before}
+    with full_collections_wait():
+        assert gc.get_threshold() == waiting
     assert gc.get_threshold() == before
     leave = threading.Event()
 

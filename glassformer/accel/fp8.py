@@ -40,6 +40,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from glassformer.accel.fused_qkv import FusedQKVAttention
+from glassformer.language import _
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.feedforward import MLP, GatedMLP
 
@@ -175,9 +176,9 @@ def float8_layers(model: nn.Module) -> Iterator[tuple[str, nn.Linear]]:
 def unsupported_reason(model: nn.Module, device: torch.device) -> str | None:
     """Why this model on this device cannot have products in 8 bits, if so."""
     if device.type != "cuda":
-        return "it needs a CUDA device"
+        return _("it needs a CUDA device")
     if torch.cuda.get_device_capability(device) < (8, 9):
-        return f"{torch.cuda.get_device_name(device)} has no products in 8 bits"
+        return _("{device} has no products in 8 bits", device=torch.cuda.get_device_name(device))
     return misaligned_layer(model)
 
 
@@ -186,13 +187,18 @@ def misaligned_layer(model: nn.Module) -> str | None:
     for name, layer in float8_layers(model):
         for size in (layer.in_features, layer.out_features):
             if size % ALIGNMENT or not size:
-                return f"{name} has a side of {size}, and products in 8 bits want multiples of {ALIGNMENT}"
+                return _(
+                    "{name} has a side of {size}, and products in 8 bits want multiples of {alignment}",
+                    name=name,
+                    size=size,
+                    alignment=ALIGNMENT,
+                )
     return None
 
 
 def use_float8(model: nn.Module) -> None:
     """From here on the blocks compute in 8 bits while the model trains. Weights and names stay."""
-    for _, layer in float8_layers(model):
+    for _unused, layer in float8_layers(model):
         layer.__class__ = Float8Linear
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):

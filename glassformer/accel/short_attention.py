@@ -8,7 +8,6 @@ keys, differs from processor to processor: whoever installs it says (install.py;
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,22 +15,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer import machine
-from glassformer.nn.attention import fused_attention, masked_attention
-from glassformer.nn.derivatives import equation_gradients
+from glassformer.nn.attention import fused_attention
 from glassformer.nn.masks import AttentionMask
-from glassformer.nn.modes import is_symbolic
+from glassformer.nn.modes import is_symbolic, refuse_second_derivative
 
 
 class ShortAttention(torch.autograd.Function):
-    """softmax(q k^T scale) v with its derivative by hand; the derivative of that is left to the equation."""
+    """softmax(q k^T scale) v with its derivative by hand."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, scaled: bool) -> Tensor:
         """q (B, H, T, D), k (B, H, S, D), v (B, H, S, Dv) -> (B, H, T, Dv)"""
-        inputs, shape = (q, k, v), (*q.shape[:3], k.size(2))
-        ctx.mask, ctx.scaled, ctx.shape = mask, scaled, shape
+        ctx.shape = shape = (*q.shape[:3], k.size(2))
         ctx.scale = scale = q.size(-1) ** -0.5 if scaled else 1.0
-        q, k, v = (t.reshape(-1, *t.shape[2:]) for t in inputs)
+        q, k, v = (t.reshape(-1, *t.shape[2:]) for t in (q, k, v))
         scores = torch.baddbmm(q.new_empty(()), q, k.transpose(1, 2), beta=0, alpha=scale)
         allowed = mask.to_tensor(shape[2], shape[3], q.device)
         masked = None if allowed is None else ~allowed
@@ -44,16 +41,14 @@ class ShortAttention(torch.autograd.Function):
             weights = scores.softmax(dim=-1)
         if masked is not None:
             weights.view(shape).masked_fill_(masked, 0.0)  # a query that may see nothing gets nothing
-        ctx.save_for_backward(*inputs, q, k, v, weights)
+        ctx.save_for_backward(q, k, v, weights)
         return torch.bmm(weights, v).view(*shape[:3], -1)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         """The gradients of q, k and v, from the kept weights."""
-        *inputs, q, k, v, weights = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            equation = partial(masked_attention, mask=ctx.mask, scaled=ctx.scaled)
-            return *equation_gradients(equation, inputs, ctx.needs_input_grad[:3], grad), None, None
+        refuse_second_derivative()
+        q, k, v, weights = ctx.saved_tensors
         rows, heads = ctx.shape[:2]
         grad = grad.reshape(rows * heads, -1, v.size(2))
         grad_v = torch.bmm(weights.transpose(1, 2), grad)

@@ -23,6 +23,7 @@ from glassformer import machine
 from glassformer.accel import trials
 from glassformer.accel.short_attention import ShortAttentionKernel
 from glassformer.errors import install_hint
+from glassformer.language import _
 from glassformer.nn.attention import fused_attention
 from glassformer.nn.masks import AttentionMask
 
@@ -100,7 +101,7 @@ def choose_short_rows() -> PathChoice:
 def choose_int8() -> PathChoice:
     """Whether 8-bit decoding can be had: by what CTranslate2 says of this processor."""
     if importlib.util.find_spec("ctranslate2") is None:
-        return PathChoice(False, f"CTranslate2 is not installed: {install_hint('ct2')}")
+        return PathChoice(False, _("CTranslate2 is not installed: {command}", command=install_hint("ct2")))
     import ctranslate2
 
     types = sorted(ctranslate2.get_supported_compute_types("cpu"))

@@ -23,16 +23,17 @@ from glassformer.config import DataConfig, Recipe
 from glassformer.config.data import DataFile
 from glassformer.config.recipe import apply_override
 from glassformer.data.batches import Batch, SentenceBatches, make_batches
+from glassformer.data.encoding import encode_split, open_files
 from glassformer.data.files import ReadContext
 from glassformer.data.memory import memory_rows
 from glassformer.data.origins import SPLITS, origins_of
-from glassformer.data.prepare import encode_split, open_files
 from glassformer.data.sources import open_split
 from glassformer.data.store import run_examples, stored_splits
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.generated import example_scores
 from glassformer.evaluation.metrics import Scores, measure_name, measure_value, measures_text
 from glassformer.evaluation.teacher_forced import teacher_forced
+from glassformer.language import _
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
 
@@ -56,7 +57,10 @@ def with_overrides(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     for override in overrides:
         if not override.startswith(("data.", "decode.")):
             raise ConfigError(
-                f"{override!r}: a finished run takes settings of data and decode, such as data.format=csv"
+                _(
+                    "{override!r}: a finished run takes settings of data and decode, such as data.format=csv",
+                    override=override,
+                )
             )
         apply_override(values, override)
     return Recipe.from_dict(values)
@@ -66,7 +70,7 @@ def file_settings(data: DataConfig, files: Sequence[Path], overridden: bool) -> 
     """The run's way of reading, pointed at other files: one, or two aligned ones for pairs. Their format follows from their
     names unless it was asked for. They are read as they are given, source first, also by a run that swaps its own."""
     if len(files) == 2 and data.task != "pairs":
-        raise UserError("two aligned files are for a run that learns from pairs; give one file")
+        raise UserError(_("two aligned files are for a run that learns from pairs; give one file"))
     target = str(files[1]) if len(files) == 2 else None
     named = DataFile(path=str(files[0]), target=target)
     changes: dict[str, Any] = dict.fromkeys(OF_FILES) | {"test": (named,), "swap": False}
@@ -78,7 +82,7 @@ def file_settings(data: DataConfig, files: Sequence[Path], overridden: bool) -> 
 def kept_split(run: RunFolder, split: str | None) -> tuple[str, tuple[str, ...]]:
     """The split to score on: the one asked for, or test, or where there is none the one there is, which is said."""
     if split is not None and split not in SPLITS:
-        raise UserError(f"split is train, val or test, not {split!r}")
+        raise UserError(_("split is train, val or test, not {split!r}", split=split))
     kept = stored_splits(run.path / "data")
     if split is not None:
         return split, ()
@@ -88,7 +92,9 @@ def kept_split(run: RunFolder, split: str | None) -> tuple[str, tuple[str, ...]]
         kept = ("train", "val", "test") if run.recipe.data.test is not None else ("train", "val")
     if kept and "test" not in kept:
         instead = "val" if "val" in kept else kept[0]
-        return instead, (f"this run has no test split; these are the scores on {instead}, which chose its weights",)
+        return instead, (
+            _("this run has no test split; these are the scores on {split}, which chose its weights", split=instead),
+        )
     return "test", ()
 
 
@@ -167,13 +173,20 @@ def score_examples(
         notes: tuple[str, ...] = ()
         scores = Scores({})
         if is_text or (isinstance(batches, SentenceBatches) and len(batches.kept)):
-            scores = teacher_forced(model.model, counted(batches.in_order(budget, limit=limit)), model.device)
+            scores = teacher_forced(model._model, counted(batches.in_order(budget, limit=limit)), model.device)
         if batches.dropped:
             block = recipe.model.block_size
-            notes = (f"{batches.dropped:,} of {len(first):,} examples have more than {block} tokens and no loss",)
+            notes = (
+                _(
+                    "{dropped:,} of {n_first:,} examples have more than {block} tokens and no loss",
+                    dropped=batches.dropped,
+                    n_first=len(first),
+                    block=block,
+                ),
+            )
     if is_text:
         return scores, count, notes
-    own = example_scores(model.model, model.tokenizers, recipe, first, edits=True)
+    own = example_scores(model._model, model.tokenizers, recipe, first, edits=True)
     return scores | own, len(first), notes
 
 
@@ -244,7 +257,7 @@ def evaluate(
     """
     if isinstance(run, LoadedModel):
         if data is None and run.origin is None:
-            raise UserError("this model came from no run, so it has no splits; give it examples")
+            raise UserError(_("this model came from no run, so it has no splits; give it examples"))
         model: LoadedModel | None = run
         path = run.origin.path if run.origin is not None else Path()
     else:
@@ -256,6 +269,6 @@ def evaluate(
     config = model.recipe.data
     examples = [row.example for row in memory_rows(config, data, ReadContext())]
     if not examples:
-        raise UserError("there is not a single example to score; give a list with at least one")
+        raise UserError(_("there is not a single example to score; give a list with at least one"))
     scores, count, notes = score_examples(model, model.recipe, config, "test", examples, limit)
     return RunScores(scores, count, "your own", notes)

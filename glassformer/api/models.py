@@ -25,6 +25,7 @@ from glassformer.api.results import Classification, Filling, Generation, Tagging
 from glassformer.config import DecodeConfig, ModelConfig, Recipe, did_you_mean
 from glassformer.errors import UserError
 from glassformer.evaluation.metrics import measures_text
+from glassformer.language import _
 from glassformer.models import BERT, GPT, Transformer
 from glassformer.tasks import TextModel, TokenScores
 from glassformer.tasks.embed import Pool
@@ -50,7 +51,7 @@ class RunOrigin:
 def one_or_many(texts: Any, answer: Callable[[list[Any]], list[T]]) -> T | list[T]:
     """A text is answered with one answer, a list with a list. One that is too long is refused before anything is done."""
     if not isinstance(texts, Iterable) or isinstance(texts, bytes):
-        raise UserError(f"a text or a list of texts is needed, not {type(texts).__name__}")
+        raise UserError(_("a text or a list of texts is needed, not {kind}", kind=type(texts).__name__))
     given = [texts] if isinstance(texts, str) else list(texts)
     tasks.check_lengths(given)
     return answer(given)[0] if isinstance(texts, str) else answer(given)
@@ -89,7 +90,7 @@ class LoadedModel(TextModel):
     @property
     def config(self) -> ModelConfig:
         """The settings of the model; those of data, training and decoding are in `recipe`."""
-        return self.model.config
+        return self._model.config
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -127,7 +128,7 @@ class LoadedModel(TextModel):
         if isinstance(texts, str):
             return text_with_cache(self, texts, target, names)
         if isinstance(target, str) or not isinstance(texts, Iterable):
-            raise UserError("run_with_cache takes a text and a target, or a list and a list")
+            raise UserError(_("run_with_cache takes a text and a target, or a list and a list"))
         return texts_with_cache(self, list(texts), target, names)
 
     def export(
@@ -150,7 +151,7 @@ class LoadedModel(TextModel):
         if sample is not None:
             on, examples = "the sample", iter(sample)
         elif run is None:
-            raise UserError(f"a model without a run {NO_SPLIT}")
+            raise UserError(_("a model without a run {no_split}", no_split=NO_SPLIT))
         else:
             on, examples = own_sample(self.recipe.data, run)
         facts: dict[str, Any] = {"run": run, "metrics": self.metrics, "name": None if run is None else run.name}
@@ -162,8 +163,8 @@ class LoadedModel(TextModel):
         try:
             known = torch.device(device)
         except RuntimeError:
-            raise UserError(f"there is no device {device!r}; use cpu or cuda") from None
-        self.model.to(known)
+            raise UserError(_("there is no device {device!r}; use cpu or cuda", device=device)) from None
+        self._model.to(known)
         return self
 
     def settings(self, config: DecodeConfig | None = None, **options: Unpack[DecodeOptions]) -> DecodeConfig:
@@ -174,7 +175,7 @@ class LoadedModel(TextModel):
         config, source, target = self.config, self.tokenizers.source, self.tokenizers.target
         layers = f"{config.encoder_layers}+{config.n_layer}" if config.family == "transformer" else str(config.n_layer)
         lines = [
-            f"{type(self).__name__}: {FAMILIES[config.family]} of {in_words(self.model.num_params())} parameters, "
+            f"{type(self).__name__}: {FAMILIES[config.family]} of {in_words(self._model.num_params())} parameters, "
             f"{layers} {'layer' if layers == '1' else 'layers'} of {config.n_embd}, on {self.device}"
         ]
         sizes = f"{source.vocab_size:,}" + (f" and {target.vocab_size:,}" if target is not source else "")
@@ -202,10 +203,10 @@ class Scoring(LoadedModel):
         and what follows it."""
         if target is None:
             if self.made_for != "generate":
-                raise UserError("a translation is scored beside its source: score(source, target)")
+                raise UserError(_("a translation is scored beside its source: score(source, target)"))
             source, target = "" if isinstance(source, str) else [""] * len(source), source
         if isinstance(source, str) != isinstance(target, str):
-            raise UserError("a list is scored with a list, and a text with a text")
+            raise UserError(_("a list is scored with a list, and a text with a text"))
         sources, targets = ([side] if isinstance(side, str) else list(side) for side in (source, target))
         tasks.check_lengths([*sources, *targets])
         found = tasks.token_scores(self, sources, targets)

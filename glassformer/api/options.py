@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar
 
 from glassformer.errors import ConfigError
+from glassformer.language import _
 from glassformer.tasks import TextConstraints
 
 
@@ -74,7 +75,9 @@ def split_options(options: Mapping[str, Any]) -> tuple[TextConstraints, dict[str
 
     glossary = options.get("glossary") or {}
     if not isinstance(glossary, Mapping):
-        raise ConfigError(f"glossary is a dictionary of words and their terms, not {type(glossary).__name__}")
+        raise ConfigError(
+            _("glossary is a dictionary of words and their terms, not {kind}", kind=type(glossary).__name__)
+        )
     constraints = TextConstraints(
         several("terms"), glossary, options.get("prefix", ""), several("banned"), several("stops")
     )

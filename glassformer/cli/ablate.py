@@ -11,7 +11,7 @@ import typer
 
 from glassformer.cli import options
 from glassformer.errors import UserError
-from glassformer.language import localized
+from glassformer.language import _, localized
 from glassformer.screen import table_console, warn
 
 if TYPE_CHECKING:
@@ -62,10 +62,12 @@ def ablate(
         found = study.ablate(asked, folder, command=command, jobs=jobs, only_plan=only_plan)
     except runs.Stopped:
         more = f" --out {shlex.quote(str(out))}" if out is not None else ""
-        warn(f"stopped; go on with: {command}{more}")
+        warn(_("stopped; go on with: {command}{more}", command=command, more=more))
         raise SystemExit(runs.STOPPED) from None
     except OSError as error:
-        raise UserError(f"{error.filename or folder} cannot be written: {error.strerror}") from None
+        raise UserError(
+            _("{filename} cannot be written: {reason}", filename=error.filename or folder, reason=error.strerror)
+        ) from None
     if isinstance(found, study.Cost):
         print(json.dumps(vars(found)) if as_json else found.sentence())
         return
@@ -97,7 +99,7 @@ def show_list(as_json: bool) -> None:
         )
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("name", "variants", "seeds", "what"):
+    for column in (_("name"), _("variants"), _("seeds"), _("what")):
         table.add_column(
             column, no_wrap=column != "what", justify="right" if column in ("variants", "seeds") else "left"
         )
@@ -105,7 +107,8 @@ def show_list(as_json: bool) -> None:
         table.add_row(one.name, str(len(one.variants)), str(one.seeds), localized(one.about))
     console = table_console()
     console.print(table)
-    console.print("\nOr vary what you like: glassformer ablate RECIPE --vary key.sub=a,b,c")
+    console.print()
+    console.print(_("Or vary what you like: glassformer ablate RECIPE --vary key.sub=a,b,c"))
 
 
 def show(report: AblationReport, folder: Path) -> None:
@@ -130,5 +133,5 @@ def show(report: AblationReport, folder: Path) -> None:
     console.print(report.facts["budget"])
     for name, failed in report.failed.items():
         for seed, why in failed.items():
-            warn(f"{name}, seed {seed}, did not get to its end: {why}")
-    console.print(f"table, pictures and trials: {folder}", soft_wrap=True)
+            warn(_("{name}, seed {seed}, did not get to its end: {why}", name=name, seed=seed, why=why))
+    console.print(_("table, pictures and trials: {folder}", folder=folder), soft_wrap=True)

@@ -24,6 +24,7 @@ from glassformer.config import VERSION
 from glassformer.errors import ConfigError, UserError
 from glassformer.files import structured
 from glassformer.files.durable import to_json, write_atomically
+from glassformer.language import _
 
 FORMAT = 1
 EVERY = 1.0  # seconds between two records
@@ -65,15 +66,15 @@ def sha256_of_input(file: BinaryIO) -> str:
 
 def difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
     """What a job that was begun and one that is asked for differ in, in words."""
-    others = {"verb": "of another command", "input": "of another input file"}
-    others |= dict.fromkeys(("run", "step"), "of other weights")
+    others = {"verb": _("of another command"), "input": _("of another input file")}
+    others |= dict.fromkeys(("run", "step"), _("of other weights"))
     for key, other in others.items():
         if there.get(key) != wanted.get(key):
             return other
     old, new = there.get("options") or {}, wanted.get("options") or {}
     changed = sorted(k for k in {*old, *new} if old.get(k) != new.get(k)) if isinstance(old, dict) else ["options"]
     if changed:
-        return f"with another setting of {', '.join(changed)}"
+        return _("with another setting of {changed}", changed=", ".join(changed))
     return None
 
 
@@ -86,7 +87,9 @@ def lock(file: BinaryIO, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise UserError(f"another process is writing {path}; let it end, or choose another --out") from None
+        raise UserError(
+            _("another process is writing {path}; let it end, or choose another --out", path=path)
+        ) from None
     except OSError:
         pass  # a file system without locks
 
@@ -103,7 +106,7 @@ class AnswerFile:
         try:
             self.file = self.go_on() if resume and os.path.lexists(path) else self.begin()
         except OSError as error:
-            raise UserError(f"{path} cannot be written: {error.strerror}") from None
+            raise UserError(_("{filename} cannot be written: {reason}", filename=path, reason=error.strerror)) from None
 
     def begin(self) -> BinaryIO:
         """A new file, once the record says whose it will be; one that is there is never touched, unless it is empty and the
@@ -113,13 +116,18 @@ class AnswerFile:
             empty = self.path.is_file() and not self.path.is_symlink() and self.path.stat().st_size == 0
             if not empty or record is None or record.bytes or record.done:
                 raise UserError(
-                    f"{self.path} is there already; go on with it by --resume, or delete it, or choose another --out"
+                    _(
+                        "{path} is there already; go on with it by --resume, or delete it, or choose another --out",
+                        path=self.path,
+                    )
                 )
             file = os.fdopen(os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_APPEND), "wb", buffering=0)
             lock(file, self.path)  # type: ignore[arg-type]
             return file  # type: ignore[return-value]
         if os.path.lexists(record_of(self.path)) and record is None:
-            raise UserError(f"{record_of(self.path)} is in the way and is not glassformer's; choose another --out")
+            raise UserError(
+                _("{record} is in the way and is not glassformer's; choose another --out", record=record_of(self.path))
+            )
         self.write_record()
         file = os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb", buffering=0)
         lock(file, self.path)  # type: ignore[arg-type]
@@ -134,12 +142,20 @@ class AnswerFile:
             record = read_record(self.path)
             if record is None:
                 raise UserError(
-                    f"{self.path} was not begun by this command (there is no {record_of(self.path).name} beside it), so it "
-                    "is left as it is; choose another --out, or delete it"
+                    _(
+                        "{path} was not begun by this command (there is no {name} beside it), so it "
+                        "is left as it is; choose another --out, or delete it",
+                        path=self.path,
+                        name=record_of(self.path).name,
+                    )
                 )
             if (why := difference(record.job, self.job)) is not None:
                 raise UserError(
-                    f"{self.path} has the answers {why}, so it is left as it is; choose another --out, or delete it"
+                    _(
+                        "{path} has the answers {why}, so it is left as it is; choose another --out, or delete it",
+                        path=self.path,
+                        why=why,
+                    )
                 )
             self.check_answers(file, record)  # type: ignore[arg-type]
             self.lines, self.bytes, self.done = record.lines, record.bytes, record.done
@@ -159,8 +175,11 @@ class AnswerFile:
         longer = record.done and bool(file.read(1))
         if left or longer or self.digest.hexdigest() != record.sha256:
             raise UserError(
-                f"{self.path} has been changed since its answers were written, so it is left as it is; choose another "
-                "--out, or delete it"
+                _(
+                    "{path} has been changed since its answers were written, so it is left as it is; choose another "
+                    "--out, or delete it",
+                    path=self.path,
+                )
             )
 
     def write(self, text: str, lines: int) -> None:
@@ -190,7 +209,9 @@ class AnswerFile:
             self.record()
         except OSError as error:
             self.__exit__(OSError, error, None)
-            raise UserError(f"{record_of(self.path)} cannot be written: {error.strerror}") from None
+            raise UserError(
+                _("{filename} cannot be written: {reason}", filename=record_of(self.path), reason=error.strerror)
+            ) from None
         return self
 
     def __exit__(
@@ -212,4 +233,6 @@ def refuse_same_file(source: Path, out: Path) -> None:
     """Answers are not written over the questions."""
     with contextlib.suppress(OSError):
         if out.samefile(source):
-            raise ConfigError(f"--file and --out are both {source}; the answers need a file of their own")
+            raise ConfigError(
+                _("--file and --out are both {source}; the answers need a file of their own", source=source)
+            )

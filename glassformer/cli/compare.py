@@ -10,7 +10,7 @@ import typer
 
 from glassformer.cli import options
 from glassformer.errors import UserError
-from glassformer.language import localized
+from glassformer.language import _, localized
 from glassformer.screen import Progress, table_console
 
 STAGES = 5  # that the study tells of, and its end
@@ -48,7 +48,7 @@ def compare(
             config = models[0].model.config
             study.draw(found, config.attentions, max(map(config.heads_of, config.attentions)), out)
         except OSError as error:
-            raise UserError(f"{out} cannot be written: {error.strerror}") from None
+            raise UserError(_("{filename} cannot be written: {reason}", filename=out, reason=error.strerror)) from None
     if as_json:
         print(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
@@ -61,13 +61,15 @@ def scores_table(found: Any) -> Any:
 
     from glassformer.evaluation.metrics import measure_name
 
-    table = Table(title=f"{found.examples:,} examples of {found.split}", title_justify="left")
-    for column in ("score", "of", "value", "95% from", "to", "p"):
+    table = Table(
+        title=_("{examples:,} examples of {split}", examples=found.examples, split=found.split), title_justify="left"
+    )
+    for column in (_("score"), _("of"), _("value"), _("95% from"), _("to"), "p"):
         table.add_column(column, justify="left" if column in ("score", "of") else "right", no_wrap=column != "of")
     for name, paired in found.scores.items():
         clear = paired.difference.low > 0 or paired.difference.high < 0
         rows = zip(
-            (*found.names, localized("difference")), (paired.first, paired.second, paired.difference), strict=True
+            (*found.names, localized(_("difference"))), (paired.first, paired.second, paired.difference), strict=True
         )
         for number, (of, one) in enumerate(rows):
             last = number == 2
@@ -92,23 +94,29 @@ def print_comparison(found: Any, show: int) -> None:
     console.print(scores_table(found))
     written = any(s.first or s.second for s in found.sentences)
     if written:
-        console.print(f"They say the same to {found.same:,} of {found.examples:,}.")
+        console.print(_("They say the same to {same:,} of {examples:,}.", same=found.same, examples=found.examples))
     for s in [s for s in found.most_changed(show) if s.distance > 0 or not written]:
         console.print(Text(f"  {shorten(s.source, 100)}", "dim"))
         if not written:
-            console.print(f"    loss {s.first_loss:.4g} → {s.second_loss:.4g}")
+            console.print(
+                _("    loss {first_loss:.4g} → {second_loss:.4g}", first_loss=s.first_loss, second_loss=s.second_loss)
+            )
             continue
         for name, said in zip(found.names, (s.first, s.second), strict=True):
             same = said.strip() == s.wanted.strip()
             mark = Text("    ").append("=" if same else "≠", "green" if same else "red")
             console.print(mark.append(f" {said}  ").append(name, "dim"))
-        console.print(Text(f"      {s.wanted}  ").append(localized("wanted"), "dim"))
+        console.print(Text(f"      {s.wanted}  ").append(localized(_("wanted")), "dim"))
     if found.attention:
         furthest = sorted(found.attention.items(), key=lambda item: -item[1].distance)[:5]
         listed = ", ".join(f"{name} {apart.distance:.2f}" for name, apart in furthest)
         console.print(
-            f"Heads of {found.names[0]} that look least like any of {found.names[1]}: {listed} (0 the same, 1 nothing in "
-            "common)."
+            _(
+                "Heads of {names} that look least like any of {names_2}: {listed} (0 the same, 1 nothing in common).",
+                names=found.names[0],
+                names_2=found.names[1],
+                listed=listed,
+            )
         )
     if found.no_attention:
-        console.print(f"Attention is not compared: {found.no_attention}.")
+        console.print(_("Attention is not compared: {no_attention}.", no_attention=found.no_attention))

@@ -10,6 +10,7 @@ import typer
 
 from glassformer.cli import options
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.screen import Progress, table_console
 
 # Of the columns, under shorter names: what is said beside each is in the page.
@@ -46,7 +47,7 @@ def complexity(
     try:
         study.write(report, folder)
     except OSError as error:
-        raise UserError(f"{folder} cannot be written: {error.strerror}") from None
+        raise UserError(_("{filename} cannot be written: {reason}", filename=folder, reason=error.strerror)) from None
     if as_json:
         print(json.dumps(report.to_dict(), ensure_ascii=False))
         return
@@ -58,4 +59,4 @@ def complexity(
         table.add_row(*(found[number] for number in SHOWN))
     console = table_console()
     console.print(table)
-    console.print(f"with what is said beside it, and the figure: {folder}", soft_wrap=True)
+    console.print(_("with what is said beside it, and the figure: {folder}", folder=folder), soft_wrap=True)

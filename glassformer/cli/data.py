@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import options
+from glassformer.language import _
 from glassformer.screen import table_console
 
 HELP = "Fetch data, and look at it before training."
@@ -30,7 +31,9 @@ def get(
     console = table_console()
     for split, size in sizes.items():
         console.print(f"{split:<6}{size:>9,} {what}")
-    console.print(f"in {folder} (licence: {download.COLLECTIONS[name].licence})", soft_wrap=True)
+    console.print(
+        _("in {folder} (licence: {licence})", folder=folder, licence=download.COLLECTIONS[name].licence), soft_wrap=True
+    )
 
 
 def check(
@@ -73,7 +76,7 @@ def check(
         picture.parent.mkdir(parents=True, exist_ok=True)
         saved = plots.save(doctor.picture(report), picture)
         if not as_json:
-            console.print(f"picture: {saved[0]}", soft_wrap=True)
+            console.print(_("picture: {saved}", saved=saved[0]), soft_wrap=True)
     if report.mistake:
         raise typer.Exit(1)
 
@@ -90,10 +93,16 @@ def cache(
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
         print(f"{used}  {entry.size / 1e6:>9,.1f} MB  {entry.about}")
     if not kept:
-        console.print("nothing is kept" if folder is None else f"there is nothing in {folder}", soft_wrap=True)
+        nothing = (
+            _("nothing is kept: GLASSFORMER_CACHE is off")
+            if folder is None
+            else _("there is nothing in {folder}", folder=folder)
+        )
+        console.print(nothing, soft_wrap=True)
         return
     total = f"{sum(entry.size for entry in kept) / 1e6:,.1f} MB"
-    console.print(f"{total} removed from {folder}" if clear else f"{total} in {folder}", soft_wrap=True)
+    said = _("{size} removed from {folder}", size=total, folder=folder) if clear else f"{total} in {folder}"
+    console.print(said, soft_wrap=True)
 
 
 VERBS: dict[str, Callable[..., None]] = {"get": get, "check": check, "cache": cache}

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import options
-from glassformer.language import localized
+from glassformer.language import _, localized
 from glassformer.screen import table_console
 
 
@@ -38,12 +38,12 @@ def doctor(
         from rich.table import Table
         from rich.text import Text
 
-        colours = {"good": "green", "note": "yellow", "damaged": "red"}
+        colours = {_("good"): "green", _("note"): "yellow", _("damaged"): "red"}
         table = Table(title=str(run))
-        table.add_column("what")
+        table.add_column(_("what"))
         table.add_column("kB", justify="right")
-        table.add_column("condition")
-        table.add_column("about", overflow="fold")
+        table.add_column(_("condition"))
+        table.add_column(_("about"), overflow="fold")
         for finding in found.findings:
             size = f"{finding.size / 1000:,.0f}" if finding.size else ""
             table.add_row(
@@ -54,9 +54,17 @@ def doctor(
             )
         console = table_console()
         for one in pruned:
-            console.print(f"cleared away: {one.name}, {one.size / 1000:,.0f} kB ({one.about})", soft_wrap=True)
+            console.print(
+                _(
+                    "cleared away: {name}, {size:,.0f} kB ({about})",
+                    name=one.name,
+                    size=one.size / 1000,
+                    about=one.about,
+                ),
+                soft_wrap=True,
+            )
         if prune and not pruned:
-            console.print("nothing to clear away")
+            console.print(_("nothing to clear away"))
         console.print(table)
         console.print(found.outlook, soft_wrap=True)
     if found.damaged:

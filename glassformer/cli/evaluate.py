@@ -11,16 +11,16 @@ import typer
 
 from glassformer.cli import options
 from glassformer.errors import UserError
-from glassformer.language import localized
+from glassformer.language import _, localized
 from glassformer.screen import table_console, warn
 
 
 def new_file(path: Path) -> Callable[[str], None]:
     """What writes a text into a file that must not be there yet: whole, when all of it is known."""
     if path.exists() or path.is_symlink():
-        raise UserError(f"{path} is there already; choose another name for --out, or remove it first")
+        raise UserError(_("{path} is there already; choose another name for --out, or remove it first", path=path))
     if not path.parent.is_dir():
-        raise UserError(f"there is no folder {path.parent} to write {path.name} into")
+        raise UserError(_("there is no folder {parent} to write {path} into", parent=path.parent, path=path.name))
 
     def write(text: str) -> None:
         from glassformer.files.durable import write_atomically
@@ -28,7 +28,7 @@ def new_file(path: Path) -> Callable[[str], None]:
         try:
             write_atomically(path, text.encode("utf-8", errors="replace"))
         except OSError as error:
-            raise UserError(f"{path} cannot be written: {error.strerror}") from None
+            raise UserError(_("{filename} cannot be written: {reason}", filename=path, reason=error.strerror)) from None
 
     return write
 
@@ -55,11 +55,11 @@ def evaluate(
     from glassformer.api.evaluation import evaluate_run
 
     if limit is not None and limit < 1:
-        raise UserError(f"--limit must be at least 1, not {limit}")
+        raise UserError(_("--limit must be at least 1, not {limit}", limit=limit))
     if (source is None) != (target is None):
-        raise UserError("--source and --target go together: a file of sources and a file of references")
+        raise UserError(_("--source and --target go together: a file of sources and a file of references"))
     if file is not None and source is not None:
-        raise UserError("--file holds both sides, --source and --target one each: give one or the other")
+        raise UserError(_("--file holds both sides, --source and --target one each: give one or the other"))
     files = [path for path in (file, source, target) if path is not None]
     write = new_file(out) if out is not None else None
     settings = [*(overrides or []), *([f"decode.engine={engine}"] if engine is not None else [])]
@@ -68,7 +68,7 @@ def evaluate(
         warn(note)
     if write is not None:
         if not found.scores.written:
-            raise UserError("this run writes no answers to keep; leave out --out")
+            raise UserError(_("this run writes no answers to keep; leave out --out"))
         write("".join(" ".join(line.splitlines()) + "\n" for line in found.scores.written))
     if as_json:
         facts = {"run": str(run), "weights": found.weights, "on": found.on, "examples": found.examples}
@@ -85,10 +85,10 @@ def show(run: Path, found: Any) -> None:
 
     from glassformer.evaluation.metrics import measure_name, measure_value
 
-    table = Table(title=Text(f"{run} on {found.on} ({found.examples:,} examples)"))
-    table.add_column("measure")
-    table.add_column("value", justify="right")
-    table.add_column("signature", style="dim", overflow="fold")
+    table = Table(title=_("{run} on {on} ({examples:,} examples)", run=run, on=found.on, examples=found.examples))
+    table.add_column(_("measure"))
+    table.add_column(_("value"), justify="right")
+    table.add_column(_("signature"), style="dim", overflow="fold")
     for name, value in found.scores.values.items():
         signature = Text(localized(found.scores.signatures.get(name, "")))
         table.add_row(localized(measure_name(name)), measure_value(name, value), signature)

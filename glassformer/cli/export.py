@@ -11,7 +11,7 @@ import typer
 from glassformer.cli import options
 from glassformer.errors import UserError
 from glassformer.formats.targets import HELP as TARGETS_HELP
-from glassformer.language import localized
+from glassformer.language import _, localized
 from glassformer.screen import say, table_console, warn
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def export(
     """
     if to == "adapter":
         if quantize or sample or as_json or step is not None:
-            raise UserError("an adapter is exported as it is: leave out --quantize, --sample, --json and --step")
+            raise UserError(_("an adapter is exported as it is: leave out --quantize, --sample, --json and --step"))
         adapter_alone(run, out or run.parent / f"{run.name}-adapter", overwrite)
         return
     from glassformer.api import load
@@ -72,10 +72,10 @@ def export(
         )
     except ParityFailed as failed:
         show(failed.report, as_json)
-        warn(f"glassformer: {failed}")
+        warn(f"glassformer: {localized(str(failed))}")
         raise SystemExit(1) from None
     show(report, as_json)
-    say(f"{report.verdict()}; it is in {place}")
+    say(_("{verdict}; it is in {place}", verdict=report.verdict(), place=place))
 
 
 def adapter_alone(run: Path, place: Path, overwrite: bool) -> None:
@@ -84,7 +84,15 @@ def adapter_alone(run: Path, place: Path, overwrite: bool) -> None:
     from glassformer.runs.folder import RunFolder
 
     size, whole = export_adapter(RunFolder.open(run), place, overwrite=overwrite)
-    say(f"with the model it began with it is {run}, to the bit: {size:,} bytes, of {whole:,}; it is in {place}")
+    say(
+        _(
+            "with the model it began with it is {run}, to the bit: {size:,} bytes, of {whole:,}; it is in {place}",
+            run=run,
+            size=size,
+            whole=whole,
+            place=place,
+        )
+    )
 
 
 def of_file(model: Any, path: Path) -> Iterable[Any]:
@@ -92,7 +100,7 @@ def of_file(model: Any, path: Path) -> Iterable[Any]:
     from glassformer.api.evaluation import pairs_of_files
 
     if not path.exists():
-        raise UserError(f"there is no file {path} to compare on")
+        raise UserError(_("there is no file {path} to compare on", path=path))
     return pairs_of_files(model, [path], [])
 
 
@@ -107,7 +115,7 @@ def show(report: ParityReport, as_json: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(f"parity on {report.texts} texts of {report.sample}"))
+    table = Table(title=_("parity on {texts} texts of {sample}", texts=report.texts, sample=report.sample))
     table.add_column("")
     table.add_column(report.ours.name, justify="right")
     table.add_column(report.theirs.name, justify="right")
@@ -116,4 +124,4 @@ def show(report: ParityReport, as_json: bool) -> None:
     console = table_console()
     console.print(table)
     for note in report.notes:
-        console.print(f"  {note}")
+        console.print(f"  {localized(note)}")

@@ -10,7 +10,7 @@ import typer
 
 from glassformer.cli import options
 from glassformer.errors import UserError
-from glassformer.language import localized
+from glassformer.language import _, localized
 from glassformer.screen import Progress, table_console
 
 
@@ -33,22 +33,16 @@ def heads(
     from glassformer.runs.folder import RunFolder
 
     if to is not None and prune is None:
-        raise UserError("--to says where a pruned run goes; say with --prune how many heads it shall lose")
+        raise UserError(_("--to says where a pruned run goes; say with --prune how many heads it shall lose"))
     folder = RunFolder.open(run)
     model = load(run, device=device)
     folder.check_data(split)
     held = held_out(model, split, examples, folder.path / "data")
     everything = probe.heads(model)
     if not everything:
-        raise UserError(f"{run} has no heads left to look at")
+        raise UserError(_("{run} has no heads left to look at", run=run))
     if prune is not None:
-        if not 1 <= prune < len(everything):
-            raise UserError(
-                f"--prune takes out between 1 and {len(everything) - 1} of this model's {len(everything)} heads, not {prune}"
-            )
-        to = to or run.with_name(f"{run.resolve().name}-without-{prune}-heads")
-        if RunFolder.is_run(to):
-            raise UserError(f"{to} holds a run already; choose another folder with --to")
+        to = place_of_pruned(run, to, prune, len(everything))
     with Progress("heads", 1) as display:
 
         def tell(done: int, total: int, what: str) -> None:
@@ -61,7 +55,7 @@ def heads(
         out.mkdir(parents=True, exist_ok=True)
         pictures = study.draw(found, model.model.config, out)
     except OSError as error:
-        raise UserError(f"{out} cannot be written: {error.strerror}") from None
+        raise UserError(_("{filename} cannot be written: {reason}", filename=out, reason=error.strerror)) from None
     extra: dict[str, Any] = {"run": str(run)}
     if prune is not None and to is not None:
         smaller = study.write_pruned(folder, model, study.least_important(found, prune), to)
@@ -78,11 +72,25 @@ def heads(
     if as_json:
         print(json.dumps(found.to_dict() | extra))
         return
-    show(found, f"{run}: {held.count:,} examples of {split}")
+    show(found, _("{run}: {count:,} examples of {split}", run=run, count=held.count, split=split))
     if prune is not None:
         show_pruned(extra["pruned"])
-    drawn = ", ".join(p.name for p in pictures if p.suffix == ".png")
-    print(localized(f"{numbers} and {drawn} (each also as SVG)"))
+    names = ", ".join(p.name for p in pictures if p.suffix == ".png")
+    print(localized(_("{numbers} and {pictures} (each also as SVG)", numbers=numbers, pictures=names)))
+
+
+def place_of_pruned(run: Path, to: Path | None, prune: int, n: int) -> Path:
+    """Where the run without so many of `n` heads goes; neither too few nor too many, and no run that is there."""
+    from glassformer.runs.folder import RunFolder
+
+    if not 1 <= prune < n:
+        raise UserError(
+            _("--prune takes out between 1 and {most} of this model's {of} heads, not {n}", most=n - 1, of=n, n=prune)
+        )
+    place = to or run.with_name(f"{run.resolve().name}-without-{prune}-heads")
+    if RunFolder.is_run(place):
+        raise UserError(_("{to} holds a run already; choose another folder with --to", to=place))
+    return place
 
 
 def short(change: float) -> str:
@@ -109,17 +117,25 @@ def importances(found: Any, title: str, width: int = 80) -> Any:
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
-    table.add_column("part", no_wrap=True)
-    table.add_column("looks at", no_wrap=True)
+    table.add_column(_("part"), no_wrap=True)
+    table.add_column(_("looks at"), no_wrap=True)
     names = scores_that_fit(found, width)
-    labels = {"exact_match": "exact", "perplexity": "perpl.", "accuracy": "accur.", "bleu": "BLEU", "chrf": "chrF"}
+    labels = {
+        "loss": _("loss"),
+        "exact_match": _("exact"),
+        "perplexity": _("perpl."),
+        "accuracy": _("accur."),
+        "bleu": "BLEU",
+        "chrf": "chrF",
+    }
+    modes = {"zero": _("zero"), "mean": _("mean")}
     for name in names:
-        for mode in ("zero", "mean"):
+        for mode in modes.values():
             label = localized(labels.get(name, name))
             table.add_column(f"{label}\n{localized(mode)}", justify="right", no_wrap=True)
     for one in found.parts:
         kind = "" if one.kind == "mlp" else f"{one.kind} {one.strength:.2f}"
-        cells = [short(found.change(one, mode, name)) for name in names for mode in ("zero", "mean")]
+        cells = [short(found.change(one, mode, name)) for name in names for mode in modes]
         table.add_row(str(one.part), kind, *cells)
     return table
 
@@ -132,12 +148,20 @@ def show(found: Any, title: str) -> None:
     console.print(importances(found, title, console.width))
     whole = measures_text(found.whole, ", ", localized)
     console.print(
-        f"The whole model: {whole}. Above: the change when one part is cut, its output set to zero or to its mean."
+        _(
+            "The whole model: {whole}. Above: the change when one part is cut, its output set to zero or to its mean.",
+            whole=whole,
+        )
     )
     heads_count = len(found.curve)
     console.print(
-        f"{found.can_go} of {heads_count} heads can go, the least important first, before 1% of the "
-        f"{measure_name(found.score)} is lost."
+        _(
+            "{can_go} of {heads_count} heads can go, the least important first, before 1% of the "
+            "{measure_name} is lost.",
+            can_go=found.can_go,
+            heads_count=heads_count,
+            measure_name=measure_name(found.score),
+        )
     )
 
 
@@ -146,14 +170,23 @@ def show_pruned(facts: dict[str, Any]) -> None:
     from rich.table import Table
 
     before, after = facts["before"], facts["after"]
-    table = Table(title=f"{facts['run']}: without {len(facts['heads'])} heads", title_justify="left")
-    for column in ("measure", "before", "after", "ratio"):
+    table = Table(
+        title=_("{run}: without {n_heads} heads", run=facts["run"], n_heads=len(facts["heads"])), title_justify="left"
+    )
+    for column in (_("measure"), _("before"), _("after"), _("ratio")):
         table.add_column(column, justify="left" if column == "measure" else "right")
-    labels = {"reading": "processor seconds, reading", "writing": "processor seconds, writing"}
+    from glassformer.evaluation.metrics import measure_name
+
+    labels = {
+        "parameters": _("parameters"),
+        "bytes": _("bytes"),
+        "reading": _("processor seconds, reading"),
+        "writing": _("processor seconds, writing"),
+    }
     for name in before:
         form = "{:,}" if name in ("parameters", "bytes") else "{:.4g}"
         table.add_row(
-            localized(labels.get(name, name.replace("_", " "))),
+            localized(labels.get(name) or measure_name(name)),
             form.format(before[name]),
             form.format(after[name]),
             f"{after[name] / before[name]:.3f}" if before[name] else "",

@@ -10,6 +10,7 @@ import typer
 
 from glassformer.cli import options
 from glassformer.errors import ConfigError
+from glassformer.language import _, localized
 from glassformer.screen import warn
 
 if TYPE_CHECKING:
@@ -53,10 +54,9 @@ def import_model(
     """
     from glassformer.formats.huggingface.importing import Languages
     from glassformer.formats.import_run import read_source, write_run
-    from glassformer.tasks import TextModel
 
     if head not in (None, "mlm", "next-sentence"):
-        raise ConfigError(f"--head is mlm or next-sentence, not {head!r}")
+        raise ConfigError(_("--head is mlm or next-sentence, not {head!r}", head=head))
     languages = Languages(source_language, target_language)
     if adapter is not None:
         from glassformer.formats.adapter import with_adapter
@@ -64,7 +64,7 @@ def import_model(
 
         if head or pickle or tokenizer or sample or languages != Languages():
             raise ConfigError(
-                "with --adapter the source is a run of yours; of the other options it takes --out and --file"
+                _("with --adapter the source is a run of yours; of the other options it takes --out and --file")
             )
         found = with_adapter(RunFolder.open(Path(source)), adapter)
         run = write_run(found, out or Path("runs") / found.recipe.name, file)
@@ -74,9 +74,22 @@ def import_model(
         run = write_run(found, place, file, lambda draft: prove(Path(source), found, draft, head, sample, place))
     for note in found.notes:
         warn(note)
+    tell_what_is_next(run, found)
+
+
+def tell_what_is_next(run: RunFolder, found: Imported) -> None:
+    """What the run is, and what can be done with it."""
+    from glassformer.tasks import TextModel
+
     model = run.load_model()
     verb = TextModel(model, run.tokenizers, run.recipe).verb
-    print(f"a {found.model_type} of {model.num_params():,} parameters is now the run {run.path}")
+    made = _(
+        "a {model_type} of {num_params:,} parameters is now the run {path}",
+        model_type=found.model_type,
+        num_params=model.num_params(),
+        path=run.path,
+    )
+    print(localized(made))
     path = quote(str(run.path))
     if verb == "embed":
         print(f'next: python -c \'import glassformer; print(glassformer.load("{run.path}").embed("…"))\'')
@@ -93,15 +106,15 @@ def prove(source: Path, found: Imported, draft: RunFolder, head: str | None, sam
     from glassformer.formats.parity import ParityFailed
 
     if (why := cannot_compare(source, found, head)) is not None:
-        warn(f"{place}: {why}")
+        warn(f"{place}: {localized(why)}")
         return
     try:
         texts = None if sample is None else [t for t in sample.read_text(encoding="utf-8").splitlines() if t.strip()]
         report = import_parity(source, found, draft, texts)
     except (ParityFailed, OSError, UnicodeDecodeError) as error:
         if not isinstance(error, ParityFailed):
-            raise ConfigError(f"the sample {sample} cannot be read: {error}") from None
+            raise ConfigError(_("the sample {sample} cannot be read: {error}", sample=sample, error=error)) from None
         show(error.report, as_json=False)
-        warn(f"glassformer: {error}; nothing was left in {place}")
+        warn(_("glassformer: {verdict}; nothing was left in {out}", verdict=error, out=place))
         raise SystemExit(1) from None
     show(report, as_json=False)

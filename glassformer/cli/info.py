@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +12,7 @@ import typer
 from glassformer.config import PARTS, PRESETS, Recipe, did_you_mean, read_recipe, recipe_names
 from glassformer.config.recipe import apply_overrides
 from glassformer.errors import ConfigError
-from glassformer.language import localized
+from glassformer.language import _, localized
 from glassformer.screen import table_console
 
 if TYPE_CHECKING:
@@ -34,12 +34,21 @@ def find_recipe(name: str, overrides: list[str]) -> Recipe:
     if is_run(Path(name)):
         if overrides:
             raise ConfigError(
-                f"{name} is a run, whose settings are what they are; give a recipe to try {overrides[0]!r}"
+                _(
+                    "{name} is a run, whose settings are what they are; give a recipe to try {overrides!r}",
+                    name=name,
+                    overrides=overrides[0],
+                )
             )
         return Recipe.from_dict(read_facts(Path(name))["recipe"])
     known = [*PRESETS, *recipe_names()]
     raise ConfigError(
-        f"there is no preset, recipe or run {name!r}{did_you_mean(name, known)}; known are {', '.join(known)}"
+        _(
+            "there is no preset, recipe or run {name!r}{suggestion}; known are {known}",
+            name=name,
+            suggestion=did_you_mean(name, known),
+            known=", ".join(known),
+        )
     )
 
 
@@ -48,13 +57,17 @@ def fill_in_sizes(recipe: Recipe) -> tuple[Recipe, str]:
     model, data, notes = recipe.model, recipe.data, []
     if not model.vocab_size:
         recipe = recipe.with_model(vocab_size=data.vocab_size)
-        count = f"at most {data.vocab_size:,}" if data.tokenizer in ("char", "word") else f"{data.vocab_size:,}"
-        notes.append(f"The vocabulary is not known before the data is read: counted as {count} words.")
+        count = (
+            _("at most {vocab_size:,}", vocab_size=data.vocab_size)
+            if data.tokenizer in ("char", "word")
+            else f"{data.vocab_size:,}"
+        )
+        notes.append(_("The vocabulary is not known before the data is read: counted as {count} words.", count=count))
         if data.separate_vocabularies and model.family == "transformer" and model.source_vocab_size is None:
             recipe = recipe.with_model(source_vocab_size=data.vocab_size, share_source_target=False)
     if model.head != "mlm" and not model.n_label:
         recipe = recipe.with_model(n_label=2)
-        notes.append("The labels are not known before the data is read: counted as 2.")
+        notes.append(_("The labels are not known before the data is read: counted as 2."))
     return recipe, " ".join(notes)
 
 
@@ -82,30 +95,40 @@ def rows_of(listed: list[ParameterTensor]) -> list[tuple[str, str, str, str]]:
         if star and head != stack:
             members = [p for p in listed if IN_LAYER.split(p.name)[0] == head]
             total = sum(p.parameters for p in members)
-            shared = localized(" (shared)") if part.copies < part.layers else ""
+            shared = localized(_(" (shared)")) if part.copies < part.layers else ""
             rows.append((head, "", f"× {max(p.layers for p in members)}{shared}", f"{total:,}"))
         stack = head if star else ""
         name = f"  {tail}" if star == "*" else f"  {star}.{tail}" if star else part.name
-        total_of_part = f"{part.parameters:,}" if part.copies else localized("tied")
+        total_of_part = f"{part.parameters:,}" if part.copies else localized(_("tied"))
         rows.append((name, shape_of(part), "", total_of_part))
     return rows
 
 
+def in_bytes(count: Callable[[str], int]) -> str:
+    """So many bytes, in each of the kinds of numbers."""
+    return _("{fp32:,} bytes in fp32, {bf16:,} bytes in bf16", fp32=count("fp32"), bf16=count("bf16"))
+
+
 def summary_of(found: Costs, recipe: Recipe) -> list[tuple[str, str]]:
     """Parameters, operations and memory of a model: a name and a value each."""
-    from glassformer.config.costs import BYTES
-
-    token = "a token pair" if recipe.model.family == "transformer" else "a token"
+    token = _("a token pair") if recipe.model.family == "transformer" else _("a token")
     lines = [
-        ("parameters", f"{found.parameters:,}"),
-        ("without embeddings", f"{found.non_embedding:,}"),
-        (f"FLOPs {token}, forward", f"{short(found.forward_flops)} ({short(found.attention_flops)} in attention)"),
-        (f"FLOPs {token}, training step", short(found.training_flops)),
+        (_("parameters"), f"{found.parameters:,}"),
+        (_("without embeddings"), f"{found.non_embedding:,}"),
+        (
+            _("FLOPs {token}, forward", token=token),
+            _(
+                "{forward} ({attention} in attention)",
+                forward=short(found.forward_flops),
+                attention=short(found.attention_flops),
+            ),
+        ),
+        (_("FLOPs {token}, training step", token=token), short(found.training_flops)),
     ]
     if found.cache_numbers:
-        lines.append(("KV cache a token", ", ".join(f"{found.cache_bytes(d):,} bytes in {d}" for d in BYTES)))
+        lines.append((_("KV cache a token"), in_bytes(found.cache_bytes)))
     if found.source_numbers:
-        lines.append(("kept of a source token", ", ".join(f"{found.source_bytes(d):,} bytes in {d}" for d in BYTES)))
+        lines.append((_("kept of a source token"), in_bytes(found.source_bytes)))
     return lines
 
 
@@ -121,17 +144,29 @@ def show_settings(parts: Sequence[str]) -> None:
         section, dot, name = part.partition(".")
         if section not in PARTS:
             raise ConfigError(
-                f"there is no part {section!r}{did_you_mean(section, list(PARTS))}; there are {', '.join(PARTS)}"
+                _(
+                    "there is no part {section!r}{suggestion}; there are {parts}",
+                    section=section,
+                    suggestion=did_you_mean(section, list(PARTS)),
+                    parts=", ".join(PARTS),
+                )
             )
         known = [setting.name for setting in settings_of(section)]
         if dot and name not in known:
-            raise ConfigError(f"there is no setting {name!r} in [{section}]{did_you_mean(name, known)}")
+            raise ConfigError(
+                _(
+                    "there is no setting {name!r} in [{section}]{suggestion}",
+                    name=name,
+                    section=section,
+                    suggestion=did_you_mean(name, known),
+                )
+            )
         wanted.append((section, name))
     for section, name in wanted:
         table = Table(title=f"[{section}]", title_justify="left", box=None, padding=(0, 2, 0, 0), expand=False)
-        table.add_column("setting", no_wrap=True, style="bold")
-        table.add_column("default", overflow="fold", max_width=16)
-        table.add_column("what it does", overflow="fold")
+        table.add_column(_("setting"), no_wrap=True, style="bold")
+        table.add_column(_("default"), overflow="fold", max_width=16)
+        table.add_column(_("what it does"), overflow="fold")
         for setting in settings_of(section):
             if not name or setting.name == name:
                 choices = f" ({setting.takes})" if setting.is_choice else ""
@@ -145,13 +180,13 @@ def show_presets() -> None:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("preset", no_wrap=True, style="bold")
-    table.add_column("what it sets", overflow="fold")
+    table.add_column(_("preset"), no_wrap=True, style="bold")
+    table.add_column(_("what it sets"), overflow="fold")
     for name, values in PRESETS.items():
         table.add_row(name, ", ".join(f"{key} {value}" for key, value in values.items()))
     console = table_console()
     console.print(table)
-    console.print('\nIn a recipe: [model] preset = "NAME"; the table of one: glassformer info NAME')
+    console.print(_('\nIn a recipe: [model] preset = "NAME"; the table of one: glassformer info NAME'))
 
 
 def info(
@@ -188,7 +223,7 @@ def info(
         show_machine()
     elif name is None:
         raise ConfigError(
-            "say what to look at: a preset, a recipe, a .toml file or a run; or --settings, --presets, --machine"
+            _("say what to look at: a preset, a recipe, a .toml file or a run; or --settings, --presets, --machine")
         )
     elif taps:
         show_taps(name, overrides or [])
@@ -204,11 +239,11 @@ def show_taps(name: str, overrides: list[str]) -> None:
     from glassformer.models import build_model
     from glassformer.nn.taps import SHAPES, tap_shapes
 
-    recipe, _ = fill_in_sizes(find_recipe(name, overrides))
+    recipe, _unused = fill_in_sizes(find_recipe(name, overrides))
     with torch.device("meta"):
         found = tap_shapes(build_model(recipe.model))
-    table = Table(title=f"{recipe.name}: what can be seen or changed", title_justify="left")
-    for column in ("name", "shape", "what it is"):
+    table = Table(title=_("{recipe}: what can be seen or changed", recipe=recipe.name), title_justify="left")
+    for column in ("name", "shape", _("what it is")):
         table.add_column(column)
     once = {re.sub(r"\.\d+\.", ".*.", full): values for full, values in found.items()}
     for full, (shape, meaning) in once.items():
@@ -216,8 +251,12 @@ def show_taps(name: str, overrides: list[str]) -> None:
     console = table_console()
     console.print(table)
     console.print(
-        f"{len(found)} activations of {len(SHAPES)} kinds; * stands for the number of a layer. B rows (beams are rows), T tokens "
-        "that ask, S tokens that answer, H heads, K key heads, D head size, C n_embd, F hidden, V words or labels.",
+        _(
+            "{n_found} activations of {n_shapes} kinds; * stands for the number of a layer. B rows (beams are rows), T tokens "
+            "that ask, S tokens that answer, H heads, K key heads, D head size, C n_embd, F hidden, V words or labels.",
+            n_found=len(found),
+            n_shapes=len(SHAPES),
+        ),
         style="dim",
     )
 
@@ -229,14 +268,14 @@ def show_model(name: str, overrides: list[str], context: int | None) -> None:
     from glassformer.config.costs import costs, parts
 
     if context is not None and context < 1:
-        raise ConfigError(f"--context must be at least 1, not {context}")
+        raise ConfigError(_("--context must be at least 1, not {context}", context=context))
     recipe, note = fill_in_sizes(find_recipe(name, overrides))
     found = costs(recipe.model, context)
     table = Table(title=f"{recipe.name}: {recipe.model.family}", title_justify="left")
-    table.add_column("part")
-    table.add_column("shape", justify="right")
-    table.add_column("layers", justify="right")
-    table.add_column("parameters", justify="right")
+    table.add_column(_("part"))
+    table.add_column(_("shape"), justify="right")
+    table.add_column(_("layers"), justify="right")
+    table.add_column(_("parameters"), justify="right")
     for row in rows_of(parts(recipe.model)):
         inside = row[0].startswith(" ")
         table.add_row(*row, style=None if inside else "bold")
@@ -246,6 +285,8 @@ def show_model(name: str, overrides: list[str], context: int | None) -> None:
     console = table_console()
     console.print(table)
     console.print(summary)
-    console.print(f"A row of {found.context:,} tokens; keys that cannot be seen are not counted.", style="dim")
+    console.print(
+        _("A row of {context:,} tokens; keys that cannot be seen are not counted.", context=found.context), style="dim"
+    )
     if note:
         console.print(note, style="yellow")

@@ -13,7 +13,7 @@ from glassformer.cli import options
 from glassformer.config import Recipe
 from glassformer.config.documentation import commented_recipe
 from glassformer.errors import UserError
-from glassformer.language import localized
+from glassformer.language import _, localized
 
 DEMO: dict[str, Any] = {
     "model": {"preset": "transformer-tiny", "n_layer": 2},
@@ -51,9 +51,17 @@ def init(
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise UserError(f"{path} is there already; choose another name with --out") from None
+        raise UserError(_("{path} is there already; choose another name with --out", path=path)) from None
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}") from None
+        raise UserError(_("{filename} cannot be written: {reason}", filename=path, reason=error.strerror)) from None
     if files:
         print(localized(made.chosen))
-    print(localized(f"{path} is written; change what you like, and: glassformer train {shlex.quote(str(path))}"))
+    print(
+        localized(
+            _(
+                "{path} is written; change what you like, and: glassformer train {quoted_path}",
+                path=path,
+                quoted_path=shlex.quote(str(path)),
+            )
+        )
+    )

@@ -11,6 +11,7 @@ from typing import Any
 
 from glassformer.cli.line_input import Line
 from glassformer.errors import ConfigError, UserError
+from glassformer.language import _, localized
 from glassformer.screen import say, warn
 
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
@@ -51,8 +52,9 @@ class Unknown:
             return
         self.told = True
         shown = ", ".join(repr(piece) for piece in found[:SHOWN])
-        more = f" and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
-        say(f"not in this model's vocabulary, and read as unknown: {shown}{more}")
+        told = _("not in this model's vocabulary, and read as unknown: {shown}", shown=shown)
+        more = len(found) - SHOWN
+        say(_("{told} and {more:,} more", told=told, more=more) if more > 0 else told)
 
     def fact(self, text: str) -> dict[str, Any]:
         """The field of a text's JSON, where there is anything to tell."""
@@ -129,5 +131,5 @@ class TextJob:
                     raise
                 except UserError as error:
                     problem = str(error)
-            warn(f"glassformer: {called} {line.number}: {problem}")
+            warn(f"glassformer: {called} {line.number}: {localized(problem)}")
             yield self.failed(problem), False

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from glassformer.errors import ConfigError, UserError
+from glassformer.language import _
 
 READ = 1 << 16
 WRITER = 10  # seconds for somebody to begin writing into a named pipe
@@ -54,7 +55,13 @@ def read_line(raw: bytes, number: int) -> Line:
         return check_line(raw.removesuffix(b"\r").decode("utf-8"), number)
     except UnicodeDecodeError as error:
         return Line(
-            number, "", f"byte {error.start + 1} (0x{raw[error.start]:02x}) is not UTF-8; convert the text to UTF-8"
+            number,
+            "",
+            _(
+                "byte {place} (0x{byte:02x}) is not UTF-8; convert the text to UTF-8",
+                place=error.start + 1,
+                byte=raw[error.start],
+            ),
         )
 
 
@@ -101,7 +108,12 @@ def open_pipe(path: Path) -> BinaryIO:
     opening.join(WRITER)
     if not found:
         raise UserError(
-            f"{path} is a pipe, and for {WRITER} seconds nobody has opened it to write; start the writer first, or give a file"
+            _(
+                "{path} is a pipe, and for {writer} seconds nobody has opened it to write; start the writer first, "
+                "or give a file",
+                path=path,
+                writer=WRITER,
+            )
         )
     return found[0]
 
@@ -112,11 +124,11 @@ def open_lines(path: Path) -> BinaryIO:
         named_pipe = stat.S_ISFIFO(path.stat().st_mode) and not path.as_posix().startswith(("/dev/", "/proc/"))
         file = open_pipe(path) if named_pipe else path.open("rb", buffering=0)
     except IsADirectoryError:
-        raise ConfigError(f"--file takes a file with a text a line, and {path} is a folder") from None
+        raise ConfigError(_("--file takes a file with a text a line, and {path} is a folder", path=path)) from None
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+        raise UserError(_("{path} cannot be read: {reason}", path=path, reason=error.strerror)) from None
     kind = os.fstat(file.fileno()).st_mode
     if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
         file.close()
-        raise ConfigError(f"--file takes a file with a text a line, and {path} is a device")
+        raise ConfigError(_("--file takes a file with a text a line, and {path} is a device", path=path))
     return file  # type: ignore[return-value]

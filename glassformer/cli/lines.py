@@ -26,6 +26,7 @@ from glassformer.cli.answer_file import AnswerFile, refuse_same_file, sha256_of_
 from glassformer.cli.job import BATCH, Output, TextJob, Unknown, as_line, escaped
 from glassformer.cli.line_input import Line, check_line, open_lines, read_groups
 from glassformer.errors import ConfigError, UserError
+from glassformer.language import _
 from glassformer.screen import Progress, say
 
 SOON = 0.2  # seconds that an answer waits for others, to be written with them
@@ -43,9 +44,9 @@ class Input:
     def check(self) -> None:
         """Refuse at once what contradicts itself."""
         if self.texts and self.file is not None:
-            raise ConfigError("texts come as arguments or from --file, not both")
+            raise ConfigError(_("texts come as arguments or from --file, not both"))
         if self.resume and (self.file is None or self.out is None):
-            raise ConfigError("--resume goes on with the answers to a file; say which by --file and --out")
+            raise ConfigError(_("--resume goes on with the answers to a file; say which by --file and --out"))
         if self.out is not None and self.file is not None:
             refuse_same_file(self.file, self.out)
 
@@ -67,13 +68,13 @@ def check_counts(**counts: int | None) -> None:
     """Options that count something count at least one."""
     for name, value in counts.items():
         if value is not None and value < 1:
-            raise ConfigError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+            raise ConfigError(_("--{name} must be at least 1, not {value}", name=name.replace("_", "-"), value=value))
 
 
 def stdout_write(text: str) -> None:
     """Straight to stdout, whatever the locale says. Whoever was reading may have had enough (`… | head`)."""
     if sys.stdout is None:
-        raise UserError("there is no stdout to write the answers to; use --out")
+        raise UserError(_("there is no stdout to write the answers to; use --out"))
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode("utf-8"))
@@ -152,7 +153,9 @@ def reply_to_file(given: Input, job: TextJob) -> int:
     with open_lines(given.file) as file:
         regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         if given.resume and not regular:
-            raise ConfigError(f"--resume reads its input again from the start, and {given.file} is a pipe; use a file")
+            raise ConfigError(
+                _("--resume reads its input again from the start, and {file} is a pipe; use a file", file=given.file)
+            )
         speed = Speed(job.verb, os.fstat(file.fileno()).st_size)
         place = 0
 
@@ -182,10 +185,16 @@ def reply_into(
     """Answers into a file, after those that are there already."""
     with answers:
         if answers.done:
-            say(f"{answers.path} is complete: all {answers.lines:,} lines were answered already")
+            say(
+                _(
+                    "{answers} is complete: all {lines:,} lines were answered already",
+                    answers=answers.path,
+                    lines=answers.lines,
+                )
+            )
             return 0
         if answers.lines:
-            say(f"going on after line {answers.lines:,}")
+            say(_("going on after line {lines:,}", lines=answers.lines))
         try:
             return reply_to_groups(
                 groups,
@@ -196,8 +205,13 @@ def reply_into(
             )
         except OSError as error:
             raise UserError(
-                f"{error.filename or answers.path} cannot be written: {error.strerror}; {answers.lines:,} answers are "
-                "there, and --resume goes on with them"
+                _(
+                    "{filename} cannot be written: {reason}; {lines:,} answers are "
+                    "there, and --resume goes on with them",
+                    filename=error.filename or answers.path,
+                    reason=error.strerror,
+                    lines=answers.lines,
+                )
             ) from None
 
 
@@ -222,7 +236,10 @@ def reply(given: Input, job: TextJob) -> None:
     """Answer what was asked, from wherever it comes."""
     given.check()
     if given.file is not None:
-        failures = reply_to_file(given, job)
+        from glassformer.decode.garbage import full_collections_wait
+
+        with full_collections_wait():
+            failures = reply_to_file(given, job)
     elif given.texts:
         if given.out is None:
             text, failures = reply_to_arguments(given.texts, job)
@@ -232,9 +249,9 @@ def reply(given: Input, job: TextJob) -> None:
             failures = reply_into(AnswerFile(given.out, {"verb": job.verb}, resume=False), [group], job)
     else:
         if sys.stdin is None:
-            raise UserError("there is no stdin to read texts from; give texts, or --file")
+            raise UserError(_("there is no stdin to read texts from; give texts, or --file"))
         if sys.stdin.isatty():
-            say("one text a line; end with Ctrl-D")
+            say(_("one text a line; end with Ctrl-D"))
         descriptor = sys.stdin.fileno()
         groups = read_groups(lambda size: os.read(descriptor, size), job.batch, job.group, promptly=True)
         if job.begins:

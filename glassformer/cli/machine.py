@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from glassformer.language import localized
+from glassformer.language import _, localized
 from glassformer.screen import table_console
+
+DESCRIBED = (_("processor"), _("cores"), _("it has"), _("none that torch can use"))
+"""Of what `machine.describe` says: it stands below the language, and so its words are marked here."""
 
 
 def show_machine() -> None:
@@ -19,18 +22,22 @@ def show_machine() -> None:
     for label, value in machine.describe():
         facts.add_row(localized(label), localized(value))
     console.print(facts)
-    table = Table(title="fast paths", title_justify="left")
-    for column in ("path", "taken", "why", "gain here", "measured"):
+    table = Table(title=_("fast paths"), title_justify="left")
+    for column in (_("path"), _("taken"), _("why"), _("gain here"), _("measured")):
         table.add_column(column, justify="right" if column == "gain here" else "left")
     for path, choice in tuning.choices():
         measured = "\n".join(f"{m.gain:g}x on {m.machine}, {m.day}" for m in path.measured)
         gain = "" if choice.gain is None else f"{choice.gain:.2f}x"
         table.add_row(
             Text(f"{path.name}\n").append(path.what, "dim"),
-            localized("yes" if choice.taken else "no"),
+            localized(_("yes") if choice.taken else _("no")),
             choice.why,
             gain,
             measured,
         )
     console.print(table)
-    console.print(f"Trials are kept in {trials.cache_folder() / 'trials'}.", style="dim", soft_wrap=True)
+    console.print(
+        _("Trials are kept in {cache_folder}.", cache_folder=trials.cache_folder() / "trials"),
+        style="dim",
+        soft_wrap=True,
+    )

@@ -14,7 +14,7 @@ from glassformer.cli.verbs import run_command
 from glassformer.config import VERSION
 from glassformer.errors import UserError
 from glassformer.files.streams import open_standard_streams
-from glassformer.language import localized
+from glassformer.language import _, localized
 from glassformer.screen import warn
 
 DEFECT = 70  # EX_SOFTWARE
@@ -66,7 +66,6 @@ def tell(error: BaseException) -> int:
         return 2
     if isinstance(error, OSError) and error.errno is not None:
         where = error.filename if error.filename is not None else "stdout"
-        doing = "cannot be written" if error.filename is None else "cannot be used"
         if error.filename is None:
             give_up_stdout()
         if isinstance(where, bytes):
@@ -78,18 +77,22 @@ def tell(error: BaseException) -> int:
             errno.EBADF,
             errno.EFBIG,
         ):
-            told = localized(f"{where} {doing}: {error.strerror}")
-            warn(f"glassformer: {told}")
+            if error.filename is None:
+                said = _("{filename} cannot be written: {reason}", filename=where, reason=error.strerror)
+            else:
+                said = _("{path} cannot be used: {reason}", path=where, reason=error.strerror)
+            warn(f"glassformer: {localized(said)}")
             return 2
     if isinstance(error, MemoryError) or any(sign in str(error) for sign in OUT_OF_MEMORY):
-        said = "out of memory; ask for less at a time (a smaller model, batch, beam or text)"
+        said = _("out of memory; ask for less at a time (a smaller model, batch, beam or text)")
         warn(f"glassformer: {localized(said)}")
         return 2
     kept = keep_trace(error)
     what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-    said = f"this is a defect of glassformer, not of yours ({what})"
-    told = localized(f"{said}; what happened is written in {kept}" if kept else said)
-    warn(f"glassformer: {told}")
+    said = _("this is a defect of glassformer, not of yours ({what})", what=what)
+    if kept:
+        said = _("{defect}; what happened is written in {path}", defect=said, path=kept)
+    warn(f"glassformer: {localized(said)}")
     return DEFECT
 
 

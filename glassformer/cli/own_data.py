@@ -11,6 +11,7 @@ from typing import Any
 from glassformer.config import recipe_names
 from glassformer.config.recipe import apply_overrides, read_values
 from glassformer.errors import ConfigError
+from glassformer.language import _
 
 
 def is_data(word: str) -> bool:
@@ -45,7 +46,7 @@ def with_data(
     """The tables of a recipe, and its name: of a recipe by name or file, with `files` in the place of its data; without a recipe,
     of one made for the files. `say` is told what was chosen."""
     if recipe is None and not files:
-        raise ConfigError("say what to train: a recipe's name, a .toml file, or a file of data, such as pairs.tsv")
+        raise ConfigError(_("say what to train: a recipe's name, a .toml file, or a file of data, such as pairs.tsv"))
     if recipe is not None and not files:
         return read_values(recipe, changes)
 
@@ -55,7 +56,7 @@ def with_data(
     if recipe is None:
         values, name = made.values, made.name
         words = " ".join(shlex.quote(str(file)) for file in files)
-        say(f"{made.chosen}; to see and change it: glassformer init {words}")
+        say(_("{chosen}; to see and change it: glassformer init {words}", chosen=made.chosen, words=words))
     else:
         values, name = read_values(recipe)
         kept = {key: value for key, value in values.get("data", {}).items() if key not in (*FILES, "builtin")}

@@ -9,7 +9,7 @@ import typer
 from glassformer.cli.own_data import sorted_words, with_data
 from glassformer.config import Recipe
 from glassformer.errors import ConfigError
-from glassformer.language import localized
+from glassformer.language import _, localized
 from glassformer.screen import table_console
 
 LONGEST = 3600  # seconds; after an hour of measuring one might as well train
@@ -29,7 +29,9 @@ def plan(
     from glassformer.runs.plan import make_plan
 
     if not 0 < seconds <= LONGEST:
-        raise ConfigError(f"--seconds must be above 0 and at most {LONGEST:,}, not {seconds:g}")
+        raise ConfigError(
+            _("--seconds must be above 0 and at most {longest:,}, not {seconds:g}", longest=LONGEST, seconds=seconds)
+        )
     found = make_plan(known, seconds=seconds)
     table = Table(title=f"{recipe} on {found.device}", show_header=False, title_justify="left")
     table.add_column(style="bold")
@@ -39,5 +41,5 @@ def plan(
     console = table_console()
     console.print(table)
     if not found.fits:
-        console.print(f"It does not fit: {found.advice}", style="red", soft_wrap=True)
+        console.print(_("It does not fit: {advice}", advice=found.advice), style="red", soft_wrap=True)
         raise SystemExit(1)

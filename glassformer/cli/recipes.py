@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glassformer.config import RECIPE_FOLDER, read_recipe, recipe_names
-from glassformer.language import localized
+from glassformer.language import _, localized
 from glassformer.screen import table_console
 
 
@@ -18,4 +18,6 @@ def recipes() -> None:
         table.add_row(name, localized(read_recipe(name).about))
     console = table_console()
     console.print(table)
-    console.print(f"\nThey are TOML files in {RECIPE_FOLDER}; copy one and change what you like.")
+    console.print(
+        _("\nThey are TOML files in {recipe_folder}; copy one and change what you like.", recipe_folder=RECIPE_FOLDER)
+    )

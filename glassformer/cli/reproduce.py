@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glassformer.cli import options
-from glassformer.language import localized
+from glassformer.language import _, localized
 from glassformer.screen import table_console, warn
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def reproduce(
             measure_first=measure_first,
         )
     except runs.Stopped:
-        warn("stopped; nothing was judged")
+        warn(_("stopped; nothing was judged"))
         raise SystemExit(runs.STOPPED) from None
     if as_json:
         print(json.dumps(report.to_dict(), ensure_ascii=False))
@@ -74,17 +74,21 @@ def show_list(as_json: bool) -> None:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("name", "measure", "published", "goal", "what"):
+    for column in (_("name"), _("measure"), _("published"), _("goal"), _("what")):
         table.add_column(column, no_wrap=column != "what", justify="right" if column == "published" else "left")
     for one in reproductions():
         published = "—" if one.published is None else f"{one.published:g}"
         goal = one.goal_text if one.goal is not None else f"plain + {one.margin:g}"
-        time = f"; training within {one.time_text}" if one.within is not None else ""
-        table.add_row(one.name, one.metric, published, goal, localized(one.what + time))
+        what = _(one.what)
+        if one.within is not None:
+            what = _("{what}; training within {time}", what=what, time=one.time_text)
+        table.add_row(one.name, one.metric, published, goal, localized(what))
     console = table_console()
     console.print(table)
     commands = sorted({f"glassformer data get {one.collection}" for one in reproductions() if one.collection})
-    console.print(f"\nWhat is not built in needs its data first: {', '.join(commands)}; or --data DIR.")
+    console.print(
+        _("\nWhat is not built in needs its data first: {commands}; or --data DIR.", commands=", ".join(commands))
+    )
 
 
 def show(report: ReproductionReport) -> None:

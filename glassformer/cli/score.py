@@ -12,6 +12,7 @@ import typer
 
 from glassformer.cli import options
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.screen import warn
 
 AT_ONCE = 256
@@ -35,7 +36,7 @@ def score(
     """The log-probability of given pairs (or of texts, by a GPT): a line each, in nats, then a tab and over how many tokens it
     is a sum. A pair that is longer than the model reads has an empty line."""
     if file is None:
-        raise UserError("score needs --file: a file of pairs, such as a TSV")
+        raise UserError(_("score needs --file: a file of pairs, such as a TSV"))
     from glassformer.api import load
     from glassformer.api.evaluation import pairs_of_files
     from glassformer.cli.evaluate import new_file
@@ -77,7 +78,17 @@ def score(
     if write is not None:
         write("".join(line + "\n" for line in found))
     if left_out:
-        warn(f"{left_out:,.0f} pairs have more than {model.model.config.block_size} tokens and no score")
+        most = model.model.config.block_size
+        warn(_("{count:,.0f} pairs have more than {most} tokens and no score", count=left_out, most=most))
     if tokens:
-        mean = -total / tokens
-        warn(f"loss {mean:.4f} nats a token, perplexity {math.exp(min(50.0, mean)):.2f}, over {tokens:,.0f} tokens")
+        told = _(
+            "loss {mean:.4f} nats a token, perplexity {perplexity:.2f}, over {tokens:,.0f} tokens",
+            **summary(total, tokens),
+        )
+        warn(told)
+
+
+def summary(total: float, tokens: float) -> dict[str, float]:
+    """The mean loss and its perplexity, of a sum of log-probabilities."""
+    mean = -total / tokens
+    return {"mean": mean, "perplexity": math.exp(min(50.0, mean)), "tokens": tokens}

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import options
+from glassformer.language import _
 
 
 def serve(
@@ -52,7 +53,13 @@ def serve(
 
         if (error.name or "").startswith("glassformer"):
             raise
-        raise UserError(f"serving needs the package {error.name}; install it with: {install_hint('serve')}") from None
+        raise UserError(
+            _(
+                "serving needs the package {name}; install it with: {command}",
+                name=error.name,
+                command=install_hint("serve"),
+            )
+        ) from None
     run_server(
         runs,
         (host, port),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.errors import ConfigError
-from glassformer.language import language, localized, padded
+from glassformer.language import _, language, localized, padded
 from glassformer.screen import say, table_console, warn
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ def study(
     2 something to put right; 75 stopped on request (Ctrl-C or SIGTERM).
     """
     if quick and full:
-        raise ConfigError("--quick and --full contradict each other; leave one out")
+        raise ConfigError(_("--quick and --full contradict each other; leave one out"))
     if not names and not everything:
         show_list(out or OUT, as_json)
         return
     if names and everything:
-        raise ConfigError("--all is every study; leave out the names, or leave out --all")
+        raise ConfigError(_("--all is every study; leave out the names, or leave out --all"))
     from glassformer.lab.claims import BUDGETS, all_claims, claim_named, run
     from glassformer.runs.stop import STOPPED, Stopped, StopRequest
 
@@ -54,10 +54,16 @@ def study(
     try:
         with stop.listening():
             for one in chosen:
-                cores = "" if (os.cpu_count() or 1) == 2 else " on two cores"
+                cores = "" if (os.cpu_count() or 1) == 2 else _(" on two cores")
                 share = {"quick": 0.1, "default": 1.0, "full": 4.0}[budget.name]
                 say(
-                    f"{one.name}: {len(one.plan(budget))} trials, about {max(1, round(one.minutes * share))} min{cores}"
+                    _(
+                        "{name}: {trials} trials, about {minutes} min{cores}",
+                        name=one.name,
+                        trials=len(one.plan(budget)),
+                        minutes=max(1, round(one.minutes * share)),
+                        cores=cores,
+                    )
                 )
                 with stop.may_drop():
                     report = run(one, budget, (out or OUT) / budget.name, jobs=jobs)
@@ -66,7 +72,7 @@ def study(
                 else:
                     show(report)
     except Stopped:
-        warn("stopped; the trials that were done are kept, and the same command goes on with the others")
+        warn(_("stopped; the trials that were done are kept, and the same command goes on with the others"))
         raise typer.Exit(STOPPED) from None
 
 
@@ -95,7 +101,7 @@ def show_list(out: Path, as_json: bool) -> None:
         print(json.dumps(rows, ensure_ascii=False))
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("study", "min", "our verdict", "found here", "claim"):
+    for column in (_("study"), _("min"), _("our verdict"), _("found here"), _("claim")):
         table.add_column(column, no_wrap=column != "claim", justify="right" if column == "min" else "left")
     for row in rows:
         verdicts = localized(row["measured"].get("verdict", "–")), localized(row["verdict"] or "–")
@@ -127,5 +133,5 @@ def show(report: ClaimReport) -> None:
         )
     for note in report.finding.notes:
         console.print(note.in_language(language()), soft_wrap=True)
-    console.print(f"verdict: {report.finding.verdict}", style="bold")
+    console.print(_("verdict: {verdict}", verdict=_(report.finding.verdict)), style="bold")
     console.print(f"{report.folder / report.claim.name}.png, .md, .json", soft_wrap=True)

@@ -18,7 +18,7 @@ from glassformer.config.fine_tune import fine_tuned
 from glassformer.config.recipe import apply_overrides
 from glassformer.errors import ConfigError
 from glassformer.files.streams import unbreakable_screen
-from glassformer.language import localized, width
+from glassformer.language import _, localized, width
 from glassformer.screen import QUIET, say
 
 if TYPE_CHECKING:
@@ -78,7 +78,11 @@ def train(
     if recipe is not None and RunFolder.is_run(Path(recipe)):
         if not resume:
             raise ConfigError(
-                f"{recipe} is a run, not a recipe; go on with it by: glassformer train {shlex.quote(recipe)} --resume"
+                _(
+                    "{recipe} is a run, not a recipe; go on with it by: glassformer train {quoted_recipe} --resume",
+                    recipe=recipe,
+                    quoted_recipe=shlex.quote(recipe),
+                )
             )
         folder = Path(recipe)
         wanted = with_overrides(RunFolder(folder).recipe, changes) if changes else None
@@ -111,7 +115,7 @@ def begin(values: dict[str, Any], name: str, folder: Path, from_run: Path | None
     if from_run is not None:
         start = runs.start_of(from_run)
         if folder.resolve() == start.run.path.resolve():
-            raise ConfigError(f"{folder} is the run to begin with; choose another folder with --out")
+            raise ConfigError(_("{folder} is the run to begin with; choose another folder with --out", folder=folder))
         tuned_recipe = fine_tuned(start.recipe, values, name=name)
         run_it(lambda: runs.train(tuned_recipe, folder, overwrite=overwrite, start=start), folder)
     else:
@@ -137,19 +141,28 @@ def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
         run = work()
     except runs.Stopped as stopped:
         say(
-            f"stopped; go on with: glassformer train {shlex.quote(str(folder))} --resume"
+            _("stopped; go on with: glassformer train {run} --resume", run=shlex.quote(str(folder)))
             if stopped.goes_on
-            else "stopped before the first checkpoint; the same command begins again"
+            else _("stopped before the first checkpoint; the same command begins again")
         )
         raise SystemExit(runs.STOPPED) from None
     if run is None or QUIET.get():
         return
     with unbreakable_screen():
         minutes, seconds = divmod(int(time.perf_counter() - began), 60)
-        print(localized(f"\ntrained in {minutes} min {seconds:02d} s; the run is in {run.path}"))
-        print(localized(f"final model: {which_weights(run, run.recipe)}"))
+        print(
+            localized(
+                _(
+                    "\ntrained in {minutes} min {seconds:02d} s; the run is in {path}",
+                    minutes=minutes,
+                    seconds=seconds,
+                    path=run.path,
+                )
+            )
+        )
+        print(localized(_("final model: {which_weights}", which_weights=which_weights(run, run.recipe))))
         if pictures := draw_curves(run):
-            print(localized(f"curves: {', '.join(map(str, pictures))}"))
+            print(localized(_("curves: {pictures}", pictures=", ".join(map(str, pictures)))))
         print_next(run.recipe, run.path)
 
 
@@ -165,7 +178,7 @@ def print_next(recipe: Recipe, folder: Path) -> None:
     has_test = report is None or bool(report.examples.get("test"))
     path = shlex.quote(str(folder))
     text = '"… ___ …"' if verb == "fill" else '"…"'
-    first = localized("next:")
+    first = localized(_("next:"))
     for command in (
         f"{verb} {path} {text}",
         f"look {path} {text}",

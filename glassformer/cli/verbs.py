@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ import typer
 from glassformer.cli.completion import COMPLETED
 from glassformer.config import PARTS, VERSION, did_you_mean
 from glassformer.errors import ConfigError
-from glassformer.language import language, localized, translated
+from glassformer.language import _, language, localized
 from glassformer.screen import be_quiet
 
 EXAMPLES = {
@@ -166,7 +167,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
 
 def example(name: str) -> str:
     """The last line of a verb's help."""
-    return f"Example: glassformer {EXAMPLES[name]}"
+    return _("Example: glassformer {command}", command=EXAMPLES[name])
 
 
 def make_app() -> typer.Typer:
@@ -199,7 +200,7 @@ def panels_in_the_persons_language() -> Iterator[None]:
     names = (*headings, "REQUIRED_LONG_STRING", "DEFAULT_STRING")
     own: dict[str, Any] = {name: getattr(rich_utils, name) for name in names}
     for name, text in own.items():
-        setattr(rich_utils, name, translated(text))
+        setattr(rich_utils, name, localized(text))
     make_text = own["_make_rich_text"] = rich_utils._make_rich_text
 
     def make_folding_text(*args: Any, **options: Any) -> Any:
@@ -216,6 +217,11 @@ def panels_in_the_persons_language() -> Iterator[None]:
             setattr(rich_utils, name, text)
 
 
+def translated_help(text: str) -> str:
+    """Help in the person's language, paragraph by paragraph."""
+    return "\n\n".join(localized(paragraph) for paragraph in text.split("\n\n"))
+
+
 def in_the_persons_language(command: Any) -> Any:
     """The command and its verbs with their help translated, where the screen is not in English."""
     if language() == "en":
@@ -223,7 +229,7 @@ def in_the_persons_language(command: Any) -> Any:
     for thing in (command, *command.params):
         for name in ("help", "rich_help_panel"):
             if isinstance(text := getattr(thing, name, None), str):
-                setattr(thing, name, translated(text))
+                setattr(thing, name, translated_help(text))
     if isinstance(command.epilog, str):
         command.epilog = localized(command.epilog)
     make_help_option, make_usage = command.get_help_option, command.get_usage
@@ -231,11 +237,11 @@ def in_the_persons_language(command: Any) -> Any:
     def translated_help_option(context: Any) -> Any:
         option = make_help_option(context)
         if option is not None:
-            option.help = translated(option.help)
+            option.help = translated_help(option.help)
         return option
 
     command.get_help_option = translated_help_option
-    command.get_usage = lambda context: make_usage(context).replace("Usage:", translated("Usage:"), 1)
+    command.get_usage = lambda context: make_usage(context).replace("Usage:", localized(_("Usage:")), 1)
     for verb in getattr(command, "commands", {}).values():
         in_the_persons_language(verb)
     return command
@@ -280,12 +286,15 @@ def sentence_of(error: Any, words: Sequence[str] = ()) -> str:
     if type(error).__name__ == "UsageError" and context is not None and said.startswith("No such command"):
         known = list(getattr(context.command, "commands", {}))
         word = said.split("'")[1] if said.count("'") > 1 else ""
-        said = f"there is no command {word!r}{did_you_mean(word, known)}"
+        said = _("there is no command {word!r}{suggestion}", word=word, suggestion=did_you_mean(word, known))
     elif wrong is not None and context is not None and (setting := as_setting(wrong, words, context.command)):
-        said = f"{wrong} is a setting and no option; write {setting}"
+        said = _("{option} is a setting and no option; write {setting}", option=wrong, setting=setting)
     elif wrong is not None:
         close = list(getattr(error, "possibilities", None) or [])
-        said = f"there is no option {wrong}" + (f" (did you mean {close[0]!r}?)" if close else "")
+        suggestion = _(" (did you mean {name!r}?)", name=close[0]) if close else ""
+        said = _("there is no option {option}{suggestion}", option=wrong, suggestion=suggestion)
+    elif type(error).__name__ == "MissingParameter" and (match := re.fullmatch("Missing argument (.*)", said)):
+        said = _("missing argument {name}", name=match[1])
     else:
         said = said[:1].lower() + said[1:]
-    return f"{said}; see: {path} --help"
+    return _("{mistake}; see: {command} --help", mistake=said, command=path)

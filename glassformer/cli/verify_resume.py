@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from glassformer.config import read_recipe
+from glassformer.language import _
 from glassformer.screen import say, table_console
 
 
@@ -33,10 +34,10 @@ def verify_resume(
     with study.ending_in_order(), TemporaryDirectory() as folder:
         parts = study.verify_resume(resolved, steps, Path(folder), say)
     table = Table(title=f"{resolved.name}: {2 * steps} steps, and {steps} + kill + resume + {steps}, on {device}")
-    table.add_column("what")
-    table.add_column("compared", justify="right")
-    table.add_column("differ", justify="right")
-    table.add_column("bits", justify="right")
+    table.add_column(_("what"))
+    table.add_column(_("compared"), justify="right")
+    table.add_column(_("differ"), justify="right")
+    table.add_column(_("bits"), justify="right")
     for part in parts:
         table.add_row(part.name, f"{part.compared:,}", f"{len(part.differences):,}", f"{part.bits:,}")
     console = table_console()
@@ -46,8 +47,8 @@ def verify_resume(
         console.print(f"  {where}: {difference.name}: {difference.what}")
     if len(wrong) > 20:
         console.print(f"  … and {len(wrong) - 20:,} more")
-    console.print(f"{sum(part.bits for part in parts):,} bits differ", style="red" if wrong else "green")
+    console.print(_("{parts:,} bits differ", parts=sum(part.bits for part in parts)), style="red" if wrong else "green")
     if wrong:
         if device == "cuda" and not resolved.train.deterministic:
-            console.print("On CUDA runs are the same to the bit only with train.deterministic=true.")
+            console.print(_("On CUDA runs are the same to the bit only with train.deterministic=true."))
         raise SystemExit(1)

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from glassformer.config.fields import check_at_most, check_choices
 from glassformer.errors import ConfigError
+from glassformer.language import _
 
 # Beyond these nothing sensible is meant, and some of it would bring the machine down.
 MOST = {
@@ -33,9 +34,17 @@ class DataFile:
 
     def __post_init__(self) -> None:
         if not 0 < self.weight <= 1000:
-            raise ConfigError(f"the weight of {self.path} must be above 0 and at most 1000, not {self.weight}")
+            raise ConfigError(
+                _(
+                    "the weight of {path} must be above 0 and at most 1000, not {weight}",
+                    path=self.path,
+                    weight=self.weight,
+                )
+            )
         if self.tag != " ".join(self.tag.split()):
-            raise ConfigError(f"the tag of {self.path} must not begin, end or double its blanks: {self.tag!r}")
+            raise ConfigError(
+                _("the tag of {path} must not begin, end or double its blanks: {tag!r}", path=self.path, tag=self.tag)
+            )
 
 
 Files = str | tuple[DataFile, ...] | None
@@ -118,10 +127,14 @@ class DataConfig:
         if isinstance(named, str):
             return (DataFile(path=named, target=target),)
         if target is not None:
-            what = "is a list" if named else "is not set"
+            what = _("is a list") if named else _("is not set")
             raise ConfigError(
-                f"data.{split}_target is set but data.{split} {what}; two aligned files need both, and in a list each entry "
-                'has its own: {path = "a.en", target = "a.de"}'
+                _(
+                    "data.{split}_target is set but data.{split} {what}; two aligned files need both, and in a list each entry "
+                    'has its own: {{path = "a.en", target = "a.de"}}',
+                    split=split,
+                    what=what,
+                )
             )
         return named or ()
 
@@ -131,39 +144,60 @@ class DataConfig:
             len(self.test_lengths) == 2 and 2 <= self.test_lengths[0] <= self.test_lengths[1] <= 1000
         ):
             raise ConfigError(
-                f"data.test_lengths is a shortest and a longest length, such as [20, 30], not {list(self.test_lengths)}"
+                _(
+                    "data.test_lengths is a shortest and a longest length, such as [20, 30], not {test_lengths}",
+                    test_lengths=list(self.test_lengths),
+                )
             )
         for split in ("train", "val", "test"):
             if getattr(self, split) == ():
-                raise ConfigError(f"data.{split} is an empty list; name a file in it, or leave it out")
+                raise ConfigError(_("data.{split} is an empty list; name a file in it, or leave it out", split=split))
         files = {split: self.files(split) for split in ("train", "val", "test")}
         if any(file.weight != 1 for split in ("val", "test") for file in files[split]):
-            raise ConfigError("a weight is for the files of data.train; what is measured on counts once")
+            raise ConfigError(_("a weight is for the files of data.train; what is measured on counts once"))
         tagged = any(file.tag for split in files.values() for file in split)
         if tagged and (self.task not in ("pairs", "classify") or self.both_ways):
             raise ConfigError(
-                "a tag is put before the source of pairs or before the text of a class; leave it out here"
+                _("a tag is put before the source of pairs or before the text of a class; leave it out here")
             )
         if self.builtin is not None and self.train is not None:
-            raise ConfigError("data.builtin and data.train are both set; a run learns from one of them")
+            raise ConfigError(_("data.builtin and data.train are both set; a run learns from one of them"))
         if not 0 < self.mask_fraction < 1:
-            raise ConfigError(f"data.mask_fraction must lie between 0 and 1, not {self.mask_fraction}")
+            raise ConfigError(
+                _("data.mask_fraction must lie between 0 and 1, not {mask_fraction}", mask_fraction=self.mask_fraction)
+            )
         if not 0 <= self.val_fraction < 1:
-            raise ConfigError(f"data.val_fraction must be at least 0 and below 1, not {self.val_fraction}")
+            raise ConfigError(
+                _(
+                    "data.val_fraction must be at least 0 and below 1, not {val_fraction}",
+                    val_fraction=self.val_fraction,
+                )
+            )
         if not 0 <= self.bpe_dropout < 1:
-            raise ConfigError(f"data.bpe_dropout must be at least 0 and below 1, not {self.bpe_dropout}")
+            raise ConfigError(
+                _("data.bpe_dropout must be at least 0 and below 1, not {bpe_dropout}", bpe_dropout=self.bpe_dropout)
+            )
         if self.bpe_dropout and (self.task != "pairs" or self.tokenizer != "bpe"):
             raise ConfigError(
-                f'data.bpe_dropout is for data.task="pairs" and data.tokenizer="bpe", not {self.task} by {self.tokenizer}'
+                _(
+                    'data.bpe_dropout is for data.task="pairs" and data.tokenizer="bpe", not {task} by {tokenizer}',
+                    task=self.task,
+                    tokenizer=self.tokenizer,
+                )
             )
         if self.both_ways and (self.task != "pairs" or self.separate_vocabularies):
-            raise ConfigError("data.both_ways is for pairs whose two sides share one vocabulary")
+            raise ConfigError(_("data.both_ways is for pairs whose two sides share one vocabulary"))
         for name in ("batch_tokens", "row_width", "vocab_size", "segmentations", "max_length", "size"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ConfigError(f"data.{name} must be at least 1, not {value}")
+                raise ConfigError(_("data.{name} must be at least 1, not {value}", name=name, value=value))
         if self.extend_vocabulary < 0:
-            raise ConfigError(f"data.extend_vocabulary cannot be negative, and is {self.extend_vocabulary}")
+            raise ConfigError(
+                _(
+                    "data.extend_vocabulary cannot be negative, and is {extend_vocabulary}",
+                    extend_vocabulary=self.extend_vocabulary,
+                )
+            )
         if self.workers is not None and self.workers < 0:
-            raise ConfigError(f"data.workers cannot be negative, and is {self.workers}")
+            raise ConfigError(_("data.workers cannot be negative, and is {workers}", workers=self.workers))
         check_at_most(self, "data", MOST)

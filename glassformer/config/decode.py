@@ -7,6 +7,7 @@ from typing import Literal
 
 from glassformer.config.fields import check_at_most, check_choices
 from glassformer.errors import ConfigError
+from glassformer.language import _
 
 # Beyond these nothing sensible is meant: every hypothesis costs its own memory and time.
 MOST = {
@@ -70,63 +71,114 @@ class DecodeConfig:
         check_choices(self)
         for name in ("n_best", "groups", "num_samples"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"decode.{name} must be at least 1, not {getattr(self, name)}")
+                raise ConfigError(
+                    _("decode.{name} must be at least 1, not {value}", name=name, value=getattr(self, name))
+                )
         for name in ("beam", "top_k", "max_new_tokens", "batch_size"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ConfigError(f"decode.{name} must be at least 1, not {value}")
+                raise ConfigError(_("decode.{name} must be at least 1, not {value}", name=name, value=value))
         for name in ("diversity", "max_ratio", "max_extra", "min_ratio", "min_new_tokens", "temperature", "seed"):
             if not 0 <= getattr(self, name) < float("inf"):
-                raise ConfigError(f"decode.{name} cannot be negative or infinite, and is {getattr(self, name)}")
+                raise ConfigError(
+                    _(
+                        "decode.{name} cannot be negative or infinite, and is {value}",
+                        name=name,
+                        value=getattr(self, name),
+                    )
+                )
         check_at_most(self, "decode", MOST)
         if self.no_repeat_ngram < 0:
-            raise ConfigError(f"decode.no_repeat_ngram cannot be negative, and is {self.no_repeat_ngram}")
+            raise ConfigError(
+                _(
+                    "decode.no_repeat_ngram cannot be negative, and is {no_repeat_ngram}",
+                    no_repeat_ngram=self.no_repeat_ngram,
+                )
+            )
         if not abs(self.alpha) <= 10:
-            raise ConfigError(f"decode.alpha must lie between -10 and 10, not {self.alpha}")
+            raise ConfigError(_("decode.alpha must lie between -10 and 10, not {alpha}", alpha=self.alpha))
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ConfigError(f"decode.top_p must be above 0 and at most 1, not {self.top_p}")
+            raise ConfigError(_("decode.top_p must be above 0 and at most 1, not {top_p}", top_p=self.top_p))
         if self.min_p is not None and not 0 <= self.min_p <= 1:
-            raise ConfigError(f"decode.min_p must lie between 0 and 1, not {self.min_p}")
+            raise ConfigError(_("decode.min_p must lie between 0 and 1, not {min_p}", min_p=self.min_p))
         if not 0 < self.repetition_penalty < float("inf"):
-            raise ConfigError(f"decode.repetition_penalty must be above 0, not {self.repetition_penalty}")
+            raise ConfigError(
+                _(
+                    "decode.repetition_penalty must be above 0, not {repetition_penalty}",
+                    repetition_penalty=self.repetition_penalty,
+                )
+            )
+        self.check_combinations()
+
+    def check_combinations(self) -> None:
+        """Refuses settings that rule each other out."""
         if self.temperature > 0:
             if self.beams > 1:
                 raise ConfigError(
-                    f"decode.beam={self.beam} searches and decode.temperature={self.temperature} draws; choose one of them"
+                    _(
+                        "decode.beam={decode.beam} searches and decode.temperature={decode.temperature} draws; "
+                        "choose one of them",
+                        decode=self,
+                    )
                 )
         else:
             for name in ("top_k", "top_p", "min_p"):
                 if getattr(self, name) is not None:
                     raise ConfigError(
-                        f"decode.{name} chooses among which tokens to draw, and nothing is drawn; "
-                        "set decode.temperature above 0"
+                        _(
+                            "decode.{name} chooses among which tokens to draw, and nothing is drawn; "
+                            "set decode.temperature above 0",
+                            name=name,
+                        )
                     )
             if self.num_samples > 1:
-                raise ConfigError("decode.num_samples above 1 needs decode.temperature above 0; for a beam use n_best")
+                raise ConfigError(
+                    _("decode.num_samples above 1 needs decode.temperature above 0; for a beam use n_best")
+                )
         if self.n_best > self.beams:
             raise ConfigError(
-                f"decode.n_best={self.n_best} asks for more than the {self.beams} that decode.beam={self.beams} keeps"
+                _(
+                    "decode.n_best={decode.n_best} asks for more than the {decode.beams} that decode.beam={decode.beams} keeps",
+                    decode=self,
+                )
             )
         if self.beams % self.groups:
             raise ConfigError(
-                f"decode.beam={self.beams} cannot be parted into decode.groups={self.groups} equal groups"
+                _(
+                    "decode.beam={decode.beams} cannot be parted into decode.groups={decode.groups} equal groups",
+                    decode=self,
+                )
             )
         if (self.groups > 1) != (self.diversity > 0):
             raise ConfigError(
-                "diverse n-best needs both decode.groups above 1 and decode.diversity above 0; "
-                f"they are {self.groups} and {self.diversity}"
+                _(
+                    "diverse n-best needs both decode.groups above 1 and decode.diversity above 0; "
+                    "they are {decode.groups} and {decode.diversity}",
+                    decode=self,
+                )
             )
         if self.strict and self.engine in ("int8", "ctranslate2", "onnx"):
             raise ConfigError(
-                f"decode.engine={self.engine} is another program, where an answer may depend on its neighbours; "
-                "strict mode needs decode.engine=auto, fast or plain"
+                _(
+                    "decode.engine={decode.engine} is another program, where an answer may depend on its neighbours; "
+                    "strict mode needs decode.engine=auto, fast or plain",
+                    decode=self,
+                )
             )
         if self.max_new_tokens is not None and self.min_new_tokens > self.max_new_tokens:
             raise ConfigError(
-                f"decode.min_new_tokens={self.min_new_tokens} is above decode.max_new_tokens={self.max_new_tokens}"
+                _(
+                    "decode.min_new_tokens={decode.min_new_tokens} is above decode.max_new_tokens={decode.max_new_tokens}",
+                    decode=self,
+                )
             )
         if self.max_new_tokens is None and self.min_ratio > self.max_ratio:
-            raise ConfigError(f"decode.min_ratio={self.min_ratio} is above decode.max_ratio={self.max_ratio}")
+            raise ConfigError(
+                _(
+                    "decode.min_ratio={decode.min_ratio} is above decode.max_ratio={decode.max_ratio}",
+                    decode=self,
+                )
+            )
 
     @property
     def beams(self) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from glassformer.config.recipe import PARTS, Recipe
-from glassformer.language import in_language, language
+from glassformer.language import _, in_language, language
 
 HEAD = """# Settings
 
@@ -30,8 +30,8 @@ CHINESE_HEAD = """# 设置
 放在 `glassformer train RECIPE` 后面。`none` 表示没有设。"""
 
 RECIPE_HEAD = (
-    "A recipe: what is set here differs from the defaults; a line that begins with # shows the default.",
-    "Train with: glassformer train THIS_FILE. What it will take: glassformer plan THIS_FILE.",
+    _("A recipe: what is set here differs from the defaults; a line that begins with # shows the default."),
+    _("Train with: glassformer train THIS_FILE. What it will take: glassformer plan THIS_FILE."),
 )
 
 
@@ -78,10 +78,10 @@ def in_words(hint: Any) -> str:
     if typing.get_origin(hint) is Literal:
         return ", ".join(map(str, options))
     if typing.get_origin(hint) is tuple:
-        return "a list" if options[-1] is Ellipsis else f"a list of {len(options)}"
+        return _("a list") if options[-1] is Ellipsis else _("a list of {n_options}", n_options=len(options))
     if options:
         return " or ".join(dict.fromkeys(in_words(o) for o in options if o is not type(None)))
-    known = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+    known = {bool: _("true or false"), int: _("a whole number"), float: _("a number"), str: "text"}
     return known.get(hint, str(getattr(hint, "__name__", hint)))
 
 

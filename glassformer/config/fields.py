@@ -14,6 +14,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Literal
 
 from glassformer.errors import ConfigError
+from glassformer.language import _
 
 HINTS: dict[Any, dict[str, Any]] = {}
 
@@ -28,7 +29,7 @@ def type_hints(kind: Any) -> dict[str, Any]:
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """ "; did you mean X?" where something known is spelt much like it, else nothing."""
     close = difflib.get_close_matches(word, [str(k) for k in known], n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    return _(" (did you mean {name!r}?)", name=close[0]) if close else ""
 
 
 def listed(value: Any, name: str) -> Any:
@@ -38,7 +39,7 @@ def listed(value: Any, name: str) -> Any:
     try:
         return tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{name} is not a list as TOML writes it: {error}") from None
+        raise ConfigError(_("{name} is not a list as TOML writes it: {error}", name=name, error=error)) from None
 
 
 def number(value: Any, name: str) -> float:
@@ -48,7 +49,7 @@ def number(value: Any, name: str) -> float:
     except (TypeError, ValueError, OverflowError):
         found = None
     if found is None or not math.isfinite(found):
-        raise ConfigError(f"{name} must be a number, not {shortened(value)}")
+        raise ConfigError(_("{name} must be a number, not {value}", name=name, value=shortened(value)))
     return found
 
 
@@ -64,9 +65,15 @@ def whole_number(value: Any, name: str) -> int:
     if isinstance(found, float) and math.isfinite(found) and found == int(found):
         found = int(found)
     if isinstance(found, bool) or not isinstance(found, int):
-        raise ConfigError(f"{name} must be a whole number, not {shortened(value)}")
+        raise ConfigError(_("{name} must be a whole number, not {value}", name=name, value=shortened(value)))
     if not -(2**63) <= found < 2**63:
-        raise ConfigError(f"{name} must be a whole number of at most 64 bits; this one has {found.bit_length()}")
+        raise ConfigError(
+            _(
+                "{name} must be a whole number of at most 64 bits; this one has {bit_length}",
+                name=name,
+                bit_length=found.bit_length(),
+            )
+        )
     return found
 
 
@@ -87,12 +94,33 @@ def table(value: Any, kind: Any, name: str) -> Any:
     if isinstance(value, kind):
         return value
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{name} must hold texts and tables such as {kind.example}, not {shortened(value)}")
+        raise ConfigError(
+            _(
+                "{name} must hold texts and tables such as {example}, not {value}",
+                name=name,
+                example=kind.example,
+                value=shortened(value),
+            )
+        )
     for key in value:
         if key not in hints:
-            raise ConfigError(f"there is no {key!r} in an entry of {name}{did_you_mean(str(key), list(hints))}")
+            raise ConfigError(
+                _(
+                    "there is no {key!r} in an entry of {name}{suggestion}",
+                    key=key,
+                    name=name,
+                    suggestion=did_you_mean(str(key), list(hints)),
+                )
+            )
     if (first := next(iter(hints))) not in value:
-        raise ConfigError(f"an entry of {name} has no {first!r}; write it as {kind.example}")
+        raise ConfigError(
+            _(
+                "an entry of {name} has no {first!r}; write it as {example}",
+                name=name,
+                first=first,
+                example=kind.example,
+            )
+        )
     return kind(**{key: coerce(item, hints[key], f"{name}.{key}") for key, item in value.items() if item is not None})
 
 
@@ -100,8 +128,12 @@ def check_name(name: str, what: str) -> None:
     """A name is a name and never a path: what it names stays in the folder it belongs to."""
     if not name or len(name) > 100 or re.search(r"[/\\\x00-\x1f\x7f]", name) or name.strip(". ") == "":
         raise ConfigError(
-            f"{what} is a name of at most 100 characters, without slashes and control characters, and no path, "
-            f"not {shortened(name)}"
+            _(
+                "{what} is a name of at most 100 characters, without slashes and control characters, and no path, "
+                "not {name}",
+                what=what,
+                name=shortened(name),
+            )
         )
 
 
@@ -119,34 +151,52 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
     if typing.get_origin(hint) is Literal:
         if value not in options:
             raise ConfigError(
-                f"{name} must be one of {', '.join(map(str, options))}, "
-                f"not {shortened(value)}{did_you_mean(shortened(value), options)}"
+                _(
+                    "{name} must be one of {options}, not {value}{suggestion}",
+                    name=name,
+                    options=", ".join(map(str, options)),
+                    value=shortened(value),
+                    suggestion=did_you_mean(shortened(value), options),
+                )
             )
         return value
     if typing.get_origin(hint) is tuple:
         parts = [p for p in value.strip("[]() ").split(",") if p.strip()] if isinstance(value, str) else value
         if options[-1] is Ellipsis:
             if not isinstance(parts, list | tuple):
-                raise ConfigError(f"{name} must be a list, not {shortened(value)}")
+                raise ConfigError(_("{name} must be a list, not {value}", name=name, value=shortened(value)))
             return tuple(coerce(p.strip() if isinstance(p, str) else p, options[0], name) for p in parts)
         if not isinstance(parts, list | tuple) or len(parts) != len(options):
-            raise ConfigError(f"{name} must be {len(options)} numbers, not {shortened(value)}")
+            raise ConfigError(
+                _(
+                    "{name} must be {n_options} numbers, not {value}",
+                    name=name,
+                    n_options=len(options),
+                    value=shortened(value),
+                )
+            )
         return tuple(coerce(p, o, name) for p, o in zip(parts, options, strict=True))
     if hint is bool:
         if isinstance(value, bool):
             return value
         if isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"
-        raise ConfigError(f"{name} must be true or false, not {value!r}")
+        raise ConfigError(_("{name} must be true or false, not {value!r}", name=name, value=value))
     if hint is int:
         return whole_number(value, name)
     if hint is float:
         return number(value, name)
     if hint is str:
         if not isinstance(value, str):
-            raise ConfigError(f"{name} must be text, not {shortened(value)}")
+            raise ConfigError(_("{name} must be text, not {value}", name=name, value=shortened(value)))
         if re.search("[\ud800-\udfff]", value):
-            raise ConfigError(f"{name} must be UTF-8 text, not {shortened(value)}; give the file a name that is")
+            raise ConfigError(
+                _(
+                    "{name} must be UTF-8 text, not {value}; give the file a name that is",
+                    name=name,
+                    value=shortened(value),
+                )
+            )
         return value
     if is_dataclass(hint):
         return table(value, hint, name)
@@ -158,7 +208,15 @@ def check_at_most(config: Any, part: str, most: Mapping[str, int | float]) -> No
     for name, limit in most.items():
         value = getattr(config, name)
         if value is not None and value > limit:
-            raise ConfigError(f"{part}.{name} must be at most {limit:,}, not {shortened(value)}")
+            raise ConfigError(
+                _(
+                    "{part}.{name} must be at most {limit:,}, not {value}",
+                    part=part,
+                    name=name,
+                    limit=limit,
+                    value=shortened(value),
+                )
+            )
 
 
 def check_choices(config: Any) -> None:

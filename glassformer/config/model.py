@@ -9,6 +9,7 @@ from typing import Literal
 from glassformer.config.fields import check_at_most, check_choices
 from glassformer.config.other_names import takes_other_names
 from glassformer.errors import ConfigError
+from glassformer.language import _
 
 # Far beyond what anybody builds, and small enough that what a model would cost can be computed in no time.
 MOST = {
@@ -120,10 +121,12 @@ class ModelConfig:
         check_choices(self)
         for name in ("vocab_size", "n_label", "n_token_type"):
             if getattr(self, name) < 0:
-                raise ConfigError(f"model.{name} cannot be negative")
+                raise ConfigError(_("model.{name} cannot be negative", name=name))
         for name in ("block_size", "n_layer", "n_head", "n_embd"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"model.{name} must be at least 1, not {getattr(self, name)}")
+                raise ConfigError(
+                    _("model.{name} must be at least 1, not {value}", name=name, value=getattr(self, name))
+                )
         for name in (
             "n_encoder_layer",
             "n_encoder_head",
@@ -137,25 +140,39 @@ class ModelConfig:
         ):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ConfigError(f"model.{name} must be at least 1, not {value}")
+                raise ConfigError(_("model.{name} must be at least 1, not {value}", name=name, value=value))
         check_at_most(self, "model", MOST)
         for name in ("dropout", "attention_dropout"):
             if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"model.{name} must be at least 0 and below 1, not {getattr(self, name)}")
+                raise ConfigError(
+                    _("model.{name} must be at least 0 and below 1, not {value}", name=name, value=getattr(self, name))
+                )
         if self.head_size is None and self.n_embd % self.n_head:
             raise ConfigError(
-                f"model.n_embd {self.n_embd} is not divisible by model.n_head {self.n_head}; change one or set model.head_size"
+                _(
+                    "model.n_embd {n_embd} is not divisible by model.n_head {n_head}; change one or set model.head_size",
+                    n_embd=self.n_embd,
+                    n_head=self.n_head,
+                )
             )
         if self.n_head % self.kv_heads:
-            raise ConfigError(f"model.n_head {self.n_head} is not divisible by model.n_kv_head {self.kv_heads}")
+            raise ConfigError(
+                _(
+                    "model.n_head {n_head} is not divisible by model.n_kv_head {kv_heads}",
+                    n_head=self.n_head,
+                    kv_heads=self.kv_heads,
+                )
+            )
         self.check_family()
         if self.encoder_side is not self:
-            _ = self.encoder_side.key_size  # sizes that cannot be are refused as those of the decoder are
+            _unused = self.encoder_side.key_size  # sizes that cannot be are refused as those of the decoder are
         self.check_positions()
         if self.norm == "none" and self.embedding_norm:
-            raise ConfigError('model.embedding_norm asks for a norm that model.norm="none" rules out')
+            raise ConfigError(_('model.embedding_norm asks for a norm that model.norm="none" rules out'))
         if not 0 <= self.norm_eps < 1:
-            raise ConfigError(f"model.norm_eps must be at least 0 and below 1, not {self.norm_eps}")
+            raise ConfigError(
+                _("model.norm_eps must be at least 0 and below 1, not {norm_eps}", norm_eps=self.norm_eps)
+            )
         if self.pruned_heads:
             self.check_pruned()
 
@@ -163,34 +180,59 @@ class ModelConfig:
         """Refuses positions that the sizes do not allow, and settings of a kind of positions that the model has not."""
         if self.positions == "rotary" and self.key_size % 2:
             raise ConfigError(
-                f"rotary positions turn pairs of numbers, so the head size must be even, not {self.key_size}"
+                _(
+                    "rotary positions turn pairs of numbers, so the head size must be even, not {key_size}",
+                    key_size=self.key_size,
+                )
             )
         if self.n_encoder_head not in (None, self.n_head) and (
             self.positions == "alibi" or (self.positions == "rotary" and self.head_size is None)
         ):
-            more = "" if self.positions == "alibi" else ", or set model.head_size"
+            more = "" if self.positions == "alibi" else _(", or set model.head_size")
             raise ConfigError(
-                f"model.positions={self.positions} are made for heads of one kind; leave out model.n_encoder_head{more}"
+                _(
+                    "model.positions={positions} are made for heads of one kind; leave out model.n_encoder_head{more}",
+                    positions=self.positions,
+                    more=more,
+                )
             )
         if self.positions == "sinusoidal" and self.n_embd % 2:
-            raise ConfigError(f"sinusoidal positions come in pairs, so model.n_embd must be even, not {self.n_embd}")
+            raise ConfigError(
+                _("sinusoidal positions come in pairs, so model.n_embd must be even, not {n_embd}", n_embd=self.n_embd)
+            )
         for name in ("rotary_base", "sinusoid_base"):
             if not getattr(self, name) > 0:
-                raise ConfigError(f"model.{name} must be above 0, not {getattr(self, name)}")
+                raise ConfigError(_("model.{name} must be above 0, not {value}", name=name, value=getattr(self, name)))
         if not self.rotary_factor >= 1:
-            raise ConfigError(f"model.rotary_factor must be at least 1, not {self.rotary_factor}")
+            raise ConfigError(
+                _("model.rotary_factor must be at least 1, not {rotary_factor}", rotary_factor=self.rotary_factor)
+            )
         if (self.rotary_factor > 1) != (self.rotary_scaling != "none"):
             raise ConfigError(
-                "longer texts by rotary positions need both model.rotary_scaling (linear, ntk or llama3) and a "
-                f"model.rotary_factor above 1; they are {self.rotary_scaling} and {self.rotary_factor}"
+                _(
+                    "longer texts by rotary positions need both model.rotary_scaling (linear, ntk or llama3) and a "
+                    "model.rotary_factor above 1; they are {rotary_scaling} and {rotary_factor}",
+                    rotary_scaling=self.rotary_scaling,
+                    rotary_factor=self.rotary_factor,
+                )
             )
         if self.rotary_length < 1 or not 0 < self.rotary_low < self.rotary_high:
             raise ConfigError(
-                "model.rotary_length must be at least 1 and model.rotary_low above 0 and below model.rotary_high, not "
-                f"{self.rotary_length}, {self.rotary_low} and {self.rotary_high}"
+                _(
+                    "model.rotary_length must be at least 1 and model.rotary_low above 0 and below model.rotary_high, not "
+                    "{rotary_length}, {rotary_low} and {rotary_high}",
+                    rotary_length=self.rotary_length,
+                    rotary_low=self.rotary_low,
+                    rotary_high=self.rotary_high,
+                )
             )
         if self.rotary_scaling != "none" and self.positions != "rotary":
-            raise ConfigError(f"model.rotary_scaling is for rotary positions, and model.positions is {self.positions}")
+            raise ConfigError(
+                _(
+                    "model.rotary_scaling is for rotary positions, and model.positions is {positions}",
+                    positions=self.positions,
+                )
+            )
 
     def check_family(self) -> None:
         """Refuses what belongs to another family of models."""
@@ -198,41 +240,59 @@ class ModelConfig:
             for name in ("layer", "head", "hidden"):
                 if getattr(self, f"n_encoder_{name}") is not None:
                     raise ConfigError(
-                        f"model.n_encoder_{name} is for the encoder-decoder; {self.family} has n_{name} alone"
+                        _(
+                            "model.n_encoder_{name} is for the encoder-decoder; {family} has n_{name} alone",
+                            name=name,
+                            family=self.family,
+                        )
                     )
             if self.source_vocab_size is not None:
                 raise ConfigError(
-                    f"model.source_vocab_size is for the encoder-decoder; {self.family} has one vocabulary"
+                    _(
+                        "model.source_vocab_size is for the encoder-decoder; {family} has one vocabulary",
+                        family=self.family,
+                    )
                 )
         elif self.source_vocab_size is not None and self.share_source_target:
             raise ConfigError(
-                "source and target with vocabularies of their own cannot share an embedding table; "
-                "set model.share_source_target=false"
+                _(
+                    "source and target with vocabularies of their own cannot share an embedding table; "
+                    "set model.share_source_target=false"
+                )
             )
         if self.family == "gpt" and self.head == "classify":
             if self.output_bias or self.n_token_type:
-                raise ConfigError("a GPT that classifies has neither model.output_bias nor model.n_token_type")
+                raise ConfigError(_("a GPT that classifies has neither model.output_bias nor model.n_token_type"))
         elif self.family != "bert" and (self.head != "mlm" or self.n_label or self.n_token_type):
             raise ConfigError(
-                "model.head, model.n_label and model.n_token_type belong to family bert; a gpt can have head=classify alone"
+                _(
+                    "model.head, model.n_label and model.n_token_type belong to family bert; a gpt can have head=classify alone"
+                )
             )
         if self.family == "bert" and self.output_bias:
-            raise ConfigError("model.output_bias is for models that write; a BERT's masked words have a bias already")
+            raise ConfigError(
+                _("model.output_bias is for models that write; a BERT's masked words have a bias already")
+            )
 
     def check_pruned(self) -> None:
         """Refuses heads that this model cannot have, or that are named twice."""
         if self.share_layers:
             raise ConfigError(
-                "model.pruned_heads takes heads out of one layer, and model.share_layers makes all layers one"
+                _("model.pruned_heads takes heads out of one layer, and model.share_layers makes all layers one")
             )
         for name in self.pruned_heads:
             if not self.could_have_head(name):
                 raise ConfigError(
-                    f"model.pruned_heads: this model has no head {name!r}; a head is an attention and a number below "
-                    f"{self.n_head}, such as {'encoder' if self.family == 'bert' else 'decoder'}.0.attention:0"
+                    _(
+                        "model.pruned_heads: this model has no head {name!r}; a head is an attention and a number below "
+                        "{n_head}, such as {family}.0.attention:0",
+                        name=name,
+                        n_head=self.n_head,
+                        family="encoder" if self.family == "bert" else "decoder",
+                    )
                 )
         if len(set(self.pruned_heads)) < len(self.pruned_heads):
-            raise ConfigError("model.pruned_heads names a head twice")
+            raise ConfigError(_("model.pruned_heads names a head twice"))
 
     def could_have_head(self, name: str) -> bool:
         """Whether the model, before any pruning, has a head of this name."""

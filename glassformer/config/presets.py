@@ -13,6 +13,7 @@ from typing import Any
 from glassformer.config.fields import did_you_mean
 from glassformer.config.model import ModelConfig
 from glassformer.errors import ConfigError
+from glassformer.language import _
 
 PAPER: dict[str, Any] = {
     "family": "transformer",
@@ -111,5 +112,7 @@ def preset(name: str) -> ModelConfig:
     768
     """
     if name not in PRESETS:
-        raise ConfigError(f"there is no preset {name!r}{did_you_mean(name, list(PRESETS))}")
+        raise ConfigError(
+            _("there is no preset {name!r}{suggestion}", name=name, suggestion=did_you_mean(name, list(PRESETS)))
+        )
     return ModelConfig(**PRESETS[name])

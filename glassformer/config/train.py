@@ -8,6 +8,7 @@ from typing import Literal
 
 from glassformer.config.fields import check_at_most, check_choices
 from glassformer.errors import ConfigError
+from glassformer.language import _
 
 # Beyond these nothing sensible is meant, and some of it would bring the machine down.
 MOST = {
@@ -107,35 +108,54 @@ class TrainConfig:
         check_choices(self)
         for name in ("steps", "accumulate", "validate_every", "save_every", "keep_last", "log_every", "bad_steps"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"train.{name} must be at least 1, not {getattr(self, name)}")
+                raise ConfigError(
+                    _("train.{name} must be at least 1, not {value}", name=name, value=getattr(self, name))
+                )
         for name in ("threads", "snapshot_every", "patience"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ConfigError(f"train.{name} must be at least 1, not {value}")
+                raise ConfigError(_("train.{name} must be at least 1, not {value}", name=name, value=value))
         for name in ("average_last", "validate_examples", "weight_decay", "min_rate", "decay_fraction"):
             if getattr(self, name) < 0:
-                raise ConfigError(f"train.{name} cannot be negative, and is {getattr(self, name)}")
+                raise ConfigError(
+                    _("train.{name} cannot be negative, and is {value}", name=name, value=getattr(self, name))
+                )
         for name in ("learning_rate", "muon_learning_rate", "eps", "noam_factor"):
             if not getattr(self, name) > 0:
-                raise ConfigError(f"train.{name} must be above 0, not {getattr(self, name)}")
+                raise ConfigError(_("train.{name} must be above 0, not {value}", name=name, value=getattr(self, name)))
         if not all(0 <= beta < 1 for beta in self.betas):
-            raise ConfigError(f"train.betas must both be at least 0 and below 1, not {self.betas[0]}, {self.betas[1]}")
+            raise ConfigError(
+                _(
+                    "train.betas must both be at least 0 and below 1, not {betas}, {betas_2}",
+                    betas=self.betas[0],
+                    betas_2=self.betas[1],
+                )
+            )
         check_at_most(self, "train", MOST)
         if not 0 <= self.label_smoothing < 1:
-            raise ConfigError(f"train.label_smoothing must be at least 0 and below 1, not {self.label_smoothing}")
+            raise ConfigError(
+                _(
+                    "train.label_smoothing must be at least 0 and below 1, not {label_smoothing}",
+                    label_smoothing=self.label_smoothing,
+                )
+            )
         if not 0 <= self.r_drop < math.inf:
-            raise ConfigError(f"train.r_drop must be 0 or above, not {self.r_drop}")
+            raise ConfigError(_("train.r_drop must be 0 or above, not {r_drop}", r_drop=self.r_drop))
         if self.r_drop and self.precision == "fp8":
-            raise ConfigError("train.r_drop and train.precision=fp8 do not go together; set train.precision=auto")
+            raise ConfigError(_("train.r_drop and train.precision=fp8 do not go together; set train.precision=auto"))
         if not 0 <= self.lora_rank <= 10**4 or not 0 < self.lora_alpha < 1e6:
             raise ConfigError(
-                f"train.lora_rank is at least 0 and train.lora_alpha above 0, not {self.lora_rank} and {self.lora_alpha}"
+                _(
+                    "train.lora_rank is at least 0 and train.lora_alpha above 0, not {lora_rank} and {lora_alpha}",
+                    lora_rank=self.lora_rank,
+                    lora_alpha=self.lora_alpha,
+                )
             )
         if self.lora_rank and (self.precision == "fp8" or self.optimizer == "muon"):
-            raise ConfigError("LoRA goes with train.precision=auto and train.optimizer=adamw; set those")
+            raise ConfigError(_("LoRA goes with train.precision=auto and train.optimizer=adamw; set those"))
         if self.warmup < 0:
-            raise ConfigError("train.warmup cannot be negative")
+            raise ConfigError(_("train.warmup cannot be negative"))
         if self.ema is not None and not 0 < self.ema < 1:
-            raise ConfigError(f"train.ema must lie between 0 and 1, not {self.ema}")
+            raise ConfigError(_("train.ema must lie between 0 and 1, not {ema}", ema=self.ema))
         if self.clip is not None and self.clip <= 0:
-            raise ConfigError('train.clip must be above 0; write "none" to switch clipping off')
+            raise ConfigError(_('train.clip must be above 0; write "none" to switch clipping off'))

@@ -21,6 +21,7 @@ from glassformer.data.packing import even_batches, share_out
 from glassformer.data.stream import Stream, epoch_order, random_bits, uniform
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError, UserError
+from glassformer.language import _
 from glassformer.nn.rows import Rows
 from glassformer.text.tokenizer import BOS, CONTROL, EOS, MASK, PAD
 
@@ -100,14 +101,20 @@ class BlockBatches(Batches):
         if task == "masked" and (text.vocab_size is None or text.vocab_size <= CONTROL):
             raise ValueError("masking draws random tokens, so the token file must know its vocabulary")
         if self.stride < 1:
-            raise ConfigError(f"model.block_size must be at least {2 + closed} to learn from masked text")
+            raise ConfigError(
+                _("model.block_size must be at least {closed} to learn from masked text", closed=2 + closed)
+            )
 
     def check_long_enough(self) -> None:
         """Refuses a text that is shorter than one block."""
         if self.size < self.stride + self.beyond:
             raise UserError(
-                f"the text has {self.size} tokens, which is less than one block of {self.block_size}; "
-                "set a smaller model.block_size or give more text"
+                _(
+                    "the text has {size} tokens, which is less than one block of {block_size}; "
+                    "set a smaller model.block_size or give more text",
+                    size=self.size,
+                    block_size=self.block_size,
+                )
             )
 
     @cached_property

@@ -26,14 +26,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from glassformer.config import VERSION, DataConfig
-from glassformer.data.files import files_below
-from glassformer.data.origins import SPLITS, origins_of
+from glassformer.data.origins import SPLITS, named_files, origins_of
 from glassformer.errors import UserError
 from glassformer.files import owned, structured
 from glassformer.files.cache import cache_folder
 from glassformer.files.checksums import ListedFile
 from glassformer.files.durable import sha256, to_json, write_atomically
 from glassformer.files.user_data import FileFacts, UserFile
+from glassformer.language import _
 from glassformer.screen import say
 
 MOST_BYTES = 5 << 30
@@ -83,12 +83,9 @@ def code_version() -> str:
 
 def read_files(config: DataConfig) -> list[FileFacts] | None:
     """All files that a preparation reads, by which they are known again; None where it reads something else as well."""
-    origins = [origin for split in SPLITS for origin in origins_of(config, split)]
-    if any(origin.format == "datasets" for origin in origins):
+    if any(origin.format == "datasets" for split in SPLITS for origin in origins_of(config, split)):
         return None
-    named = [path for origin in origins for path in (origin.path, origin.target) if path is not None]
-    named += [Path(config.tokenizer_file)] if config.tokenizer_file is not None else []
-    paths = [path for name in named for path in (files_below(name) if name.is_dir() else [name])]
+    paths = named_files(config) + ([Path(config.tokenizer_file)] if config.tokenizer_file is not None else [])
     if not all(path.is_file() for path in paths):
         return None
     facts = []
@@ -165,7 +162,7 @@ def fetch(key: str, folder: Path) -> bool:
             for path in folder.glob(pattern):
                 path.unlink()
         if (home / key).exists():
-            say(f"the prepared data in {home / key} is damaged; it is prepared again")
+            say(_("the prepared data in {folder} is damaged; it is prepared again", folder=home / key))
             remove(home / key)
         return False
     with suppress(OSError):
@@ -191,7 +188,7 @@ def keep(key: str, folder: Path, about: str, without: Collection[str] = ()) -> N
     except (OSError, UserError) as error:
         if not (home / key / MANIFEST).exists() and str(home) not in TOLD:  # else another process was faster
             TOLD.add(str(home))
-            say(f"prepared data is not kept for the next run: {error}")
+            say(_("prepared data is not kept for the next run: {why}", why=error))
     drop_oldest(key)
 
 

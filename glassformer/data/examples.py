@@ -20,6 +20,7 @@ from jaxtyping import Int
 
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.text.tokenizer import BOS, EOS
 
 IGNORE = -100
@@ -171,8 +172,13 @@ class Tag(OneSided):
         wrong = np.flatnonzero(text.lengths != tags.lengths)
         if len(wrong):
             raise UserError(
-                f"example {wrong[0]} has {text.lengths[wrong[0]]} tokens and {tags.lengths[wrong[0]]} tags; "
-                "each token needs one (-100 where there is none)"
+                _(
+                    "example {wrong} has {lengths} tokens and {lengths_2} tags; "
+                    "each token needs one (-100 where there is none)",
+                    wrong=wrong[0],
+                    lengths=text.lengths[wrong[0]],
+                    lengths_2=tags.lengths[wrong[0]],
+                )
             )
         self.text, self.tags, self.closed = text, tags, closed
         super().__init__(text.lengths + 1 + closed)
@@ -188,5 +194,11 @@ def check_equal(first: int, second: int, first_name: str, second_name: str) -> N
     """Refuses two files that should have as many examples as each other."""
     if first != second:
         raise UserError(
-            f"{first_name} has {first} examples and {second_name} has {second}; they must be as many, line for line"
+            _(
+                "{first_name} has {first} examples and {second_name} has {second}; they must be as many, line for line",
+                first_name=first_name,
+                first=first,
+                second_name=second_name,
+                second=second,
+            )
         )

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from glassformer.errors import UserError
 from glassformer.files.user_data import FileFacts, UserFile
+from glassformer.language import _
 
 PIECE_BYTES = 1 << 20  # of a long document, at a time
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -34,8 +35,10 @@ class BadLine(UserError):
     """One line that cannot be used, or one file; `kind` is a word for counting."""
 
     def __init__(self, kind: str, path: Path | str, line: int | None, problem: str) -> None:
-        where = f"{path}" if line is None else f"{path}, line {line}"
-        super().__init__(f"{where}: {problem}")
+        if line is None:
+            super().__init__(_("{path}: {problem}", path=path, problem=problem))
+        else:
+            super().__init__(_("{path}, line {line}: {problem}", path=path, line=line, problem=problem))
         self.kind, self.path, self.line = kind, str(path), line
 
 
@@ -47,7 +50,10 @@ def refuse(problem: BadLine) -> None:
     if problem.line is None:
         raise problem
     raise UserError(
-        f"{problem} (data.on_error=skip leaves such lines out, and `glassformer data check` finds them all)"
+        _(
+            "{problem} (data.on_error=skip leaves such lines out, and `glassformer data check` finds them all)",
+            problem=problem,
+        )
     )
 
 
@@ -59,14 +65,23 @@ class ReadContext:
     remark: ErrorHandler = lambda problem: None  # of what can be read and is worth a look, such as a third column
     files: list[FileFacts] = field(default_factory=list)
     keep_facts: bool = False
+    open_files: list[UserFile] = field(default_factory=list)
+
+    def position(self) -> int:
+        """Bytes read so far, packed as they are."""
+        return sum(file.size for file in self.files) + sum(file.reader.position for file in self.open_files)
 
     @contextmanager
     def opened(self, path: Path) -> Iterator[UserFile]:
         """The file, open for this reading; when it has been read its size and checksum are kept."""
         with UserFile(path) as file:
-            yield file
-            if self.keep_facts:
-                self.files.append(file.facts())
+            self.open_files.append(file)
+            try:
+                yield file
+                if self.keep_facts:
+                    self.files.append(file.facts())
+            finally:
+                self.open_files.remove(file)
 
 
 @dataclass
@@ -92,9 +107,9 @@ def decode(raw: bytes, path: Path, line: int, complain: ErrorHandler) -> str | N
     except UnicodeDecodeError as error:
         line += raw[: error.start].count(b"\n")
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-            problem = "UTF-16, as some programs export it; save the file as UTF-8"
+            problem = _("UTF-16, as some programs export it; save the file as UTF-8")
         else:
-            problem = f"not valid UTF-8 (byte 0x{raw[error.start]:02x}); save the file as UTF-8"
+            problem = _("not valid UTF-8 (byte 0x{raw:02x}); save the file as UTF-8", raw=raw[error.start])
         complain(BadLine("encoding", path, line, problem))
         return None
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from glassformer.data.doctor.roles import arrange
 from glassformer.data.origins import SPLITS
+from glassformer.language import _
 
 EPOCHS, FEWEST_STEPS, MOST_STEPS = 20, 1000, 20_000
 BYTES_A_TOKEN = 4  # of text in pieces of words, roughly
@@ -23,10 +24,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "tag": BERT | {"head": "tag"},
 }
 WHAT = {
-    "pairs": "an encoder-decoder, since it holds pairs",
-    "text": "a GPT, since it holds text",
-    "classify": "a BERT that classifies",
-    "tag": "a BERT that tags words",
+    "pairs": _("an encoder-decoder, since it holds pairs"),
+    "text": _("a GPT, since it holds text"),
+    "classify": _("a BERT that classifies"),
+    "tag": _("a BERT that tags words"),
 }
 
 
@@ -61,5 +62,5 @@ def first_recipe(files: Sequence[Path], task: str | None = None) -> FirstRecipe:
     values: dict[str, Any] = {"model": MODELS[config.task], "data": data, "train": {"steps": steps}}
     if config.task == "text":
         values["decode"] = {"temperature": 0.8, "top_k": 40}
-    chosen = f"{first.name}: {WHAT[config.task]}; {steps:,} steps"
+    chosen = _("{first}: {what}; {steps:,} steps", first=first.name, what=WHAT[config.task], steps=steps)
     return FirstRecipe(values, first.name.removesuffix(".gz").partition(".")[0] or "mine", chosen)

@@ -18,6 +18,7 @@ from glassformer.data.origins import Split
 from glassformer.data.readers import LocatedExample, record_row, tagged_row
 from glassformer.data.records import PART_NAMES, labelled_rows
 from glassformer.errors import UserError
+from glassformer.language import _
 
 WHERE = "the data in memory"
 
@@ -31,7 +32,9 @@ def given_splits(data: Any) -> dict[Split, Any]:
             if name is not None:
                 splits[split] = data[name]  # type: ignore[index]
         if "train" not in splits:
-            raise UserError(f"data in memory needs a 'train'; it has {', '.join(map(str, data)) or 'nothing'}")
+            raise UserError(
+                _("data in memory needs a 'train'; it has {data}", data=", ".join(map(str, data)) or "nothing")
+            )
         return splits
     return {"train": data}
 
@@ -49,7 +52,7 @@ def records_in(data: Any) -> Iterator[Any]:
     elif isinstance(data, Iterable) and not isinstance(data, str | bytes):
         yield from data
     else:
-        raise UserError(f"data in memory must be a list of examples or a table, not {type(data).__name__}")
+        raise UserError(_("data in memory must be a list of examples or a table, not {kind}", kind=type(data).__name__))
 
 
 def memory_rows(config: DataConfig, data: Any, context: ReadContext) -> Iterator[LocatedExample]:
@@ -73,7 +76,12 @@ def memory_rows(config: DataConfig, data: Any, context: ReadContext) -> Iterator
             }
             shown = repr(item)[:60]
             context.complain(
-                BadLine("field", WHERE, number, f"an example must be {shapes[config.task]} or a record, not {shown}")
+                BadLine(
+                    "field",
+                    WHERE,
+                    number,
+                    _("an example must be {shapes} or a record, not {shown}", shapes=shapes[config.task], shown=shown),
+                )
             )
             continue
         if row is not None:

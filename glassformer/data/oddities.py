@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from glassformer.language import _
+
 LONG = 10_000  # characters; no line that a person wrote is so long
 ZERO_WIDTH = "\u200b\u2060\ufeff"  # the joiners of other scripts (U+200C, U+200D) have a meaning
 INVISIBLE = re.compile(f"[{ZERO_WIDTH}]")
@@ -49,17 +51,21 @@ def is_mojibake(text: str) -> bool:
 
 
 HTML = r"</?(?:p|br|div|span|a|b|i|em|strong|li|ul|td|tr|table|img|font|h[1-6])\b[^<>]*>|&(?:[a-z]{2,8}|#\d+);"
+ZERO_WIDTH_BLANKS = _("zero-width blanks")
+LONG_LINE = _("a line of more than {long:,} characters", long=LONG)
 ODD: dict[str, Callable[[str], object]] = {
     "NUL": re.compile("\0").search,
     "replacement characters": re.compile("\ufffd").search,
     "control characters": re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]").search,
     "HTML": re.compile(HTML, re.I).search,
-    "zero-width blanks": INVISIBLE.search,
-    "mojibake (UTF-8 that was read in another encoding)": is_mojibake,
-    "line ends of old Macintoshes (CR alone)": re.compile("\r(?!\n|$)").search,
-    f"a line of more than {LONG:,} characters": lambda text: any(len(line) > LONG for line in text.split("\n")),
+    ZERO_WIDTH_BLANKS: INVISIBLE.search,
+    _("mojibake (UTF-8 that was read in another encoding)"): is_mojibake,
+    _("line ends of old Macintoshes (CR alone)"): re.compile("\r(?!\n|$)").search,
+    LONG_LINE: lambda text: any(len(line) > LONG for line in text.split("\n")),
 }
 """By its name, what finds it."""
+KINDS = {str.__str__(kind): kind for kind in ODD}
+"""Of a name that was read from a file, the one that can be said in another language."""
 
 
 def is_blank(text: str) -> bool:

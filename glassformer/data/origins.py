@@ -9,8 +9,10 @@ from typing import Literal
 
 from glassformer.config import DataConfig, did_you_mean
 from glassformer.config.data import DataFile
+from glassformer.data.files import files_below
 from glassformer.data.records import FORMATS, dataset_part
 from glassformer.errors import UserError
+from glassformer.language import _
 
 Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
@@ -89,24 +91,59 @@ def origin_of(config: DataConfig, split: Split, file: DataFile) -> Origin:
         return Origin(where, kind, part=dataset_part(where, split), weight=file.weight, tag=file.tag)
     for file_path in (path, target):
         if file_path is not None and not there(file_path):
-            raise UserError(f"there is no file {shown(file_path)}{suggestion(file_path)}{where_to_get(file_path)}")
+            raise UserError(
+                _(
+                    "there is no file {file_path}{suggestion}{where_to_get}",
+                    file_path=shown(file_path),
+                    suggestion=suggestion(file_path),
+                    where_to_get=where_to_get(file_path),
+                )
+            )
     if target is not None and (config.task != "pairs" or kind != "lines"):
         raise UserError(
-            f"data.{split}_target is for pairs in two line-aligned files; {path.name} is read as {config.task} in {kind}"
+            _(
+                "data.{split}_target is for pairs in two line-aligned files; {path} is read as {task} in {kind}",
+                split=split,
+                path=path.name,
+                task=config.task,
+                kind=kind,
+            )
         )
     if config.task == "pairs" and kind == "lines" and target is None:
-        raise UserError(f"{shown(path)}: pairs in line-aligned files need the second file; set data.{split}_target")
+        raise UserError(
+            _(
+                "{path}: pairs in line-aligned files need the second file; set data.{split}_target",
+                path=shown(path),
+                split=split,
+            )
+        )
     if config.task == "pairs" and kind == "text":
         raise UserError(
-            f'{shown(path)}: pairs cannot be read from plain text; set data.format="tsv" or give data.{split}_target'
+            _(
+                '{path}: pairs cannot be read from plain text; set data.format="tsv" or give data.{split}_target',
+                path=shown(path),
+                split=split,
+            )
         )
     if config.task in ("classify", "tag") and kind == "text":
         raise UserError(
-            f'{shown(path)}: labels cannot be read from plain text; set data.format="lines" for label TAB text'
+            _(
+                '{path}: labels cannot be read from plain text; set data.format="lines" for label TAB text',
+                path=shown(path),
+            )
         )
     if path.is_dir() and kind != "text":
-        raise UserError(f"{shown(path)} is a folder; a folder can hold text or a saved dataset, not {kind}")
+        raise UserError(
+            _("{path} is a folder; a folder can hold text or a saved dataset, not {kind}", path=shown(path), kind=kind)
+        )
     return Origin(path, kind, target, weight=file.weight, tag=file.tag)
+
+
+def named_files(config: DataConfig) -> list[Path]:
+    """Every file that a configuration names for any split, those below its folders among them."""
+    origins = [origin for split in SPLITS for origin in origins_of(config, split)]
+    paths = [path for origin in origins for path in (origin.path, origin.target) if path is not None]
+    return [file for path in paths for file in (files_below(path) if path.is_dir() else [path])]
 
 
 def there(path: Path) -> bool:
@@ -129,7 +166,7 @@ def where_to_get(path: Path) -> str:
     """The command that fetches a file of a known collection."""
     for folder in path.parts[:-1]:
         if folder in COLLECTIONS:
-            return f"; get it with: glassformer data get {COLLECTIONS[folder]}"
+            return _("; get it with: glassformer data get {name}", name=COLLECTIONS[folder])
     return ""
 
 

@@ -19,6 +19,7 @@ from glassformer.config import DataConfig
 from glassformer.data.files import BadLine, Document, ErrorHandler, ReadContext, all_lines, numbered_lines
 from glassformer.data.origins import Origin
 from glassformer.data.records import FORMATS, Record, dataset_records, field_of, text_of, words_of
+from glassformer.language import _
 
 
 class LocatedExample(NamedTuple):
@@ -85,12 +86,17 @@ def two_columns(path: Path, what: str, context: ReadContext) -> Iterator[tuple[i
             continue
         columns = line.split("\t")
         if len(columns) < 2:
-            problem = f"only one column; each line must be {what}, with a tab between"
+            problem = _("only one column; each line must be {what}, with a tab between", what=what)
             context.complain(BadLine("columns", path, number, problem))
             continue
         if len(columns) > 2 and any(column.strip() for column in columns[2:]):
             context.remark(
-                BadLine("third column", path, number, f"{len(columns)} columns; only the first two are read")
+                BadLine(
+                    "third column",
+                    path,
+                    number,
+                    _("{n_columns} columns; only the first two are read", n_columns=len(columns)),
+                )
             )
         yield number, columns[0].strip(), columns[1].strip()
 
@@ -104,7 +110,12 @@ def aligned_lines(first: Path, second: Path, context: ReadContext) -> Iterator[t
         if left is not None and right is not None and left[1] is not None and right[1] is not None:
             yield left[0], left[1].strip(), right[1].strip()
     if counts[0] != counts[1]:
-        problem = f"{counts[0]} lines, but {second} has {counts[1]}; line n of one must translate line n of the other"
+        problem = _(
+            "{counts} lines, but {second} has {counts_2}; line n of one must translate line n of the other",
+            counts=counts[0],
+            second=second,
+            counts_2=counts[1],
+        )
         context.complain(BadLine("counts", first, None, problem))
 
 
@@ -113,14 +124,14 @@ def pair_rows(config: DataConfig, origin: Origin, context: ReadContext) -> Itera
     if origin.target is not None:
         rows = aligned_lines(origin.path, origin.target, context)
     else:
-        rows = two_columns(origin.path, "source and target", context)
+        rows = two_columns(origin.path, _("source and target"), context)
     for number, source, target in rows:
         yield LocatedExample((source, target), origin.path, number)
 
 
 def classify_rows(config: DataConfig, origin: Origin, context: ReadContext) -> Iterator[LocatedExample]:
     """Text and label; in the file the label comes first."""
-    for number, label, text in two_columns(origin.path, "label and text", context):
+    for number, label, text in two_columns(origin.path, _("label and text"), context):
         yield LocatedExample((text, label), origin.path, number)
 
 
@@ -140,7 +151,7 @@ def tag_rows(config: DataConfig, origin: Origin, context: ReadContext) -> Iterat
             continue
         bad = True  # a sentence with a word missing is no sentence
         if line is not None:
-            problem = "only one column; each line must be token and tag, with a tab between"
+            problem = _("only one column; each line must be token and tag, with a tab between")
             context.complain(BadLine("columns", origin.path, number, problem))
 
 

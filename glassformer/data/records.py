@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from glassformer.data.files import BYTE_ORDER_MARK, BadLine, ErrorHandler, ReadContext, decode, numbered_lines
 from glassformer.errors import UserError, install_hint
+from glassformer.language import _
 
 Record = dict[str, Any]
 LARGEST_JSON = 256 << 20  # bytes of a .json file, which is read whole; JSONL has no such limit
@@ -26,7 +27,14 @@ def import_extra(module: str, extra: str, path: Path) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise UserError(f"{path} needs {module}; install it with: {install_hint(extra)}") from None
+        raise UserError(
+            _(
+                "{path} needs {module}; install it with: {command}",
+                path=path,
+                module=module,
+                command=install_hint(extra),
+            )
+        ) from None
 
 
 def parsed(text: str, path: Path, number: int | None, complain: ErrorHandler) -> Any:
@@ -34,11 +42,15 @@ def parsed(text: str, path: Path, number: int | None, complain: ErrorHandler) ->
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        complain(BadLine("json", path, number, f"not valid JSON ({error.msg} at column {error.colno})"))
+        complain(
+            BadLine(
+                "json", path, number, _("not valid JSON ({msg} at column {colno})", msg=error.msg, colno=error.colno)
+            )
+        )
     except RecursionError:
-        complain(BadLine("json", path, number, "not valid JSON (it is nested too deeply)"))
+        complain(BadLine("json", path, number, _("not valid JSON (it is nested too deeply)")))
     except ValueError:
-        complain(BadLine("json", path, number, "not valid JSON (a number has thousands of digits)"))
+        complain(BadLine("json", path, number, _("not valid JSON (a number has thousands of digits)")))
     else:
         return value
     return None
@@ -56,10 +68,10 @@ def has_half_characters(record: Any) -> bool:
 def as_record(value: Any, path: Path, number: int, complain: ErrorHandler) -> Record | None:
     """A JSON value that is an object and holds whole characters; else None after a complaint."""
     if not isinstance(value, dict):
-        complain(BadLine("json", path, number, 'not a JSON object such as {"source": "...", "target": "..."}'))
+        complain(BadLine("json", path, number, _('not a JSON object such as {"source": "...", "target": "..."}')))
         return None
     if has_half_characters(value):
-        complain(BadLine("encoding", path, number, "an escape stands for a lone surrogate, half a character"))
+        complain(BadLine("encoding", path, number, _("an escape stands for a lone surrogate, half a character")))
         return None
     return value
 
@@ -84,8 +96,12 @@ def json_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record
         raw = file.read(LARGEST_JSON + 1)
         if len(raw) > LARGEST_JSON:
             raise UserError(
-                f"{path} has more than {LARGEST_JSON >> 20} MiB, and a .json file is read whole; save it as .jsonl, one "
-                "object a line"
+                _(
+                    "{path} has more than {largest_json} MiB, and a .json file is read whole; save it as .jsonl, one "
+                    "object a line",
+                    path=path,
+                    largest_json=LARGEST_JSON >> 20,
+                )
             )
     text = decode(raw.removeprefix(BYTE_ORDER_MARK), path, 1, context.complain)
     if text is None:
@@ -115,7 +131,7 @@ def rows_of(value: Any, path: Path) -> list[Any]:
         columns = [list(v.values()) if isinstance(v, dict) else v for v in value.values()]
         if columns and all(isinstance(c, list) and len(c) == len(columns[0]) for c in columns):
             return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
-    raise UserError(f'{path} is no list of records such as [{{"source": "...", "target": "..."}}]')
+    raise UserError(_('{path} is no list of records such as [{{"source": "...", "target": "..."}}]', path=path))
 
 
 def csv_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]]:
@@ -127,7 +143,7 @@ def csv_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]
         nonlocal place
         for place, line in numbered_lines(path, context):
             if "\0" in line:
-                context.complain(BadLine("csv", path, place, "it holds a NUL character"))
+                context.complain(BadLine("csv", path, place, _("it holds a NUL character")))
                 continue
             yield line + "\n"
 
@@ -143,7 +159,7 @@ def csv_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]
         try:
             row = next(rows, None)
         except csv.Error as error:
-            context.complain(BadLine("csv", path, begins, f"not valid CSV ({error})"))
+            context.complain(BadLine("csv", path, begins, _("not valid CSV ({error})", error=error)))
             rows = csv.reader(source, delimiter=delimiter, strict=True)
             continue
         if row is None:
@@ -172,7 +188,7 @@ def parquet_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Rec
             raise
         except Exception as error:  # pyarrow has a family of errors of its own, and plain ones for what is damaged
             why = (str(error).splitlines() or [type(error).__name__])[0]
-            raise UserError(f"{path} is not a readable Parquet file: {why}") from None
+            raise UserError(_("{path} is not a readable Parquet file: {why}", path=path, why=why)) from None
 
 
 FORMATS: dict[str, tuple[tuple[str, ...], Callable[[Path, ReadContext], Iterator[tuple[int, Record]]]]] = {
@@ -191,10 +207,12 @@ def open_datasets(path: Path) -> Any:
     try:
         if path.exists():
             return datasets.load_from_disk(str(path))
-        name, _, configuration = path.as_posix().partition(":")
+        name, _unused, configuration = path.as_posix().partition(":")
         return datasets.load_dataset(name, configuration or None)
     except Exception as error:  # whatever went wrong on the way, the person sees its first line
-        raise UserError(f"the data set {path} cannot be loaded: {str(error).splitlines()[0]}") from None
+        raise UserError(
+            _("the data set {path} cannot be loaded: {reason}", path=path, reason=str(error).splitlines()[0])
+        ) from None
 
 
 PART_NAMES = {"train": ("train",), "val": ("validation", "val", "valid", "dev"), "test": ("test",)}
@@ -211,7 +229,9 @@ def dataset_records(path: Path, part: str | None) -> Iterator[tuple[int, Record]
     content = open_datasets(path)
     if isinstance(content, dict):
         if part is None:
-            raise UserError(f"the data set {path} has no such split; it has {', '.join(content)}")
+            raise UserError(
+                _("the data set {path} has no such split; it has {content}", path=path, content=", ".join(content))
+            )
         content = content[part]
     yield from enumerate(labelled_rows(content), 1)
 
@@ -238,11 +258,15 @@ def field_of(record: Record, name: str, path: Path | str, number: int, complain:
     for step in [name] if name in record else name.split("."):
         if not isinstance(value, dict) or step not in value:
             known = ", ".join(map(str, record))
-            complain(BadLine("field", path, number, f"there is no field {name!r}; there are {known}"))
+            complain(
+                BadLine(
+                    "field", path, number, _("there is no field {name!r}; there are {known}", name=name, known=known)
+                )
+            )
             return None
         value = value[step]
     if value is None:
-        complain(BadLine("field", path, number, f"the field {name!r} is null"))
+        complain(BadLine("field", path, number, _("the field {name!r} is null", name=name)))
     return value
 
 
@@ -252,10 +276,19 @@ def text_of(value: Any, name: str, path: Path | str, number: int, complain: Erro
         try:
             value = str(value)
         except ValueError:  # thousands of digits
-            complain(BadLine("field", path, number, f"the field {name!r} is a number of thousands of digits"))
+            complain(
+                BadLine("field", path, number, _("the field {name!r} is a number of thousands of digits", name=name))
+            )
             return None
     if not isinstance(value, str):
-        complain(BadLine("field", path, number, f"the field {name!r} must hold text, not {type(value).__name__}"))
+        complain(
+            BadLine(
+                "field",
+                path,
+                number,
+                _("the field {name!r} must hold text, not {kind}", name=name, kind=type(value).__name__),
+            )
+        )
         return None
     return value
 
@@ -264,7 +297,12 @@ def words_of(value: Any, name: str, path: Path | str, number: int, complain: Err
     """A list of words; else None after a complaint."""
     if not isinstance(value, list):
         complain(
-            BadLine("field", path, number, f"the field {name!r} must hold a list of words, not {type(value).__name__}")
+            BadLine(
+                "field",
+                path,
+                number,
+                _("the field {name!r} must hold a list of words, not {kind}", name=name, kind=type(value).__name__),
+            )
         )
         return None
     words = [text_of(item, name, path, number, complain) for item in value]

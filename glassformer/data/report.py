@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from glassformer.config.data import DataConfig
+from glassformer.data.oddities import KINDS
 from glassformer.data.origins import shown
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.files.user_data import FileFacts, UserFile
+from glassformer.language import _
 
 NAME = "report.json"
 FORMAT = 1
@@ -34,6 +37,7 @@ class DataReport:
     odd: dict[str, int] = field(default_factory=dict)
     in_train: dict[str, int] = field(default_factory=dict)
     splits: str = ""
+    split_off: tuple[str, ...] = ()
     cut_short: bool = False
     files: list[FileFacts] = field(default_factory=list)
 
@@ -50,25 +54,48 @@ class DataReport:
         except FileNotFoundError:
             return None
         except (OSError, structured.Unreadable) as error:
-            why = f"{path} cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-            raise UserError(f"{why}; see `glassformer doctor`, and bring it back from a copy") from None
+            why = (
+                _("{path} cannot be read: {reason}", path=path, reason=error.strerror)
+                if isinstance(error, OSError)
+                else str(error)
+            )
+            raise UserError(_("{why}; see `glassformer doctor`, and bring it back from a copy", why=why)) from None
+
+    def splits_in_words(self, config: DataConfig) -> str:
+        """How the splits came about; of a run of an earlier version, as it was written then."""
+        told = in_words(self.split_off, config.val_fraction, config.task, config.builtin)
+        return told if told == self.splits else self.splits
 
     def notes(self) -> Iterator[str]:
         """What a person should know before training on this, a sentence each."""
         for split, count in self.empty.items():
-            yield f"{count:,} of the {split} examples have an empty side and are passed over"
+            yield _(
+                "{count:,} of the {split} examples have an empty side and are passed over", count=count, split=split
+            )
         if self.skipped:
             shown_lines = "".join(f"\n    {line}" for line in self.first_skipped)
             more = "\n    …" if self.skipped > len(self.first_skipped) else ""
-            yield f"{self.skipped:,} lines cannot be used and are skipped (data.on_error=skip):{shown_lines}{more}"
+            yield _(
+                "{count:,} lines cannot be used and are skipped (data.on_error=skip):{lines}",
+                count=self.skipped,
+                lines=shown_lines + more,
+            )
         for kind, count in self.odd.items():
-            yield f"{count:,} examples hold {kind}; see `glassformer data check`"
+            yield _(
+                "{count:,} examples hold {kind}; see `glassformer data check`", count=count, kind=KINDS.get(kind, kind)
+            )
         if self.left_out:
-            yield f"{self.left_out:,} training examples are left out, since they would give away held-out ones"
+            yield _(
+                "{count:,} training examples are left out, since they would give away held-out ones",
+                count=self.left_out,
+            )
         for split, count in self.in_train.items():
-            yield (
-                f"{count:,} training examples stand in {split} as well ({self.examples.get(split, 0):,} examples): its score "
-                "will be of memory; see `glassformer data check`"
+            yield _(
+                "{count:,} training examples stand in {split} as well ({examples:,} examples): its score will be of memory; "
+                "see `glassformer data check`",
+                count=count,
+                split=split,
+                examples=self.examples.get(split, 0),
             )
 
     def changed_files(self) -> Iterator[str]:
@@ -85,14 +112,21 @@ class DataReport:
                             continue
             except (OSError, UserError):
                 continue
-            yield f"{shown(path)} has changed since this run was prepared; it goes on with what it read then"
+            yield _(
+                "{path} has changed since this run was prepared; it goes on with what it read then", path=shown(path)
+            )
 
 
 def in_words(split_off: tuple[str, ...], fraction: float, task: str, builtin: str | None) -> str:
     """How the splits came about."""
     if builtin is not None:
-        return f"the splits of the built-in {builtin}"
+        return _("the splits of the built-in {builtin}", builtin=builtin)
     if not split_off:
-        return "as given"
-    by = "the end of a file or whole files" if task == "text" else "a hash of the source"
-    return f"{' and '.join(split_off)} taken out of train, {fraction:.0%} each, by {by}"
+        return _("as given")
+    by = _("the end of a file or whole files") if task == "text" else _("a hash of the source")
+    return _(
+        "{split_off} taken out of train, {fraction:.0%} each, by {by}",
+        split_off=_("val and test") if len(split_off) == 2 else split_off[0],
+        fraction=fraction,
+        by=by,
+    )

@@ -24,6 +24,7 @@ from glassformer.data.packing import Packing, Shape, cut_by_budget, cut_waste, e
 from glassformer.data.row_layout import RowLayout, one_a_row
 from glassformer.data.stream import Stream, epoch_order
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.text.pre_tokenizer import ranges
 
 TIGHT = 0.045  # one sentence a row, as long as padding stays below this
@@ -82,9 +83,13 @@ class SentenceBatches(Batches):
         if not len(self.kept):
             total = len(self.examples.row_lengths)
             raise UserError(
-                f"all {total} examples are longer than {self.limit} tokens; raise data.max_length and model.block_size"
+                _(
+                    "all {total} examples are longer than {limit} tokens; raise data.max_length and model.block_size",
+                    total=total,
+                    limit=self.limit,
+                )
                 if total
-                else "there is not a single example to learn from; look at the data files"
+                else _("there is not a single example to learn from; look at the data files")
             )
 
     @cached_property

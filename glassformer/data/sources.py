@@ -21,7 +21,7 @@ nothing of tokens.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,11 +30,12 @@ from typing import Any, NamedTuple
 from glassformer.config import DataConfig
 from glassformer.data.files import Document, ReadContext, Skipped, document_pieces, files_below
 from glassformer.data.memory import WHERE, given_splits, memory_rows
-from glassformer.data.oddities import INVISIBLE, LONG, is_blank
+from glassformer.data.oddities import INVISIBLE, LONG, LONG_LINE, ZERO_WIDTH_BLANKS, is_blank
 from glassformer.data.origins import SPLITS, Origin, Split, origins_of, shown
 from glassformer.data.readers import LocatedExample, read_rows
 from glassformer.data.splits import hash_of, held_out_files, normalized, source_of, split_of, times_of
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.text.languages import lowercase
 
 
@@ -76,13 +77,6 @@ def lowered(task: str, example: Any) -> Any:
     return Document(lowercase(example.text), example.ends)
 
 
-def split_off(config: DataConfig, given: Collection[str]) -> tuple[Split, ...]:
-    """The splits that are taken out of the training data, since they are not given."""
-    if config.val_fraction == 0 or config.builtin is not None:
-        return ()
-    return tuple(s for s in SPLITS if s not in given and (s != "test" or config.task != "text"))
-
-
 @dataclass
 class DataReader:
     """One reading of all that a configuration names (or of `given`, in memory), example by example, split by split.
@@ -116,7 +110,8 @@ class DataReader:
             yield from self.built_in()
             return
         given = self.named()
-        self.split_off = split_off(config, given)
+        missing = [split for split in SPLITS if split not in given]
+        self.split_off = tuple(s for s in missing if (s != "test" or config.task != "text") and config.val_fraction > 0)
         for split in ("val", "test"):
             if split in given and split in self.splits:
                 for item in self.of_split(split, given[split]):
@@ -139,7 +134,9 @@ class DataReader:
             split: origins for split in SPLITS if (origins := origins_of(self.config, split))
         }
         if "train" not in origins_by_split and not (self.splits <= set(origins_by_split)):
-            raise UserError("there is no data: set data.train to a file or folder, or data.builtin to a built-in set")
+            raise UserError(
+                _("there is no data: set data.train to a file or folder, or data.builtin to a built-in set")
+            )
         return origins_by_split
 
     def built_in(self) -> Iterator[SplitExample]:
@@ -214,9 +211,9 @@ class DataReader:
         sides = example if self.config.task == "pairs" else example[:1] if self.config.task == "classify" else ()
         for side in sides:
             if not side.isascii() and INVISIBLE.search(side) is not None:
-                self.odd["zero-width blanks"] += 1
+                self.odd[ZERO_WIDTH_BLANKS] += 1
             if len(side) > LONG:
-                self.odd[f"a line of more than {LONG:,} characters"] += 1
+                self.odd[LONG_LINE] += 1
 
     def of_texts(self, split: Split, origins: tuple[Origin, ...]) -> Iterator[SplitExample]:
         """Files as documents; where val is carved, whole files of many, or the end of one."""
@@ -227,8 +224,8 @@ class DataReader:
         whole, cut = held_out_files(files, config.val_fraction) if carve else (set(), None)
         times = {path: int(origin.weight) for origin in origins for _, path, _ in text_files((origin,))}
         if any(origin.weight != int(origin.weight) for origin in origins):
-            raise UserError("the weight of a text must be a whole number: a part of a document is no document")
-        for _, path, _ in files:
+            raise UserError(_("the weight of a text must be a whole number: a part of a document is no document"))
+        for _origin, path, _size in files:
             mine: Split = "val" if path in whole else split
             if path != cut and mine not in self.splits:
                 continue
@@ -257,7 +254,7 @@ class SplitReader:
         for item in reader:
             if item.split == self.split:
                 count += 1
-                for _ in range(item.times):
+                for _unused in range(item.times):
                     yield item.example
         if not count:
             raise UserError(why_empty(self.config, self.split))
@@ -266,21 +263,23 @@ class SplitReader:
 def why_empty(config: DataConfig, split: Split, *, in_memory: bool = False) -> str:
     """Why a split has not a single example, and what to do about it."""
     if in_memory and split == "train":
-        return f"{WHERE} holds no example to learn from"
+        return _("{name} holds no example to learn from", name=WHERE)
     if config.builtin is not None:
-        return f"the built-in data {config.builtin!r} has nothing in its split {split}"
+        return _("the built-in data {builtin!r} has nothing in its split {split}", builtin=config.builtin, split=split)
     origins = origins_of(config, split)
     if not origins:
-        return (
-            f"data.{split} is not set, and nothing of the training data falls to it with "
-            f"data.val_fraction={config.val_fraction}; set data.{split}, or raise data.val_fraction"
+        return _(
+            "data.{split} is not set, and nothing of the training data falls to it with "
+            "data.val_fraction={val_fraction}; set data.{split}, or raise data.val_fraction",
+            split=split,
+            val_fraction=config.val_fraction,
         )
     names = ", ".join(shown(origin.path) for origin in origins)
     if all(origin.path.is_file() and origin.path.stat().st_size == 0 for origin in origins):
         return f"{names} is empty"
     if split == "train":
-        return f"{names} holds no example to learn from once validation and test are taken out"
-    return f"{names} holds no example to learn from"
+        return _("{names} holds no example to learn from once validation and test are taken out", names=names)
+    return _("{name} holds no example to learn from", name=names)
 
 
 def open_split(config: DataConfig, split: Split, *, by_raw_source: bool = False) -> SplitReader:
@@ -291,9 +290,11 @@ def open_split(config: DataConfig, split: Split, *, by_raw_source: bool = False)
         check_builtin(config)
     elif not origins_of(config, split):
         if not origins_of(config, "train"):
-            raise UserError("there is no data: set data.train to a file or folder, or data.builtin to a built-in set")
+            raise UserError(
+                _("there is no data: set data.train to a file or folder, or data.builtin to a built-in set")
+            )
         if split == "test" and config.task == "text":
-            raise UserError("there is no test text: set data.test to a file or folder, or use the split val")
+            raise UserError(_("there is no test text: set data.test to a file or folder, or use the split val"))
     return SplitReader(config, split, by_raw_source)
 
 
@@ -301,14 +302,14 @@ def all_rows(config: DataConfig, split: Split, context: ReadContext) -> Iterator
     """Every row of the files a split is given by, for one who wants to see them as they are: no swap, nothing left out."""
     origins = origins_of(config, split)
     if not origins:
-        raise UserError(f"data.{split} is not set")
+        raise UserError(_("data.{split} is not set", split=split))
     for origin in origins:
         if origin.format != "text":
             yield from read_rows(config, origin, context)
             continue
-        for _, path, _ in text_files((origin,)):
+        for _origin, path, _size in text_files((origin,)):
             with context.opened(path) as file:
-                for number, (_, piece) in enumerate(document_pieces(file, context), 1):
+                for number, (_line, piece) in enumerate(document_pieces(file, context), 1):
                     yield LocatedExample(piece, path, number)
 
 

@@ -27,6 +27,7 @@ from glassformer.data.files import Document
 from glassformer.data.origins import SPLITS, Split
 from glassformer.data.sources import open_split
 from glassformer.errors import UserError
+from glassformer.language import _
 
 SUFFIX = ".examples.gz"
 LEVEL = 1  # the fastest; a higher one saves a tenth of the room and takes three times as long
@@ -119,12 +120,14 @@ class StoredExamples:
     def __iter__(self) -> Iterator[Any]:
         for row in self.rows():
             example = Document(row[0], row[1]) if self.is_text else (row[0], row[1])
-            for _ in range(row[2] if self.repeated and len(row) > 2 else 1):
+            for _unused in range(row[2] if self.repeated and len(row) > 2 else 1):
                 yield example
 
     def rows(self) -> Iterator[list[Any]]:
         """The lines of the file, as lists."""
-        damaged = UserError(f"{self.path} is damaged; see `glassformer doctor`, and bring it back from a copy")
+        damaged = UserError(
+            _("{path} is damaged; see `glassformer doctor`, and bring it back from a copy", path=self.path)
+        )
         try:
             with gzip.open(self.path, "rb") as file:
                 while block := file.read(BLOCK):
@@ -136,7 +139,7 @@ class StoredExamples:
         except (EOFError, zlib.error, gzip.BadGzipFile, ValueError, TypeError, RecursionError):
             raise damaged from None
         except OSError as error:
-            raise UserError(f"{self.path} cannot be read: {error.strerror}") from None
+            raise UserError(_("{path} cannot be read: {reason}", path=self.path, reason=error.strerror)) from None
 
 
 def parsed(lines: bytes) -> list[list[Any]]:
@@ -164,5 +167,5 @@ def run_examples(config: DataConfig, split: Split, folder: Path, *, repeated: bo
         return StoredExamples(store_path(folder, split), config.task == "text", repeated)
     if stored_splits(folder):
         there = " and ".join(stored_splits(folder))
-        raise UserError(f"this run has no {split} split: it was made with {there}")
+        raise UserError(_("this run has no {split} split: it was made with {there}", split=split, there=there))
     return open_split(config, split, by_raw_source=True)

@@ -34,6 +34,7 @@ import numpy as np
 from jaxtyping import Int
 
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.text.pre_tokenizer import ranges
 
 SUFFIX = ".tokens"
@@ -140,15 +141,22 @@ class TokenFile:
             size = path.stat().st_size
             data = np.memmap(path, dtype=np.uint8, mode="r") if size else np.empty(0, np.uint8)
         except OSError as error:
-            raise UserError(f"the token file {path} cannot be read: {error.strerror}") from None
-        damaged = UserError(f"{path} is not a complete token file; delete it and prepare the data again")
+            raise UserError(
+                _("the token file {path} cannot be read: {reason}", path=path, reason=error.strerror)
+            ) from None
+        damaged = UserError(_("{path} is not a complete token file; delete it and prepare the data again", path=path))
         try:
             layout = layout_1(data) if bytes(data[-8:]) == MAGIC else layout_of(data)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise damaged from None
         if layout.format not in (1, FORMAT):
             raise UserError(
-                f"{path} has token file format {layout.format}, this version reads {FORMAT}; prepare the data again"
+                _(
+                    "{path} has token file format {format}, this version reads {format_2}; prepare the data again",
+                    path=path,
+                    format=layout.format,
+                    format_2=FORMAT,
+                )
             )
         width, offsets_end = layout.dtype.itemsize, layout.offsets_at + 8 * (layout.count + 1)
         tokens_end = layout.tokens_at + layout.total * width

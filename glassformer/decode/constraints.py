@@ -23,6 +23,7 @@ from torch import Tensor
 
 from glassformer.decode.request import Spellings, TokenConstraints
 from glassformer.errors import UserError
+from glassformer.language import _
 
 EXACT_TERMS = 12  # with more, a bound stands for the exact number of tokens that are missing
 
@@ -170,5 +171,7 @@ def spellings(encode: Callable[[str], list[int]], term: str, *, unknown: int | N
         if ids and unknown not in ids:
             found[ids] = None
     if not term.strip() or not found:
-        raise UserError(f"the glossary term {term!r} cannot be written with this model's vocabulary; leave it out")
+        raise UserError(
+            _("the glossary term {term!r} cannot be written with this model's vocabulary; leave it out", term=term)
+        )
     return tuple(found)

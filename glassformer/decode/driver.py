@@ -37,6 +37,7 @@ from glassformer.decode.slots import Job
 from glassformer.decode.stepper import ModelStepper, PlainStepper, Stepper, context_start, has_bounded_context
 from glassformer.decode.streaming import Decode, cut_at_stop, stopping_criterion
 from glassformer.errors import ConfigError
+from glassformer.language import _
 from glassformer.models.eval_mode import eval_mode
 
 STRICT_ROWS = 32  # strict mode: sentences at a time, where the settings do not say
@@ -74,7 +75,7 @@ class Driver:
         self.n = 0  # slots in use
         self.warned = False
         if trace and self.config.temperature > 0:
-            raise ConfigError("a trace shows a search; set decode.temperature to 0")
+            raise ConfigError(_("a trace shows a search; set decode.temperature to 0"))
 
     @property
     def busy(self) -> bool:
@@ -106,8 +107,11 @@ class Driver:
         if not self.has_source and has_bounded_context(c) and len(request.ids) > c.block_size and not self.warned:
             self.warned = True
             n, kept = len(request.ids), len(request.ids) - context_start(len(request.ids), c)
-            text = (
-                f"a prompt has {n:,} tokens, and this model reads {c.block_size} at once: only the last {kept} are read"
+            text = _(
+                "a prompt has {n:,} tokens, and this model reads {block_size} at once: only the last {kept} are read",
+                n=n,
+                block_size=c.block_size,
+                kept=kept,
             )
             warnings.warn(text, stacklevel=5)
         return Job(
@@ -327,8 +331,12 @@ class Driver:
         wanted = self.config.n_best
         if self.config.groups > 1 and len(hypotheses) < wanted and request.ids:
             warnings.warn(
-                f"the groups of the beam found {len(hypotheses)} different texts, and decode.n_best={wanted} were asked for; "
-                "raise decode.beam or decode.diversity",
+                _(
+                    "the groups of the beam found {n_hypotheses} different texts, and decode.n_best={wanted} were asked for; "
+                    "raise decode.beam or decode.diversity",
+                    n_hypotheses=len(hypotheses),
+                    wanted=wanted,
+                ),
                 stacklevel=5,
             )
         if self.text is not None:

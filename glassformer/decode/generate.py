@@ -14,6 +14,7 @@ from glassformer.decode.garbage import full_collections_wait
 from glassformer.decode.request import NO_CONSTRAINTS, Hypothesis, Request, SpecialTokens, TokenConstraints
 from glassformer.decode.streaming import Decode, Streamer
 from glassformer.errors import ConfigError
+from glassformer.language import _
 
 MIN_TAKEN = 64  # requests that are taken in between two steps, at least
 
@@ -46,8 +47,7 @@ def answer(
     `text` turns ids into text, for answers and stop strings. `align` adds the attention to the source, `trace` the story
     of the beam."""
     driver = make_driver(model, config, special, text=text, align=align, trace=trace, cached=cached)
-    with full_collections_wait():
-        yield from answers_of(driver, requests, in_order)
+    yield from answers_of(driver, requests, in_order)
 
 
 def answers_of(driver: Driver, requests: Iterable[Request], in_order: bool) -> Iterator[Result]:
@@ -103,8 +103,9 @@ def translate_batch(
         raise ValueError(f"{len(texts)} texts came with {len(constraints)} constraints; give one each, or one for all")
     own: Sequence[tuple[int, int] | None] = limits or [None] * len(texts)
     requests = [Request(*asked) for asked in zip(texts, constraints, own, strict=True)]
-    found = answer(model, requests, config, special=special, text=text, align=align, trace=trace, cached=cached)
-    return [hypotheses for _, hypotheses in found]
+    how: dict[str, Any] = {"special": special, "text": text, "align": align, "trace": trace, "cached": cached}
+    with full_collections_wait():
+        return [hypotheses for _, hypotheses in answer(model, requests, config, **how)]
 
 
 generate_batch = translate_batch
@@ -132,8 +133,10 @@ def stream(
     config, constraints = config or DecodeConfig(beam=1), constraints or NO_CONSTRAINTS
     if (config.beam or 1) > 1 or config.num_samples > 1 or constraints.terms:
         raise ConfigError(
-            "streaming shows a token when it is chosen and cannot take it back; "
-            "set decode.beam and decode.num_samples to 1, and ask for no glossary terms"
+            _(
+                "streaming shows a token when it is chosen and cannot take it back; "
+                "set decode.beam and decode.num_samples to 1, and ask for no glossary terms"
+            )
         )
     driver = Driver(model, replace(config, beam=1, batch_size=1), special, text=text)
     if driver.add(0, Request(ids, constraints)):

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from glassformer.decode.search import SearchState
+from glassformer.language import _
 from glassformer.nn.cache import KVCache
 
 MAX_FREE_SESSIONS = 4
@@ -82,7 +83,9 @@ class GraphRunner:
                 finally:
                     graph.capture_end()
         except RuntimeError as error:
-            warnings.warn(f"this step could not be captured as a graph, and runs slowly: {error}", stacklevel=2)
+            warnings.warn(
+                _("this step could not be captured as a graph, and runs slowly: {error}", error=error), stacklevel=2
+            )
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
             self.uncapturable.add(bucket)

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.rows import Rows
 
@@ -47,7 +48,9 @@ def need_head(model: Any, head: str, what: str) -> None:
     family = model.config.family
     if model.config.head != head or not (family == "bert" or (family, head) == ("gpt", "classify")):
         found = model.config.head if family == "bert" else family
-        raise UserError(f"{what} needs a BERT with head={head!r}; this model is {found!r}")
+        raise UserError(
+            _("{what} needs a BERT with head={head!r}; this model is {found!r}", what=what, head=head, found=found)
+        )
 
 
 def fill(

@@ -28,6 +28,7 @@ from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.decode.slots import Job, Slots
+from glassformer.language import _
 from glassformer.nn.cache import KVCache
 from glassformer.nn.host import on_device
 from glassformer.nn.rows import Rows
@@ -159,8 +160,11 @@ class ModelStepper:
         if slots and not self.warned:
             self.warned = True
             warnings.warn(
-                f"a text has grown past the {config.block_size} tokens this model reads at once: from there on it sees the "
-                "last of them only",
+                _(
+                    "a text has grown past the {block_size} tokens this model reads at once: from there on it sees the "
+                    "last of them only",
+                    block_size=config.block_size,
+                ),
                 stacklevel=2,
             )
         if slots:

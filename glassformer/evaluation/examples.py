@@ -13,6 +13,7 @@ from glassformer.evaluation.bootstrap import Combine, Statistics, bleu, bleu_sta
 from glassformer.evaluation.held_out import HeldOut, held_out, writes, written
 from glassformer.evaluation.metrics import bleu_tokenize
 from glassformer.evaluation.teacher_forced import example_losses
+from glassformer.language import _
 from glassformer.tasks import TextModel, classify, tag
 from glassformer.text.languages import is_han
 
@@ -36,7 +37,7 @@ def as_units(text: str) -> list[str]:
     return list(text) if len(words) < 2 or sum(map(is_han, text)) > 0.3 * len(text) else words
 
 
-FAMILIES = {"transformer": "an encoder-decoder", "gpt": "a GPT", "bert": "a BERT"}
+FAMILIES = {"transformer": _("an encoder-decoder"), "gpt": _("a GPT"), "bert": _("a BERT")}
 
 
 TASKS = {"pairs": "pairs", "text": "text", "classify": "labelled lines", "tag": "tagged words"}
@@ -51,15 +52,20 @@ def check_same_task(first: TextModel, second: TextModel) -> None:
             for run in (first, second)
         )
         raise UserError(
-            f"the two runs are of different tasks: one is {one}, the other {other}; compare runs that answer the same question"
+            _(
+                "the two runs are of different tasks: one is {one}, the other {other}; "
+                "compare runs that answer the same question",
+                one=one,
+                other=other,
+            )
         )
     if a.task in ("classify", "tag") and first.tokenizers.labels != second.tokenizers.labels:
-        raise UserError("the two runs have different labels; compare runs that answer the same question")
+        raise UserError(_("the two runs have different labels; compare runs that answer the same question"))
 
 
 def losses(model: TextModel, held: HeldOut, count: int) -> Statistics:
     """(nats, labels) and (right, labels) of each example; zeros for one that is too long for a loss."""
-    found = example_losses(model.model, held.batches)
+    found = example_losses(model._model, held.batches)
     table = np.zeros((count, 3))
     for number, one in found.items():
         if number < count:
@@ -124,7 +130,7 @@ def same_examples(first: TextModel, second: TextModel, split: str, held: HeldOut
 def tag_hits(held: HeldOut, said: list[str]) -> Statistics:
     """Right tags and all tags of every sentence."""
     rows = []
-    for (_, tags), own in zip(held.examples, said, strict=True):
+    for (_unused, tags), own in zip(held.examples, said, strict=True):
         rows.append([float(sum(a == b for a, b in zip(own.split(), tags, strict=False))), float(len(tags))])
     return np.array(rows)
 

@@ -16,10 +16,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from glassformer.data.batches import Batch, make_batches
-from glassformer.data.prepare import encode_split, open_files
+from glassformer.data.encoding import encode_split, open_files
 from glassformer.data.store import run_examples
 from glassformer.errors import UserError
 from glassformer.evaluation.generated import greedy
+from glassformer.language import _
 from glassformer.tasks import TextModel, translations
 
 SPLITS = ("train", "val", "test")
@@ -46,9 +47,9 @@ def held_out(
     """The first `limit` examples of a split. `folder`: the data folder of the run, where they and their token files lie.
     `block_size`: no longer than this, where the model could read more. `examples`: these instead of the run's own."""
     if split not in SPLITS:
-        raise UserError(f"split is train, val or test, not {split!r}")
+        raise UserError(_("split is train, val or test, not {split!r}", split=split))
     if limit < 1:
-        raise UserError(f"examples must be at least 1, not {limit}")
+        raise UserError(_("examples must be at least 1, not {limit}", limit=limit))
     limit = min(limit, sys.maxsize)
     recipe = model.recipe
     data = recipe.data
@@ -77,7 +78,7 @@ def held_out(
         )
         batches = [batch.to(model.device) for batch in made.in_order(budget, limit=limit)]
     if not batches:
-        raise UserError(f"the {split} split of this run has nothing to measure on; choose another split")
+        raise UserError(_("the {split} split of this run has nothing to measure on; choose another split", split=split))
     texts = [] if data.task == "text" else list(itertools.islice(stored, limit))
     return HeldOut(batches, texts, len(texts) or sum(len(b.examples) for b in batches))
 
@@ -89,5 +90,5 @@ def writes(model: TextModel) -> bool:
 
 def written(model: TextModel, examples: list[Any]) -> list[str]:
     """What the model writes for each example's source, greedily."""
-    quick = TextModel(model.model, model.tokenizers, replace(model.recipe, decode=greedy(model.recipe.decode)))
+    quick = TextModel(model._model, model.tokenizers, replace(model.recipe, decode=greedy(model.recipe.decode)))
     return translations(quick, [source for source, _ in examples])

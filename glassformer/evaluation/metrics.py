@@ -12,10 +12,22 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from glassformer.language import _
 from glassformer.text.languages import is_han
 
 BETTER_WHEN_LOWER = {"loss", "perplexity", "ter"}
-NAMES = {"bleu": "BLEU", "chrf": "chrF", "ter": "TER", "f1": "F1", "entity_f1": "entity F1"}
+NAMES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "ter": "TER",
+    "f1": "F1",
+    "entity_f1": _("entity F1"),
+    "loss": _("loss"),
+    "perplexity": _("perplexity"),
+    "accuracy": _("accuracy"),
+    "token_accuracy": _("token accuracy"),
+    "exact_match": _("exact match"),
+}
 NOISE = 1.0  # of 100: below it a score says nothing about which of two models is better
 SHARES = ("exact_match", "accuracy", "token_accuracy")  # shown with a percent sign; BLEU and its kin never are
 
@@ -101,7 +113,7 @@ def text_scores(
         "chrf": chrf.corpus_score(list(written), [list(wanted)]).score,
     }
     signatures = {
-        "exact_match": "% of texts, blanks at the ends aside",
+        "exact_match": _("% of texts, blanks at the ends aside"),
         "bleu": str(bleu.get_signature()),
         "chrf": str(chrf.get_signature()),
     }
@@ -123,7 +135,7 @@ def label_scores(found: Sequence[str], wanted: Sequence[str]) -> Scores:
             "accuracy": 100 * sum(right.values()) / max(1, len(wanted)),
             "f1": 100 * sum(f1) / max(1, len(f1)),
         },
-        {"accuracy": "% of labels", "f1": "%, the mean of all labels' (macro)"},
+        {"accuracy": _("% of labels"), "f1": _("%, the mean of all labels' (macro)")},
     )
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from glassformer.data.batches import Batch
 from glassformer.errors import UserError
 from glassformer.evaluation.metrics import Scores
+from glassformer.language import _
 from glassformer.models import BERT, GPT, Transformer
 from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.loss import IGNORE
@@ -29,9 +30,9 @@ ESTIMATE_BATCHES = 200  # nanoGPT's eval_iters
 ESTIMATE_ROWS = 64  # its batch_size
 
 TEACHER_FORCED = {
-    "loss": "nats a token, the right tokens before it given",
-    "perplexity": "e to the loss",
-    "token_accuracy": "% of tokens, the right tokens before each given",
+    "loss": _("nats a token, the right tokens before it given"),
+    "perplexity": _("e to the loss"),
+    "token_accuracy": _("% of tokens, the right tokens before each given"),
 }
 
 
@@ -120,15 +121,19 @@ def random_batches_loss(
     rows: int = ESTIMATE_ROWS,
     seed: int = 1337,
 ) -> float:
-    """nanoGPT's estimate: the mean over so many batches of rows that begin anywhere (train.py, `estimate_loss`)."""
+    """nanoGPT's estimate: the mean over so many batches of rows that begin anywhere (estimate_loss in its train.py)."""
     if len(tokens) <= block:
         raise UserError(
-            f"the validation text has {len(tokens)} tokens, which is no block of {block} and the next token"
+            _(
+                "the validation text has {n_tokens} tokens, which is no block of {block} and the next token",
+                n_tokens=len(tokens),
+                block=block,
+            )
         )
     draw = torch.Generator().manual_seed(seed)
     reach = torch.arange(block + 1)
     losses = []
-    for _ in range(batches):
+    for _unused in range(batches):
         first = torch.randint(len(tokens) - block, (rows,), generator=draw)
         losses.append(summed_loss(model, tokens[first[:, None] + reach], device) / (rows * block))
     return statistics.fmean(losses)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.files.durable import sha256
+from glassformer.language import _
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,17 @@ def file_problem(path: Path, expected: ListedFile, *, again: bool = False) -> st
     until it changes, or `again` asks for another look."""
     try:
         if not path.is_file() or path.is_symlink():
-            return "is missing" if not path.exists() else "is not a regular file"
+            return _("is missing") if not path.exists() else _("is not a regular file")
         size = path.stat().st_size
         if size != expected.size:
-            return f"has {size:,} bytes and should have {expected.size:,}"
+            return _("has {size:,} bytes and should have {size_2:,}", size=size, size_2=expected.size)
         key, now = (str(path.absolute()), expected.sha256), signature(path)
         if not again and VERIFIED.get(key) == now:
             return None
         if sha256(path) != expected.sha256:
-            return "has changed since it was written"
+            return _("has changed since it was written")
         if time.time_ns() - now[-1] > SETTLED:
             VERIFIED[key] = now
     except OSError as error:
-        return f"cannot be read: {error.strerror}"
+        return _("cannot be read: {reason}", reason=error.strerror)
     return None

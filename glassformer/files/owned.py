@@ -22,6 +22,7 @@ from pathlib import Path
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.files.durable import to_json, write_atomically
+from glassformer.language import _
 
 LIST = ".glassformer-files"
 MARK = ".glassformer-staging"
@@ -32,7 +33,11 @@ def refuse_link(path: Path) -> None:
     """Nothing is written through a link."""
     if path.is_symlink():
         raise UserError(
-            f"{path} is a link to {os.readlink(path)}, and links are not written through; remove it or name the folder itself"
+            _(
+                "{path} is a link to {target}, and links are not written through; remove it or name the folder itself",
+                path=path,
+                target=os.readlink(path),
+            )
         )
 
 
@@ -44,13 +49,25 @@ def require_new_or_empty(path: Path, what: str) -> None:
     except FileNotFoundError:
         return
     except NotADirectoryError as error:
-        raise UserError(f"{what} cannot be made in {path}: {error.strerror}; choose another place") from None
+        raise UserError(
+            _(
+                "{what} cannot be made in {path}: {reason}; choose another place",
+                what=what,
+                path=path,
+                reason=error.strerror,
+            )
+        ) from None
     except OSError as error:
-        raise UserError(f"{path} cannot be used: {error.strerror}") from None
+        raise UserError(_("{path} cannot be used: {reason}", path=path, reason=error.strerror)) from None
     if found:
         some = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
         raise UserError(
-            f"{path} is not empty (it has {some}), and {what} is only made in a new or an empty folder; choose another one"
+            _(
+                "{path} is not empty (it has {some}), and {what} is only made in a new or an empty folder; choose another one",
+                path=path,
+                some=some,
+                what=what,
+            )
         )
 
 
@@ -67,7 +84,7 @@ def own_folder(path: Path) -> Path:
     except FileExistsError:
         refuse_link(path)
         if not path.is_dir():
-            raise UserError(f"{path} is a file and should be a folder; move it away") from None
+            raise UserError(_("{path} is a file and should be a folder; move it away", path=path)) from None
     return path
 
 
@@ -167,7 +184,10 @@ class HeldFolder:
             if identity(now) == self.identity:
                 return now
         raise UserError(
-            f"{path} was removed or replaced while it was in use; nothing has been written into what stands there now"
+            _(
+                "{path} was removed or replaced while it was in use; nothing has been written into what stands there now",
+                path=path,
+            )
         )
 
 
@@ -230,7 +250,13 @@ def new_folder(path: Path, what: str, old: Collection[str] = ()) -> Iterator[Pat
             yield draft
             take_place(draft, path, old)
     except OSError as error:
-        raise UserError(f"{path} could not be written: {error.strerror or error}; nothing was left there") from error
+        raise UserError(
+            _(
+                "{path} could not be written: {reason}; nothing was left there",
+                path=path,
+                reason=error.strerror or error,
+            )
+        ) from error
     finally:
         if staging is not None:
             shutil.rmtree(staging, ignore_errors=True)
@@ -254,7 +280,14 @@ class OwnedFiles:
     def exclusive_lock(self, what: str) -> contextlib.AbstractContextManager[None]:
         """One command at a time works in this folder, and a kill frees it; `what` is what a second one is told is there."""
         (lock,) = self.claim(".lock")
-        return exclusive_lock(lock, f"another {what} is at work in {self.folder}; wait for it, or choose another --out")
+        return exclusive_lock(
+            lock,
+            _(
+                "another {what} is at work in {folder}; wait for it, or choose another --out",
+                what=what,
+                folder=self.folder,
+            ),
+        )
 
     def claim(self, *names: str) -> list[Path]:
         """The paths to write to, once it is sure that nobody else's files are there; from now on they are on the list."""
@@ -263,7 +296,10 @@ class OwnedFiles:
             path = self.folder / name
             if name not in known and (path.exists() or path.is_symlink()):
                 raise UserError(
-                    f"{path} is there already and was not written by this command; move it away, or choose another place"
+                    _(
+                        "{path} is there already and was not written by this command; move it away, or choose another place",
+                        path=path,
+                    )
                 )
             refuse_link(path)
         if not known.issuperset(names):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from glassformer.errors import UserError
+from glassformer.language import _
 
 T = TypeVar("T")
 LARGEST = 64 << 20
@@ -29,10 +30,15 @@ def read_regular(path: Path, limit: int = LARGEST) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise Unreadable(f"{path} cannot be read: it is not a regular file")
+            raise Unreadable(_("{path} cannot be read: it is not a regular file", path=path))
         if found.st_size > limit:
             raise Unreadable(
-                f"{path} cannot be read: it has {found.st_size:,} bytes, and at most {limit:,} are expected"
+                _(
+                    "{path} cannot be read: it has {size:,} bytes, and at most {limit:,} are expected",
+                    path=path,
+                    size=found.st_size,
+                    limit=limit,
+                )
             )
         return file.read(found.st_size + 1)
 
@@ -44,7 +50,7 @@ def convert(value: Any, kind: Any, where: str) -> Any:
     try:
         return msgspec.convert(value, kind, strict=True)
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as error:
-        raise Unreadable(f"{where} cannot be read: {in_words(error)}") from None
+        raise Unreadable(_("{path} cannot be read: {reason}", path=where, reason=in_words(error))) from None
 
 
 def decode(content: bytes, kind: type[T] | Any, where: str | Path) -> Any:
@@ -54,7 +60,7 @@ def decode(content: bytes, kind: type[T] | Any, where: str | Path) -> Any:
     try:
         return msgspec.json.decode(content, type=kind, strict=True)
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as error:
-        raise Unreadable(f"{where} cannot be read: {in_words(error)}") from None
+        raise Unreadable(_("{path} cannot be read: {reason}", path=where, reason=in_words(error))) from None
 
 
 def read(path: Path, kind: type[T] | Any, limit: int = LARGEST) -> Any:
@@ -65,6 +71,6 @@ def read(path: Path, kind: type[T] | Any, limit: int = LARGEST) -> Any:
 def in_words(error: Exception) -> str:
     """msgspec says "Expected `int`, got `str` - at `$.files[...].size`"."""
     if isinstance(error, RecursionError):
-        return "it is nested too deeply"
+        return _("it is nested too deeply")
     text = str(error).replace("`", "")
     return text[:1].lower() + text[1:300] if text else type(error).__name__

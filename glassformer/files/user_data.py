@@ -20,17 +20,18 @@ from types import TracebackType
 from typing import IO, cast
 
 from glassformer.errors import UserError
+from glassformer.language import _
 
 LONGEST_LINE = 64 << 20
 EXPANSION_WATCHED_FROM = 256 << 20  # bytes of unpacked text, and from there on:
 MOST_EXPANSION = 300  # times the packed size; prose packs to a third, tables of numbers to a twentieth
 BLOCK = 1 << 20
 PACKED = {
-    b"PK\x03\x04": "a zip archive (or a spreadsheet); unpack it (or save it as CSV) and give the file inside",
-    b"BZh": "packed by bzip2; unpack it first",
-    b"\xfd7zXZ": "packed by xz; unpack it first",
-    b"\x28\xb5\x2f\xfd": "packed by zstd; unpack it first",
-    b"\x1f\x8b": "packed by gzip but not called so; let its name end in .gz",
+    b"PK\x03\x04": _("a zip archive (or a spreadsheet); unpack it (or save it as CSV) and give the file inside"),
+    b"BZh": _("packed by bzip2; unpack it first"),
+    b"\xfd7zXZ": _("packed by xz; unpack it first"),
+    b"\x28\xb5\x2f\xfd": _("packed by zstd; unpack it first"),
+    b"\x1f\x8b": _("packed by gzip but not called so; let its name end in .gz"),
 }
 
 
@@ -87,11 +88,11 @@ def why_not_readable(path: Path, found: os.stat_result) -> str | None:
     if stat.S_ISREG(mode):
         return None
     if stat.S_ISDIR(mode):
-        return "is a folder, not a file"
+        return _("is a folder, not a file")
     if stat.S_ISFIFO(mode):
         given_by_shell = path.as_posix().startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
-        return None if given_by_shell else "is a named pipe, which may never end; write its content to a file first"
-    return "is a device or a socket, not a file"
+        return None if given_by_shell else _("is a named pipe, which may never end; write its content to a file first")
+    return _("is a device or a socket, not a file")
 
 
 class UserFile:
@@ -103,23 +104,23 @@ class UserFile:
         try:
             found = os.stat(self.path)
             if (why := why_not_readable(self.path, found)) is not None:
-                raise UserError(f"{self.path} {why}")
+                raise UserError(_("{path} {why}", path=self.path, why=why))
             self.reader = HashedReader(io.FileIO(self.path, "rb"))
         except UserError:
             raise
         except FileNotFoundError:
-            raise UserError(f"there is no file {self.path}") from None
+            raise UserError(_("there is no file {file}", file=self.path)) from None
         except OSError as error:
-            raise UserError(f"{self.path} cannot be read: {error.strerror}") from None
+            raise UserError(_("{path} cannot be read: {reason}", path=self.path, reason=error.strerror)) from None
         except ValueError:  # a NUL in the name
-            raise UserError(f"{str(self.path)!r} is not the name of a file") from None
+            raise UserError(_("{path!r} is not the name of a file", path=str(self.path))) from None
         self.status = os.fstat(self.reader.raw.fileno())
         self.position = 0
         self.unpacked_size = None if self.gzipped else self.status.st_size
         self.handle = self._unpacked()
         if not self.gzipped and (packed := next((p for p in PACKED if self.peek(6).startswith(p)), None)) is not None:
             self.close()
-            raise UserError(f"{self.path} is {PACKED[packed]}")
+            raise UserError(_("{path} is {packed}", path=self.path, packed=PACKED[packed]))
 
     def _unpacked(self) -> io.BufferedIOBase:
         self.buffered = io.BufferedReader(self.reader, BLOCK)
@@ -145,7 +146,7 @@ class UserFile:
         try:
             return cast(io.BufferedReader, self.handle).peek(size)[:size]
         except OSError as error:
-            raise UserError(f"{self.path} cannot be read: {error.strerror}") from None
+            raise UserError(_("{path} cannot be read: {reason}", path=self.path, reason=error.strerror)) from None
 
     def read(self, size: int) -> bytes:
         """At most so many bytes of content; none at the end."""
@@ -157,8 +158,12 @@ class UserFile:
         rest = self._checked(self.handle.readline, LONGEST_LINE + 1) if block and not block.endswith(b"\n") else b""
         if len(rest) + len(block) - block.rfind(b"\n") - 1 > LONGEST_LINE:
             raise UserError(
-                f"{self.path} has a line of more than {LONGEST_LINE >> 20} MiB; this is no file of lines, or its line breaks "
-                "are lost"
+                _(
+                    "{path} has a line of more than {longest_line} MiB; this is no file of lines, or its line breaks "
+                    "are lost",
+                    path=self.path,
+                    longest_line=LONGEST_LINE >> 20,
+                )
             )
         return block + rest
 
@@ -166,15 +171,21 @@ class UserFile:
         try:
             found: bytes = read(size)  # type: ignore[operator]
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise UserError(f"{self.path} is not a whole gzip file ({error}); fetch or pack it again") from None
+            raise UserError(
+                _("{path} is not a whole gzip file ({error}); fetch or pack it again", path=self.path, error=error)
+            ) from None
         except OSError as error:
-            raise UserError(f"{self.path} cannot be read: {error.strerror}") from None
+            raise UserError(_("{path} cannot be read: {reason}", path=self.path, reason=error.strerror)) from None
         self.position += len(found)
         packed = max(1, self.reader.position)
         if self.gzipped and self.position > max(EXPANSION_WATCHED_FROM, MOST_EXPANSION * packed):
             raise UserError(
-                f"{self.path} unpacks to more than {MOST_EXPANSION} times its size, which no text does; unpack it yourself if "
-                "you trust it"
+                _(
+                    "{path} unpacks to more than {most_expansion} times its size, which no text does; unpack it yourself if "
+                    "you trust it",
+                    path=self.path,
+                    most_expansion=MOST_EXPANSION,
+                )
             )
         return found
 
@@ -210,5 +221,5 @@ class UserFile:
             while self.reader.read(BLOCK):
                 pass
         except OSError as error:
-            raise UserError(f"{self.path} cannot be read: {error.strerror}") from None
+            raise UserError(_("{path} cannot be read: {reason}", path=self.path, reason=error.strerror)) from None
         return FileFacts(str(self.path), self.reader.hashed, self.reader.digest.hexdigest(), self.status.st_mtime_ns)

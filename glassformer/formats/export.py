@@ -25,6 +25,7 @@ from glassformer.formats.parity import SAMPLE, ParityFailed, ParityReport, Side,
 from glassformer.formats.runtime import make_cases
 from glassformer.formats.targets import names, target_of
 from glassformer.formats.untrusted import LARGEST_JSON, read_json
+from glassformer.language import _
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
 
@@ -44,11 +45,15 @@ def own_export(out: Path) -> Collection[str]:
     listed = read_json(out, FACTS, LARGEST_JSON, optional=True).get("files")
     if not isinstance(listed, list):
         raise UserError(
-            f"{out} was not exported by this command, so --overwrite leaves it alone; choose another folder"
+            _("{out} was not exported by this command, so --overwrite leaves it alone; choose another folder", out=out)
         )
     if others := sorted(found - {*map(str, listed)}):
         raise UserError(
-            f"{out} holds {others[0]}, which is no file of the export, so --overwrite leaves it alone; move it away"
+            _(
+                "{out} holds {others}, which is no file of the export, so --overwrite leaves it alone; move it away",
+                out=out,
+                others=others[0],
+            )
         )
     return found
 
@@ -66,8 +71,16 @@ def check(model: TextModel, to: str, quantize: str | None) -> str:
     target, weights = target_of(to), quantize or "fp32"
     if weights not in target.weights:
         there = ", ".join(w for w in target.weights if w != "fp32")
-        raise UserError(f"{to} takes --quantize {there} or none, not {weights}; int8 can be had with {names('int8')}")
-    target.require(f"exporting to {to}")
+        raise UserError(
+            _(
+                "{to} takes --quantize {there} or none, not {weights}; int8 can be had with {names}",
+                to=to,
+                there=there,
+                weights=weights,
+                names=names("int8"),
+            )
+        )
+    target.require(_("exporting to {target}", target=to))
     target.writer.refuse(model)
     return weights
 
@@ -118,7 +131,7 @@ def export_model(
         report = ParityReport(to, weights, on, len(cases), run_size_and_load(run, model), theirs, notes=list(notes))
         compare(model, runtime, cases, report)
         if not report.passed:
-            raise ParityFailed(f"{report.verdict()}; nothing was left in {out}", report)
+            raise ParityFailed(_("{verdict}; nothing was left in {out}", verdict=report.verdict(), out=out), report)
         report.save(draft)
         text = card(model, target, name or out.name, metrics or {}, report, notes)
         (draft / "README.md").write_text(text, encoding="utf-8")

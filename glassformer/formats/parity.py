@@ -22,10 +22,11 @@ import numpy as np
 import torch
 
 from glassformer.errors import UserError
-from glassformer.evaluation.metrics import text_scores
+from glassformer.evaluation.metrics import measure_name, text_scores
 from glassformer.formats.huggingface.vocabulary import NEVER
 from glassformer.formats.ours import OurRuntime
 from glassformer.formats.runtime import Case, Runtime
+from glassformer.language import _
 from glassformer.tasks import TextModel
 
 SAMPLE = 64  # texts, where there are as many
@@ -100,27 +101,33 @@ class ParityReport:
             return "" if side.tokens_per_second is None else f"{side.tokens_per_second:,.0f}"
 
         found = [
-            ("largest difference of two scores", "", f"{self.largest_logit_difference:.2g}"),
-            ("largest score", "", f"{self.largest_logit:.3g}"),
+            (_("largest difference of two scores"), "", f"{self.largest_logit_difference:.2g}"),
+            (_("largest score"), "", f"{self.largest_logit:.3g}"),
         ]
-        shares = {"texts cut alike": self.same_ids, "same answers by default": self.same_default}
-        shares |= {"same greedy answers": self.same_greedy, "same beam-4 answers": self.same_beam}
+        shares = {_("texts cut alike"): self.same_ids, _("same answers by default"): self.same_default}
+        shares |= {_("same greedy answers"): self.same_greedy, _("same beam-4 answers"): self.same_beam}
         for name, value in shares.items():
             found += [(name, "", share(value))] if value is not None else []
         for name in self.ours.scores:
             here, there = self.ours.scores[name], self.theirs.scores.get(name)
-            found.append((name.replace("_", " "), f"{here:.2f}", "" if there is None else f"{there:.2f}"))
-        found.append(("size on disk", megabytes(self.ours.bytes_on_disk), megabytes(self.theirs.bytes_on_disk)))
-        found.append(("seconds to load", f"{self.ours.load_seconds:.2f}", f"{self.theirs.load_seconds:.2f}"))
+            found.append((measure_name(name), f"{here:.2f}", "" if there is None else f"{there:.2f}"))
+        found.append((_("size on disk"), megabytes(self.ours.bytes_on_disk), megabytes(self.theirs.bytes_on_disk)))
+        found.append((_("seconds to load"), f"{self.ours.load_seconds:.2f}", f"{self.theirs.load_seconds:.2f}"))
         if self.theirs.tokens_per_second is not None:
-            found.append(("greedy tokens a second", pace(self.ours), pace(self.theirs)))
+            found.append((_("greedy tokens a second"), pace(self.ours), pace(self.theirs)))
         return found
 
     def verdict(self) -> str:
         """Whether the other side computes what the run computes, in one sentence."""
         if self.passed:
-            return f"{self.theirs.name} says what the run says ({self.weights}, {self.texts} texts of {self.sample})"
-        return f"{self.theirs.name} does not say what the run says: {self.differs}"
+            return _(
+                "{theirs} says what the run says ({weights}, {texts} texts of {sample})",
+                theirs=self.theirs.name,
+                weights=self.weights,
+                texts=self.texts,
+                sample=self.sample,
+            )
+        return _("{theirs} does not say what the run says: {differs}", theirs=self.theirs.name, differs=self.differs)
 
 
 def megabytes(size: int) -> str:
@@ -183,13 +190,17 @@ def first_difference(ours: OurRuntime, theirs: Runtime, cases: Sequence[Case], w
     here = ours.activations(cases[0])
     for name, own in here.items():
         if name not in seen or seen[name].shape != own.shape:
-            return f"{name}, which has another shape there"
+            return _("{name}, which has another shape there", name=name)
         gap, scale = float(np.abs(own - seen[name]).max()), max(1.0, float(np.abs(own).max()))
         if not gap <= limit * scale:
             before = list(here)[: list(here).index(name)]
-            same = f"{before[-1]} is still the same" if before else "what comes before it, the embedding, is not shown"
-            return f"{name}, whose output differs by {gap:.2g} ({same})"
-    return "the output layer: every layer before it is the same"
+            same = (
+                _("{before} is still the same", before=before[-1])
+                if before
+                else _("what comes before it, the embedding, is not shown")
+            )
+            return _("{name}, whose output differs by {gap:.2g} ({same})", name=name, gap=gap, same=same)
+    return _("the output layer: every layer before it is the same")
 
 
 def with_answers(cases: Sequence[Case], ours: OurRuntime, limit: int, reads_only: bool) -> list[Case]:
@@ -206,7 +217,9 @@ def with_answers(cases: Sequence[Case], ours: OurRuntime, limit: int, reads_only
 def compare(model: TextModel, theirs: Runtime, cases: Sequence[Case], report: ParityReport) -> ParityReport:
     """Fills in the report."""
     if not cases:
-        raise UserError("there is no text to compare the two on; give a file of texts that fit the model by --sample")
+        raise UserError(
+            _("there is no text to compare the two on; give a file of texts that fit the model by --sample")
+        )
     ours = OurRuntime(model, theirs.rules, theirs.special, cut_competes=theirs.cut_competes, prefix=theirs.prefix)
     reads_only = model.verb in ("fill", "classify", "tag", "embed")
     longest = max(len(case.answer or case.prompt) for case in cases)
@@ -258,20 +271,32 @@ def judge(report: ParityReport, ours: OurRuntime, theirs: Runtime, cases: Sequen
     gap, most = report.largest_logit_difference, limits.logits * max(1.0, report.largest_logit)
     if not gap <= most:
         part = first_difference(ours, theirs, cases, report.weights)
-        where = f"; the first part that differs is {part}" if part else ""
         report.passed = False
-        report.differs = f"scores differ by {gap:.2g}, and {report.weights} may differ by {most:.2g}{where}"
+        said = _(
+            "scores differ by {gap:.2g}, and {weights} may differ by {most:.2g}",
+            gap=gap,
+            weights=report.weights,
+            most=most,
+        )
+        report.differs = (
+            _("{differs}; the first part that differs is {part}", differs=said, part=part) if part else said
+        )
         return
     here, there = (side.scores.get("perplexity", 1.0) for side in (report.ours, report.theirs))
     if there > limits.perplexity * here:
         report.passed = False
-        report.differs = f"the references' perplexity is {there:.3f} there and {here:.3f} here"
+        report.differs = _(
+            "the references' perplexity is {there:.3f} there and {here:.3f} here", there=there, here=here
+        )
         return
     for name, value in (("greedy", report.same_greedy), ("beam-4", report.same_beam)):
         if value is not None and value < limits.same:
             report.passed = False
-            report.differs = (
-                f"its scores are the same (to {gap:.2g}), but only {100 * value:.0f}% of its {name} answers are, so it is how "
-                "answers are searched for that differs"
+            report.differs = _(
+                "its scores are the same (to {gap:.2g}), but only {value:.0f}% of its {name} answers are, so it is how "
+                "answers are searched for that differs",
+                gap=gap,
+                value=100 * value,
+                name=name,
             )
             return

@@ -9,9 +9,10 @@ from typing import Any
 from glassformer.config import DataConfig
 from glassformer.data.store import run_examples, stored_splits
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.runs.folder import RunFolder
 
-NO_SPLIT = "keeps no examples to compare on; give a file of texts by --sample (Python: sample=[...])"
+NO_SPLIT = _("keeps no examples to compare on; give a file of texts by --sample (Python: sample=[...])")
 
 
 def own_sample(data: DataConfig, run: Path) -> tuple[str, Iterator[Any]]:
@@ -19,6 +20,6 @@ def own_sample(data: DataConfig, run: Path) -> tuple[str, Iterator[Any]]:
     kept = stored_splits(run / "data")
     split = next((name for name in ("test", "val", "train") if name in kept), None)
     if split is None:
-        raise UserError(f"{run} {NO_SPLIT}")
+        raise UserError(_("{run} {no_split}", run=run, no_split=NO_SPLIT))
     RunFolder.open(run).check_data(split)
-    return f"the {split} split", iter(run_examples(data, split, run / "data"))
+    return _("the {split} split", split=split), iter(run_examples(data, split, run / "data"))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from glassformer.config import ModelConfig
 from glassformer.errors import ConfigError, install_hint
+from glassformer.language import _
 
 if TYPE_CHECKING:
     from glassformer.formats.runtime import Runtime
@@ -55,7 +56,14 @@ class Target:
     def require(self, what: str) -> None:
         """A sentence where something that it needs is not installed; `what` begins it: exporting to onnx, engine=onnx."""
         if not all(importlib.util.find_spec(name) for name in self.needs):
-            raise ConfigError(f"{what} needs {' and '.join(self.needs)}; install with: {install_hint(self.name)}")
+            raise ConfigError(
+                _(
+                    "{what} needs {needs}; install with: {command}",
+                    what=what,
+                    needs=" and ".join(self.needs),
+                    command=install_hint(self.name),
+                )
+            )
 
     @property
     def writer(self) -> FormatWriter:

@@ -26,6 +26,7 @@ from glassformer.inspection.model_input import (
 from glassformer.inspection.patching import PatchResult
 from glassformer.inspection.saliency import Saliency, saliency
 from glassformer.inspection.search import Search, search
+from glassformer.language import _
 from glassformer.models import BERT
 from glassformer.tasks import TextModel
 from glassformer.tasks.generate import prompt_ids
@@ -122,13 +123,13 @@ def look_inside(
 ) -> Inspection:
     """Let the model read the sentence and answer (or force `target` on it), and record everything."""
     if target is not None and model.kind not in ("transformer", "gpt on pairs"):
-        raise UserError(f"target is an answer to a text, and this run {DOES[model.kind]}; leave it out")
+        raise UserError(_("target is an answer to a text, and this run {does}; leave it out", does=DOES[model.kind]))
     if beam is not None and beam < 1:
-        raise UserError(f"beam must be at least 1, not {beam}")
+        raise UserError(_("beam must be at least 1, not {beam}", beam=beam))
     if beam is not None and isinstance(model.model, BERT):
-        raise UserError("this run is a BERT, which searches nothing; leave out beam")
+        raise UserError(_("this run is a BERT, which searches nothing; leave out beam"))
     if new < 0:
-        raise UserError(f"new must be at least 0, not {new}")
+        raise UserError(_("new must be at least 0, not {new}", new=new))
     answer, found = None, None
     if model.kind in ("transformer", "gpt on pairs"):
         source, wanted, notes = with_special_tokens(model, text, target)
@@ -148,7 +149,7 @@ def look_inside(
         model_input = make_answer_input(model, source, ids, ended, notes)
         answer = model.tokenizers.target.decode(ids)
     elif model.kind == "gpt":
-        _, notes = read_text(model.tokenizers.target, text, "the text")
+        _unused, notes = read_text(model.tokenizers.target, text, "the text")
         prompt = prompt_ids(model, text)
         refuse_longer(prompt, model.model.config.block_size, "the text")
         hypothesis, found = search(model, prompt, beam=beam, new=new)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.tasks import TextModel, check_text
 from glassformer.tasks.fill import MASK_MARKER, masked_ids
 from glassformer.tasks.tag import words_of
@@ -40,19 +41,26 @@ def read_text(tokenizer: Tokenizer, text: str, what: str) -> tuple[list[int], li
     reach the model."""
     check_text(text)
     if not text.strip():
-        raise UserError(f"{what} is empty; there is nothing to look at")
+        raise UserError(_("{what} is empty; there is nothing to look at", what=what))
     ids = tokenizer.encode(text)
     if not ids:
-        raise UserError(f"{what} has no token that this model knows; there is nothing to look at")
+        raise UserError(_("{what} has no token that this model knows; there is nothing to look at", what=what))
     unknown = [text[start:end] for token, (start, end) in zip(ids, tokenizer.spans(text)) if token == UNK]
     if unknown and tokenizer.kind == "char":
         first = unknown[0]
         raise UserError(
-            f"{what} has the character {first!r} (U+{ord(first[0]):04X}), which is not in this model's vocabulary; "
-            "write it without"
+            _(
+                "{what} has the character {first!r} (U+{code:04X}), which is not in this model's vocabulary; "
+                "write it without",
+                what=what,
+                first=first,
+                code=ord(first[0]),
+            )
         )
     if len(unknown) == len(ids):
-        raise UserError(f"{what} has no word that is in this model's vocabulary; there is nothing to look at")
+        raise UserError(
+            _("{what} has no word that is in this model's vocabulary; there is nothing to look at", what=what)
+        )
     return ids, [
         Note(f"{word!r} is not in the vocabulary; the model reads <unk>", f"词表中没有 {word!r}；模型读到的是 <unk>")
         for word in dict.fromkeys(unknown)
@@ -62,7 +70,14 @@ def read_text(tokenizer: Tokenizer, text: str, what: str) -> tuple[list[int], li
 def refuse_longer(ids: Sequence[int], most: int, what: str) -> None:
     """A text that does not fit the model is refused in a sentence."""
     if len(ids) > most:
-        raise UserError(f"{what} has {len(ids)} tokens, and this model reads {most} at once; shorten it")
+        raise UserError(
+            _(
+                "{what} has {n_ids} tokens, and this model reads {most} at once; shorten it",
+                what=what,
+                n_ids=len(ids),
+                most=most,
+            )
+        )
 
 
 def with_special_tokens(
@@ -114,9 +129,9 @@ def make_bert_input(model: TextModel, text: str) -> ModelInput:
         bare = MASK_MARKER.sub(" ", text)
         notes: list[Note] = []
         if bare.strip():
-            _, notes = read_text(tokenizer, bare, "the text")
+            _unused, notes = read_text(tokenizer, bare, "the text")
         if not text.strip():
-            raise UserError("the text is empty; there is nothing to look at")
+            raise UserError(_("the text is empty; there is nothing to look at"))
         masked = bool(MASK_MARKER.search(text))
         ids = masked_ids(model, text) if masked else tokenizer.encode(text)
         refuse_longer(ids, model.max_text_tokens, "the text")
@@ -140,7 +155,7 @@ def make_bert_input(model: TextModel, text: str) -> ModelInput:
         place = 0 if model.model.config.family == "bert" else len(row) - 1
         return ModelInput([], row, [None] * len(row), [place], len(row), notes=notes)
     if not text.strip():
-        raise UserError("the text is empty; there is nothing to look at")
+        raise UserError(_("the text is empty; there is nothing to look at"))
     row, firsts, notes = [BOS], [], []
     for word in words_of(model, text):
         ids, more = read_text(tokenizer, word, "the text")

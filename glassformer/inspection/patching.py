@@ -23,6 +23,7 @@ from torch import Tensor
 
 from glassformer import plots
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.nn.rows import Rows
 from glassformer.probe import effect_map
 from glassformer.tasks import TextModel, translations
@@ -61,8 +62,12 @@ def check_lengths(model: TextModel, first: Sequence[int], second: Sequence[int])
     """Patching goes position by position, so both texts must have the same number of tokens."""
     if len(first) != len(second):
         raise UserError(
-            f"the two texts have {len(first)} and {len(second)} tokens; patching goes position by position, so choose "
-            "two of the same number"
+            _(
+                "the two texts have {n_first} and {n_second} tokens; patching goes position by position, so choose "
+                "two of the same number",
+                n_first=len(first),
+                n_second=len(second),
+            )
         )
 
 
@@ -71,7 +76,12 @@ def patch(model: TextModel, text: str, other: str) -> PatchResult:
     if model.kind == "transformer":
         return patch_pair(model, text, other)
     if model.kind not in ("gpt", "classify"):
-        raise UserError(f"patching is shown for models that translate, generate or classify, not for {model.kind}")
+        raise UserError(
+            _(
+                "patching is shown for models that translate, generate or classify, not for {model_kind}",
+                model_kind=model.kind,
+            )
+        )
     encode = model.tokenizers.target.encode
     rows = [
         model.with_special_tokens(encode(t)) if model.kind == "classify" else prompt_ids(model, t)
@@ -88,7 +98,9 @@ def patch(model: TextModel, text: str, other: str) -> PatchResult:
         pieces = model.tokenizers.target.pieces(said)
         answers = pieces[0], pieces[1]
     if said[0] == said[1]:
-        raise UserError(f"both texts are answered by {answers[0]!r}; choose two that are answered differently")
+        raise UserError(
+            _("both texts are answered by {wrote!r}; choose two that are answered differently", wrote=answers[0])
+        )
     maps = effects(model, inputs[0], inputs[1], place, said[0], said[1])
     return PatchResult((text, other), answers, [panel("text", "read", maps, model.tokenizers.target.pieces(rows[0]))])
 
@@ -101,7 +113,9 @@ def patch_pair(model: TextModel, text: str, other: str) -> PatchResult:
     targets = [[*model.tokenizers.target.encode(t), EOS] for t in wrote]
     place = first_difference(*targets)
     if wrote[0] == wrote[1] or place >= min(map(len, targets)):
-        raise UserError(f"both texts are answered by {wrote[0]!r}; choose two that are answered differently")
+        raise UserError(
+            _("both texts are answered by {wrote!r}; choose two that are answered differently", wrote=wrote[0])
+        )
     target = [BOS, *targets[0][:place]]
     inputs = [
         (Rows.from_lists([source]).to(model.device), Rows.from_lists([target]).to(model.device)) for source in sources

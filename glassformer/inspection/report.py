@@ -11,6 +11,7 @@ from glassformer.files.owned import OwnedFiles
 from glassformer.inspection.data import page_data
 from glassformer.inspection.inspection import Inspection
 from glassformer.inspection.page import page_html
+from glassformer.language import _
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,17 @@ def write_report(
         with plots.missing_glyphs() as missing:
             paths = [page, *save_pictures(inside, folder)]
     except OSError as error:
-        raise UserError(f"the report cannot be written to {folder}: {error.strerror}") from None
+        raise UserError(
+            _("the report cannot be written to {folder}: {reason}", folder=folder, reason=error.strerror)
+        ) from None
     notes = []
     if missing:
         shown = " ".join(sorted(missing)[:8])
         notes.append(
-            f"no font here has {shown}, so the pictures show boxes in their place (the page does not); install fonts that "
-            "have them, such as the packages fonts-noto-cjk and fonts-noto-core"
+            _(
+                "no font here has {shown}, so the pictures show boxes in their place (the page does not); install fonts that "
+                "have them, such as the packages fonts-noto-cjk and fonts-noto-core",
+                shown=shown,
+            )
         )
     return LookReport(paths, notes)

@@ -24,7 +24,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from glassformer.evaluation.significance import seed_interval
+from glassformer.language import _
 
+OUTCOMES = (_("holds"), _("fails"), _("open"))
+VERDICT_WORDS = (_("holds"), _("holds when"), _("does not hold"), _("not settled"))
 Outcome = Literal["holds", "fails", "open"]
 Verdict = Literal["holds", "holds when", "does not hold", "not settled"]
 

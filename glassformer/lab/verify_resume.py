@@ -28,6 +28,7 @@ from torch import Tensor
 from glassformer import runs
 from glassformer.config import Recipe
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.runs.checkpoint import Checkpoints, read_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.training.trainer import StepReport
@@ -133,7 +134,14 @@ def in_a_fresh_process(recipe_file: Path, folder: Path, *, kill_at: int | None =
     expected = 0 if kill_at is None else -signal.SIGKILL
     if code != expected:
         last = (said.strip().splitlines() or ["nothing was said"])[-1]
-        raise UserError(f"a training process ended with {code} and not with {expected}: {last}")
+        raise UserError(
+            _(
+                "a training process ended with {code} and not with {expected}: {last}",
+                code=code,
+                expected=expected,
+                last=last,
+            )
+        )
 
 
 def with_steps(recipe: Recipe, steps: int) -> Recipe:
@@ -195,7 +203,9 @@ def compare(one: RunFolder, other: RunFolder) -> list[ComparedPart]:
     """Two runs that should be the same, at their last checkpoints and in what they left behind."""
     steps = [run.latest_checkpoint() for run in (one, other)]
     if None in steps:
-        raise UserError(f"{one.path} and {other.path} cannot be compared: one has no checkpoint")
+        raise UserError(
+            _("{name} and {other} cannot be compared: one has no checkpoint", name=one.path, other=other.path)
+        )
     (a, state_a), (b, state_b) = (
         read_checkpoint(run.checkpoints.path(step or 0)) for run, step in zip((one, other), steps, strict=True)
     )
@@ -239,16 +249,16 @@ def verify_resume(
 ) -> list[ComparedPart]:
     """Trains both ways in `folder`, in fresh processes, and compares."""
     if steps < 2:
-        raise UserError("--steps must be at least 2: there has to be something to lose between a save and the kill")
+        raise UserError(_("--steps must be at least 2: there has to be something to lose between a save and the kill"))
     recipe_file = folder / "recipe.json"
     recipe_file.write_text(json.dumps(with_steps(recipe, steps).to_dict()), encoding="utf-8")
     straight, resumed = folder / "straight", folder / "resumed"
     kill_at = steps + steps // 2
-    say(f"training {2 * steps} steps without a stop …")
+    say(_("training {steps} steps without a stop …", steps=2 * steps))
     in_a_fresh_process(recipe_file, straight)
-    say(f"training again, killed at step {kill_at} …")
+    say(_("training again, killed at step {kill_at} …", kill_at=kill_at))
     in_a_fresh_process(recipe_file, resumed, kill_at=kill_at)
     saved = RunFolder.open(resumed).latest_checkpoint()
-    say(f"going on from step {saved} in a third process …")
+    say(_("going on from step {saved} in a third process …", saved=saved))
     in_a_fresh_process(recipe_file, resumed, resume=True)
     return compare(RunFolder.open(straight), RunFolder.open(resumed))

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
 from glassformer.errors import ConfigError
+from glassformer.language import _
 from glassformer.models.bert import ClassificationHead
 from glassformer.models.causal import CausalModel
 from glassformer.models.parts import initialise, make_decoder, make_norm, make_positions
@@ -48,7 +49,7 @@ class GPT(CausalModel):
         self.decoder = make_decoder(config, cross=False)
         if config.head == "classify" and config.n_label < 2:
             raise ConfigError(
-                "model.head='classify' needs model.n_label of at least 2; it is set from the data, or by hand"
+                _("model.head='classify' needs model.n_label of at least 2; it is set from the data, or by hand")
             )
         self.head = ClassificationHead(config) if config.head == "classify" else None
         untied = not config.tie_output and self.head is None
@@ -145,7 +146,7 @@ class GPT(CausalModel):
         more. (B, T) -> (B, T + new)"""
         cache = self.start(tokens.size(0), tokens.size(1) + new)
         logits = self.step(tokens, cache)[:, -1]
-        for _ in range(new):
+        for _unused in range(new):
             if temperature == 0:
                 chosen = logits.argmax(-1, keepdim=True)
             else:

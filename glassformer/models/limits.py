@@ -9,6 +9,7 @@ import torch
 from glassformer.config import ModelConfig
 from glassformer.config.costs import count_parameters, memory_needed
 from glassformer.errors import ConfigError
+from glassformer.language import _
 
 
 def check_fits_in_memory(config: ModelConfig) -> None:
@@ -23,7 +24,13 @@ def check_fits_in_memory(config: ModelConfig) -> None:
     needed = memory_needed(config)
     if needed > memory:
         raise ConfigError(
-            f"a model with {count_parameters(config):,} parameters and rows of {config.block_size:,} tokens needs "
-            f"{needed / 2**30:,.0f} GB, and this machine has {memory / 2**30:,.0f} GB; make model.n_layer, model.n_embd, "
-            "model.block_size or the vocabulary smaller"
+            _(
+                "a model with {count_parameters:,} parameters and rows of {block_size:,} tokens needs "
+                "{needed:,.0f} GB, and this machine has {memory:,.0f} GB; make model.n_layer, model.n_embd, "
+                "model.block_size or the vocabulary smaller",
+                count_parameters=count_parameters(config),
+                block_size=config.block_size,
+                needed=needed / 2**30,
+                memory=memory / 2**30,
+            )
         )

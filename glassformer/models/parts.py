@@ -22,6 +22,7 @@ from glassformer.config import ModelConfig
 from glassformer.config.presets import preset
 from glassformer.config.recipe import refuse_unknown
 from glassformer.errors import ConfigError
+from glassformer.language import _
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.block import Block, BlockInputs, Decoder, DecoderLayer, Encoder, EncoderLayer
 from glassformer.nn.embedding import Embedding
@@ -138,6 +139,8 @@ class BaseModel(Tapped):
     """The base class of the three families: config, presets, embeddings with positions, block inputs, cache."""
 
     family: ClassVar[str] = ""
+    handed_out: bool = True
+    """May somebody hold the model, and change its weights? `load` says no of the one it makes, until it is asked for."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """`help()` and completion show each setting of ModelConfig as a keyword of the constructor."""
@@ -151,25 +154,39 @@ class BaseModel(Tapped):
         """The config of this family: `config`, or the defaults, with the settings on top."""
         if config is not None and not isinstance(config, ModelConfig):
             raise ConfigError(
-                f"{cls.__name__} takes its settings by name, such as n_layer=2, or a ModelConfig, not {type(config).__name__}"
+                _(
+                    "{cls} takes its settings by name, such as n_layer=2, or a ModelConfig, not {kind}",
+                    cls=cls.__name__,
+                    kind=type(config).__name__,
+                )
             )
         if settings.get("family", cls.family) != cls.family:
             raise ConfigError(
-                f"{cls.__name__} is of family {cls.family}, and model.family={settings['family']} is another"
+                _(
+                    "{cls} is of family {family}, and model.family={family_2} is another",
+                    cls=cls.__name__,
+                    family=cls.family,
+                    family_2=settings["family"],
+                )
             )
         settings = {name: value for name, value in settings.items() if name != "family"}
         refuse_unknown(settings, [f.name for f in fields(ModelConfig) if f.name != "family"], "model")
         config = ModelConfig(family=cls.family, **settings) if config is None else replace(config, **settings)  # type: ignore[arg-type]
         if config.family != cls.family:
             raise ConfigError(
-                f"{cls.__name__} is built from a config of family {cls.family}, and this one describes a {config.family}; "
-                "build_model(config) builds what a config describes"
+                _(
+                    "{cls} is built from a config of family {family}, and this one describes a {family_2}; "
+                    "build_model(config) builds what a config describes",
+                    cls=cls.__name__,
+                    family=cls.family,
+                    family_2=config.family,
+                )
             )
         return config
 
     @classmethod
     def from_preset(cls: type[M], name: str, **settings: Any) -> M:
-        """The model of a preset (`glassformer.PRESETS` lists them) with fresh weights and, where given, other settings."""
+        """The model of a preset (`glassformer info` lists them) with fresh weights and, where given, other settings."""
         return cls(preset(name), **settings)  # type: ignore[call-arg, arg-type]
 
     def __init__(self, config: ModelConfig) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from glassformer.config import Recipe
 from glassformer.config.costs import count_parameters
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.nn.lora import merge_lora
 
 
@@ -28,13 +29,24 @@ def load_model_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
     if missing or extra:
         raise UserError(
-            f"these weights are of another model: {len(missing)} tensors are missing (such as {missing[:1]}) and "
-            f"{len(extra)} are unknown (such as {extra[:1]})"
+            _(
+                "these weights are of another model: {n_missing} tensors are missing (such as {missing}) and "
+                "{n_extra} are unknown (such as {extra})",
+                n_missing=len(missing),
+                missing=missing[:1],
+                n_extra=len(extra),
+                extra=extra[:1],
+            )
         )
     for name, tensor in own.items():
         if tensor.shape != tensors[name].shape:
             raise UserError(
-                f"{name} has shape {tuple(tensors[name].shape)} in the file and {tuple(tensor.shape)} in the model"
+                _(
+                    "{name} has shape {shape} in the file and {shape_2} in the model",
+                    name=name,
+                    shape=tuple(tensors[name].shape),
+                    shape_2=tuple(tensor.shape),
+                )
             )
     for name, tensor in own.items():
         tensor.copy_(tensors[name])
@@ -45,7 +57,11 @@ def check_finite(weights: dict[str, Tensor], folder: Path) -> None:
     for name, tensor in weights.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise UserError(
-                f"{folder} cannot be used: {name} has numbers that are not finite; choose an earlier --step"
+                _(
+                    "{folder} cannot be used: {name} has numbers that are not finite; choose an earlier --step",
+                    folder=folder,
+                    name=name,
+                )
             )
 
 
@@ -54,7 +70,12 @@ def check_fits(recipe: Recipe, weights: dict[str, Tensor], folder: Path) -> None
     have, asked = sum(t.numel() for t in weights.values()), count_parameters(recipe.model)
     if asked > 2 * have + 1_000_000:
         raise UserError(
-            f"{folder} holds {have:,} numbers, and run.json describes a model with {asked:,}: they do not belong together"
+            _(
+                "{folder} holds {have:,} numbers, and run.json describes a model with {asked:,}: they do not belong together",
+                folder=folder,
+                have=have,
+                asked=asked,
+            )
         )
 
 

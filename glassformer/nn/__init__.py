@@ -7,6 +7,7 @@ from glassformer.nn.embedding import Embedding
 from glassformer.nn.feedforward import MLP, GatedMLP
 from glassformer.nn.loss import IGNORE, linear_cross_entropy
 from glassformer.nn.masks import AttentionMask, cross_mask, self_mask
+from glassformer.nn.modes import higher_derivatives
 from glassformer.nn.norms import BatchNorm, LayerNorm, RMSNorm
 from glassformer.nn.positions import LearnedPositions, PositionalEncoding, Rotary, sinusoids
 from glassformer.nn.rows import Rows
@@ -38,6 +39,7 @@ __all__ = [
     "attention_weights",
     "cross_mask",
     "fused_attention",
+    "higher_derivatives",
     "linear_cross_entropy",
     "record",
     "replace",

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +18,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from glassformer.nn.cache import KVCache
-from glassformer.nn.derivatives import with_equation_derivatives
 from glassformer.nn.grouped_query import gqa_kwargs, repeat_kv
 from glassformer.nn.masks import AttentionMask, as_mask
 from glassformer.nn.modes import is_symbolic
@@ -135,14 +133,11 @@ def fused_attention(
 ) -> Float[Tensor, "B H T Dv"]:
     """The same by torch's fused kernel. Fewer key heads than query heads are shared by consecutive query heads.
 
-    Inside a transform of torch.func, where the kernel is traced, and where the bias itself is learned, it is the equation."""
+    Inside `higher_derivatives` and transforms of torch.func, and where the bias itself is learned, it is the equation."""
     learns_bias = mask.bias is not None and mask.bias.requires_grad
     if not dropout and (learns_bias or (is_symbolic() and not torch.compiler.is_compiling())):
         return masked_attention(q, k, v, mask, scaled=scaled)
-    if dropout:
-        return sdpa_attention(q, k, v, mask, scaled=scaled, dropout=dropout)
-    kernel = partial(sdpa_attention, mask=mask, scaled=scaled)
-    return with_equation_derivatives(kernel, partial(masked_attention, mask=mask, scaled=scaled), q, k, v)
+    return sdpa_attention(q, k, v, mask, scaled=scaled, dropout=dropout)
 
 
 AttentionKernel = Callable[..., Tensor]

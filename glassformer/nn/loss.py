@@ -6,7 +6,7 @@ Its logits, their float32 copy, their softmax and their gradient are several of 
 `linear_cross_entropy` takes the positions a chunk at a time, and since the loss is the end of the computation, each chunk's
 gradient is made on the spot: three matrix products a chunk, as many as the plain form, and nothing the size of the
 vocabulary is kept but the gradients of W and b. Positions whose label is IGNORE are left out before the first product. Whoever
-differentiates the gradient again (create_graph=True, torch.func) gets the equation.
+differentiates the gradient again (`higher_derivatives`, torch.func) gets the equation.
 
 Label smoothing (Szegedy et al. 2016): the target is (1 - s) on the label and s / V on every token, the label included.
 """
@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from glassformer.nn.modes import is_symbolic
+from glassformer.nn.modes import is_symbolic, refuse_second_derivative
 
 IGNORE = -100
 CHUNK_ELEMENTS = 2**23
@@ -82,23 +82,14 @@ class LinearCrossEntropy(torch.autograd.Function):
                     grad_w += grad.T @ x[chunk].to(grad.dtype)
                 if grad_b is not None:
                     grad_b += grad.sum(0)
-        ctx.save_for_backward(x, weight, bias, labels, grad_x, grad_w, grad_b)
-        ctx.smoothing = smoothing
+        ctx.save_for_backward(grad_x, grad_w, grad_b)
         return total
 
     @staticmethod
     def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        """The gradients that were made, times what comes upstream; or the equation's, to be differentiated again."""
-        x, weight, bias, labels, *grads = ctx.saved_tensors
-        if not torch.is_grad_enabled():
-            return (*(None if g is None else g * grad_total.to(g.dtype) for g in grads), None, None, None)
-        # The gradient itself is to be differentiated: by the equation, whose every step torch can follow. Through aliases,
-        # since with a tied table x is itself a function of W, and here each is to be varied alone.
-        x, weight, bias = x.view_as(x), weight.view_as(weight), None if bias is None else bias.view_as(bias)
-        loss = cross_entropy(x, weight, labels, bias=bias, smoothing=ctx.smoothing)
-        inputs = [t for t, needs in zip((x, weight, bias), ctx.needs_input_grad) if needs]
-        found = iter(torch.autograd.grad(loss, inputs, grad_total, create_graph=True))
-        return (*(next(found) if needs else None for needs in ctx.needs_input_grad[:3]), None, None, None)
+        """The gradients that were made, times what comes upstream."""
+        refuse_second_derivative()
+        return (*(None if g is None else g * grad_total.to(g.dtype) for g in ctx.saved_tensors), None, None, None)
 
 
 def linear_cross_entropy(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.plots import fonts
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -62,12 +63,18 @@ MARK = "glassformer"
 def refuse_foreign(path: Path) -> None:
     """A picture is replaced only by a later one of its kind: each carries a mark, and what has none is somebody else's."""
     if path.is_symlink():
-        raise UserError(f"{path} is a link, and links are not drawn through; remove it, or choose another place")
+        raise UserError(
+            _("{path} is a link, and links are not drawn through; remove it, or choose another place", path=path)
+        )
     if path.is_file():
         with path.open("rb") as file:
             if MARK.encode() not in file.read(1 << 14):
                 raise UserError(
-                    f"{path} is there already and was not drawn by {MARK}; move it away, or choose another place"
+                    _(
+                        "{path} is there already and was not drawn by {mark}; move it away, or choose another place",
+                        path=path,
+                        mark=MARK,
+                    )
                 )
 
 
@@ -109,7 +116,7 @@ def save(fig: Any, stem: Path, kinds: Sequence[str] = ("png", "svg")) -> list[Pa
     from matplotlib.text import Text
 
     if not stem.name:
-        raise UserError(f"a picture needs the name of a file to go to, and {str(stem)!r} has none")
+        raise UserError(_("a picture needs the name of a file to go to, and {stem!r} has none", stem=str(stem)))
     paths = [stem.with_suffix(f".{kind}") for kind in kinds]
     for path in paths:
         refuse_foreign(path)

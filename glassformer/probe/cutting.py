@@ -12,6 +12,7 @@ from torch import Tensor
 
 from glassformer.data.batches import Batch
 from glassformer.errors import UnknownName, UserError
+from glassformer.language import _
 from glassformer.models import build_model
 from glassformer.nn import taps
 from glassformer.nn.attention import MultiHeadAttention
@@ -54,14 +55,16 @@ def ablate(
     ...     without = model(torch.tensor([[1, 2, 3]]))
     """
     if mode not in ("zero", "mean"):
-        raise UserError(f"a part is cut by mode 'zero' or 'mean', not {mode!r}")
+        raise UserError(_("a part is cut by mode 'zero' or 'mean', not {mode!r}", mode=mode))
     own = net(model)
     by_tap: dict[str, list[Component]] = {}
     for part in find_parts(own, heads):
         by_tap.setdefault(part.tap, []).append(part)
     found = attentions(own)
     if mode == "mean" and means is not None and (lacking := sorted(by_tap.keys() - means.keys())):
-        raise UnknownName(f"means has nothing for {lacking[0]}; mean_outputs(model, batches) makes it of all parts")
+        raise UnknownName(
+            _("means has nothing for {what}; mean_outputs(model, batches) makes it of all parts", what=lacking[0])
+        )
 
     def cutter(tap: str, parts: list[Component]) -> taps.Hook:
         if parts[0].head is None:
@@ -97,9 +100,11 @@ def pruned(model: Any, heads: Iterable[Named | Component]) -> Net:
     gone = find_parts(own, heads)
     for part in gone:
         if part.head is None:
-            raise UserError(f"{part} is an MLP; only heads are pruned")
+            raise UserError(_("{part} is an MLP; only heads are pruned", part=part))
     if own.config.share_layers:
-        raise UserError("all layers of this model are one (model.share_layers); a head cannot be pruned in one of them")
+        raise UserError(
+            _("all layers of this model are one (model.share_layers); a head cannot be pruned in one of them")
+        )
     names = (*own.config.pruned_heads, *map(str, gone))
     weight = next(own.parameters())
     smaller = build_model(changed(own.config, pruned_heads=names)).to(weight.device, weight.dtype)

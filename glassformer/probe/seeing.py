@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from glassformer.config import did_you_mean
 from glassformer.errors import UnknownName, UserError
+from glassformer.language import _
 from glassformer.models import BERT, GPT, Transformer
 from glassformer.nn import taps
 from glassformer.nn.attention import MultiHeadAttention
@@ -25,7 +26,12 @@ class ByName(dict[str, T]):
 
     def __missing__(self, name: str) -> T:
         raise UnknownName(
-            f"there is no activation {name!r} among these {len(self)}{did_you_mean(str(name), list(self))}"
+            _(
+                "there is no activation {name!r} among these {n_self}{suggestion}",
+                name=name,
+                n_self=len(self),
+                suggestion=did_you_mean(str(name), list(self)),
+            )
         )
 
 
@@ -58,7 +64,9 @@ def check_names(model: Net, patterns: Iterable[str]) -> None:
     for pattern in patterns:
         if not taps.find_taps(model, pattern):
             close = did_you_mean(pattern, taps.tap_names(model))
-            raise UnknownName(f"{pattern!r} matches no activation{close}; tap_names(model) lists them")
+            raise UnknownName(
+                _("{pattern!r} matches no activation{close}; tap_names(model) lists them", pattern=pattern, close=close)
+            )
 
 
 # ---- see, change
@@ -167,10 +175,15 @@ def find_parts(model: Any, names: Iterable[Named | Component]) -> list[Component
         elif name in known:
             found[known[name]] = None
         elif name in own.config.pruned_heads:
-            raise UserError(f"the head {name} was pruned; this model no longer has it")
+            raise UserError(_("the head {name} was pruned; this model no longer has it", name=name))
         else:
             raise UserError(
-                f"there is no head or MLP {name!r}{did_you_mean(name, [*known, *whole])}; a head is written as "
-                f"{heads(own)[0] if heads(own) else 'decoder.0.attention:0'}, an MLP as {mlps(own)[0]}"
+                _(
+                    "there is no head or MLP {name!r}{suggestion}; a head is written as {heads}, an MLP as {mlps}",
+                    name=name,
+                    suggestion=did_you_mean(name, [*known, *whole]),
+                    heads=heads(own)[0] if heads(own) else "decoder.0.attention:0",
+                    mlps=mlps(own)[0],
+                )
             )
     return list(found)

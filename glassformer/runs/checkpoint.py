@@ -32,6 +32,7 @@ from glassformer.files.checksums import ListedFile, file_problem
 from glassformer.files.durable import fsync, temporary_name, to_json, write_bytes
 from glassformer.files.owned import free_name, own_folder, refuse_link
 from glassformer.files.structured import read_regular
+from glassformer.language import _
 
 FORMAT = 1
 MANIFEST, SEAL, STATE = "manifest.json", "SEAL", "state.json"
@@ -157,8 +158,12 @@ def write_checkpoint(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], 
     except OSError as error:
         empty_out(temporary)
         raise UserError(
-            f"{folder} could not be written: {error.strerror or error}; what was saved before is untouched. "
-            "Put that right (room on the disk, permissions, the folder itself), then go on with --resume"
+            _(
+                "{folder} could not be written: {reason}; what was saved before is untouched. "
+                "Put that right (room on the disk, permissions, the folder itself), then go on with --resume",
+                folder=folder,
+                reason=error.strerror or error,
+            )
         ) from error
 
 
@@ -176,20 +181,29 @@ def read_manifest(folder: Path) -> Manifest:
         manifest = read_regular(folder / MANIFEST, SMALL)
         seal = read_regular(folder / SEAL, SMALL)
         if seal != (hashlib.sha256(manifest).hexdigest() + "\n").encode():
-            raise Damaged(f"{MANIFEST} or its seal has been changed")
+            raise Damaged(_("{name} or its seal has been changed", name=MANIFEST))
         version = structured.decode(manifest, dict[str, Any], MANIFEST).get("format")
         if isinstance(version, int) and version != FORMAT:
-            age = "newer" if version > FORMAT else "older"
-            raise Damaged(f"it was written in format {version}, {age} than the format {FORMAT} this version reads")
+            age = _("newer") if version > FORMAT else _("older")
+            raise Damaged(
+                _(
+                    "it was written in format {version}, {age} than the format {format} this version reads",
+                    version=version,
+                    age=age,
+                    format=FORMAT,
+                )
+            )
         listing: Manifest = structured.decode(manifest, Manifest, MANIFEST)
     except FileNotFoundError as error:
-        raise Damaged(f"{Path(error.filename).name} is missing") from None
+        raise Damaged(_("{name} is missing", name=Path(error.filename).name)) from None
     except OSError as error:
-        raise Damaged(f"it cannot be read: {error.strerror}") from None
+        raise Damaged(_("it cannot be read: {reason}", reason=error.strerror)) from None
     except structured.Unreadable as error:
         raise Damaged(str(error)) from None
     if strange := [name for name in listing.files if not is_own_file(name)]:
-        raise Damaged(f"{MANIFEST} lists {strange[0][:80]!r}, which is no file of a checkpoint")
+        raise Damaged(
+            _("{name} lists {strange!r}, which is no file of a checkpoint", name=MANIFEST, strange=strange[0][:80])
+        )
     return listing
 
 
@@ -203,7 +217,7 @@ def problem(folder: Path, names: Collection[str] | None = None, *, again: bool =
         return str(error)
     for name, expected in listing.files.items():
         if (names is None or name in names) and (wrong := file_problem(folder / name, expected, again=again)):
-            return f"{name} {wrong}"
+            return _("{name} {wrong}", name=name, wrong=wrong)
     return None
 
 
@@ -213,7 +227,7 @@ def read_state(folder: Path) -> dict[str, Any]:
         state: dict[str, Any] = structured.read(folder / STATE, dict[str, Any])
         structured.convert(state, State, str(folder / STATE))
     except OSError as error:
-        raise Damaged(f"{folder / STATE} cannot be read: {error.strerror}") from None
+        raise Damaged(_("{path} cannot be read: {reason}", path=folder / STATE, reason=error.strerror)) from None
     except structured.Unreadable as error:
         raise Damaged(str(error)) from None
     return state
@@ -240,15 +254,24 @@ def read_checkpoint(
     names = None if groups is None else [STATE, *(f"{group}.safetensors" for group in groups)]
     wrong = problem(folder, names)
     if wrong is not None:
-        raise Damaged(f"{folder} cannot be used: {wrong}")
+        raise Damaged(_("{path} cannot be used: {reason}", path=folder, reason=wrong))
     listed = [Path(name).stem for name in sorted(read_manifest(folder).files) if name.endswith(".safetensors")]
     missing = [group for group in groups or () if group not in listed]
     if missing or not listed:
-        raise Damaged(f"{folder} cannot be used: {MANIFEST} lists no {(missing or ['model'])[0]}.safetensors")
+        raise Damaged(
+            _(
+                "{folder} cannot be used: {name} lists no {group}.safetensors",
+                folder=folder,
+                name=MANIFEST,
+                group=(missing or ["model"])[0],
+            )
+        )
     try:
         tensors = {group: load_tensors(folder / f"{group}.safetensors") for group in groups or listed}
     except (SafetensorError, ValueError, KeyError, OSError, OverflowError) as error:
-        raise Damaged(f"{folder} cannot be used: its tensors cannot be read: {error}") from None
+        raise Damaged(
+            _("{folder} cannot be used: its tensors cannot be read: {error}", folder=folder, error=error)
+        ) from None
     return tensors, read_state(folder)
 
 
@@ -304,9 +327,9 @@ class Checkpoints:
         except Damaged as error:
             return str(error)
         if state.get("step", step) != step:
-            return f"it is the checkpoint of step {state['step']} under another name"
+            return _("it is the checkpoint of step {step} under another name", step=state["step"])
         if self.run is not None and state.get("run") != self.run:
-            return "it is a checkpoint of another run"
+            return _("it is a checkpoint of another run")
         return None
 
     def problems(self) -> dict[int, str | None]:
@@ -326,7 +349,7 @@ class Checkpoints:
             wrong = self.problem(step)
             if wrong is None:
                 return step
-            report(f"{self.path(step)} cannot be used: {wrong}; trying the one before it")
+            report(_("{path} cannot be used: {wrong}; trying the one before it", path=self.path(step), wrong=wrong))
         return None
 
     def move_aside_after(self, step: int) -> list[Path]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from glassformer import plots
 from glassformer.files.owned import refuse_link
+from glassformer.language import _
 from glassformer.runs.folder import RunFolder
 from glassformer.screen import warn
 
@@ -21,5 +22,5 @@ def draw_curves(run: RunFolder) -> list[Path]:
         fig = plots.curves(records, names[0] if names else None, title=run.recipe.name)
         return plots.save(fig, run.path / "curves")
     except Exception as error:
-        warn(f"the curves of {run.path} could not be drawn: {error}")
+        warn(_("the curves of {path} could not be drawn: {error}", path=run.path, error=error))
         return []

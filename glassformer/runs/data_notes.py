@@ -10,6 +10,7 @@ import numpy as np
 from glassformer.config import Recipe
 from glassformer.data.batches import Batches, SentenceBatches
 from glassformer.data.report import DataReport
+from glassformer.language import _
 
 
 def too_long(batches: Batches, split: str, recipe: Recipe) -> Iterator[str]:
@@ -23,8 +24,17 @@ def too_long(batches: Batches, split: str, recipe: Recipe) -> Iterator[str]:
     asked = given is not None and given < recipe.model.block_size and split == "train"
     setting, limit = ("data.max_length", given) if asked else ("model.block_size", recipe.model.block_size)
     yield (
-        f"{count:,} of {total:,} {split} examples ({count / total:.1%}) have more than {setting}={limit} tokens and are left "
-        f"out; 99% have at most {most}"
+        _(
+            "{count:,} of {total:,} {split} examples ({count_2:.1%}) have more than {setting}={limit} tokens and are left "
+            "out; 99% have at most {most}",
+            count=count,
+            total=total,
+            split=split,
+            count_2=count / total,
+            setting=setting,
+            limit=limit,
+            most=most,
+        )
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from glassformer.errors import UserError
 from glassformer.files import owned
+from glassformer.language import _
 from glassformer.models.weights import check_finite, check_fits
 from glassformer.runs import leftovers
 from glassformer.runs.checkpoint import read_checkpoint
@@ -26,10 +27,10 @@ from glassformer.runs.staging import sibling_path
 
 Condition = Literal["good", "note", "damaged"]
 MARKS = {
-    (False, False): "whole",
-    (True, False): "whole, the best",
-    (False, True): "whole, the latest",
-    (True, True): "whole, the best, the latest",
+    (False, False): _("whole"),
+    (True, False): _("whole, the best"),
+    (False, True): _("whole, the latest"),
+    (True, True): _("whole, the best, the latest"),
 }
 """What is said of a checkpoint that is whole: is it the best, is it the latest?"""
 LOOKS = 10  # at a run that is being trained, before what seems wrong is called so
@@ -71,19 +72,30 @@ def look_at_recipe(run: RunFolder) -> RunFinding:
     except UserError as error:
         return RunFinding("run.json", "damaged", str(error), size_of(path))
     version = run.facts.get("glassformer", "unknown")
-    about = f"{recipe.name}: {recipe.model.family}, {recipe.train.steps:,} steps, glassformer {version}"
+    about = _(
+        "{recipe}: {family}, {steps:,} steps, glassformer {version}",
+        recipe=recipe.name,
+        family=recipe.model.family,
+        steps=recipe.train.steps,
+        version=version,
+    )
     if not sealed:
-        return RunFinding("run.json", "damaged", f"{about}; it has been changed since it was written", size_of(path))
+        return RunFinding(
+            "run.json", "damaged", _("{about}; it has been changed since it was written", about=about), size_of(path)
+        )
     return RunFinding("run.json", "good", about, size_of(path))
 
 
 def look_at_files(run: RunFolder) -> list[RunFinding]:
     """Whether the prepared data is as it was written."""
     if not run.prepared:
-        return [RunFinding("data", "note", "the preparation has not been finished")]
+        return [RunFinding("data", "note", _("the preparation has not been finished"))]
     return [
         RunFinding(
-            name, "good" if wrong is None else "damaged", f"it {wrong}" if wrong else "whole", size_of(run.path / name)
+            name,
+            "good" if wrong is None else "damaged",
+            _("it {wrong}", wrong=wrong) if wrong else _("whole"),
+            size_of(run.path / name),
         )
         for name, wrong in run.file_problems().items()
     ]
@@ -101,7 +113,9 @@ def look_at_checkpoints(run: RunFolder, problems: dict[int, str | None]) -> list
             RunFinding(f"checkpoints/{path.name}", "good" if wrong is None else "damaged", about, size_of(path))
         )
     if best is not None and best not in problems:
-        found.append(RunFinding(f"checkpoints/{run.checkpoints.path(best).name}", "damaged", "the best one is missing"))
+        found.append(
+            RunFinding(f"checkpoints/{run.checkpoints.path(best).name}", "damaged", _("the best one is missing"))
+        )
     return found
 
 
@@ -113,12 +127,14 @@ def look_at_weights(run: RunFolder) -> list[RunFinding]:
             path = kept.path(step)
             found.append(
                 RunFinding(
-                    f"{name}/{path.name}", "good" if wrong is None else "damaged", wrong or "whole", size_of(path)
+                    f"{name}/{path.name}", "good" if wrong is None else "damaged", wrong or _("whole"), size_of(path)
                 )
             )
     if run.final.is_dir():
         wrong = run.final_problem()
-        found.append(RunFinding("final", "good" if wrong is None else "damaged", wrong or "whole", size_of(run.final)))
+        found.append(
+            RunFinding("final", "good" if wrong is None else "damaged", wrong or _("whole"), size_of(run.final))
+        )
     return found
 
 
@@ -129,7 +145,7 @@ def look_at_metrics(run: RunFolder) -> list[RunFinding]:
     lines, broken, last = 0, 0, 0
     try:
         if not run.metrics_file.is_file():
-            return [RunFinding("metrics.jsonl", "damaged", "it is not a regular file")]
+            return [RunFinding("metrics.jsonl", "damaged", _("it is not a regular file"))]
         with run.metrics_file.open(encoding="utf-8", errors="replace") as file:
             for line in file:
                 lines += 1
@@ -138,11 +154,18 @@ def look_at_metrics(run: RunFolder) -> list[RunFinding]:
                 except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
                     broken += 1
     except OSError as error:
-        return [RunFinding("metrics.jsonl", "damaged", f"it cannot be read: {error.strerror}")]
+        return [RunFinding("metrics.jsonl", "damaged", _("it cannot be read: {reason}", reason=error.strerror))]
     size = size_of(run.metrics_file)
     if broken:
-        return [RunFinding("metrics.jsonl", "damaged", f"{broken:,} of {lines:,} lines cannot be read", size)]
-    return [RunFinding("metrics.jsonl", "good", f"{lines:,} lines, to step {last:,}", size)]
+        return [
+            RunFinding(
+                "metrics.jsonl",
+                "damaged",
+                _("{broken:,} of {lines:,} lines cannot be read", broken=broken, lines=lines),
+                size,
+            )
+        ]
+    return [RunFinding("metrics.jsonl", "good", _("{lines:,} lines, to step {last:,}", lines=lines, last=last), size)]
 
 
 def is_busy(run: RunFolder) -> bool:
@@ -162,23 +185,25 @@ def outlook(run: RunFolder, problems: dict[int, str | None], busy: bool) -> str:
     """What --resume would do with it, by the rules of runs.resume."""
     command = f"glassformer train {quote(str(run.path))} --resume"
     if busy:
-        return "a process is training it now"
+        return _("a process is training it now")
     if not readable(run):
-        return "it cannot be resumed: run.json cannot be read"
+        return _("it cannot be resumed: run.json cannot be read")
     steps = run.recipe.train.steps
     if any(wrong is not None for wrong in run.file_problems().values()):
-        return "it cannot be resumed: what the preparation left is damaged; bring it back from a copy, or train anew"
+        return _("it cannot be resumed: what the preparation left is damaged; bring it back from a copy, or train anew")
     if not run.prepared:
-        return f"{command} prepares the data again and starts at the beginning"
+        return _("{command} prepares the data again and starts at the beginning", command=command)
     if (ended := run.finished()) is not None and ended >= max(problems, default=0):
-        return f"it has been trained to its end, step {ended:,}"
+        return _("it has been trained to its end, step {ended:,}", ended=ended)
     if not problems:
-        return f"{command} starts at the beginning: nothing has been saved yet"
+        return _("{command} starts at the beginning: nothing has been saved yet", command=command)
     good = [step for step, wrong in problems.items() if wrong is None]
     if not good:
-        return "it cannot be resumed: not one checkpoint is whole"
-    confirm = "" if run.sealed else ", once the change in run.json is confirmed by --accept-changes"
-    return f"{command} goes on from step {max(good):,} of {steps:,}{confirm}"
+        return _("it cannot be resumed: not one checkpoint is whole")
+    said = _("{command} goes on from step {step:,} of {steps:,}", command=command, step=max(good), steps=steps)
+    if run.sealed:
+        return said
+    return _("{outlook}, once the change in run.json is confirmed by --accept-changes", outlook=said)
 
 
 def look_at_model(run: RunFolder) -> list[RunFinding]:
@@ -187,7 +212,7 @@ def look_at_model(run: RunFolder) -> list[RunFinding]:
     with suppress(UserError):
         if run.prepared and not any(run.file_problems().values()):
             try:
-                _ = run.tokenizers
+                _unused = run.tokenizers
             except UserError as error:
                 found.append(RunFinding("tokenizers", "damaged", str(error)))
     if run.final.is_dir() and run.final_problem() is None:
@@ -215,12 +240,12 @@ def examine_folder(path: Path) -> Diagnosis:
     """What was left behind in a folder that is no run itself, but holds some, or had something left in it."""
     found = list(leftovers.beside(path))
     if not found and not any(RunFolder.is_run(one) for one in path.iterdir()):
-        raise UserError(f"{path} is not a run: it has no run.json")
+        raise UserError(_("{path} is not a run: it has no run.json", path=path))
     findings = [RunFinding(left.path.name, "note", left.about, size_of(left.path)) for left in found]
     said = (
-        f"glassformer doctor {quote(str(path))} --prune clears away what was left"
+        _("glassformer doctor {folder} --prune clears away what was left", folder=quote(str(path)))
         if found
-        else "nothing was left behind"
+        else _("nothing was left behind")
     )
     return Diagnosis(findings, said)
 
@@ -228,12 +253,12 @@ def examine_folder(path: Path) -> Diagnosis:
 def prune(path: Path) -> list[Pruned]:
     """Clears away what commands that were killed have left in a run and beside it, or in a folder of runs."""
     if not path.is_dir():
-        raise UserError(f"there is no folder {path}")
+        raise UserError(_("there is no folder {path}", path=path))
     run = RunFolder(path)
     if not run.is_run(path):
         return leftovers.prune(list(leftovers.beside(path)))
     if is_busy(run):
-        raise UserError(f"another process is training in {path}; let it end, or stop it first")
+        raise UserError(_("another process is training in {path}; let it end, or stop it first", path=path))
     return leftovers.prune(left_by(run))
 
 
@@ -255,17 +280,16 @@ def examine(path: Path) -> Diagnosis:
     in one look after another."""
     if not path.is_dir():
         if RunFolder.is_run(draft := sibling_path(path, "making")):
-            about = f"the preparation has not been finished; it is in {draft.name}"
-            outlook = (
-                f"glassformer train {quote(str(path))} --resume prepares the data again and starts at the beginning"
-            )
+            about = _("the preparation has not been finished; it is in {folder}", folder=draft.name)
+            command = f"glassformer train {quote(str(path))} --resume"
+            outlook = _("{command} prepares the data again and starts at the beginning", command=command)
             return Diagnosis([RunFinding("data", "note", about, size_of(draft))], outlook)
-        raise UserError(f"there is no folder {path}")
+        raise UserError(_("there is no folder {path}", path=path))
     run = RunFolder(path)
     if not run.is_run(path) and not (path / "checkpoints").is_dir():
         return examine_folder(path)
     busy = is_busy(run)
-    for _ in range(LOOKS if busy else 0):
+    for _unused in range(LOOKS if busy else 0):
         with suppress(OSError, UserError):  # a checkpoint went away between its name and its files
             found = look(RunFolder(path), busy)
             if not found.damaged:

@@ -13,6 +13,7 @@ from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.files.checksums import ListedFile
 from glassformer.files.durable import to_json
+from glassformer.language import _
 
 if TYPE_CHECKING:
     from glassformer.text.tokenizers import Tokenizers
@@ -62,9 +63,17 @@ def migrated(facts: dict[str, Any], path: Path) -> dict[str, Any]:
         return facts
     age = "newer" if isinstance(version, int) and version > RUN_FORMAT else "unknown"
     raise UserError(
-        f"{path} is a run in the {age} format {str(version)[:40]}, written by glassformer "
-        f"{str(facts.get('glassformer'))[:40]}; this is glassformer {VERSION}, which reads format {RUN_FORMAT}: install "
-        "the version that wrote it, or a newer one"
+        _(
+            "{path} is a run in the {age} format {version}, written by glassformer "
+            "{facts}; this is glassformer {version_2}, which reads format {run_format}: install "
+            "the version that wrote it, or a newer one",
+            path=path,
+            age=age,
+            version=str(version)[:40],
+            facts=str(facts.get("glassformer"))[:40],
+            version_2=VERSION,
+            run_format=RUN_FORMAT,
+        )
     )
 
 
@@ -79,27 +88,33 @@ def read_facts(folder: Path) -> dict[str, Any]:
     try:
         facts = structured.read(path, dict[str, Any])
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+        raise UserError(_("{path} cannot be read: {reason}", path=path, reason=error.strerror)) from None
     if "recipe" not in facts:
-        raise UserError(f"{path} cannot be read: it has no recipe")
+        raise UserError(_("{path} cannot be read: it has no recipe", path=path))
     facts = migrated(facts, folder)
     known = structured.convert(facts, RunFacts, str(path))
     if strange := [n for n in known.get("files", {}) if Path(n).is_absolute() or ".." in Path(n).parts]:
-        raise UserError(f"{path} cannot be read: it lists {strange[0][:80]!r}, which lies outside the run")
+        raise UserError(
+            _(
+                "{path} cannot be read: it lists {strange!r}, which lies outside the run",
+                path=path,
+                strange=strange[0][:80],
+            )
+        )
     return facts  # type: ignore[no-any-return]
 
 
 def size_problem(tokenizers: Tokenizers, model: ModelConfig) -> str | None:
     """A tokenizer or labels of another model would give answers, and wrong ones: what does not fit, in words."""
     sizes = {
-        "target words": (tokenizers.target.vocab_size, model.vocab_size),
-        "source words": (tokenizers.source.vocab_size, model.source_vocab_size or model.vocab_size),
+        _("target words"): (tokenizers.target.vocab_size, model.vocab_size),
+        _("source words"): (tokenizers.source.vocab_size, model.source_vocab_size or model.vocab_size),
     }
     if model.head != "mlm":
-        sizes["labels"] = (len(tokenizers.labels), model.n_label)
+        sizes[_("labels")] = (len(tokenizers.labels), model.n_label)
     for what, (have, expected) in sizes.items():
         if have != expected:
-            return f"it has {have:,} {what} and its model {expected:,}"
+            return _("it has {have:,} {what} and its model {expected:,}", have=have, what=what, expected=expected)
     return None
 
 

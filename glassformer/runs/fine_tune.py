@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from glassformer.config import ModelConfig, Recipe, TrainConfig
 from glassformer.errors import ConfigError, UserError
+from glassformer.language import _
 from glassformer.models import GPT, build_model
 from glassformer.models.parts import is_embedding
 from glassformer.models.weights import load_model_tensors, model_tensors
@@ -92,8 +93,13 @@ def starting_weights(
         else:
             have = "none" if weight is None else str(tuple(weight.shape))
             raise UserError(
-                f"the model to begin with has {have} for {name}, and this one needs {tuple(tensor.shape)}: they are of "
-                "different shapes; leave [model] out of the recipe"
+                _(
+                    "the model to begin with has {have} for {name}, and this one needs {shape}: they are of "
+                    "different shapes; leave [model] out of the recipe",
+                    have=have,
+                    name=name,
+                    shape=tuple(tensor.shape),
+                )
             )
     return out, fresh
 
@@ -109,11 +115,11 @@ def write_start(draft: RunFolder, start: Start, recipe: Recipe, extension: Exten
     weights, fresh = starting_weights(start.weights(), recipe.model, extension, recipe.train.seed)
     state = {"step": 0, "run": draft.id, "from": start.facts(), "new_tokens": len(extension.target)}
     write_checkpoint(draft.start, {"model": weights}, state)
-    notes = [f"beginning with the weights of {start.run.path}"]
+    notes = [_("beginning with the weights of {path}", path=start.run.path)]
     if extension.target or extension.source:
-        notes.append(f"{len(extension.target):,} new tokens in the vocabulary")
+        notes.append(_("{n_target:,} new tokens in the vocabulary", n_target=len(extension.target)))
     if fresh:
-        notes.append(f"the head begins anew ({len(fresh)} tensors)")
+        notes.append(_("the head begins anew ({n_fresh} tensors)", n_fresh=len(fresh)))
     return notes
 
 
@@ -122,10 +128,12 @@ def load_start(run: RunFolder, model: nn.Module) -> int:
     if "from" not in run.facts:
         return 0
     if (wrong := checkpoint.problem(run.start)) is not None:
-        raise UserError(f"{run.start} cannot be used: {wrong}; bring it back from a copy, or train anew")
+        raise UserError(
+            _("{start} cannot be used: {wrong}; bring it back from a copy, or train anew", start=run.start, wrong=wrong)
+        )
     tensors, state = read_checkpoint(run.start)
     if state.get("run") != run.id:
-        raise UserError(f"{run.start} cannot be used: it is the beginning of another run")
+        raise UserError(_("{start} cannot be used: it is the beginning of another run", start=run.start))
     load_model_tensors(model, tensors["model"])
     return int(state.get("new_tokens", 0))
 
@@ -143,7 +151,12 @@ def choose_what_learns(model: nn.Module, config: TrainConfig, new_tokens: int) -
     if config.lora_rank:
         layers = add_lora(model, config.lora_rank, config.lora_alpha, config.lora_targets)
         if not layers:
-            raise ConfigError(f"train.lora_targets={list(config.lora_targets)} matches no matrix of this model")
+            raise ConfigError(
+                _(
+                    "train.lora_targets={lora_targets} matches no matrix of this model",
+                    lora_targets=list(config.lora_targets),
+                )
+            )
         for name, parameter in model.named_parameters():
             words = bool(new_tokens) and (is_vocabulary(name) or is_embedding(name))
             head = name.startswith("head.label")
@@ -153,9 +166,15 @@ def choose_what_learns(model: nn.Module, config: TrainConfig, new_tokens: int) -
     names = [name for name, _ in model.named_parameters()]
     for pattern in config.freeze:
         if not any(matches(name, [pattern]) for name in names):
-            raise ConfigError(f"train.freeze: {pattern!r} matches no parameter; there are such as {names[0]!r}")
+            raise ConfigError(
+                _(
+                    "train.freeze: {pattern!r} matches no parameter; there are such as {names!r}",
+                    pattern=pattern,
+                    names=names[0],
+                )
+            )
     for name, parameter in model.named_parameters():
         if matches(name, config.freeze):
             parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ConfigError("train.freeze leaves nothing to learn; take a pattern out of it")
+        raise ConfigError(_("train.freeze leaves nothing to learn; take a pattern out of it"))

@@ -37,6 +37,7 @@ from glassformer.errors import UserError
 from glassformer.files import checksums, owned, structured
 from glassformer.files.checksums import ListedFile
 from glassformer.files.durable import sha256, to_json, write_atomically
+from glassformer.language import _
 from glassformer.models import BERT, GPT, Transformer, build_model
 from glassformer.models.weights import check_finite, check_fits, inference_weights, load_model_tensors
 from glassformer.runs import checkpoint
@@ -64,13 +65,15 @@ class RunFolder:
     @staticmethod
     def create(path: Path, recipe: Recipe, version: str, origin: dict[str, Any] | None = None) -> RunFolder:
         """A new run in a new or an empty folder; nothing else is ever touched."""
-        owned.require_new_or_empty(path, "a run")
+        owned.require_new_or_empty(path, _("a run"))
         folder = RunFolder(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
             folder.write_recipe(recipe, version, origin=origin)
         except OSError as error:
-            raise UserError(f"the run's folder {path} cannot be made: {error.strerror}") from None
+            raise UserError(
+                _("the run's folder {path} cannot be made: {reason}", path=path, reason=error.strerror)
+            ) from None
         return folder
 
     @staticmethod
@@ -78,15 +81,19 @@ class RunFolder:
         """The run in a folder; where there is none, a sentence says so."""
         path = Path(path)
         if not path.exists():
-            raise UserError(f"there is no run {path}; `glassformer train` makes one")
+            raise UserError(_("there is no run {path}; `glassformer train` makes one", path=path))
         if not RunFolder.is_run(path):
-            raise UserError(f"{path} is not a run: it has no run.json")
+            raise UserError(_("{path} is not a run: it has no run.json", path=path))
         return RunFolder(path)
 
     @property
     def see_doctor(self) -> str:
         """The end of a sentence about a damaged run: which command finds out what is wrong."""
-        return f"see `glassformer doctor {quote(str(self.path))}`"
+        return _("see `glassformer doctor {path}`", path=quote(str(self.path)))
+
+    def unusable(self, path: Path, wrong: str) -> UserError:
+        """For something in it that is damaged or another's."""
+        return UserError(_("{path} cannot be used: {wrong}; {see}", path=path, wrong=wrong, see=self.see_doctor))
 
     def discard(self, *, keep_folder: bool = False) -> list[str]:
         """Removes what the run wrote, file by file, and the folder if nothing else is in it; what is left, by name."""
@@ -146,10 +153,10 @@ class RunFolder:
         """The tokenizers and labels, checked against their SHA-256 and against the sizes of the model."""
         for name in self.facts.get("files", {}):
             if not name.startswith("data/") and (wrong := self.file_problem(name)) is not None:
-                raise UserError(f"{self.path / name} cannot be used: it {wrong}; {self.see_doctor}")
+                raise self.unusable(self.path / name, _("it {wrong}", wrong=wrong))
         loaded = Tokenizers.load(self.path, self.facts.get("files"))
         if self.prepared and (wrong := size_problem(loaded, self.recipe.model)) is not None:
-            raise UserError(f"{self.path} cannot be used: {wrong}; {self.see_doctor}")
+            raise self.unusable(self.path, wrong)
         return loaded
 
     @property
@@ -184,10 +191,15 @@ class RunFolder:
         patterns = (f"data/{split}.examples.gz", f"data/{split}.*.tokens")
         present = {p.relative_to(self.path).as_posix() for pattern in patterns for p in self.path.glob(pattern)}
         for name in sorted(present | {n for n in listed if n.startswith(f"data/{split}.")}) if listed else ():
-            wrong = self.file_problem(name) if name in listed else "is not of this run"
+            wrong = self.file_problem(name) if name in listed else _("is not of this run")
             if wrong is not None:
                 raise UserError(
-                    f"{self.path / name} cannot be used: it {wrong}; bring it back from a copy ({self.see_doctor})"
+                    _(
+                        "{path} cannot be used: it {wrong}; bring it back from a copy ({see_doctor})",
+                        path=self.path / name,
+                        wrong=wrong,
+                        see_doctor=self.see_doctor,
+                    )
                 )
 
     # ---- weights
@@ -258,14 +270,18 @@ class RunFolder:
         step = self.checkpoints.latest_good(report)
         if step is None and self.checkpoints.steps():
             raise UserError(
-                f"not one checkpoint in {self.checkpoints.folder} can be used ({self.see_doctor}); bring one back "
-                "from a copy, or move that folder away and --resume to train again from the beginning"
+                _(
+                    "not one checkpoint in {folder} can be used ({see_doctor}); bring one back "
+                    "from a copy, or move that folder away and --resume to train again from the beginning",
+                    folder=self.checkpoints.folder,
+                    see_doctor=self.see_doctor,
+                )
             )
         return step
 
     def exclusive_lock(self) -> AbstractContextManager[None]:
         """Two processes that train in one folder would ruin it; the second is refused. A kill frees the place."""
-        refusal = f"another process is training in {self.path}; let it end, or stop it first"
+        refusal = _("another process is training in {path}; let it end, or stop it first", path=self.path)
         return owned.exclusive_lock(self.path / ".lock", refusal)
 
     # ---- what was written along the way
@@ -305,9 +321,9 @@ class RunFolder:
             except checkpoint.Damaged as error:
                 return str(error)
             if self.id is not None and state.get("run", self.id) != self.id:
-                return "they are the final weights of another run"
+                return _("they are the final weights of another run")
             if not (self.prepared or self.in_the_making) and "imported" in state.get("weights", {}):
-                return (
+                return _(
                     "the import was broken off before the run was compared with its source; remove it and import again"
                 )
         return wrong
@@ -320,24 +336,29 @@ class RunFolder:
             saved = next((c for c in kept if step in c.steps()), None)
             if saved is None:
                 there = ", ".join(map(str, sorted({s for c in kept for s in c.steps()}))) or "none"
-                raise UserError(f"{self.path} has no checkpoint of step {step}; there are: {there}")
+                said = _(
+                    "{path} has no checkpoint of step {n}; there are: {there}", path=self.path, n=step, there=there
+                )
+                raise UserError(said)
             if (wrong := saved.problem(step)) is not None:
-                raise UserError(f"{saved.path(step)} cannot be used: {wrong}; {self.see_doctor}")
+                raise self.unusable(saved.path(step), wrong)
             return saved.path(step)
         if self.final.exists() or self.final.is_symlink():
             if (wrong := self.final_problem()) is not None:
-                raise UserError(
-                    f"{self.final} cannot be used: {wrong}; {self.see_doctor}, or choose a checkpoint by --step"
-                )
+                error = self.unusable(self.final, wrong)
+                raise UserError(_("{error}, or choose a checkpoint by --step", error=error))
             return self.final
         latest = self.latest_checkpoint(report)
         if latest is None:
-            raise UserError(f"{self.path} has no weights yet: not one checkpoint has been written")
-        best, kind = self.checkpoints.state(latest).get("best_step"), "latest"
+            raise UserError(_("{path} has no weights yet: not one checkpoint has been written", path=self.path))
+        best, kind = self.checkpoints.state(latest).get("best_step"), _("latest")
         if isinstance(best, int) and best in self.checkpoints.steps() and self.checkpoints.problem(best) is None:
-            latest, kind = best, "best"
-        sentence = (
-            f"{self.path} has no final weights (training has not ended); using its {kind} checkpoint, of step {latest}"
+            latest, kind = best, _("best")
+        sentence = _(
+            "{run.path} has no final weights (training has not ended); using its {kind} checkpoint, of step {step}",
+            run=self,
+            kind=kind,
+            step=latest,
         )
         if sentence not in TOLD:
             TOLD.add(sentence)
@@ -349,8 +370,12 @@ class RunFolder:
         but the answers: it must be the one that was sealed."""
         if not self.sealed:
             raise UserError(
-                f"{self.path / 'run.json'} has been changed since it was written, so its answers could be another model's; "
-                f"bring it back from a copy ({self.see_doctor})"
+                _(
+                    "{path} has been changed since it was written, so its answers could be another model's; "
+                    "bring it back from a copy ({see_doctor})",
+                    path=self.path / "run.json",
+                    see_doctor=self.see_doctor,
+                )
             )
 
     def load_model(
@@ -362,10 +387,10 @@ class RunFolder:
     ) -> Transformer | GPT | BERT:
         """The trained model, ready to use."""
         folder = self.weights_folder(step, report)
-        tensors, _ = read_checkpoint(folder)
+        tensors, _unused = read_checkpoint(folder)
         self.check_recipe()
         if "model" not in tensors:
-            raise UserError(f"{folder} cannot be used: it holds no model; {self.see_doctor}")
+            raise self.unusable(folder, _("it holds no model"))
         weights = inference_weights(tensors)
         check_finite(weights, folder)
         check_fits(self.recipe, weights, folder)

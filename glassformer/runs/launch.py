@@ -20,6 +20,7 @@ from glassformer.errors import UserError
 from glassformer.evaluation.generated import metric_of, with_metric
 from glassformer.files import durable
 from glassformer.files.streams import unbreakable_screen
+from glassformer.language import _
 from glassformer.runs import checkpoint, staging
 from glassformer.runs.checkpoint import read_checkpoint
 from glassformer.runs.data_notes import changed_sources, data_notes
@@ -39,10 +40,20 @@ from glassformer.training.trainer import TrainerCallback
 def out_of_memory(path: Path, recipe: Recipe, *, goes_on: bool) -> UserError:
     """What to say when memory ran out: what is safe, and how to go on with less."""
     if not goes_on:
-        return UserError(f"out of memory before the first checkpoint; to train with less, {less_memory(recipe)}")
+        return UserError(
+            _(
+                "out of memory before the first checkpoint; to train with less, {less_memory}",
+                less_memory=less_memory(recipe),
+            )
+        )
     return UserError(
-        f"out of memory; what was saved before is intact. To go on with less, {less_memory(recipe)}, as in: "
-        f"glassformer train {quote(str(path))} train.accumulate={2 * recipe.train.accumulate} --resume --accept-changes"
+        _(
+            "out of memory; what was saved before is intact. To go on with less, {less_memory}, as in: "
+            "glassformer train {path} train.accumulate={accumulate} --resume --accept-changes",
+            less_memory=less_memory(recipe),
+            path=quote(str(path)),
+            accumulate=2 * recipe.train.accumulate,
+        )
     )
 
 
@@ -61,10 +72,21 @@ def friendly_errors(path: Path, recipe: Recipe, *, anew: bool = False) -> Iterat
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError) and error.errno != errno.ENOMEM:
             where = error.filename or path
             if not goes_on:
-                raise UserError(f"{where}: {error.strerror or error}; put that right, then train again") from error
+                raise UserError(
+                    _(
+                        "{where}: {reason}; put that right, then train again",
+                        where=where,
+                        reason=error.strerror or error,
+                    )
+                ) from error
             raise UserError(
-                f"{where}: {error.strerror or error}; what was saved before is untouched. Put that right, then go on with: "
-                f"glassformer train {quote(str(path))} --resume"
+                _(
+                    "{where}: {reason}; what was saved before is untouched. Put that right, then go on with: "
+                    "glassformer train {path} --resume",
+                    where=where,
+                    reason=error.strerror or error,
+                    path=quote(str(path)),
+                )
             ) from error
         no_memory = isinstance(error, MemoryError | RuntimeError) and is_out_of_memory(error)
         if no_memory or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
@@ -95,7 +117,13 @@ def reset_stale_best(session: Session, trained_with: Recipe) -> None:
         return
     wrong = session.run.checkpoints.problem(best) if best != progress.step else None
     if wrong is not None:
-        say(f"the best checkpoint, of step {best}, cannot be used: {wrong}; the best is looked for again from here on")
+        say(
+            _(
+                "the best checkpoint, of step {best}, cannot be used: {wrong}; the best is looked for again from here on",
+                best=best,
+                wrong=wrong,
+            )
+        )
     if wrong is not None or metric_of(trained_with) != metric_of(session.recipe):
         progress.best_step = progress.best_score = progress.best_loss = None
         progress.waiting = 0
@@ -163,8 +191,11 @@ def train(
         staging.put_back(out)
         if RunFolder.is_run(out) and not overwrite:
             raise UserError(
-                f"{out} holds a run already; go on with it by --resume, or choose another folder with --out, "
-                "or replace it by --overwrite"
+                _(
+                    "{out} holds a run already; go on with it by --resume, or choose another folder with --out, "
+                    "or replace it by --overwrite",
+                    out=out,
+                )
             )
         session = make_run(recipe, out, stop, held, given, start)
         for note in data_notes(session.run.path, session.recipe, session.trainer.batches, session.val_batches):
@@ -172,8 +203,10 @@ def train(
             say(note)
         if session.config.metric != recipe.train.metric:
             session.message(
-                "best is by exact match, since most targets are shorter than four words, the runs of words that BLEU counts "
-                "(train.metric chooses another)"
+                _(
+                    "best is by exact match, since most targets are shorter than four words, the runs of words that BLEU counts "
+                    "(train.metric chooses another)"
+                )
             )
         return run_session(session, callbacks)
 
@@ -183,8 +216,13 @@ def check_files(run: RunFolder) -> None:
     for name, wrong in run.file_problems().items():
         if wrong is not None:
             raise UserError(
-                f"{run.path / name} cannot be used: it {wrong}; bring it back from a copy, or train anew "
-                f"(see `glassformer doctor {quote(str(run.path))}`)"
+                _(
+                    "{path} cannot be used: it {wrong}; bring it back from a copy, or train anew "
+                    "(see `glassformer doctor {quoted_path}`)",
+                    path=run.path / name,
+                    wrong=wrong,
+                    quoted_path=quote(str(run.path)),
+                )
             )
 
 
@@ -196,7 +234,7 @@ def restored(run: RunFolder, step: int | None, trained_with: Recipe, stop: StopR
         tensors, state = read_checkpoint(run.checkpoints.path(step))
         check_state(state, run.checkpoints.path(step))
     for path in run.checkpoints.move_aside_after(step or 0):
-        say(f"{path} is kept for you to look at, and not used")
+        say(_("{path} is kept for you to look at, and not used", path=path))
     for kept in (run.snapshots, run.history):
         for later in (s for s in kept.steps() if s > (step or 0)):
             checkpoint.remove(kept.path(later))
@@ -210,15 +248,23 @@ def restored(run: RunFolder, step: int | None, trained_with: Recipe, stop: StopR
             if isinstance(error, UserError) or is_out_of_memory(error):
                 raise
             raise checkpoint.Damaged(
-                f"{run.checkpoints.path(step)} cannot be used: what it holds is not what this run saves ({error})"
+                _(
+                    "{path} cannot be used: what it holds is not what this run saves ({error})",
+                    path=run.checkpoints.path(step),
+                    error=error,
+                )
             ) from error
         session.saved = session.screen.first = step
         reset_stale_best(session, trained_with)
         threads = state.get("threads", torch.get_num_threads())
         if threads != torch.get_num_threads() and session.trainer.device.type == "cpu":
             say(
-                f"trained with {threads} threads so far and with {torch.get_num_threads()} from here on: sums are made in "
-                f"another order, so the last digits will differ (train.threads={threads} keeps them)"
+                _(
+                    "trained with {threads} threads so far and with {get_num_threads} from here on: sums are made in "
+                    "another order, so the last digits will differ (train.threads={threads} keeps them)",
+                    threads=threads,
+                    get_num_threads=torch.get_num_threads(),
+                )
             )
     return session
 
@@ -245,10 +291,16 @@ def resume(
             changed = changes(run.recipe if run.sealed else trained_with, wanted)
             check_changes(changed, accepted=accept_changes)
             if not changed and (ended := run.finished()) is not None:
-                say(f"{out} has been trained to its end, step {ended}; there is nothing to go on with")
+                say(
+                    _(
+                        "{out} has been trained to its end, step {ended}; there is nothing to go on with",
+                        out=out,
+                        ended=ended,
+                    )
+                )
                 return None
             for change in changed:
-                say(f"from here on with {change}")
+                say(_("from here on with {change}", change=change))
             if changed or not run.sealed:
                 run.write_recipe(wanted, VERSION, run.facts["files"])
                 run = RunFolder(out)
@@ -264,8 +316,11 @@ def prepare_again(
     """A run that was stopped before it was prepared begins again, in a folder made anew."""
     if run.checkpoints.steps() or run.final.exists():
         raise UserError(
-            f"{run.path} has weights, and its run.json does not list what they were trained on; bring run.json back from "
-            "a copy, or train anew"
+            _(
+                "{path} has weights, and its run.json does not list what they were trained on; bring run.json back from "
+                "a copy, or train anew",
+                path=run.path,
+            )
         )
     if wanted is not None and wanted != run.recipe and not accept_changes:
         check_changes(changes(run.recipe, wanted), accepted=False)
@@ -274,6 +329,10 @@ def prepare_again(
         start = start_of(Path(str(origin.get("path"))))
         if start.run.id != origin.get("id"):
             raise UserError(
-                f"{start.run.path} is not the run that {run.path} was to begin with; bring that back, or train anew"
+                _(
+                    "{path} is not the run that {path_2} was to begin with; bring that back, or train anew",
+                    path=start.run.path,
+                    path_2=run.path,
+                )
             )
     return train(wanted or run.recipe, run.path, overwrite=True, callbacks=callbacks, start=start)

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from glassformer.files import owned
+from glassformer.language import _
 from glassformer.runs import checkpoint, staging
 from glassformer.runs.folder import RunFolder
 
@@ -22,7 +23,7 @@ from glassformer.runs.folder import RunFolder
 def size_of(path: Path) -> int:
     """Bytes, of a file or of all in a folder; what goes away while it is looked at has none."""
     total = 0
-    for folder, _, names in os.walk(path) if path.is_dir() else [(str(path.parent), [], [path.name])]:
+    for folder, _unused, names in os.walk(path) if path.is_dir() else [(str(path.parent), [], [path.name])]:
         for name in names:
             with suppress(OSError):
                 total += os.stat(os.path.join(folder, name)).st_size
@@ -51,30 +52,35 @@ def inside(run: RunFolder) -> Iterator[Leftover]:
     """Of a run that nobody trains: checkpoints half written or half removed, and those that a resume set aside."""
     for path in run.leftovers():
         clear = path.unlink if path.suffix == ".part" else partial(checkpoint.recover, path.parent)
-        yield Leftover(path, "left half done by a crash; --resume or --prune clears it up", clear)
+        yield Leftover(path, _("left half done by a crash; --resume or --prune clears it up"), clear)
     for path in run.checkpoints.moved_aside():
-        yield Leftover(path, "set aside by an earlier resume", partial(checkpoint.empty_out, path))
+        yield Leftover(path, _("set aside by an earlier resume"), partial(checkpoint.empty_out, path))
 
 
 def set_aside(path: Path) -> Leftover:
     """A run that another was to replace: dropped where that one has weights, else put back."""
     said = staging.read_replaced(path)
     if said is None:
-        return Leftover(path, "a run that was set aside, and does not say whose place it had", None)
+        return Leftover(path, _("a run that was set aside, and does not say whose place it had"), None)
     out = path.with_name(said.name)
     if said.dropped or (RunFolder.is_run(out) and RunFolder(out).has_weights):
-        return Leftover(path, f"the run that was in {said.name} before", partial(staging.drop_replaced, out))
+        return Leftover(
+            path, _("the run that was in {said} before", said=said.name), partial(staging.drop_replaced, out)
+        )
     if staging.to_put_back(out) == path and not owned.is_locked(out / ".lock"):
-        about = f"the run that was in {said.name} before; the new one has no checkpoint yet, and --prune puts the old one back"
+        about = _(
+            "the run that was in {said} before; the new one has no checkpoint yet, and --prune puts the old one back",
+            said=said.name,
+        )
         return Leftover(path, about, partial(staging.put_back, out))
-    return Leftover(path, f"the run that was in {said.name} before", None)
+    return Leftover(path, _("the run that was in {said} before", said=said.name), None)
 
 
 def beside(folder: Path, run: Path | None = None) -> Iterator[Leftover]:
     """In a folder of runs or exports: staging folders whose process is gone, runs that were set aside (of one run, if it is
     given), and preparations that were broken off."""
     for path in owned.abandoned(folder):
-        yield Leftover(path, "left by a command that was killed before it was done", partial(shutil.rmtree, path))
+        yield Leftover(path, _("left by a command that was killed before it was done"), partial(shutil.rmtree, path))
     for path in sorted(folder.glob(".replaced-*")) if run is None else staging.replaced(run):
         if RunFolder.is_run(path) and not path.is_symlink():
             yield set_aside(path)
@@ -83,10 +89,10 @@ def beside(folder: Path, run: Path | None = None) -> Iterator[Leftover]:
             continue
         out = path.with_name(path.name.removeprefix(".making-"))
         if RunFolder.is_run(out):
-            about = f"a preparation of {out.name} that was broken off"
+            about = _("a preparation of {out} that was broken off", out=out.name)
             yield Leftover(path, about, partial(staging.clear_draft, path, out))
         elif run is None:
-            about = f"a preparation of {out.name} that was broken off; --resume goes on with it"
+            about = _("a preparation of {out} that was broken off; --resume goes on with it", out=out.name)
             yield Leftover(path, about, None)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from glassformer.errors import UserError, install_hint
 from glassformer.files.owned import open_own
+from glassformer.language import _
 from glassformer.screen import warn
 from glassformer.training.trainer import StepReport
 
@@ -23,7 +24,14 @@ def needed_for(setting: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError:
-        raise UserError(f"{setting} needs {extra}; install it with: {install_hint(extra)}") from None
+        raise UserError(
+            _(
+                "{path} needs {module}; install it with: {command}",
+                path=setting,
+                module=extra,
+                command=install_hint(extra),
+            )
+        ) from None
 
 
 class LogFile:
@@ -44,7 +52,11 @@ class LogFile:
         if not self.told:
             self.told = True
             warn(
-                f"{self.path} cannot be written ({getattr(error, 'strerror', None) or error}); training goes on without it"
+                _(
+                    "{path} cannot be written ({value}); training goes on without it",
+                    path=self.path,
+                    value=getattr(error, "strerror", None) or error,
+                )
             )
 
     def append(self, text: str) -> None:
@@ -88,7 +100,13 @@ def truncate_log(path: Path, size: int) -> None:
             finally:
                 os.close(descriptor)
     except (OSError, UserError) as error:
-        warn(f"{path} could not be cut back ({getattr(error, 'strerror', None) or error}); training goes on without it")
+        warn(
+            _(
+                "{path} could not be cut back ({value}); training goes on without it",
+                path=path,
+                value=getattr(error, "strerror", None) or error,
+            )
+        )
 
 
 class MetricsLog:

@@ -18,13 +18,13 @@ from glassformer.data.report import DataReport
 from glassformer.evaluation.generated import TEACHER_FORCED, metric_of
 from glassformer.evaluation.metrics import BETTER_WHEN_LOWER, NOISE, measure_name, measure_value
 from glassformer.files import structured
-from glassformer.language import language, localized, padded, width
+from glassformer.language import _, language, localized, padded, width
 from glassformer.runs.session import Session
 
 MANY_EPOCHS = 200
 SEEN_ENOUGH = 20  # times a token of the vocabulary is met in the training data, on average
 SINGLE_BYTES = 256  # a vocabulary of pieces has these anyway
-FAMILIES = {"transformer": "encoder-decoder", "gpt": "GPT", "bert": "BERT"}
+FAMILIES = {"transformer": _("encoder-decoder"), "gpt": "GPT", "bert": "BERT"}
 
 
 def short(number: int | float) -> str:
@@ -42,7 +42,14 @@ def device_in_words(session: Session) -> str:
     precision = config.precision if config.precision != "auto" else ("bf16" if trainer.autocast else "fp32")
     if trainer.device.type != "cuda":
         threads = torch.get_num_threads()
-        return localized(f"CPU, {threads} thread{'s' if threads != 1 else ''}, {precision}")
+        return localized(
+            _(
+                "CPU, {threads} thread{plural}, {precision}",
+                threads=threads,
+                plural="s" if threads != 1 else "",
+                precision=precision,
+            )
+        )
     compiled = config.compile is not False
     return f"{torch.cuda.get_device_name(trainer.device)}, {precision}{', compiled' if compiled else ''}"
 
@@ -53,30 +60,45 @@ def model_in_words(session: Session) -> str:
     layers = f"{config.encoder_layers}+{config.n_layer}" if config.family == "transformer" else str(config.n_layer)
     count, inner = session.model.num_params(), session.model.num_params(non_embedding=True)
     return localized(
-        f"{FAMILIES[config.family]}, {layers} layer{'' if layers == '1' else 's'} of {config.n_embd}, {count:,} parameters "
-        f"({inner:,} without embeddings)"
+        _(
+            "{families}, {layers} layer{plural} of {n_embd}, {count:,} parameters ({inner:,} without embeddings)",
+            families=FAMILIES[config.family],
+            layers=layers,
+            plural="" if layers == "1" else "s",
+            n_embd=config.n_embd,
+            count=count,
+            inner=inner,
+        )
     )
 
 
 def examples_in_words(session: Session, report: DataReport | None) -> str:
     """How many examples each split has, and how the splits came about."""
     if report is None:
-        return localized(f"{size_of(session.trainer.batches):,} to learn from")
+        return localized(_("{batches:,} to learn from", batches=size_of(session.trainer.batches)))
     splits = [split for split in ("train", "val", "test") if split in report.examples]
     counts = ", ".join(f"{split} {report.examples[split]:,}" for split in splits)
     if session.recipe.data.task == "text":
         blocks, size = size_of(session.trainer.batches), session.recipe.model.block_size
-        counts = localized(f"{blocks:,} blocks of {size} tokens to learn from; documents: {counts}")
-    return f"{counts}; {localized(report.splits)}" if report.splits else counts
+        counts = localized(
+            _(
+                "{blocks:,} blocks of {size} tokens to learn from; documents: {counts}",
+                blocks=blocks,
+                size=size,
+                counts=counts,
+            )
+        )
+    origin = report.splits_in_words(session.recipe.data)
+    return f"{counts}; {localized(origin)}" if origin else counts
 
 
 def left_out_in_words(session: Session, report: DataReport | None) -> str:
     """What was left out of training, by reason; empty where nothing was."""
     reasons = {
-        "too long": getattr(session.trainer.batches, "dropped", 0),
-        "with an empty side": 0 if report is None else sum(report.empty.values()),
-        "unreadable": 0 if report is None else report.skipped,
-        "that would give away held-out ones": 0 if report is None else report.left_out,
+        _("too long"): getattr(session.trainer.batches, "dropped", 0),
+        _("with an empty side"): 0 if report is None else sum(report.empty.values()),
+        _("unreadable"): 0 if report is None else report.skipped,
+        _("that would give away held-out ones"): 0 if report is None else report.left_out,
     }
     return ", ".join(f"{count:,} {localized(reason)}" for reason, count in reasons.items() if count)
 
@@ -87,10 +109,24 @@ def vocabulary_in_words(session: Session) -> str:
     sizes = dict.fromkeys([tokenizers.source.vocab_size, tokenizers.target.vocab_size])
     counts = " + ".join(f"{size:,}" for size in sizes)
     if config.tokenizer_file is not None:
-        return localized(f"{tokenizers.target.kind}, {counts} tokens, of {config.tokenizer_file}")
+        return localized(
+            _(
+                "{target_kind}, {counts} tokens, of {tokenizer_file}",
+                target_kind=tokenizers.target.kind,
+                counts=counts,
+                tokenizer_file=config.tokenizer_file,
+            )
+        )
     if config.tokenizer in ("bpe", "unigram", "word") and max(sizes) < config.vocab_size:
-        return localized(f"{config.tokenizer}, {counts} tokens ({config.vocab_size:,} were asked for)")
-    return localized(f"{config.tokenizer}, {counts} tokens")
+        return localized(
+            _(
+                "{tokenizer}, {counts} tokens ({vocab_size:,} were asked for)",
+                tokenizer=config.tokenizer,
+                counts=counts,
+                vocab_size=config.vocab_size,
+            )
+        )
+    return localized(_("{tokenizer}, {counts} tokens", tokenizer=config.tokenizer, counts=counts))
 
 
 def size_of(batches: Batches) -> int:
@@ -114,13 +150,21 @@ def metric_in_words(session: Session) -> str:
     """What "best" means, on how many examples it is measured, and how they are decoded."""
     recipe, config = session.recipe, session.config
     metric = metric_of(recipe)
-    parts = [f"{measure_name(metric)} on val, every {config.validate_every:,} steps"]
+    parts = [
+        _(
+            "{measure} on val, every {validate_every:,} steps",
+            measure=measure_name(metric),
+            validate_every=config.validate_every,
+        )
+    ]
     if metric not in TEACHER_FORCED:
-        parts.append(f"of at most {config.validate_examples:,} examples")
+        parts.append(_("of at most {validate_examples:,} examples", validate_examples=config.validate_examples))
         beams = recipe.decode.beams
         if recipe.data.task == "pairs":
             parts.append(
-                f"decoded greedily (`evaluate` decodes with beam {beams})" if beams > 1 else "decoded greedily"
+                _("decoded greedily (`evaluate` decodes with beam {beams})", beams=beams)
+                if beams > 1
+                else _("decoded greedily")
             )
     return ("，" if language() == "zh" else ", ").join(map(localized, parts))
 
@@ -132,8 +176,13 @@ def cost_in_words(session: Session) -> str:
     flops = costs(recipe.model).training_flops * tokens * (2 if config.r_drop else 1)
     fixed = session.model.num_params() * 4 * (4 + (config.ema is not None))
     return localized(
-        f"{short(tokens)} target tokens, {short(flops)}FLOP; {short(fixed)}B for weights, gradients and optimizer; "
-        "the time left shows after some steps"
+        _(
+            "{tokens} target tokens, {flops}FLOP; {bytes}B for weights, gradients and optimizer; "
+            "the time left shows after some steps",
+            tokens=short(tokens),
+            flops=short(flops),
+            bytes=short(fixed),
+        )
     )
 
 
@@ -143,15 +192,24 @@ def rows_of(session: Session) -> dict[str, str]:
     report = DataReport.read(session.run.path / "data")
     epochs = config.steps / epoch
     rows = {
-        "device": device_in_words(session),
-        "model": model_in_words(session),
-        "examples": examples_in_words(session, report),
-        "left out": left_out_in_words(session, report),
-        "vocabulary": vocabulary_in_words(session),
-        "steps": localized(f"{config.steps:,}, {epoch:,.0f} an epoch: {epochs:,.{1 if epochs < 10 else 0}f} epochs"),
-        "rate": localized(f"{config.schedule}, {config.warmup:,} steps of warm-up"),
-        "best is by": metric_in_words(session),
-        "cost": cost_in_words(session),
+        _("device"): device_in_words(session),
+        _("model"): model_in_words(session),
+        _("examples"): examples_in_words(session, report),
+        _("left out"): left_out_in_words(session, report),
+        _("vocabulary"): vocabulary_in_words(session),
+        _("steps"): localized(
+            _(
+                "{steps:,}, {epoch:,.0f} an epoch: {epochs} epochs",
+                steps=config.steps,
+                epoch=epoch,
+                epochs=f"{epochs:,.{(1 if epochs < 10 else 0)}f}",
+            )
+        ),
+        _("rate"): localized(
+            _("{schedule}, {warmup:,} steps of warm-up", schedule=config.schedule, warmup=config.warmup)
+        ),
+        _("best is by"): metric_in_words(session),
+        _("cost"): cost_in_words(session),
     }
     return {localized(label): text for label, text in rows.items() if text}
 
@@ -172,28 +230,49 @@ def warnings(session: Session) -> Iterator[str]:
     recipe, config, epoch = session.recipe, session.config, steps_an_epoch(session)
     epochs, count = config.steps / epoch, size_of(session.trainer.batches)
     if epochs > MANY_EPOCHS and config.patience is None:
-        what = "blocks of text" if recipe.data.task == "text" else "examples"
+        what = _("blocks of text") if recipe.data.task == "text" else _("examples")
         yield (
-            f"{epochs:,.0f} epochs of {count:,} {what}: the model will know them by heart long before; fewer steps "
-            f"(train.steps={round(50 * epoch)} is 50 epochs), or train.patience=5 to stop when it gets no better"
+            _(
+                "{epochs:,.0f} epochs of {count:,} {what}: the model will know them by heart long before; fewer steps "
+                "(train.steps={epoch} is 50 epochs), or train.patience=5 to stop when it gets no better",
+                epochs=epochs,
+                count=count,
+                what=what,
+                epoch=round(50 * epoch),
+            )
         )
     met = occurrences(session)
     size = session.tokenizers.target.vocab_size
     if met is not None and met < SEEN_ENOUGH and size > 2 * SINGLE_BYTES:
         better = max(2 * SINGLE_BYTES, int(size * met / (2 * SEEN_ENOUGH)) // 100 * 100)
         yield (
-            f"a vocabulary of {size:,} for {count:,} examples: a token is met {met:.1f} times on average, too few to learn "
-            f"what it means; data.vocab_size={better} gives shorter pieces that are met more often"
+            _(
+                "a vocabulary of {size:,} for {count:,} examples: a token is met {met:.1f} times on average, too few to learn "
+                "what it means; data.vocab_size={better} gives shorter pieces that are met more often",
+                size=size,
+                count=count,
+                met=met,
+                better=better,
+            )
         )
     if config.warmup >= config.steps and config.schedule != "constant":
         yield (
-            f"train.warmup={config.warmup} is not over when the run is (train.steps={config.steps}): the learning rate never "
-            f"reaches its height; train.warmup={max(1, config.steps // 10)} would"
+            _(
+                "train.warmup={warmup} is not over when the run is (train.steps={steps}): the learning rate never "
+                "reaches its height; train.warmup={value} would",
+                warmup=config.warmup,
+                steps=config.steps,
+                value=max(1, config.steps // 10),
+            )
         )
     if config.validate_every > config.steps:
         yield (
-            f"train.validate_every={config.validate_every} is more than all {config.steps:,} steps: the only validation is "
-            "the last, so there is no best one to choose"
+            _(
+                "train.validate_every={validate_every} is more than all {steps:,} steps: the only validation is "
+                "the last, so there is no best one to choose",
+                validate_every=config.validate_every,
+                steps=config.steps,
+            )
         )
 
 
@@ -205,7 +284,7 @@ def overview(session: Session) -> Iterator[str]:
     for label, text in rows.items():
         yield f"  {padded(label, wide)}  {text}"
     for text in warnings(session):
-        yield f"warning: {text}"
+        yield _("warning: {text}", text=text)
 
 
 def which_weights(run: Any, recipe: Recipe) -> str:
@@ -221,20 +300,49 @@ def which_weights(run: Any, recipe: Recipe) -> str:
     if "averaged" in came_from:
         steps = came_from["averaged"]
         return (
-            f"the mean of the weights at {len(steps)} steps, {steps[0]:,} to {steps[-1]:,} (train.average_last="
-            f"{recipe.train.average_last})"
+            _(
+                "the mean of the weights at {n_steps} steps, {steps:,} to {steps_2:,} (train.average_last="
+                "{average_last})",
+                n_steps=len(steps),
+                steps=steps[0],
+                steps_2=steps[-1],
+                average_last=recipe.train.average_last,
+            )
             if len(steps) > 1
-            else f"the weights of step {steps[0]:,}"
+            else _("the weights of step {step:,}", step=steps[0])
         )
     step, last = came_from.get("step", state.get("step")), state.get("step")
     if step not in scores:
-        return f"the weights of step {step:,}, the last" if step == last else f"the weights of step {step:,}"
+        return (
+            _("the weights of step {step:,}, the last", step=step)
+            if step == last
+            else _("the weights of step {step:,}", step=step)
+        )
     if metric not in BETTER_WHEN_LOWER and scores[step] < NOISE:
-        return f"the weights of step {step:,}, with the lowest loss on val ({measure_name(metric)} never reached {NOISE:.0f})"
-    sentence = f"the weights of step {step:,}, with the best {measure_name(metric)} on val ({measure_value(metric, scores[step])}"
+        return _(
+            "the weights of step {step:,}, with the lowest loss on val ({measure} never reached {noise:.0f})",
+            step=step,
+            measure=measure_name(metric),
+            noise=NOISE,
+        )
+    values: dict[str, Any] = {
+        "step": step,
+        "measure": measure_name(metric),
+        "best": measure_value(metric, scores[step]),
+    }
     if step != last and last in scores:
-        return f"{sentence}; {measure_value(metric, scores[last])} at the last step, {last:,})"
-    return f"{sentence}, of {len(scores)} validation{'s' if len(scores) != 1 else ''})"
+        return _(
+            "the weights of step {step:,}, with the best {measure} on val ({best}; {value} at the last step, {last:,})",
+            value=measure_value(metric, scores[last]),
+            last=last,
+            **values,
+        )
+    return _(
+        "the weights of step {step:,}, with the best {measure} on val ({best}, of {count} validation{plural})",
+        count=len(scores),
+        plural="s" if len(scores) != 1 else "",
+        **values,
+    )
 
 
 def final_state(path: Any) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from glassformer.config import VERSION, Recipe
 from glassformer.data.batches import Batches, SentenceBatches
 from glassformer.data.prepare import complete_model, prepare
 from glassformer.data.report import DataReport
+from glassformer.language import _
 from glassformer.machine import available_memory
 from glassformer.models import build_model
 from glassformer.runs import make_session, pick_device
@@ -33,11 +34,6 @@ from glassformer.training import memory
 CHARACTERS = 20_000_000  # of each split, at most
 TRIAL_TOKENS = 1024  # of the small step
 SAFE = 0.9  # of what is available
-
-
-def counted(number: int | float, what: str) -> str:
-    """ "1 step", "2 steps"."""
-    return f"{number:,.0f} {what}{'' if round(number) == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -66,28 +62,68 @@ class TrainingPlan:
 
     def memory_in_words(self) -> str:
         """What is needed, of what there is, and whether that is enough."""
-        needed, fits = self.memory / 2**30, "fits" if self.fits else "does not fit"
+        needed, fits = self.memory / 2**30, _("fits") if self.fits else _("does not fit")
         if self.available is None:
-            return f"{needed:.2f} GB; it {fits}"
-        return f"{needed:.2f} GB of {self.available / 2**30:.1f} GB; it {fits}"
+            return _("{needed:.2f} GB; it {fits}", needed=needed, fits=fits)
+        return _(
+            "{needed:.2f} GB of {available:.1f} GB; it {fits}",
+            needed=needed,
+            available=self.available / 2**30,
+            fits=fits,
+        )
+
+    def data_in_words(self) -> str:
+        """How much there is to learn from, and how many steps an epoch has."""
+        more = _("at least ") if self.cut_short else ""
+        if self.unit == "blocks":
+            data = _("{at_least}{count:,} blocks", at_least=more, count=self.examples)
+        else:
+            data = _("{at_least}{count:,} examples", at_least=more, count=self.examples)
+        if (steps := self.epoch_steps) is None:
+            return data
+        plural = "" if round(steps) == 1 else "s"
+        return _(
+            "{data}; an epoch is {at_least}{steps:,.0f} step{plural}",
+            data=data,
+            at_least=more,
+            steps=steps,
+            plural=plural,
+        )
 
     def rows(self) -> list[tuple[str, str]]:
         """As a table: what, how much."""
-        about = "at least " if self.cut_short else ""
-        rows = [("parameters", f"{self.parameters:,} ({self.non_embedding:,} without embeddings)")]
+        rows = [
+            (
+                _("parameters"),
+                _(
+                    "{parameters:,} ({non_embedding:,} without embeddings)",
+                    parameters=self.parameters,
+                    non_embedding=self.non_embedding,
+                ),
+            )
+        ]
         if self.examples is not None:
-            epoch = "" if self.epoch_steps is None else f"; an epoch is {about}{counted(self.epoch_steps, 'step')}"
-            rows += [("data", f"{about}{self.examples:,} {self.unit}{epoch}")]
-        rows += [("left out" if number == 0 else "", note) for number, note in enumerate(self.notes)]
+            rows += [(_("data"), self.data_in_words())]
+        rows += [(_("left out") if number == 0 else "", note) for number, note in enumerate(self.notes)]
         rows += [
-            ("batch", f"about {self.step_tokens:,.0f} target tokens a step"),
-            ("memory", self.memory_in_words()),
+            (_("batch"), _("about {step_tokens:,.0f} target tokens a step", step_tokens=self.step_tokens)),
+            (_("memory"), self.memory_in_words()),
         ]
         if self.tokens_per_second is not None:
             seconds = self.steps * self.step_tokens / max(1.0, self.tokens_per_second)
             rows += [
-                ("speed", f"{self.tokens_per_second:,.0f} target tokens/s, measured"),
-                ("time", f"{duration(seconds)} for {self.steps:,} steps (validation apart)"),
+                (
+                    _("speed"),
+                    _("{tokens_per_second:,.0f} target tokens/s, measured", tokens_per_second=self.tokens_per_second),
+                ),
+                (
+                    _("time"),
+                    _(
+                        "{duration} for {steps:,} steps (validation apart)",
+                        duration=duration(seconds),
+                        steps=self.steps,
+                    ),
+                ),
             ]
         return rows
 
@@ -136,6 +172,12 @@ class StepTrial:
     unit: str
     epoch_steps: float
     notes: tuple[str, ...] = ()  # what is left out of the data
+
+
+def cpu_in_words() -> str:
+    """The processor, and how many threads of it are used."""
+    threads = torch.get_num_threads()
+    return _("CPU, {threads} thread{plural}", threads=threads, plural="" if threads == 1 else "s")
 
 
 def size_of(batches: Batches) -> tuple[int, str]:
@@ -191,7 +233,7 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
         needed, advice = float(fixed), ""
         trial = found = None
         if needed >= limit:
-            advice = "the weights, their gradients and the optimizer's state alone need more; make the model smaller"
+            advice = _("the weights, their gradients and the optimizer's state alone need more; make the model smaller")
         try:
             if not advice:
                 trial = try_out(run, in_small(recipe, min(TRIAL_TOKENS, int(micro_tokens))), texts, 0.0)
@@ -211,9 +253,7 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
             needed, advice = max(needed, limit), memory.less_memory(recipe)
     seen = found or trial
     return TrainingPlan(
-        device=torch.cuda.get_device_name()
-        if device.type == "cuda"
-        else f"CPU, {counted(torch.get_num_threads(), 'thread')}",
+        device=torch.cuda.get_device_name() if device.type == "cuda" else cpu_in_words(),
         parameters=parameters,
         non_embedding=non_embedding,
         memory=int(needed),

@@ -19,7 +19,7 @@ from glassformer.evaluation.metrics import Scores, is_better, measure_name, meas
 from glassformer.evaluation.teacher_forced import teacher_forced
 from glassformer.files import durable, structured
 from glassformer.files.owned import HeldFolder
-from glassformer.language import localized
+from glassformer.language import _, localized
 from glassformer.models.weights import ema_or_model_weights, inference_weights, load_model_tensors, model_tensors
 from glassformer.nn.lora import adapter_tensors
 from glassformer.runs import checkpoint
@@ -90,7 +90,9 @@ def check_state(state: dict[str, Any], folder: Path) -> None:
     saved = structured.convert(state, SavedState, str(folder / checkpoint.STATE))
     counts = {n: v for n, v in vars(saved).items() if isinstance(v, int)}
     if strange := [name for name, count in counts.items() if not 0 <= count < MOST]:
-        raise checkpoint.Damaged(f"{folder} cannot be used: {strange[0]} in its state is no count")
+        raise checkpoint.Damaged(
+            _("{folder} cannot be used: {name} in its state is no count", folder=folder, name=strange[0])
+        )
 
 
 @dataclass
@@ -127,7 +129,7 @@ class Session:
         """The run's folder may have been moved while it trains, and another may stand in its place: write into one's own."""
         path = self.held.find(self.run.path)
         if path != self.run.path:
-            self.message(f"{self.run.path} is in {path} now; training goes on there")
+            self.message(_("{path} is in {path_2} now; training goes on there", path=self.run.path, path_2=path))
             self.run = RunFolder(path)
 
     # ---- validation
@@ -186,10 +188,10 @@ class Session:
             progress.waiting += 1
         shown = measures_text(scores.values, say=localized)
         self.screen.score = f"val {measures_text({metric: value}, say=localized)}"
-        told = f"step {progress.step}: validation  {shown}"
-        self.message(f"{told}  (best so far)" if better else told)
+        told = _("step {step}: validation  {shown}", step=progress.step, shown=shown)
+        self.message(_("{told}  (best so far)", told=told) if better else told)
         for name, signature in scores.signatures.items() if first else ():
-            meaning = f"sacrebleu's {signature}" if "|version:" in signature else signature
+            meaning = _("sacrebleu's {signature}", signature=signature) if "|version:" in signature else signature
             self.message(f"    {localized(measure_name(name))}: {localized(meaning)}")
         for source, reference, written in scores.samples[:3]:
             if self.recipe.data.task == "text":
@@ -260,13 +262,13 @@ class Session:
             steps = [s for s in self.run.snapshots.steps() if s <= progress.step][-config.average_last :]
             whole = [s for s in steps if self.run.snapshots.problem(s) is None]
             for lost in sorted(set(steps) - set(whole)):
-                self.message(f"{self.run.snapshots.path(lost)} is damaged and left out of the average")
+                self.message(_("{path} is damaged and left out of the average", path=self.run.snapshots.path(lost)))
             weights = average([inference_weights(read_checkpoint(self.run.snapshots.path(s))[0]) for s in whole])
             came_from: dict[str, Any] = {"averaged": whole}
             adapter = {}
         else:
             step = progress.best_step if progress.best_step is not None else progress.step
-            tensors, _ = read_checkpoint(self.run.checkpoints.path(step))
+            tensors, _unused = read_checkpoint(self.run.checkpoints.path(step))
             weights, came_from = inference_weights(tensors), {"step": step}
             adapter = adapter_tensors(ema_or_model_weights(tensors))
         state = {"step": progress.step, "weights": came_from, "run": self.run.id, "recipe": self.recipe.to_dict()}
@@ -309,7 +311,13 @@ class Session:
                 raise
             self.record_validation(scores)
             if self.over and step < config.steps:
-                self.message(f"step {step}: no better for {progress.waiting} validations; stopping early")
+                self.message(
+                    _(
+                        "step {step}: no better for {waiting} validations; stopping early",
+                        step=step,
+                        waiting=progress.waiting,
+                    )
+                )
         if config.average_last and (step % (config.snapshot_every or config.save_every) == 0 or self.over):
             self.snapshot()
         due = step % config.save_every == 0 or self.over or progress.best_step == step or self.stop.asked

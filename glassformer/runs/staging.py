@@ -20,6 +20,7 @@ from glassformer.config import VERSION, Recipe
 from glassformer.errors import UserError
 from glassformer.files import owned, structured
 from glassformer.files.durable import fsync, to_json, write_atomically
+from glassformer.language import _
 from glassformer.runs.facts import REPLACED
 from glassformer.runs.folder import RunFolder
 from glassformer.screen import say
@@ -40,7 +41,12 @@ def clear_draft(draft: Path, out: Path) -> None:
         left = RunFolder(draft).discard()
     if left:
         raise UserError(
-            f"{draft} stands in the way of {out} and holds files that no run wrote ({', '.join(left[:3])}); move it away"
+            _(
+                "{draft} stands in the way of {out} and holds files that no run wrote ({left}); move it away",
+                draft=draft,
+                out=out,
+                left=", ".join(left[:3]),
+            )
         )
 
 
@@ -48,7 +54,7 @@ def create_draft(out: Path, recipe: Recipe, origin: dict[str, Any] | None = None
     """A run that is not prepared yet, where nobody's files are. `origin`: the run that it begins with."""
     owned.refuse_link(out)
     if not RunFolder.is_run(out):
-        owned.require_new_or_empty(out, "a run")
+        owned.require_new_or_empty(out, _("a run"))
         if out.is_dir():
             return RunFolder.create(out, recipe, VERSION, origin)
     try:
@@ -57,7 +63,9 @@ def create_draft(out: Path, recipe: Recipe, origin: dict[str, Any] | None = None
         clear_draft(draft, out)
         return RunFolder.create(draft, recipe, VERSION, origin)
     except OSError as error:
-        raise UserError(f"the run's folder {out} cannot be made: {error.strerror}") from None
+        raise UserError(
+            _("the run's folder {path} cannot be made: {reason}", path=out, reason=error.strerror)
+        ) from None
 
 
 def move_aside(out: Path) -> Path:
@@ -78,7 +86,13 @@ def commit(draft: RunFolder, out: Path) -> tuple[RunFolder, Path | None]:
         prepared = RunFolder(out).prepared
         aside = move_aside(out)
         if prepared:
-            say(f"the run that was in {out} is kept in {aside} until the new one has its first checkpoint")
+            say(
+                _(
+                    "the run that was in {out} is kept in {aside} until the new one has its first checkpoint",
+                    out=out,
+                    aside=aside,
+                )
+            )
     try:
         os.rename(draft.path, out)  # refuses a folder in which something has appeared
     except OSError:
@@ -144,7 +158,7 @@ def drop(path: Path, name: str) -> None:
     if left:
         kept = owned.free_name(path.with_name(f"kept-from-{name}"))
         os.rename(path, kept)
-        say(f"the old run is gone; what was not its own ({', '.join(left[:3])}) is in {kept}")
+        say(_("the old run is gone; what was not its own ({left}) is in {kept}", left=", ".join(left[:3]), kept=kept))
 
 
 def drop_replaced(out: Path) -> None:
@@ -176,5 +190,5 @@ def put_back(out: Path) -> bool:
             drop(out, Path(os.path.abspath(out)).name)
         os.rename(aside, out)
         (out / REPLACED).unlink(missing_ok=True)
-    say(f"the training that was to replace {out} had no checkpoint yet: the run from before is back")
+    say(_("the training that was to replace {out} had no checkpoint yet: the run from before is back", out=out))
     return True

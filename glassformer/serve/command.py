@@ -13,6 +13,7 @@ from pathlib import Path
 from glassformer.config.fields import coerce, type_hints
 from glassformer.config.recipe import refuse_unknown
 from glassformer.errors import ConfigError, UserError
+from glassformer.language import _
 from glassformer.screen import say
 from glassformer.serve.app import Served
 from glassformer.serve.auth import Auth
@@ -31,11 +32,11 @@ def limits_from(settings: Sequence[str]) -> Limits:
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
-            raise ConfigError(f"a limit is set as NAME=VALUE, such as queue=64, not {setting!r}")
+            raise ConfigError(_("a limit is set as NAME=VALUE, such as queue=64, not {setting!r}", setting=setting))
         refuse_unknown({name: value}, [field.name for field in fields(Limits)], "limit")
         changes[name] = coerce(value, hints[name], f"limit {name}")
         if changes[name] is not None and changes[name] <= 0:
-            raise ConfigError(f"limit {name} must be above 0, not {value}")
+            raise ConfigError(_("limit {name} must be above 0, not {value}", name=name, value=value))
     return replace(Limits(), **changes)
 
 
@@ -57,20 +58,28 @@ def key_from(file: Path | None, host: str) -> str | None:
             key = next(iter(file.read_text(encoding="utf-8").splitlines()), "").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(
-                f"the key cannot be read from {file}: {getattr(error, 'strerror', 'it is not text')}"
+                _(
+                    "the key cannot be read from {file}: {value}",
+                    file=file,
+                    value=getattr(error, "strerror", "it is not text"),
+                )
             ) from None
     if not key:
         if file is not None:
-            raise UserError(f"{file} holds no key; its first line is the key")
+            raise UserError(_("{file} holds no key; its first line is the key", file=file))
         if not is_loopback(host):
             raise UserError(
-                f"on {host} anyone who can reach this machine could ask, so an API key is needed: give --key-file, or set "
-                f"{KEY_NAME}"
+                _(
+                    "on {host} anyone who can reach this machine could ask, so an API key is needed: give --key-file, or set "
+                    "{key_name}",
+                    host=host,
+                    key_name=KEY_NAME,
+                )
             )
         return None
     if len(key) < SHORTEST_KEY:
-        raise UserError(f"the API key has {len(key)} characters and should have at least {SHORTEST_KEY}; make one with "
-                        "`python -c 'import secrets; print(secrets.token_urlsafe())'`")  # fmt: skip
+        raise UserError(_("the API key has {n_key} characters and should have at least {shortest_key}; make one with "
+"`python -c 'import secrets; print(secrets.token_urlsafe())'`", n_key=len(key), shortest_key=SHORTEST_KEY))  # fmt: skip
     return key
 
 
@@ -80,7 +89,7 @@ def served_runs(paths: Sequence[Path], languages: Sequence[str]) -> list[ServedR
     for option in languages:
         name, equals, codes = option.partition("=")
         if not equals and len(paths) > 1:
-            raise ConfigError(f"with several runs --languages says whose: NAME={option}")
+            raise ConfigError(_("with several runs --languages says whose: NAME={option}", option=option))
         named[name if equals else paths[0].resolve().name] = codes_from(codes if equals else option)
     refuse_unknown(named, [path.resolve().name for path in paths], "run")
     return [ServedRun(path, named.get(path.resolve().name)) for path in paths]
@@ -100,14 +109,16 @@ def run_server(
     """Serve until a signal comes."""
     host, port = address
     if not 0 <= port <= 65535:
-        raise ConfigError(f"a port is a number from 0 to 65535, not {port}")
+        raise ConfigError(_("a port is a number from 0 to 65535, not {port}", port=port))
     bounds, key, hosts = limits_from(limits), key_from(key_file, host), list(names[0])
 
     async def serve() -> Models:
         models = Models(served_runs(paths, languages), bounds, device=device, strict=strict, report=say)
         for run in models.runs.values():
             if run.translates:
-                say(f"{run.name}: {', '.join(run.sources)} to {run.target}")
+                say(
+                    _("{name}: {sources} to {target}", name=run.name, sources=", ".join(run.sources), target=run.target)
+                )
         served = Served(models, bounds, Auth(key, [*hosts, host], names[1]), say)
         server = Server(served, host, port, say)
         await server.serve()
@@ -117,7 +128,9 @@ def run_server(
     try:
         models = asyncio.run(serve())
     except SystemExit:
-        raise UserError(f"nothing can listen on {host} port {port}; is it taken by another program?") from None
+        raise UserError(
+            _("nothing can listen on {host} port {port}; is it taken by another program?", host=host, port=port)
+        ) from None
     if any(worker.stuck_for() for worker in models.workers()):
         sys.stderr.flush()
         os._exit(0)  # a thread that hangs would keep the process from ending

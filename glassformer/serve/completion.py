@@ -78,7 +78,7 @@ Scored = list[tuple[float, dict[str, float]]]  # of each token of a row but the 
 def score_row(model: TextModel, row: Sequence[int], top: int) -> Scored:
     """For every token of a row after the first: its log-probability, and the `top` likeliest tokens in its place, itself among
     them. So many logits at a time that a long row does not fill the memory."""
-    net: Any = model.model
+    net: Any = model._model
     pieces, scores = model.tokenizers.target.pieces, []
     with eval_mode(net):
         hidden = net.hidden(Rows.from_lists([list(row[:-1]) or [0]]).to(model.device))
@@ -149,7 +149,7 @@ class CompletionJob(ServerJob):
         """A prompt as ids; those that come as ids are taken as they are."""
         if isinstance(prompt, str):
             return prompt_ids(model, prompt)
-        words = model.model.config.vocab_size
+        words = model._model.config.vocab_size
         wrong = next((token for token in prompt if not 0 <= token < words), None)
         if wrong is not None:
             raise bad_request(
@@ -212,8 +212,8 @@ class CompletionJob(ServerJob):
         if h.ended == "stop":
             starts = [start for start in starts if start < len(h.text or "")]
         row = [*ids, *h.ids[: len(starts)]]
-        block_size = model.model.config.block_size
-        if model.model.config.positions in ("learned", "sinusoidal") and len(row) - 1 > block_size:
+        block_size = model._model.config.block_size
+        if model._model.config.positions in ("learned", "sinusoidal") and len(row) - 1 > block_size:
             raise bad_request(
                 f"log-probabilities were asked for {len(row)} tokens, and this model reads {block_size} at once",
                 "logprobs",

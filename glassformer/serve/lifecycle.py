@@ -14,6 +14,7 @@ from types import FrameType
 
 import uvicorn
 
+from glassformer.language import _
 from glassformer.serve.app import Served
 from glassformer.serve.connections import connection_kind, connections_that_fit
 
@@ -29,7 +30,13 @@ class Server(uvicorn.Server):
         asked = served.limits.connections
         most, backlog = connections_that_fit(asked)
         if most < asked:
-            report(f"this process may have few files open, so it takes {most:,} connections at a time, not {asked:,}")
+            report(
+                _(
+                    "this process may have few files open, so it takes {most:,} connections at a time, not {asked:,}",
+                    most=most,
+                    asked=asked,
+                )
+            )
         config = uvicorn.Config(
             served.middleware,
             host=host,
@@ -97,4 +104,4 @@ class Server(uvicorn.Server):
         """Listen, and say where."""
         await super().startup(sockets=sockets)
         if self.started:
-            self.report(f"listening on {self.address()}")
+            self.report(_("listening on {address}", address=self.address()))

@@ -13,6 +13,7 @@ from pathlib import Path
 from glassformer.api.loading import load
 from glassformer.config import Recipe
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.runs.folder import RunFolder
 from glassformer.serve.api_errors import APIError
 from glassformer.serve.completion import CompletionJob, CompletionOptions
@@ -43,7 +44,9 @@ class ServedRun:
         self.name = path.resolve().name
         self.kind = kind_of(self.folder.recipe)
         if self.kind not in ("transformer", "gpt", "gpt on pairs"):
-            raise UserError(f"{path} neither translates nor writes text, so there is nothing to serve it for")
+            raise UserError(
+                _("{path} neither translates nor writes text, so there is nothing to serve it for", path=path)
+            )
         self.sources, self.target = languages or codes_of(self.folder.recipe)
         self.made = int((path / "run.json").stat().st_mtime)
         self.bytes = COPIES * self.weights_size()
@@ -93,11 +96,15 @@ class Models:
         self.runs = {run.name: run for run in runs}
         self.limits, self.device, self.strict, self.report = limits, device, strict, report
         if len(self.runs) < len(runs):
-            raise UserError("two of the runs have the same name; rename one of their folders")
+            raise UserError(_("two of the runs have the same name; rename one of their folders"))
         largest = max(runs, key=lambda run: run.bytes)
         if limits.memory is not None and largest.bytes > limits.memory:
             raise UserError(
-                f"{largest.path} alone needs about {largest.bytes / 2**20:,.0f} MiB, more than the limit on memory; raise it"
+                _(
+                    "{largest} alone needs about {bytes:,.0f} MiB, more than the limit on memory; raise it",
+                    largest=largest.path,
+                    bytes=largest.bytes / 2**20,
+                )
             )
         self.retired: list[Worker] = []
         self.loading = asyncio.Lock()
@@ -179,7 +186,7 @@ class Models:
         run.healthy, run.try_at = False, time.monotonic() + run.pause
         run.pause = min(LONGEST_PAUSE, 2 * run.pause)
         why = str(error) if isinstance(error, UserError | APIError | TimeoutError) else log_name(error)
-        self.report(f"{run.name} cannot answer: {why or 'it took too long'}")
+        self.report(_("{name} cannot answer: {why}", name=run.name, why=why or "it took too long"))
 
     async def read(self, run: ServedRun) -> Worker:
         """A worker with the weights of now, which has answered."""
@@ -196,7 +203,7 @@ class Models:
             self.retired.append(worker)
             raise
         run.stamp, run.loaded_seal = stamp, seal
-        self.report(f"loaded {run.name}")
+        self.report(_("loaded {name}", name=run.name))
         return worker
 
     async def try_out(self, run: ServedRun, worker: Worker) -> None:

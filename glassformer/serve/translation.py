@@ -81,7 +81,7 @@ class TranslationJob(ServerJob):
             decode["beam"] = 1  # a beam takes words back, which a stream cannot
         self.settings = decode_settings(model, None, **decode)
         check_constraints(model, options.constraints, self.settings)
-        shared, shorter = shared_settings(self.settings), 0 if isinstance(model.model, Transformer) else 1
+        shared, shorter = shared_settings(self.settings), 0 if isinstance(model._model, Transformer) else 1
         for number, plan in enumerate(plans_of(model, iter(self.texts), NOTHING, options.trace)):
             self.plans.append(plan)
             lost = [
@@ -132,9 +132,9 @@ class TranslationJob(ServerJob):
         best, bos = hypotheses[:1], model.special_tokens.bos
         ids = [h.ids for h in best]
         weights = (
-            alignments(model.model, [source], ids, bos=bos)
-            if isinstance(model.model, Transformer)
-            else prompt_alignments(model.model, [source], ids)
+            alignments(model._model, [source], ids, bos=bos)
+            if isinstance(model._model, Transformer)
+            else prompt_alignments(model._model, [source], ids)
         )
         for hypothesis, rows in zip(best, weights, strict=True):
             hypothesis.alignment = rows

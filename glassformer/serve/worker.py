@@ -260,7 +260,7 @@ class Worker:
         how: dict[str, Any] = {"text": self.model.tokenizers.target.decode, "trace": row.trace}
         # What streams is looked at after every step, which captured steps do not allow.
         make = Driver if row.settings.beams == 1 else make_driver
-        return make(self.model.model, row.settings, self.model.special_tokens, **how)
+        return make(self.model._model, row.settings, self.model.special_tokens, **how)
 
     def _step(self, key: Any, driver: Driver) -> None:
         self._used[key] = time.monotonic()

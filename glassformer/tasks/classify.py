@@ -17,7 +17,7 @@ def classify(model: TextModel, texts: Sequence[str]) -> list[list[Label]]:
         for ids in model.tokenizers.target.encode_batch(as_list(texts))
     ]
     out = []
-    for chances in predict.classify(model.model, rows):
+    for chances in predict.classify(model._model, rows):
         labels = [Label(label, p) for label, p in zip(model.tokenizers.labels, chances, strict=True)]
         out.append(sorted(labels, key=lambda label: -label.probability))
     return out

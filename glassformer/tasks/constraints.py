@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from glassformer.config import DecodeConfig
 from glassformer.decode import Request, TokenConstraints, check_request, spellings
 from glassformer.errors import ConfigError, UserError
+from glassformer.language import _
 from glassformer.tasks.text_model import LONGEST_TEXT, TextModel
 from glassformer.text.languages import is_unspaced
 from glassformer.text.tokenizer import UNK
@@ -50,12 +51,18 @@ def token_constraints(
     for text in (constraints.prefix, *constraints.banned, *terms):
         if len(text) > LONGEST_TEXT:
             raise UserError(
-                f"the prefix, or a text to have or to ban, has {len(text):,} characters, and at most {LONGEST_TEXT:,} are taken; "
-                "shorten it"
+                _(
+                    "the prefix, or a text to have or to ban, has {n_text:,} characters, and at most {longest_text:,} are taken; "
+                    "shorten it",
+                    n_text=len(text),
+                    longest_text=LONGEST_TEXT,
+                )
             )
     prefix = tuple(tokenizer.encode(constraints.prefix)) if first else tokenizer.before
     if UNK in prefix:
-        raise UserError(f"the prefix {constraints.prefix[:200]!r} cannot be written with this model's vocabulary")
+        raise UserError(
+            _("the prefix {prefix!r} cannot be written with this model's vocabulary", prefix=constraints.prefix[:200])
+        )
     banned = dict.fromkeys(
         ids
         for banned in constraints.banned
@@ -75,11 +82,11 @@ def check_constraints(model: TextModel, constraints: TextConstraints, config: De
     """Refuse at once what no text could be answered with."""
     for word in constraints.banned:
         if not word.strip():
-            raise UserError("an empty text cannot be banned; leave it out")
+            raise UserError(_("an empty text cannot be banned; leave it out"))
     if constraints.glossary and (config.temperature > 0 or config.groups > 1 or constraints.stops):
         raise ConfigError(
-            "a glossary is met by a plain beam search; it goes with no temperature, no groups and no stop strings"
+            _("a glossary is met by a plain beam search; it goes with no temperature, no groups and no stop strings")
         )
     asked = token_constraints(model, constraints, constraints.terms)
     decode = model.tokenizers.target.decode
-    check_request(model.model, Request((), asked), config, model.special_tokens, decode)
+    check_request(model._model, Request((), asked), config, model.special_tokens, decode)

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from glassformer.errors import ConfigError
+from glassformer.language import _
 from glassformer.models import Transformer
 from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.rows import Rows
@@ -45,8 +46,10 @@ def embed(model: TextModel, texts: Sequence[str], *, pool: Pool = "mean") -> Flo
     """A row a text, on the CPU, in float32: the encoder's output, or a GPT's last layer. Of a text longer than the model
     reads, its beginning counts."""
     if pool not in get_args(Pool):
-        raise ConfigError(f"pool must be one of {', '.join(get_args(Pool))}, not {pool!r}")
-    net, longest = model.model, model.model.config.block_size
+        raise ConfigError(
+            _("pool must be one of {choices}, not {pool!r}", choices=", ".join(get_args(Pool)), pool=pool)
+        )
+    net, longest = model._model, model._model.config.block_size
     if isinstance(net, Transformer):
         rows = [[*ids[: longest - 1], EOS] for ids in model.tokenizers.source.encode_batch(as_list(texts))]
     elif model.verb in ("generate", "translate"):

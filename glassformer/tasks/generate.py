@@ -8,6 +8,7 @@ from typing import Any
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import Request, answer, stream
+from glassformer.decode.garbage import full_collections_wait
 from glassformer.models import GPT
 from glassformer.tasks.constraints import TextConstraints, check_constraints, token_constraints
 from glassformer.tasks.results import Answer, DecodedPart
@@ -49,7 +50,7 @@ def generate_each(
             yield Request(asked[-1], in_tokens)
 
     how: dict[str, Any] = {"special": model.special_tokens, "text": model.tokenizers.target.decode}
-    for _, hypotheses in answer(model.model, requests(), settings, trace=trace, **how):
+    for _, hypotheses in answer(model._model, requests(), settings, trace=trace, **how):
         own = asked.popleft()
         yield [Answer(h.text or "", [DecodedPart(own, h, model.tokenizers)]) for h in hypotheses]
 
@@ -57,7 +58,8 @@ def generate_each(
 def generate(model: TextModel, prompts: Sequence[str], **options: Any) -> list[list[Answer]]:
     """For each prompt what may follow it, without the prompt: `num_samples` draws, or `n_best` of a search. `constraints` is a
     TextConstraints, `trace` adds the story of the beam; options are those of DecodeConfig."""
-    return list(generate_each(model, as_list(prompts), **options))
+    with full_collections_wait():
+        return list(generate_each(model, as_list(prompts), **options))
 
 
 def stream_generated(
@@ -70,7 +72,7 @@ def stream_generated(
 ) -> Iterator[str]:
     """The text of `generate` as it comes, whole characters only."""
     model.require("generate")
-    net = model.model
+    net = model._model
     assert isinstance(net, GPT)
     settings, constraints = decode_settings(model, config, **options), constraints or TextConstraints()
     check_constraints(model, constraints, settings)

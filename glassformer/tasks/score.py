@@ -14,6 +14,7 @@ from glassformer.data.batches import BlockBatches, SentenceBatches
 from glassformer.data.examples import Pairs, Prompts
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.loss import IGNORE
 from glassformer.tasks.text_model import TextModel
@@ -54,7 +55,7 @@ def sums(model: Any, batches: Any, budget: int) -> dict[int, TextScore]:
 def score(model: TextModel, examples: Sequence[Any]) -> list[TextScore | None]:
     """For each pair (source, target), or for each text where a GPT learned from text, how likely the model finds it. None for
     a pair that is longer than the model reads; a long text is read in blocks, and its first token is given."""
-    net, recipe = model.model, model.recipe
+    net, recipe = model._model, model.recipe
     budget = max(256, min(8192, 2**23 // max(1, net.config.vocab_size)))
     if model.kind in ("transformer", "gpt on pairs"):
         source, target = model.tokenizers.source, model.tokenizers.target
@@ -69,7 +70,7 @@ def score(model: TextModel, examples: Sequence[Any]) -> list[TextScore | None]:
         return [found.get(number) for number in range(len(examples))]
     if model.kind != "gpt":
         raise UserError(
-            "a BERT finds labels or hidden words and has no probability of a text; score a GPT or a translator"
+            _("a BERT finds labels or hidden words and has no probability of a text; score a GPT or a translator")
         )
     out: list[TextScore | None] = []
     tokenizer = model.tokenizers.target

@@ -15,6 +15,7 @@ import torch
 from glassformer.config import Recipe
 from glassformer.decode import SpecialTokens
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.models import BERT, GPT, Transformer
 from glassformer.text.tokenizer import BOS, EOS
 from glassformer.text.tokenizers import Tokenizers
@@ -34,7 +35,7 @@ VERBS: dict[str, tuple[Verb, ...]] = {
 }
 """What each kind of model can do; the first is what it is made for."""
 
-FAMILIES = {"transformer": "an encoder-decoder", "gpt": "a GPT", "bert": "a BERT"}
+FAMILIES = {"transformer": _("an encoder-decoder"), "gpt": _("a GPT"), "bert": _("a BERT")}
 
 
 class WrongVerb(UserError, AttributeError):
@@ -48,19 +49,26 @@ class TextModel:
     """
 
     def __init__(self, model: Transformer | GPT | BERT, tokenizers: Tokenizers, recipe: Recipe) -> None:
-        self.model, self.tokenizers, self.recipe = model, tokenizers, recipe
+        self._model, self.tokenizers, self.recipe = model, tokenizers, recipe
         usual, words = SpecialTokens(), tokenizers.target
         self.special_tokens = replace(usual, never=(*usual.never, *words.never), more_ends=words.ends)
 
     @property
+    def model(self) -> Transformer | GPT | BERT:
+        """The model itself, to look into and to change. From now on its weights are looked through before each answer, since
+        whoever holds it may change them; until somebody asks for it, nobody can, and the tasks use `_model`."""
+        self._model.handed_out = True
+        return self._model
+
+    @property
     def device(self) -> torch.device:
         """The device that the weights are on."""
-        return next(self.model.parameters()).device
+        return next(self._model.parameters()).device
 
     @property
     def kind(self) -> str:
         """What was trained, and on what: one of `VERBS`."""
-        config = self.model.config
+        config = self._model.config
         if config.family == "gpt" and config.head == "mlm":
             return "gpt on pairs" if self.recipe.data.prompt_answer else "gpt"
         return config.family if config.family == "transformer" else config.head
@@ -77,15 +85,19 @@ class TextModel:
 
     def cannot(self, verb: str) -> WrongVerb:
         """The sentence that says what this model is, and that it is not made for this."""
-        family = FAMILIES[self.model.config.family]
+        family = FAMILIES[self._model.config.family]
         if self.kind == "none":
-            return WrongVerb(f"this run is {family} without a head, which embeds texts; it cannot {verb}")
-        return WrongVerb(f"this run is {family} made to {self.verb}; it cannot {verb}")
+            return WrongVerb(
+                _("this run is {family} without a head, which embeds texts; it cannot {verb}", family=family, verb=verb)
+            )
+        return WrongVerb(
+            _("this run is {family} made to {verb}; it cannot {verb_2}", family=family, verb=self.verb, verb_2=verb)
+        )
 
     @property
     def max_text_tokens(self) -> int:
         """So many tokens of a text a model that reads (BERT) can see at once; BOS takes one place, and so may EOS."""
-        return max(1, self.model.config.block_size - 1 - self.recipe.data.close_texts)
+        return max(1, self._model.config.block_size - 1 - self.recipe.data.close_texts)
 
     def with_special_tokens(self, ids: Sequence[int]) -> list[int]:
         """A text as a model that reads sees it: BOS before it, and EOS behind it where it was trained so."""
@@ -99,25 +111,36 @@ def check_lengths(texts: Iterable[Any]) -> None:
         length = sum(len(word) for word in words if isinstance(word, str))
         if length > LONGEST_TEXT:
             raise UserError(
-                f"the text has {length:,} characters, and at most {LONGEST_TEXT:,} are taken at once; break it into lines"
+                _(
+                    "the text has {length:,} characters, and at most {longest_text:,} are taken at once; break it into lines",
+                    length=length,
+                    longest_text=LONGEST_TEXT,
+                )
             )
 
 
 def check_text(text: str) -> str:
     """The text as a stranger gave it, if it is one. (A text of one's own may hold a NUL: training data does.)"""
     if not isinstance(text, str):
-        raise UserError(f"a text is a str, not {type(text).__name__}")
+        raise UserError(_("a text is a str, not {kind}", kind=type(text).__name__))
     check_lengths([text])
     if "\0" in text:
         raise UserError(
-            f"the text has a NUL at character {text.index(chr(0)) + 1}, which belongs to no text; remove it"
+            _(
+                "the text has a NUL at character {index}, which belongs to no text; remove it",
+                index=text.index(chr(0)) + 1,
+            )
         )
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise UserError(
-            f"the text has a lone surrogate (U+{ord(text[error.start]):04X}) at character {error.start + 1}, "
-            "which is half a character or a byte that is not UTF-8; remove it"
+            _(
+                "the text has a lone surrogate (U+{code:04X}) at character {start}, "
+                "which is half a character or a byte that is not UTF-8; remove it",
+                code=ord(text[error.start]),
+                start=error.start + 1,
+            )
         ) from None
     return text
 
@@ -125,5 +148,5 @@ def check_text(text: str) -> str:
 def as_list(texts: Sequence[Any]) -> list[Any]:
     """A string is a sequence of strings, too; taken as one, its letters would be answered one by one."""
     if isinstance(texts, str):
-        raise UserError("texts come as a list, even a single one: write [text]")
+        raise UserError(_("texts come as a list, even a single one: write [text]"))
     return list(texts)

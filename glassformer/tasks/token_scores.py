@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.models import GPT, Transformer
 from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.rows import Rows
@@ -51,13 +52,23 @@ class TokenScores:
 @torch.no_grad()
 def token_scores(model: TextModel, sources: Sequence[str], targets: Sequence[str]) -> list[TokenScores]:
     """For each source (a GPT of plain text: each prompt) how likely the target is to follow it."""
-    net = model.model
+    net = model._model
     if not isinstance(net, Transformer | GPT) or model.verb == "classify":
         raise UserError(
-            f"this run is {FAMILIES[net.config.family]} made to {model.verb}; it writes no text to be scored"
+            _(
+                "this run is {families} made to {verb}; it writes no text to be scored",
+                families=FAMILIES[net.config.family],
+                verb=model.verb,
+            )
         )
     if len(sources) != len(targets):
-        raise UserError(f"there are {len(sources)} sources and {len(targets)} targets; they go together one by one")
+        raise UserError(
+            _(
+                "there are {n_sources} sources and {n_targets} targets; they go together one by one",
+                n_sources=len(sources),
+                n_targets=len(targets),
+            )
+        )
     written = model.tokenizers.target.encode_batch(list(targets))
     if isinstance(net, Transformer):
         read = [[*ids, EOS] for ids in model.tokenizers.source.encode_batch(list(sources))]
@@ -69,7 +80,11 @@ def token_scores(model: TextModel, sources: Sequence[str], targets: Sequence[str
     longest = max([len(row) - 1 for row in rows] + [len(ids) for ids in read], default=0)
     if net.config.positions == "learned" and longest > net.config.block_size:
         raise UserError(
-            f"a text has {longest} tokens, and this model has learned positions for {net.config.block_size}"
+            _(
+                "a text has {longest} tokens, and this model has learned positions for {block_size}",
+                longest=longest,
+                block_size=net.config.block_size,
+            )
         )
     found: list[TokenScores] = []
     with eval_mode(net):

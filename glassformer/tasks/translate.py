@@ -28,6 +28,7 @@ from glassformer.decode import (
     stream,
 )
 from glassformer.decode.align import prompt_alignments
+from glassformer.decode.garbage import full_collections_wait
 from glassformer.decode.generate import Streamed
 from glassformer.decode.lengths import translation_limits
 from glassformer.models import Transformer
@@ -65,7 +66,7 @@ def combinations(parts: Sequence[Sequence[Hypothesis]], config: DecodeConfig) ->
 
 def most_tokens(model: TextModel) -> int:
     """So many tokens of a text the model can read at once, special ones apart."""
-    longest = model.model.config.block_size
+    longest = model._model.config.block_size
     if model.kind == "gpt on pairs":
         return max(1, (longest - 2) // 2)  # the other half is for the answer
     return max(1, min(longest, model.recipe.data.max_length or longest) - 1)
@@ -149,7 +150,7 @@ def translate_each(
 ) -> Iterator[list[Answer]]:
     """As `translate`, of any number of texts: they are read as they are needed, and answered in order."""
     model.require("translate")
-    constraints, net = constraints or TextConstraints(), model.model
+    constraints, net = constraints or TextConstraints(), model._model
     settings = decode_settings(model, config, **options)
     check_constraints(model, constraints, settings)
     is_pair = isinstance(net, Transformer)
@@ -233,7 +234,8 @@ def translate(model: TextModel, texts: Sequence[str], **options: Any) -> list[li
     TextConstraints. Options are those of DecodeConfig; limits on length hold for each part of a long text. An empty text
     stays empty."""
     model.require("translate")
-    return list(translate_each(model, as_list(texts), **options))
+    with full_collections_wait():
+        return list(translate_each(model, as_list(texts), **options))
 
 
 def translations(model: TextModel, texts: Sequence[str], **options: Any) -> list[str]:
@@ -264,7 +266,7 @@ def stream_translated(
         options = {"beam": 1, **options}
     settings, constraints = decode_settings(model, config, **options), constraints or TextConstraints()
     check_constraints(model, constraints, settings)
-    source, net = model.tokenizers.source, model.model
+    source, net = model.tokenizers.source, model._model
     pieces = pieces_of(model, text, source.encode(text))
     decode = model.tokenizers.target.decode
     done: list[str] = []

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from glassformer.errors import UserError, install_hint
+from glassformer.language import _
 
 # For the `tokenizers` library (Oniguruma): a run of Han; a number with its marks inside, such as 3.14, 19:30, 2024-05-03;
 # a word with its apostrophes and hyphens inside, such as don't, twenty-one; any other visible character by itself.
@@ -69,23 +70,28 @@ def load_jieba() -> Any:
             import jieba
     except ImportError:
         raise UserError(
-            f"cutting Chinese text into words needs jieba: install it with {install_hint('zh')}, "
-            "or set data.tokenizer to char, bpe or unigram"
+            _(
+                "cutting Chinese text into words needs jieba: install it with {command}, "
+                "or set data.tokenizer to char, bpe or unigram",
+                command=install_hint("zh"),
+            )
         ) from None
     jieba.setLogLevel(60)  # it reports the loading of its dictionary on stderr
     return jieba
 
 
-def segment_chinese(run: str) -> list[str]:
+@functools.lru_cache(maxsize=1 << 18)  # a corpus is cut to learn its words and again to encode it
+def segment_chinese(run: str) -> tuple[str, ...]:
     """Cut a run of Han characters into words; the words joined give the run back.
 
     >>> segment_chinese("我喜欢你")
-    ['我', '喜欢', '你']
+    ('我', '喜欢', '你')
     """
     if len(run) == 1:
-        return [run]
+        return (run,)
     # jieba takes quadratic time; no clause is as long as this, so only text without any punctuation is cut at its border.
-    return [word for i in range(0, len(run), LONGEST_RUN) for word in load_jieba().cut(run[i : i + LONGEST_RUN])]
+    cut = load_jieba().cut
+    return tuple(word for i in range(0, len(run), LONGEST_RUN) for word in cut(run[i : i + LONGEST_RUN]))
 
 
 def join_words(words: Sequence[str]) -> str:

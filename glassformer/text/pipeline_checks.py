@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.text.languages import WORD_PATTERN
 
 LARGEST_FILE = 48 << 20  # bytes of a tokenizer.json; the largest in use have about 35 million
@@ -31,10 +32,17 @@ REPEAT = re.compile(r"\*|\+|\{(\d*)(,?)(\d*)\}")
 def check_size(content: bytes, where: str) -> None:
     """Refuses a file that is too large, or that would need far more memory than it has bytes."""
     if len(content) > LARGEST_FILE:
-        raise UserError(f"{where} has {len(content):,} bytes; a tokenizer has at most {LARGEST_FILE:,}")
+        raise UserError(
+            _(
+                "{where} has {n_content:,} bytes; a tokenizer has at most {largest_file:,}",
+                where=where,
+                n_content=len(content),
+                largest_file=LARGEST_FILE,
+            )
+        )
     brackets, commas, names = content.count(b"[") + content.count(b"{"), content.count(b","), content.count(b'":')
     if brackets > MOST_BRACKETS or commas > MOST_COMMAS or names > MOST_NAMES:
-        raise UserError(f"{where} has more parts than any tokenizer has, and is not read")
+        raise UserError(_("{where} has more parts than any tokenizer has, and is not read", where=where))
 
 
 def class_end(pattern: str, start: int) -> int:
@@ -87,7 +95,7 @@ def repeats_without_end(pattern: str) -> str | None:
             found = ATOM.match(pattern, place)
             assert found is not None
             if re.match(r"\\[1-9kg]", found[0]):
-                return "a reference back to what was matched"
+                return _("a reference back to what was matched")
             place, last_loose = found.end(), False
         if place < len(pattern) and pattern[place] == "?":
             loose[-1], place = True, place + 1
@@ -99,11 +107,11 @@ def repeats_without_end(pattern: str) -> str | None:
         unbounded = repeat[0] in "*+" or (repeat[2] == "," and not repeat[3])
         often = unbounded or int(repeat[3] or repeat[1] or 0) > 10
         if often and last_loose:
-            return "a repetition of what itself repeats"
+            return _("a repetition of what itself repeats")
         loose[-1] = True
         repeats[-1] += unbounded
         if repeats[-1] > MOST_REPEATS:
-            return f"more than {MOST_REPEATS} repetitions one after the other"
+            return _("more than {most_repeats} repetitions one after the other", most_repeats=MOST_REPEATS)
         if pattern[place : place + 1] in ("?", "+"):  # lazy, possessive
             place += 1
     if len(loose) != 1:
@@ -117,14 +125,32 @@ def check_regex(pattern: Any, where: str) -> None:
     if pattern == WORD_PATTERN:
         return
     if not isinstance(pattern, str) or not pattern or len(pattern) > LONGEST_REGEX:
-        raise UserError(f"{where} has a pattern that is no text of at most {LONGEST_REGEX:,} characters")
+        raise UserError(
+            _(
+                "{where} has a pattern that is no text of at most {longest_regex:,} characters",
+                where=where,
+                longest_regex=LONGEST_REGEX,
+            )
+        )
     try:
         why = repeats_without_end(pattern)
     except (ValueError, IndexError) as error:
-        raise UserError(f"{where} has a pattern that cannot be read ({error}): {pattern[:80]!r}") from None
+        raise UserError(
+            _(
+                "{where} has a pattern that cannot be read ({error}): {pattern!r}",
+                where=where,
+                error=error,
+                pattern=pattern[:80],
+            )
+        ) from None
     if why is not None:
         raise UserError(
-            f"{where} has a pattern that could take time without end, and is not used: {pattern[:80]!r} has {why}"
+            _(
+                "{where} has a pattern that could take time without end, and is not used: {pattern!r} has {why}",
+                where=where,
+                pattern=pattern[:80],
+                why=why,
+            )
         )
 
 
@@ -144,18 +170,32 @@ def check_steps(facts: dict[str, Any], where: str) -> None:
     for name in ("normalizer", "pre_tokenizer", "decoder"):
         steps = list(steps_of(facts.get(name)))
         if len(steps) > 64:
-            raise UserError(f"{where}: its {name} has {len(steps)} steps, and no tokenizer needs more than 64")
+            raise UserError(
+                _(
+                    "{where}: its {name} has {n_steps} steps, and no tokenizer needs more than 64",
+                    where=where,
+                    name=name,
+                    n_steps=len(steps),
+                )
+            )
         for step in steps:
             pattern, content = step.get("pattern"), step.get("content", "")
             if isinstance(pattern, dict) and "Regex" in pattern:
                 check_regex(pattern["Regex"], where)
             elif isinstance(pattern, dict) and not pattern.get("String"):
-                raise UserError(f"{where}: its {name} replaces an empty text, which never ends")
+                raise UserError(
+                    _("{where}: its {name} replaces an empty text, which never ends", where=where, name=name)
+                )
             if name == "normalizer" and step.get("type") in ("Replace", "Prepend"):
                 growth *= max(1, len(str(content or step.get("prepend", ""))))
     if growth > MOST_GROWTH:
         raise UserError(
-            f"{where}: its normalizer could make {growth:,.0f} characters of one; at most {MOST_GROWTH} are taken"
+            _(
+                "{where}: its normalizer could make {growth:,.0f} characters of one; at most {most_growth} are taken",
+                where=where,
+                growth=growth,
+                most_growth=MOST_GROWTH,
+            )
         )
 
 
@@ -163,12 +203,21 @@ def check_pieces(model: Any, where: str) -> None:
     """A model of a known kind whose vocabulary is one: names to numbers, or names with scores."""
     if not isinstance(model, dict) or model.get("type") not in MODELS:
         kind = model.get("type") if isinstance(model, dict) else None
-        raise UserError(f"{where} has a model of kind {str(kind)[:40]}; there are {', '.join(MODELS)}")
+        raise UserError(
+            _(
+                "{where} has a model of kind {kind}; there are {models}",
+                where=where,
+                kind=str(kind)[:40],
+                models=", ".join(MODELS),
+            )
+        )
     if model.get("dropout"):
-        raise UserError(f"{where} leaves merges out at random (model.dropout); take it out of the file first")
+        raise UserError(
+            _("{where} leaves merges out at random (model.dropout); take it out of the file first", where=where)
+        )
     merges = model.get("merges") or []
     if not isinstance(merges, list) or not all(is_merge(merge) for merge in merges):
-        raise UserError(f"{where} has merges that are no list of pairs of pieces")
+        raise UserError(_("{where} has merges that are no list of pairs of pieces", where=where))
     vocab: Any = model.get("vocab")
     if model["type"] == "Unigram":
         good = isinstance(vocab, list) and all(
@@ -180,11 +229,19 @@ def check_pieces(model: Any, where: str) -> None:
         good = isinstance(vocab, dict) and all(type(i) is int and 0 <= i < MOST_PIECES for i in vocab.values())
         names = list(vocab) if good else []
     if not good or not 0 < len(names) <= MOST_PIECES:
-        raise UserError(f"{where} has no vocabulary of 1 to {MOST_PIECES:,} pieces with their numbers")
+        raise UserError(
+            _(
+                "{where} has no vocabulary of 1 to {most_pieces:,} pieces with their numbers",
+                where=where,
+                most_pieces=MOST_PIECES,
+            )
+        )
     if model["type"] != "Unigram" and len(set(vocab.values())) < len(names):
-        raise UserError(f"{where} gives one number to two pieces")
+        raise UserError(_("{where} gives one number to two pieces", where=where))
     if max(map(len, names)) > LONGEST_PIECE:
-        raise UserError(f"{where} has a piece of more than {LONGEST_PIECE:,} characters")
+        raise UserError(
+            _("{where} has a piece of more than {longest_piece:,} characters", where=where, longest_piece=LONGEST_PIECE)
+        )
 
 
 def is_merge(merge: Any) -> bool:
@@ -202,12 +259,12 @@ def is_number(value: Any) -> bool:
 def check_pipeline(facts: Any, where: str) -> None:
     """Refuses, in a sentence, a tokenizer.json that does harm or makes no sense."""
     if not isinstance(facts, dict):
-        raise UserError(f"{where} is not a tokenizer.json: it holds no object")
+        raise UserError(_("{where} is not a tokenizer.json: it holds no object", where=where))
     check_pieces(facts.get("model"), where)
     check_steps(facts, where)
     added = facts.get("added_tokens") or []
     if not isinstance(added, list) or len(added) > MOST_PIECES or not all(is_added(token) for token in added):
-        raise UserError(f"{where} has added tokens that are no list of texts with their numbers")
+        raise UserError(_("{where} has added tokens that are no list of texts with their numbers", where=where))
 
 
 def is_added(token: Any) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.files.durable import write_atomically
+from glassformer.language import _
 from glassformer.text.imported import load_tokenizer
 from glassformer.text.tokenizer import Tokenizer
 
@@ -58,7 +59,9 @@ class Tokenizers:
             try:
                 labels = structured.read(folder / "labels.json", list[str])
             except OSError as error:
-                raise UserError(f"{folder / 'labels.json'} cannot be read: {error.strerror}") from None
+                raise UserError(
+                    _("{path} cannot be read: {reason}", path=folder / "labels.json", reason=error.strerror)
+                ) from None
         if is_there("tokenizer.json") or not is_there("tokenizer.target.json"):
             tokenizer = load_tokenizer(folder / "tokenizer.json")
             return Tokenizers(tokenizer, tokenizer, labels)

@@ -12,6 +12,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.text.languages import WORD_PATTERN, is_han, lowercase, segment_chinese
 
 PAD, BOS, EOS, UNK, MASK = range(5)
@@ -34,7 +35,13 @@ def kind_of(facts: dict[str, Any]) -> Kind:
     pattern = facts["pre_tokenizer"].get("pattern", {}).get("Regex") if facts.get("pre_tokenizer") else None
     if model == "WordLevel" and pattern in (CHARACTER_PATTERN, WORD_PATTERN):
         return "char" if pattern == CHARACTER_PATTERN else "word"
-    raise UserError(f"a tokenizer with a {model} model and this splitting is none of {', '.join(get_args(Kind))}")
+    raise UserError(
+        _(
+            "a tokenizer with a {model} model and this splitting is none of {choices}",
+            model=model,
+            choices=", ".join(get_args(Kind)),
+        )
+    )
 
 
 def byte_letters() -> dict[int, str]:
@@ -54,11 +61,15 @@ def encodable(texts: Iterable[str]) -> Iterator[str]:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise UserError(
-                f"the text has a lone surrogate (U+{ord(text[error.start]):04X}) at character {error.start + 1}, "
-                "which is half a character and cannot be encoded; remove it"
+                _(
+                    "the text has a lone surrogate (U+{code:04X}) at character {start}, "
+                    "which is half a character and cannot be encoded; remove it",
+                    code=ord(text[error.start]),
+                    start=error.start + 1,
+                )
             ) from None
         except AttributeError:
-            raise UserError(f"a text is a str, not {type(text).__name__}") from None
+            raise UserError(_("a text is a str, not {kind}", kind=type(text).__name__)) from None
         yield text
 
 
@@ -69,7 +80,7 @@ def not_empty(texts: Iterable[str]) -> Iterator[str]:
         empty = empty and not text.strip()
         yield text
     if empty:
-        raise UserError("there is no text to train a tokenizer on: all of it is empty or blank")
+        raise UserError(_("there is no text to train a tokenizer on: all of it is empty or blank"))
 
 
 def word_spans(splitter: Any, text: str) -> list[tuple[int, int]]:

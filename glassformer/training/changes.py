@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from glassformer.config import PARTS, Recipe
 from glassformer.errors import ConfigError
+from glassformer.language import _
 
 # Of the model only what leaves its shape and its meaning alone; of the data only how they are cut into batches.
 FREE = {
@@ -98,10 +99,16 @@ def check_changes(found: list[Change], *, accepted: bool) -> None:
     impossible = [str(c) for c in found if not c.possible]
     if impossible:
         raise ConfigError(
-            f"a run cannot go on with {'; '.join(impossible)}: what it learned would no longer fit; start a new run for that"
+            _(
+                "a run cannot go on with {impossible}: what it learned would no longer fit; start a new run for that",
+                impossible="; ".join(impossible),
+            )
         )
     if found and not accepted:
         listed = "\n".join(f"  {c}" for c in found)
         raise ConfigError(
-            f"these settings differ from those the run has been trained with; confirm with --accept-changes:\n{listed}"
+            _(
+                "these settings differ from those the run has been trained with; confirm with --accept-changes:\n{listed}",
+                listed=listed,
+            )
         )

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from glassformer.config import Recipe
+from glassformer.language import _
 
 
 def resident() -> int:
@@ -85,5 +86,13 @@ def less_memory(recipe: Recipe, share: float = 0.5) -> str:
     pieces = recipe.train.accumulate
     smaller = max(1, int(recipe.data.batch_tokens * share) // 16 * 16)
     more = max(pieces + 1, math.ceil(pieces / share))
-    advice = f"set train.accumulate={more} (the same batch in more pieces) or data.batch_tokens={smaller}"
-    return advice if recipe.train.checkpoint_activations else advice + " or train.checkpoint_activations=true"
+    advice = _(
+        "set train.accumulate={more} (the same batch in more pieces) or data.batch_tokens={smaller}",
+        more=more,
+        smaller=smaller,
+    )
+    return (
+        advice
+        if recipe.train.checkpoint_activations
+        else _("{advice} or train.checkpoint_activations=true", advice=advice)
+    )

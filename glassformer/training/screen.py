@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from glassformer.language import localized
+from glassformer.language import _, localized
 from glassformer.screen import Progress, say
 from glassformer.training.memory import resident
 from glassformer.training.trainer import StepReport
@@ -41,7 +41,7 @@ class Screen:
 
     def place(self, step: int) -> str:
         """How far the training is."""
-        return localized(f"step {step:,}/{self.steps:,}")
+        return localized(_("step {step:,}/{steps:,}", step=step, steps=self.steps))
 
     def on_log(self, report: StepReport) -> None:
         """A report of the trainer: speed is a running mean over reports, pauses left out."""
@@ -51,7 +51,7 @@ class Screen:
             fresh = (report.tokens - tokens) / max(1e-9, now - then)
             self.speed = fresh if not self.speed else 0.8 * self.speed + 0.2 * fresh
         self.last = (now, report.tokens)
-        facts = f"{localized('loss')} {report.loss:.4f}  lr {report.rate:.2e}  |g| {report.norm:.2f}"
+        facts = f"{localized(_('loss'))} {report.loss:.4f}  lr {report.rate:.2e}  |g| {report.norm:.2f}"
         facts += f"  {self.speed:,.0f} tok/s" if self.speed else ""
         memory = memory_in_use()
         facts += f"  {memory}" if memory else ""

@@ -1,7 +1,20 @@
 """The loop: batches in, steps of an optimizer out, and everything that moves in one place, so that it can be saved whole.
 
-The trainer is handed the model, a loss, the batches, the optimizers and the rate, and callbacks for what it does not know
-(how to validate, where to save, what to show). It knows nothing of Transformers, files or screens.
+    for batch in batches:                                        next_batch
+        loss = 0
+        for micro in batch.pieces(accumulate):                   gradients
+            part = loss_of(micro) / batch.target_tokens
+            part.backward()
+            loss += part
+        norm = clip_grad_norm_(parameters, clip)                 compute_step
+        if isfinite(loss) and isfinite(norm):
+            for optimizer in optimizers:                         update
+                optimizer.step()
+        zero_grad(); log(loss, norm)                             flush_reports
+
+(examples/loop.py is this, in forty lines that run.) The trainer is handed the model, a loss, the batches, the optimizers and
+the rate, and callbacks for what it does not know (how to validate, where to save, what to show). It knows nothing of
+Transformers, files or screens.
 
 A step reads one batch, cut into `accumulate` micro-batches by rows. Its loss is the sum over them divided by the real target
 tokens of the whole batch, so that the cutting changes nothing, however ragged the lengths (what a pass draws or measures for
@@ -26,6 +39,7 @@ from glassformer.config import TrainConfig
 from glassformer.data.batches import Batch, Batches
 from glassformer.data.stream import Position
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.models.weights import load_model_tensors, model_tensors
 from glassformer.training.gradient_norms import gradient_norms, layers_of
 from glassformer.training.graph import CapturedStep
@@ -229,15 +243,24 @@ class Trainer:
             return
         progress = self.progress
         values = torch.stack([v for *_, v in self.pending]).double().cpu()
-        for (report, begins, examples, _), (summed, norm, *norms) in zip(self.pending, values.tolist(), strict=True):
+        for (report, begins, examples, _unused), (summed, norm, *norms) in zip(
+            self.pending, values.tolist(), strict=True
+        ):
             loss = summed / report.tokens
             if not (math.isfinite(summed) and math.isfinite(norm)):
                 progress.bad_steps += 1
-                what = "loss" if not math.isfinite(summed) else "gradient"
+                what = _("loss") if not math.isfinite(summed) else _("gradient")
                 shown = ", ".join(map(str, examples[:8])) + (" …" if len(examples) > 8 else "")
                 self.message(
-                    f"step {report.step}: the {what} is not finite; the step is skipped "
-                    f"(epoch {begins.epoch}, batch {begins.index}, examples {shown})"
+                    _(
+                        "step {step}: the {what} is not finite; the step is skipped "
+                        "(epoch {epoch}, batch {index}, examples {shown})",
+                        step=report.step,
+                        what=what,
+                        epoch=begins.epoch,
+                        index=begins.index,
+                        shown=shown,
+                    )
                 )
                 if progress.bad_steps >= self.config.bad_steps:
                     self.pending = []
@@ -268,7 +291,14 @@ class Trainer:
             return
         distance = loss - progress.usual_loss
         if step > 100 and distance > 6 * progress.usual_spread and distance > 0.5:
-            self.message(f"step {step}: the loss jumped to {loss:.3f} from about {progress.usual_loss:.3f}")
+            self.message(
+                _(
+                    "step {step}: the loss jumped to {loss:.3f} from about {usual_loss:.3f}",
+                    step=step,
+                    loss=loss,
+                    usual_loss=progress.usual_loss,
+                )
+            )
         progress.usual_spread = 0.98 * progress.usual_spread + 0.02 * abs(distance)
         progress.usual_loss += 0.02 * distance
 
@@ -330,8 +360,14 @@ class Trainer:
         if batches_then and batches_now and batches_then != batches_now:
             progress.index = progress.index * batches_now // batches_then
             self.message(
-                f"epoch {progress.epoch} now has {batches_now:,} batches in place of {batches_then:,}; going on at batch "
-                f"{progress.index:,}, so a few of its examples may be seen twice or not at all"
+                _(
+                    "epoch {epoch} now has {batches_now:,} batches in place of {batches_then:,}; going on at batch "
+                    "{index:,}, so a few of its examples may be seen twice or not at all",
+                    epoch=progress.epoch,
+                    batches_now=batches_now,
+                    batches_then=batches_then,
+                    index=progress.index,
+                )
             )
 
     def served_tensors(self) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from glassformer.cli.verbs import make_app
-from glassformer.config import Recipe
+from glassformer.config import DataConfig, Recipe
 from glassformer.data import cache
 from glassformer.data.prepare import prepare
 from tests.number_pairs import pairs, recipe, write_tsv
@@ -168,6 +168,22 @@ def test_where_nothing_can_be_written_it_is_said_once(
     assert "prepared data is not kept for the next run" in capsys.readouterr().err
     assert prepared(recipe(tsv), tmp_path / "second") == first
     assert "not kept" not in capsys.readouterr().err
+
+
+def test_a_file_that_changes_while_it_is_prepared_is_not_kept(
+    tsv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broken variant: what was read later kept under the name of what was there before."""
+    read_files = cache.read_files
+
+    def then_changed(config: DataConfig) -> Any:
+        files = read_files(config)
+        write_tsv(tsv / "train.tsv", pairs(90, seed=5))
+        return files
+
+    monkeypatch.setattr(cache, "read_files", then_changed)
+    prepared(recipe(tsv), tmp_path / "first")
+    assert not list(cache.entries())
 
 
 def test_what_is_no_file_is_not_kept(tsv: Path, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@ the model from outside. Caught: an engine that reads the weights of a module and
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from pathlib import Path
 from types import MethodType
 from typing import Any
 
@@ -13,8 +15,10 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils import parametrize
 
+from glassformer import Translator, load
 from glassformer.config import DecodeConfig
 from glassformer.decode import generate_batch, translate_batch
+from glassformer.models.checksum import weight_checksum
 from glassformer.nn import MultiHeadAttention
 from glassformer.nn.attention import fused_attention
 from glassformer.nn.block import DecoderLayer
@@ -23,6 +27,7 @@ from glassformer.nn.linear_attention import LinearAttention
 from glassformer.nn.lora import add_lora
 from tests.laws.test_decoding_cache import same, some_texts
 from tests.laws.zoo import small
+from tests.small_runs import small_run
 
 Change = Callable[[Any], Any]
 
@@ -175,3 +180,20 @@ def test_training_parts_are_no_strangers() -> None:
     for options in ({"compiled": True}, {"short_rows": 64}, {"float8": True}):
         model = accelerate(small("transformer", n_embd=32, n_head=2), **options)  # type: ignore[arg-type]
         assert is_as_built(model), options
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["fast", "int8"])
+def test_weights_that_nobody_holds_are_not_looked_at(engine: str, tmp_path: Path) -> None:
+    """Until the model is asked for nobody can change it; from then on a change is seen, however it is made, also by one who
+    asked long ago. Broken variants: a look at every weight for every answer; `model.model` that hands it out without a note."""
+    model, texts = load(small_run(tmp_path, "pairs", steps=2).path, task="translate"), ["eins zwei drei", "vier"]
+    before = model.translate(texts, engine=engine)
+    assert not weight_checksum(model._model).numel(), "an answer is no reason to look"
+    held = model.model
+    assert weight_checksum(held).numel()
+    for factor in (-1.0, 0.5):
+        with torch.inference_mode():
+            held.target_table.weight.data.mul_(factor)
+        fresh = Translator(copy.deepcopy(held), model.tokenizers, model.recipe).translate(texts, engine=engine)
+        assert model.translate(texts, engine=engine) == fresh != before

@@ -24,6 +24,7 @@ from functools import cache
 from typing import Literal
 
 from glassformer.errors import UserError, install_hint
+from glassformer.language import _
 
 Split = Literal["train", "val", "test"]
 DateTag = Literal["DAY", "MONTH", "YEAR", "WEEKDAY", "O"]
@@ -49,7 +50,13 @@ def require_babel(what: str) -> None:
     try:
         import babel  # noqa: F401
     except ImportError:
-        raise UserError(f"the built-in data {what!r} needs Babel; install it with: {install_hint('dates')}") from None
+        raise UserError(
+            _(
+                "the built-in data {what!r} needs Babel; install it with: {command}",
+                what=what,
+                command=install_hint("dates"),
+            )
+        ) from None
 
 
 def splits_of(keys: Iterable[str], held_out: int = 5) -> list[Split]:

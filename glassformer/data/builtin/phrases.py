@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from glassformer.errors import UserError
+from glassformer.language import _
 
 Split = Literal["train", "val", "test"]
 DIRECTIONS = ("zh-en", "en-zh", "de-en", "en-de", "zh-de", "de-zh")
@@ -109,11 +110,25 @@ def open_phrases(direction: str, split: str = "train", size: int | None = None, 
     training sample; validation and test are the same sentences whatever the seed, and the same in all directions.
     """
     if direction not in DIRECTIONS:
-        raise UserError(f"There is no direction {direction!r} in phrases; choose one of {', '.join(DIRECTIONS)}.")
+        raise UserError(
+            _(
+                "There is no direction {direction!r} in phrases; choose one of {directions}.",
+                direction=direction,
+                directions=", ".join(DIRECTIONS),
+            )
+        )
     if split not in get_args(Split):
-        raise UserError(f"There is no split {split!r} in phrases; choose one of {', '.join(get_args(Split))}.")
+        raise UserError(
+            _(
+                "There is no split {split!r} in phrases; choose one of {choices}.",
+                split=split,
+                choices=", ".join(get_args(Split)),
+            )
+        )
     if size is not None and size < 1:
-        raise UserError(f"A sample of phrases needs at least one sentence, not {size}; give a size of 1 or more.")
+        raise UserError(
+            _("A sample of phrases needs at least one sentence, not {size}; give a size of 1 or more.", size=size)
+        )
     if split == "train":
         return Phrases(direction, "train", size, seed)
     return Phrases(direction, "val" if split == "val" else "test", size or HELD_OUT_SIZE, 0)

@@ -12,6 +12,7 @@ from glassformer.data.builtin.dates import Split, splits_of
 from glassformer.data.builtin.draws import shuffled
 from glassformer.data.files import Document
 from glassformer.errors import ConfigError
+from glassformer.language import _
 
 # Not programs (tables, generated pages), or not the library itself (its tests, other people's packages).
 NOT_LIBRARY = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "encodings", "pydoc_data"}
@@ -51,5 +52,7 @@ def stdlib_files(split: Split, size: int | None) -> SourceFiles:
     names = [name for name, its_split in zip(names, splits_of(names), strict=True) if its_split == split]
     files = [folder / name for name in names if holds_text(folder / name)]
     if size is not None and size > len(files):
-        raise ConfigError(f"data.size={size} is more than the {len(files)} files of the built-in stdlib")
+        raise ConfigError(
+            _("data.size={size} is more than the {n_files} files of the built-in stdlib", size=size, n_files=len(files))
+        )
     return SourceFiles(tuple(shuffled(Random(f"stdlib/{split}"), files)[:size]))

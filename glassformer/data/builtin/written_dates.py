@@ -20,6 +20,7 @@ from glassformer.data.builtin.dates import (
 )
 from glassformer.data.builtin.draws import draw
 from glassformer.errors import ConfigError
+from glassformer.language import _
 
 
 def draw_writings(split: Split, size: int, locales: Sequence[str] = LOCALES) -> Iterator[tuple[Writing, datetime.date]]:
@@ -27,12 +28,19 @@ def draw_writings(split: Split, size: int, locales: Sequence[str] = LOCALES) -> 
     require_babel("dates")
     if unknown := [name for name in locales if name not in LOCALES]:
         raise ConfigError(
-            f"data.locales: there is no {unknown[0]!r}{did_you_mean(unknown[0], list(LOCALES))}; there are {', '.join(LOCALES)}"
+            _(
+                "data.locales: there is no {unknown!r}{suggestion}; there are {locales}",
+                unknown=unknown[0],
+                suggestion=did_you_mean(unknown[0], list(LOCALES)),
+                locales=", ".join(LOCALES),
+            )
         )
     days = days_of(split)
     most = len(days) * len(locales) // 2 if split == "train" else len(days)
     if size > most:
-        raise ConfigError(f"data.size={size} is more than the built-in dates hold; ask for at most {most}")
+        raise ConfigError(
+            _("data.size={size} is more than the built-in dates hold; ask for at most {most}", size=size, most=most)
+        )
     generator = Random(f"dates/{split}")
     seen: set[Any] = set()
     while len(seen) < size:

@@ -9,7 +9,10 @@ import numpy as np
 
 from glassformer.data.doctor.facts import DoctorReport, quantiles
 from glassformer.data.doctor.findings import log_ratios
-from glassformer.language import localized
+from glassformer.language import _, localized
+
+TASKS = {"pairs": _("pairs"), "text": _("text"), "classify": _("classify"), "tag": _("tag")}
+UNKNOWN = {"word": _("unknown words"), "char": _("unknown chars")}
 
 
 def show(report: DoctorReport, console: Any) -> None:
@@ -18,14 +21,17 @@ def show(report: DoctorReport, console: Any) -> None:
     from rich.text import Text
 
     two_sides = report.task == "pairs"
-    table = Table(title=f"Data for {report.task} (lengths in characters: median, 95%, longest)", title_justify="left")
-    table.add_column("split")
-    table.add_column("examples", justify="right")
-    for side in ("source", "target") if two_sides else ("line" if report.task == "text" else "length",):
+    table = Table(
+        title=_("Data for {task} (lengths in characters: median, 95%, longest)", task=TASKS[report.task]),
+        title_justify="left",
+    )
+    table.add_column(_("split"))
+    table.add_column(_("examples"), justify="right")
+    for side in (_("source"), _("target")) if two_sides else (_("line") if report.task == "text" else _("length"),):
         table.add_column(side, justify="right")
     if not two_sides and report.task != "text":
-        table.add_column("labels", justify="right")
-    table.add_column(f"unknown {report.tokenizer}s", justify="right")
+        table.add_column(_("labels"), justify="right")
+    table.add_column(UNKNOWN.get(report.tokenizer, report.tokenizer), justify="right")
     for name, facts in report.splits.items():
         lengths = [facts.source_lengths, facts.target_lengths] if two_sides else [facts.source_lengths]
         cells = [" / ".join(f"{value:,}" for value in quantiles(x).values()) for x in lengths]
@@ -36,17 +42,25 @@ def show(report: DoctorReport, console: Any) -> None:
     console.print(table)
     for finding in report.findings:
         line = (
-            Text(localized("error  "), "bold red") if finding.level == "error" else Text(localized("warning"), "yellow")
+            Text(localized(_("error  ")), "bold red")
+            if finding.level == "error"
+            else Text(localized(_("warning")), "yellow")
         )
         more = "…" if finding.count > len(finding.lines) else ""
-        noun = "document" if report.task == "text" and finding.kind == "duplicates" else "line"
-        where = localized(f" ({noun} {', '.join(map(str, finding.lines))}{more})") if finding.lines else ""
-        line = Text().append_text(line).append(f" {finding.split}: {localized(finding.message)}").append(where, "dim")
+        numbers = ", ".join(map(str, finding.lines)) + more
+        is_document = report.task == "text" and finding.kind == "duplicates"
+        where = _(" (document {numbers})", numbers=numbers) if is_document else _(" (line {numbers})", numbers=numbers)
+        line = (
+            Text()
+            .append_text(line)
+            .append(f" {finding.split}: {localized(finding.message)}")
+            .append(localized(where) if finding.lines else "", "dim")
+        )
         console.print(line, soft_wrap=True)
     if not report.findings:
-        console.print("Nothing stands out.", style="green")
+        console.print(_("Nothing stands out."), style="green")
     elif report.mistake:
-        console.print("Training on this would be a mistake.", style="bold red")
+        console.print(_("Training on this would be a mistake."), style="bold red")
 
 
 def picture(report: DoctorReport) -> Any:

@@ -20,6 +20,7 @@ from glassformer.data.readers import LocatedExample
 from glassformer.data.sources import all_rows
 from glassformer.data.splits import hash_of, normalized
 from glassformer.errors import UserError
+from glassformer.language import _
 
 SHOWN_LINES = 5
 FEW_LINES = 20  # a text of many lines that has no more different ones is a list of labels
@@ -134,12 +135,18 @@ def examine(config: DataConfig, split: Split, findings: list[Finding]) -> SplitF
         findings.append(Finding("error", split, "unreadable", str(error), 1))
     for kind, remarked in remarks.items():
         lines = tuple(problem.line for problem in remarked if problem.line is not None)
-        message = f"{counts[kind]} of {facts.examples} lines have more than two columns; only the first two are read"
+        message = _(
+            "{counts} of {examples} lines have more than two columns; only the first two are read",
+            counts=counts[kind],
+            examples=facts.examples,
+        )
         findings.append(Finding("warning", split, kind, message, counts[kind], lines))
     for kind, remarked in problems.items():
-        more = f" (and {counts[kind] - 1} more like it)" if counts[kind] > 1 else ""
+        said = str(remarked[0])
+        if counts[kind] > 1:
+            said = _("{problem} (and {count} more like it)", problem=said, count=counts[kind] - 1)
         lines = tuple(problem.line for problem in remarked if problem.line is not None)
-        findings.append(Finding("error", split, kind, f"{remarked[0]}{more}", counts[kind], lines))
+        findings.append(Finding("error", split, kind, said, counts[kind], lines))
     return facts
 
 

@@ -18,6 +18,7 @@ from glassformer.data.readers import LocatedExample
 from glassformer.data.sources import all_rows
 from glassformer.data.splits import look_like_texts, source_of
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.text.tokenizer import UNK, Tokenizer
 
 RATIO_LIMIT = 4.0  # times the usual ratio of lengths, either way
@@ -34,13 +35,19 @@ def inside(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
     """Findings about one split alone."""
     name, total = facts.name, facts.examples
     if total == 0:
-        yield Finding("error", name, "nothing", f"{name} holds no example to learn from", 0)
+        yield Finding("error", name, "nothing", _("{name} holds no example to learn from", name=name), 0)
     if facts.n_empty:
-        message = f"{facts.n_empty} of {total + facts.n_empty} examples have an empty side and will be passed over"
+        message = _(
+            "{n_empty} of {total} examples have an empty side and will be passed over",
+            n_empty=facts.n_empty,
+            total=total + facts.n_empty,
+        )
         yield Finding("warning", name, "empty", message, facts.n_empty, tuple(facts.empty))
     if total and facts.n_identical > IDENTICAL_NOTICE * total:
         level: Literal["error", "warning"] = "error" if facts.n_identical > COPY_LIMIT * total else "warning"
-        message = f"{facts.n_identical} of {total} pairs have two identical sides"
+        message = _(
+            "{n_identical} of {total} pairs have two identical sides", n_identical=facts.n_identical, total=total
+        )
         yield Finding(level, name, "identical", message, facts.n_identical, tuple(facts.identical))
     for kind, count in facts.n_odd.items():
         where = "documents" if config.task == "text" else "examples"
@@ -51,12 +58,17 @@ def inside(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
     repeated = repeats(np.frombuffer(facts.whole, np.uint64)) if total else np.zeros(0, np.int64)
     if len(repeated):
         what = "documents" if config.task == "text" else "examples"
-        message = f"{len(repeated)} of {total} {what} occur before"
+        message = _("{n_repeated} of {total} {what} occur before", n_repeated=len(repeated), total=total, what=what)
         yield Finding("warning", name, "duplicates", message, len(repeated), lines_at(facts, repeated))
     if config.task == "pairs" and total:
         strange = ratio_outliers(facts)
         if len(strange):
-            message = f"{len(strange)} of {total} pairs differ in length {RATIO_LIMIT:g} times more than is usual here"
+            message = _(
+                "{n_strange} of {total} pairs differ in length {ratio_limit:g} times more than is usual here",
+                n_strange=len(strange),
+                total=total,
+                ratio_limit=RATIO_LIMIT,
+            )
             yield Finding("warning", name, "ratio", message, len(strange), lines_at(facts, strange))
     if (
         config.task == "text"
@@ -64,19 +76,25 @@ def inside(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
         and len(facts.source_lengths) > LABEL_LINES
         and len(facts.different_lines) <= FEW_LINES
     ):
-        message = (
-            f"{len(facts.source_lengths):,} lines, and only {len(facts.different_lines)} different ones: is it a list of labels? "
-            "Labels stand before their texts, with a tab between (--task classify)"
+        message = _(
+            "{n_source_lengths:,} lines, and only {n_different_lines} different ones: is it a list of labels? "
+            "Labels stand before their texts, with a tab between (--task classify)",
+            n_source_lengths=len(facts.source_lengths),
+            n_different_lines=len(facts.different_lines),
         )
         yield Finding("warning", name, "labels", message, len(facts.different_lines))
     if config.task == "classify" and look_like_texts(len(facts.labels), len(set(facts.source)), total):
-        message = (
-            f"{len(facts.labels):,} different labels in {total:,} examples: are labels and texts exchanged? The label "
-            "comes first"
+        message = _(
+            "{n_labels:,} different labels in {total:,} examples: are labels and texts exchanged? The label "
+            "comes first",
+            n_labels=len(facts.labels),
+            total=total,
         )
         yield Finding("error", name, "exchanged", message, len(facts.labels))
     if config.task in ("classify", "tag") and name == "train" and total and len(facts.labels) < 2:
-        yield Finding("error", name, "labels", f"all examples have the label {next(iter(facts.labels))!r}", total)
+        yield Finding(
+            "error", name, "labels", _("all examples have the label {labels!r}", labels=next(iter(facts.labels))), total
+        )
 
 
 def shift_findings(facts: SplitFacts) -> Iterator[Finding]:
@@ -85,9 +103,13 @@ def shift_findings(facts: SplitFacts) -> Iterator[Finding]:
     if (shift := shifted(lengths, marks)) is not None:
         place, by = shift
         where, side = facts.lines[place], "later" if by > 0 else "earlier"
-        message = (
-            f"from about line {where} on, targets fit sources much better {abs(by)} line{'s' * (abs(by) > 1)} {side}: a line "
-            "was lost or doubled"
+        message = _(
+            "from about line {where} on, targets fit sources much better {by} line{plural} {side}: a line "
+            "was lost or doubled",
+            where=where,
+            by=abs(by),
+            plural="s" * (abs(by) > 1),
+            side=side,
         )
         yield Finding("error", facts.name, "shifted", message, facts.examples - place, (where,))
 
@@ -105,7 +127,9 @@ def exchange_findings(config: DataConfig, name: Split, facts: SplitFacts) -> Ite
     places = exchanged([row.example for row in rows], train)
     if places:
         level: Literal["error", "warning"] = "error" if len(places) > LEAK_LIMIT * len(rows) else "warning"
-        message = f"{len(places)} of {len(rows)} pairs seem to have their columns exchanged"
+        message = _(
+            "{n_places} of {n_rows} pairs seem to have their columns exchanged", n_places=len(places), n_rows=len(rows)
+        )
         lines = tuple(rows[place].line for place in places[:SHOWN_LINES])
         yield Finding(level, name, "exchanged", message, len(places), lines)
 
@@ -118,15 +142,30 @@ def across(config: DataConfig, train: SplitFacts, other: SplitFacts) -> Iterator
     leaked = found_in(other.whole, train.whole)
     if len(leaked):
         level: Literal["error", "warning"] = "error" if len(leaked) > LEAK_LIMIT * total else "warning"
-        message = f"{len(leaked)} of {total} examples of {other.name} occur in train ({len(leaked) / total:.1%})"
+        message = _(
+            "{n_leaked} of {total} examples of {other} occur in train ({n_leaked_2:.1%})",
+            n_leaked=len(leaked),
+            total=total,
+            other=other.name,
+            n_leaked_2=len(leaked) / total,
+        )
         yield Finding(level, other.name, "leaked", message, len(leaked), lines_at(other, leaked))
     known = np.setdiff1d(found_in(other.source, train.source), leaked)
     if config.task == "pairs" and len(known):
-        message = f"{len(known)} of {total} sources of {other.name} occur in train with another target"
+        message = _(
+            "{n_known} of {total} sources of {other} occur in train with another target",
+            n_known=len(known),
+            total=total,
+            other=other.name,
+        )
         yield Finding("warning", other.name, "known sources", message, len(known), lines_at(other, known))
     unseen = sorted(set(other.labels) - set(train.labels))
     if unseen:
-        message = f"{other.name} has labels that train never shows: {', '.join(unseen[:SHOWN_LINES])}"
+        message = _(
+            "{other} has labels that train never shows: {unseen}",
+            other=other.name,
+            unseen=", ".join(unseen[:SHOWN_LINES]),
+        )
         yield Finding("error", other.name, "labels", message, len(unseen))
 
 
@@ -196,7 +235,7 @@ def measure_unknown(config: DataConfig, report: DoctorReport) -> None:
     for name, share in report.unknown.items():
         if share > UNKNOWN_NOTICE:
             what = "words" if report.tokenizer == "word" else "characters"
-            message = f"{share:.1%} of the {what} of {name} never occur in train"
+            message = _("{share:.1%} of the {what} of {name} never occur in train", share=share, what=what, name=name)
             if share > FOREIGN_LIMIT:
                 message += "; is it in another language?"
             report.findings.append(Finding("warning", name, "unknown", message, round(share * 100)))

@@ -29,6 +29,7 @@ from glassformer.decode.request import Hypothesis, SpecialTokens, ranked
 from glassformer.errors import ConfigError
 from glassformer.formats.ctranslate2 import CTRANSLATE2
 from glassformer.formats.ctranslate2 import spec as conversion
+from glassformer.language import _
 from glassformer.models.checksum import weight_checksum
 
 MIN_POSITIONS = 512  # rows of a table of positions that has no end, at first
@@ -71,7 +72,7 @@ class LazyScorer:
         """Score all answers of the call at once."""
         sources = [source for source, _ in self.unscored]
         found = self.engine.token_logprobs(sources, [h.ids for _, h in self.unscored], self.batch_size)
-        for (_, hypothesis), values in zip(self.unscored, found, strict=True):
+        for (_unused, hypothesis), values in zip(self.unscored, found, strict=True):
             hypothesis.cached_logprobs = values if hypothesis.ended == "eos" else values[: len(hypothesis.ids)]
         self.unscored.clear()
 
@@ -118,7 +119,7 @@ class CTranslate2Engine:
 
     def __init__(self, model: Any, special: SpecialTokens, compute: str | None = None) -> None:
         if special.eos is None:
-            raise ConfigError("CTranslate2 needs a token that ends a text; use engine=auto")
+            raise ConfigError(_("CTranslate2 needs a token that ends a text; use engine=auto"))
         self.config: ModelConfig = model.config
         self.special, self.eos = special, special.eos
         self.compute = compute or conversion.compute_type()
@@ -261,7 +262,7 @@ lock = threading.Lock()
 def cached_engine(model: Any, special: SpecialTokens, name: str) -> CTranslate2Engine:
     """The model's engine of this name: made once, and again when a weight has changed."""
     if next(model.parameters()).device.type != "cpu":
-        raise ConfigError(f"engine={name} is for a CPU, and the model is on a GPU; use engine=auto")
+        raise ConfigError(_("engine={name} is for a CPU, and the model is on a GPU; use engine=auto", name=name))
     CTRANSLATE2.require(f"engine={name}")
     now = weight_checksum(model)
     with lock:
@@ -281,5 +282,7 @@ def answer(
     if reason is None and special.more_ends:
         reason = "it ends a text by one token, and this model by several"
     if reason is not None:
-        raise ConfigError(f"engine={config.engine} is CTranslate2, and {reason}; use engine=auto")
+        raise ConfigError(
+            _("engine={engine} is CTranslate2, and {reason}; use engine=auto", engine=config.engine, reason=reason)
+        )
     return cached_engine(model, special, config.engine).answer(model, batch, config)

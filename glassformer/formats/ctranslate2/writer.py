@@ -17,6 +17,7 @@ from glassformer.formats.ctranslate2.runtime import CTranslate2Runtime
 from glassformer.formats.huggingface.writer import write_tokenizers
 from glassformer.formats.ours import OurRuntime
 from glassformer.formats.runtime import Case, Runtime
+from glassformer.language import _
 from glassformer.models import build_model
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS, UNK, Tokenizer
@@ -41,7 +42,9 @@ def token_names(tokenizer: Tokenizer, size: int) -> list[str]:
 def refuse(model: TextModel) -> None:
     """Where CTranslate2 has no word for something, that is said with the nearest it has."""
     if (lacking := spec.unsupported(model.model.config)) is not None:
-        raise UserError(f"CTranslate2 has nothing for {lacking[0]}; {lacking[1]}, and onnx can say more")
+        raise UserError(
+            _("CTranslate2 has nothing for {what}; {what_2}, and onnx can say more", what=lacking[0], what_2=lacking[1])
+        )
 
 
 def write(model: TextModel, folder: Path, weights: str, name: str) -> list[str]:
@@ -90,7 +93,12 @@ class ExportedFolder(CTranslate2Runtime):
             gap = float(abs(OurRuntime(small).logits(cases[:1])[0] - there).max())
             name = f"decoder.{decoder - 1}" if decoder > 1 or c.family == "gpt" else f"encoder.{encoder - 1}"
             if not gap <= LIMIT:
-                return f"{name} (a model that ends with it differs by {gap:.2g}; up to {before} all is the same)"
+                return _(
+                    "{name} (a model that ends with it differs by {gap:.2g}; up to {before} all is the same)",
+                    name=name,
+                    gap=gap,
+                    before=before,
+                )
             before = name
         return None
 

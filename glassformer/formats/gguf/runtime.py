@@ -20,6 +20,7 @@ from glassformer.formats.huggingface.importing import in_our_order
 from glassformer.formats.huggingface.vocabulary import Vocabulary
 from glassformer.formats.ours import OurRuntime
 from glassformer.formats.runtime import Ids, Runtime
+from glassformer.language import _
 from glassformer.models.weights import load_model_tensors
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import EOS
@@ -32,7 +33,7 @@ class ReadBack(OurRuntime):
 
     name = "the GGUF file, read back"
     lacks: tuple[str, ...] = (
-        "llama.cpp (llama-cpp-python) is not installed here: the file was read back tensor by tensor and run by us",
+        _("llama.cpp (llama-cpp-python) is not installed here: the file was read back tensor by tensor and run by us"),
     )
 
     def __init__(self, path: Path, model: TextModel, vocabulary: Vocabulary | None = None) -> None:

@@ -22,6 +22,7 @@ from glassformer.formats.huggingface.dialects import Dialect, dialect_for
 from glassformer.formats.huggingface.dialects.decoder import QWEN2
 from glassformer.formats.huggingface.dialects.external import READABLE, TIDY
 from glassformer.formats.huggingface.writer import tensors_from, tensors_to
+from glassformer.language import _
 from glassformer.text.pipeline_checks import steps_of
 
 TAIL = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -92,22 +93,28 @@ def architecture_of(config: ModelConfig, imported: Mapping[str, Tensor] | None =
     `dialect_for`."""
     if config.family != "gpt":
         raise UserError(
-            f"gguf is for models that are a decoder alone, and this one is a {config.family}; export to hf"
-            + (" or ct2" if config.family == "transformer" else "")
+            _(
+                "gguf is for models that are a decoder alone, and this one is a {family}; export to {others}",
+                family=config.family,
+                others=_("hf or ct2") if config.family == "transformer" else "hf",
+            )
         )
     dialect = dialect_for(config, imported)
     if dialect.name == "gpt2" and config.activation != "gelu_tanh":
         raise UserError(
-            f"llama.cpp's gpt2 has the activation gelu_tanh alone, and this model has {config.activation}; export to hf or "
-            "onnx instead"
+            _(
+                "llama.cpp's gpt2 has the activation gelu_tanh alone, and this model has {activation}; export to hf or "
+                "onnx instead",
+                activation=config.activation,
+            )
         )
     if config.rotary_scaling == "llama3":
         raise UserError(
-            "gguf is written without the frequencies of model.rotary_scaling=llama3; export to hf or onnx instead"
+            _("gguf is written without the frequencies of model.rotary_scaling=llama3; export to hf or onnx instead")
         )
     if dialect.name == "llama" and config.bias:
         raise UserError(
-            "llama.cpp's llama has no biases, and this model has model.bias=true; export to hf or onnx instead"
+            _("llama.cpp's llama has no biases, and this model has model.bias=true; export to hf or onnx instead")
         )
     return dialect
 

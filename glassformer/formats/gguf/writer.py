@@ -26,6 +26,7 @@ from glassformer.formats.huggingface.origin import ImportedModel, origin_of
 from glassformer.formats.huggingface.tokenizers import one_id, read_tokenizers
 from glassformer.formats.huggingface.writer import write_tokenizers
 from glassformer.formats.runtime import Runtime
+from glassformer.language import _
 from glassformer.models import BERT, GPT, Transformer
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, CONTROL, EOS, PAD, UNK, Tokenizer
@@ -75,7 +76,12 @@ def write_tokenizer(writer: Any, tokenizer: Tokenizer, vocab_size: int) -> list[
     """A tokenizer of ours; of one that llama.cpp does not know, nothing but a note."""
     if tokenizer.kind != "bpe":
         writer.add_tokenizer_model("none")
-        return [f"the tokenizer is of kind {tokenizer.kind}, which llama.cpp does not know: ids go in and come out"]
+        return [
+            _(
+                "the tokenizer is of kind {tokenizer_kind}, which llama.cpp does not know: ids go in and come out",
+                tokenizer_kind=tokenizer.kind,
+            )
+        ]
     facts = json.loads(tokenizer.library.to_str())["model"]
     names = [*sorted(facts["vocab"], key=facts["vocab"].__getitem__), *[None] * (vocab_size - len(facts["vocab"]))]
     write_words(writer, "gpt-2", names, range(CONTROL), facts["merges"])
@@ -92,7 +98,7 @@ def write_external_tokenizer(writer: Any, origin: ImportedModel, folder: Path) -
     theirs = read_tokenizers(folder)[0]
     if (cut := cut_of(theirs.cut)) is None:
         writer.add_tokenizer_model("none")
-        return ["llama.cpp knows no tokenizer that cuts as this one does: ids go in and come out"]
+        return [_("llama.cpp knows no tokenizer that cuts as this one does: ids go in and come out")]
     assert isinstance(theirs.cut, dict)
     silent, size = {*theirs.silent, *theirs.special.values()}, origin.vocabulary.size
     names = [theirs.names.get(i) for i in range(size)]

@@ -17,6 +17,7 @@ from typing import Any, TypeGuard
 
 from glassformer.config.decode import MOST
 from glassformer.formats.untrusted import read_json
+from glassformer.language import _
 
 NEUTRAL: dict[str, Any] = {
     "max_length": None,
@@ -116,7 +117,10 @@ class Taken:
             return []
         named = ", ".join(f"{name}={str(value)[:40]}" for name, value in self.left.items())
         return [
-            f"its generation_config.json also says {named}; no setting of [decode] means the same, so it is left aside"
+            _(
+                "its generation_config.json also says {named}; no setting of [decode] means the same, so it is left aside",
+                named=named,
+            )
         ]
 
 

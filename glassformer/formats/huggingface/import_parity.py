@@ -34,6 +34,7 @@ from glassformer.formats.parity import (
     judge,
 )
 from glassformer.formats.runtime import Case, make_cases, text_of
+from glassformer.language import _
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
 from glassformer.tasks.generate import generate, prompt_ids
@@ -83,7 +84,9 @@ class ImportComparison:
             self.tokenizer = AutoTokenizer.from_pretrained(self.folder, local_files_only=True)
         except Exception as error:  # whatever an external file makes of it
             said = " ".join(str(error).split())[:160]
-            self.report.notes.append(f"its texts were not compared: transformers cannot open the tokenizer ({said})")
+            self.report.notes.append(
+                _("its texts were not compared: transformers cannot open the tokenizer ({said})", said=said)
+            )
             return
         self.special = [str(token) for token in self.tokenizer.added_tokens_decoder.values() if token.special]
         if hasattr(self.tokenizer, "src_lang") and (before := self.model.tokenizers.source.before):
@@ -119,7 +122,14 @@ class ImportComparison:
         for text in texts:
             here, there = self.ours_as_theirs(text), self.their_ids(text)
             if here != there:
-                apart.append(f"the text {text[:60]!r} is {some(there)} there and {some(here)} here, in ids of theirs")
+                apart.append(
+                    _(
+                        "the text {text!r} is {some} there and {some_2} here, in ids of theirs",
+                        text=text[:60],
+                        some=some(there),
+                        some_2=some(here),
+                    )
+                )
         self.report.same_ids = 1 - len(apart) / max(1, len(texts))
         return apart[0] if apart else None
 
@@ -139,10 +149,21 @@ class ImportComparison:
             if settings.beams > 1 and not ended:
                 cut += 1
                 continue
-            apart.append(f"after {text[:60]!r} it writes {some(there)}, and the run {some(here)}, in ids of ours")
+            apart.append(
+                _(
+                    "after {text!r} it writes {some}, and the run {some_2}, in ids of ours",
+                    text=text[:60],
+                    some=some(there),
+                    some_2=some(here),
+                )
+            )
         if cut:
             self.report.notes.append(
-                f"{cut} of {len(texts)} answers were cut at the limit there: here what has ended by itself comes before that"
+                _(
+                    "{cut} of {n_texts} answers were cut at the limit there: here what has ended by itself comes before that",
+                    cut=cut,
+                    n_texts=len(texts),
+                )
             )
         self.report.same_default = 1 - len(apart) / max(1, len(texts) - cut) if len(texts) > cut else None
         same = self.report.same_default is None or self.report.same_default >= LIMITS["fp32"].same
@@ -164,7 +185,7 @@ class ImportComparison:
         if settings.temperature > 0:
             settings = changed(replace(settings, **NO_SAMPLING), {"beam": 1})
             changes["num_beams"] = 1
-            self.report.notes.append("by default it draws; the answers by default were compared without drawing")
+            self.report.notes.append(_("by default it draws; the answers by default were compared without drawing"))
         most = min(LONGEST, max(1, self.model.model.config.block_size // 2))
         if settings.max_new_tokens is None or settings.max_new_tokens > most:
             most = max(most, settings.min_new_tokens + 1)
@@ -180,7 +201,13 @@ class ImportComparison:
         most = min(max(MOST_POSITIONS, (c.window or 0) + 64), max(16, MOST_SCORES // c.vocab_size))
         length = min(c.block_size, most)
         if length < c.block_size:
-            self.report.notes.append(f"scores were compared over {length:,} of the {c.block_size:,} tokens it can read")
+            self.report.notes.append(
+                _(
+                    "scores were compared over {length:,} of the {block_size:,} tokens it can read",
+                    length=length,
+                    block_size=c.block_size,
+                )
+            )
         drawn = random.Random(1)
 
         def ids(order: Any, count: int) -> tuple[int, ...]:
@@ -201,7 +228,7 @@ class ImportComparison:
         judged.largest_logit_difference, judged.largest_logit = numbers.difference, numbers.largest
         judge(judged, ours, self.theirs, [case])
         if judged.differs is not None:
-            return f"over {length:,} random tokens {judged.differs}"
+            return _("over {length:,} random tokens {differs}", length=length, differs=judged.differs)
         self.report.largest_logit_difference = max(self.report.largest_logit_difference, numbers.difference)
         return None
 
@@ -254,9 +281,9 @@ def import_parity(folder: Path, found: Imported, run: RunFolder, examples: Itera
 def cannot_compare(source: Path, found: Imported, head: str | None) -> str | None:
     """Why the two are not compared, as a sentence; None where they are."""
     if not source.is_dir():
-        return "not compared with its source: only a folder of Hugging Face's can be run beside it"
+        return _("not compared with its source: only a folder of Hugging Face's can be run beside it")
     if head == "next-sentence":
-        return "not compared with its source: transformers has no class with the next-sentence head alone"
+        return _("not compared with its source: transformers has no class with the next-sentence head alone")
     if importlib.util.find_spec("transformers") is None:
-        return f"not compared with its source: that needs transformers ({install_hint('hf')})"
+        return _("not compared with its source: that needs transformers ({command})", command=install_hint("hf"))
     return None

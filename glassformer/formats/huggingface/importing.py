@@ -28,6 +28,7 @@ from glassformer.formats.huggingface.tokenizers import ExternalTokenizer, contro
 from glassformer.formats.huggingface.vocabulary import NEVER, Vocabulary
 from glassformer.formats.huggingface.writer import tensors_from
 from glassformer.formats.untrusted import read_json, read_tensor_file, read_tensors
+from glassformer.language import _
 from glassformer.text.tokenizer import BOS, EOS
 from glassformer.text.tokenizers import Tokenizers
 
@@ -61,8 +62,12 @@ def dialect_of(hf: Mapping[str, Any], folder: Path) -> Dialect:
     kind = hf.get("model_type")
     if not isinstance(kind, str) or kind not in READABLE:
         raise UserError(
-            f"{folder / 'config.json'} describes a model of type {str(kind)[:60]!r}; what can be imported is "
-            f"{', '.join(sorted(READABLE))}"
+            _(
+                "{folder} describes a model of type {kind!r}; what can be imported is {readable}",
+                folder=folder / "config.json",
+                kind=str(kind)[:60],
+                readable=", ".join(sorted(READABLE)),
+            )
         )
     return READABLE[kind]
 
@@ -75,10 +80,17 @@ def model_config(dialect: Dialect, hf: Mapping[str, Any], folder: Path) -> Model
     except (TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(f"{folder / 'config.json'} cannot be read: {error}") from None
+        raise UserError(_("{path} cannot be read: {reason}", path=folder / "config.json", reason=error)) from None
     for name, most in LARGEST.items():
         if getattr(config, name) > most:
-            raise UserError(f"{folder / 'config.json'}: {getattr(config, name):,} for {name} is beyond any model")
+            raise UserError(
+                _(
+                    "{folder}: {value:,} for {name} is beyond any model",
+                    folder=folder / "config.json",
+                    value=getattr(config, name),
+                    name=name,
+                )
+            )
     return config
 
 
@@ -88,7 +100,7 @@ def with_head(hf: dict[str, Any], head: str | None, tensors: dict[str, Tensor]) 
         return hf
     for old, new in (("cls.seq_relationship.", "classifier."),):
         if f"{old}weight" not in tensors:
-            raise UserError("the file has no next-sentence head (cls.seq_relationship)")
+            raise UserError(_("the file has no next-sentence head (cls.seq_relationship)"))
         for part in ("weight", "bias"):
             tensors[f"{new}{part}"] = tensors.pop(f"{old}{part}")
     for name in [n for n in tensors if n.startswith("cls.predictions.")]:
@@ -132,7 +144,11 @@ def language_ids(tokenizer: ExternalTokenizer, vocabulary: Vocabulary, name: str
     found = next((i for i, known in tokenizer.names.items() if known in spellings), None)
     if found is None or found not in vocabulary.ours:
         raise UserError(
-            f"{tokenizer.where} has no language {name!r}; use its own name, such as __en__, eng_Latn or en_XX"
+            _(
+                "{where} has no language {name!r}; use its own name, such as __en__, eng_Latn or en_XX",
+                where=tokenizer.where,
+                name=name,
+            )
         )
     return (vocabulary.ours[found],)
 
@@ -149,15 +165,17 @@ def begins_of(
     if kind in ("m2m_100", "mbart"):
         if languages.source is None or languages.target is None:
             raise UserError(
-                "this model knows many languages; say between which it is to translate, by --source-language and "
-                "--target-language"
+                _(
+                    "this model knows many languages; say between which it is to translate, by --source-language and "
+                    "--target-language"
+                )
             )
         return (
             language_ids(tokenizer, vocabulary, languages.source),
             language_ids(tokenizer, vocabulary, languages.target),
         )
     if languages != Languages():
-        raise UserError(f"a model of type {kind} has no languages to choose from; leave those options out")
+        raise UserError(_("a model of type {kind} has no languages to choose from; leave those options out", kind=kind))
     if kind not in ("bart", "marian", "pegasus"):
         return (), ()
     first = one_id(generation.config.get("bos_token_id", 0)) if kind == "bart" else None
@@ -238,9 +256,9 @@ def notes_on(config: ModelConfig, vocabulary: Vocabulary) -> list[str]:
     """What a reader should know of the way."""
     notes = []
     if EOS not in vocabulary.control:
-        notes.append("the model has no token that ends a text")
+        notes.append(_("the model has no token that ends a text"))
     if config.family == "gpt" and BOS not in vocabulary.control:
-        notes.append("no token of its own begins a text: it begins after the end of another")
+        notes.append(_("no token of its own begins a text: it begins after the end of another"))
     return notes
 
 
@@ -250,7 +268,10 @@ def read_own_export(folder: Path, dialect: Dialect, tensors: dict[str, Tensor]) 
     facts = said.get("recipe")
     if not isinstance(facts, dict):
         raise UserError(
-            f"{folder / 'glassformer.json'} has no recipe; take the file out to import the model without it"
+            _(
+                "{folder} has no recipe; take the file out to import the model without it",
+                folder=folder / "glassformer.json",
+            )
         )
     recipe = Recipe.from_dict(facts)
     if said.get("ids") == "foreign":
@@ -259,7 +280,9 @@ def read_own_export(folder: Path, dialect: Dialect, tensors: dict[str, Tensor]) 
     if (folder / LEFT_OUT).exists():
         kept = read_tensor_file(folder / LEFT_OUT)
         if any(name not in own or tensor.shape != own[name].shape for name, tensor in kept.items()):
-            raise UserError(f"{folder / LEFT_OUT} is of another model; take it out to import the model without it")
+            raise UserError(
+                _("{folder} is of another model; take it out to import the model without it", folder=folder / LEFT_OUT)
+            )
         own |= kept
     return Imported(recipe, own, read_own_tokenizers(folder, recipe), dialect.name)
 
@@ -275,8 +298,11 @@ def read_returned(folder: Path, dialect: Dialect, tensors: dict[str, Tensor], re
     config, own = in_our_order(there, tensors_from(dialect, there, tidy), vocabulary, vocabulary)
     if config != recipe.model:
         raise UserError(
-            f"{folder / 'glassformer.json'} tells of other ids than the tokenizer beside it; take the file out to import "
-            "the model without it"
+            _(
+                "{folder} tells of other ids than the tokenizer beside it; take the file out to import "
+                "the model without it",
+                folder=folder / "glassformer.json",
+            )
         )
     write = theirs.in_order(vocabulary, (), remember(folder, hf, vocabulary), generation)
     own = with_left_out(folder, own, vocabulary)

@@ -23,6 +23,7 @@ from glassformer.errors import UserError, install_hint
 from glassformer.formats.huggingface.tables import half_split
 from glassformer.formats.huggingface.vocabulary import Vocabulary
 from glassformer.formats.runtime import Activations, Case, Ids, Runtime
+from glassformer.language import _
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS, PAD
 
@@ -81,7 +82,9 @@ def transformers_can_use(folder: Path) -> Iterator[None]:
         raise
     except Exception as error:
         said = " ".join(str(error).split())[:300]
-        raise UserError(f"transformers cannot load or run {folder}, so it cannot be compared: {said}") from None
+        raise UserError(
+            _("transformers cannot load or run {folder}, so it cannot be compared: {said}", folder=folder, said=said)
+        ) from None
 
 
 class TransformersRuntime(Runtime):
@@ -98,8 +101,11 @@ class TransformersRuntime(Runtime):
             import transformers
         except ImportError:
             raise UserError(
-                "to compare an exported folder with the original, transformers is needed; install it with: "
-                f"{install_hint('hf')}"
+                _(
+                    "to compare an exported folder with the original, transformers is needed; install it with: "
+                    "{command}",
+                    command=install_hint("hf"),
+                )
             ) from None
         from transformers.utils import logging
 

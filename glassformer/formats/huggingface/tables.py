@@ -19,6 +19,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from glassformer.errors import UserError
+from glassformer.language import _
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,13 @@ def to_theirs(table: Sequence[Entry], tensors: Mapping[str, Tensor]) -> dict[str
     """Our tensors under their names; every tensor of ours must be in the table."""
     used = {name for entry in table for name in entry.ours}
     if forgotten := sorted(tensors.keys() - used):
-        raise UserError(f"the other format has no place for {forgotten[0]} ({len(forgotten)} such tensors)")
+        raise UserError(
+            _(
+                "the other format has no place for {forgotten} ({n_forgotten} such tensors)",
+                forgotten=forgotten[0],
+                n_forgotten=len(forgotten),
+            )
+        )
     out = {}
     for entry in table:
         joined = torch.cat([tensors[name] for name in entry.ours]) if len(entry.ours) > 1 else tensors[entry.ours[0]]
@@ -68,9 +75,21 @@ def to_ours(
     new (copies of tied weights, tables that are computed)."""
     known = {entry.theirs for entry in table}
     if missing := sorted(known - tensors.keys()):
-        raise UserError(f"the file has no tensor {missing[0]} ({len(missing)} are missing): it is of another model")
+        raise UserError(
+            _(
+                "the file has no tensor {missing} ({n_missing} are missing): it is of another model",
+                missing=missing[0],
+                n_missing=len(missing),
+            )
+        )
     if extra := sorted(tensors.keys() - known - set(ignored)):
-        raise UserError(f"the file has a tensor {extra[0]} ({len(extra)} such) that this kind of model does not know")
+        raise UserError(
+            _(
+                "the file has a tensor {extra} ({n_extra} such) that this kind of model does not know",
+                extra=extra[0],
+                n_extra=len(extra),
+            )
+        )
     out = {}
     for entry in table:
         theirs = tensors[entry.theirs]
@@ -81,8 +100,12 @@ def to_ours(
         found = theirs.T if entry.transpose and theirs.dim() == 2 else theirs
         if found.shape != whole:
             raise UserError(
-                f"{entry.theirs} has shape {tuple(theirs.shape)}; by the model's config it should be "
-                f"{tuple(reversed(whole)) if entry.transpose else tuple(whole)}"
+                _(
+                    "{theirs} has shape {shape}; by the model's config it should be {whole}",
+                    theirs=entry.theirs,
+                    shape=tuple(theirs.shape),
+                    whole=tuple(reversed(whole)) if entry.transpose else tuple(whole),
+                )
             )
         for name, part in zip(entry.ours, found.split([shape[0] for shape in wanted]), strict=True):
             out[name] = part.contiguous()
@@ -106,7 +129,7 @@ def residual_dims(name: str) -> tuple[int, ...]:
     inner = (".query.bias", ".key.bias", ".value.bias", ".up.bias", ".gate.bias")
     if name.endswith(inner) or name in ("output.bias", "output_bias"):
         return ()
-    raise UserError(f"{name} cannot be carried to a model with half-split positions")
+    raise UserError(_("{name} cannot be carried to a model with half-split positions", name=name))
 
 
 def half_split(width: int) -> Int[Tensor, "C"]:

@@ -21,6 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UserError
+from glassformer.language import _
 from glassformer.text.tokenizer import CONTROL
 
 NEVER = -1e4
@@ -39,7 +40,9 @@ class Vocabulary:
     def __post_init__(self) -> None:
         used = list(self.control.values())
         if len(set(used)) < len(used) or not all(0 <= i < self.size for i in used):
-            raise UserError(f"the special ids {used} do not fit a vocabulary of {self.size:,} words")
+            raise UserError(
+                _("the special ids {used} do not fit a vocabulary of {size:,} words", used=used, size=self.size)
+            )
 
     @cached_property
     def order(self) -> tuple[int, ...]:

@@ -27,6 +27,7 @@ from glassformer.formats.huggingface.tables import from_half_split, half_split, 
 from glassformer.formats.huggingface.tokenizer_files import write_tokenizer_folder
 from glassformer.formats.runtime import Runtime
 from glassformer.formats.untrusted import write_tensor_file
+from glassformer.language import _
 from glassformer.models import BERT, GPT, Transformer, build_model
 from glassformer.nn.positions import sinusoids
 from glassformer.tasks import TextModel
@@ -111,7 +112,7 @@ def tensors_from(dialect: Dialect, config: ModelConfig, tensors: Mapping[str, Te
         own = {name: t for name, t in apart.items() if not re.match(r"(encoder|decoder)\.[1-9]", name)}
         if not all(torch.equal(tensor, apart[name]) for name, tensor in every_layer(config, own).items()):
             raise UserError(
-                "the layers of this model should all be one (model.share_layers), and in the file they differ"
+                _("the layers of this model should all be one (model.share_layers), and in the file they differ")
             )
         return own
     with torch.device("meta"):
@@ -152,7 +153,7 @@ def write_tokenizers(tokenizers: Tokenizers, recipe: Recipe, folder: Path) -> li
     if tokenizers.shared:
         return []
     write_tokenizer_folder(tokenizers.target, folder / "target", longest=longest)
-    return ["the two sides have tokenizers of their own: the source's is the folder's, the target's is in target/"]
+    return [_("the two sides have tokenizers of their own: the source's is the folder's, the target's is in target/")]
 
 
 def generation_config(recipe: Recipe) -> dict[str, Any]:
@@ -226,9 +227,9 @@ def export_folder(
         write_json(folder / "generation_config.json", generation_config(recipe) | written_ids(tokenizers.target))
     notes = write_tokenizers(tokenizers, recipe, folder)
     if tokenizers.target.kind == "word":
-        notes.append("words come back with a space between any two: restoring the spacing is not part of the file")
+        notes.append(_("words come back with a space between any two: restoring the spacing is not part of the file"))
     if config.head == "none":
-        notes.append("BertModel's pooler, which this model has not, is written as zeros; use last_hidden_state")
+        notes.append(_("BertModel's pooler, which this model has not, is written as zeros; use last_hidden_state"))
     write_json(folder / "glassformer.json", own_recipe)
     return notes
 

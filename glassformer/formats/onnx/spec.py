@@ -35,6 +35,7 @@ from glassformer.formats.onnx.graph import (
     repeat_kv,
     self_mask,
 )
+from glassformer.language import _
 
 MAX_BYTES = 2**30  # of weights in one file; more go beside it, as external data
 
@@ -42,7 +43,7 @@ MAX_BYTES = 2**30  # of weights in one file; more go beside it, as external data
 def unsupported(config: ModelConfig) -> tuple[str, str] | None:
     """The first setting that these graphs do not support, and the nearest that they do; None where they support all."""
     if any(not config.kept_heads(name) for name in config.attentions):
-        return "an attention that has lost all its heads", "the nearest is one with a head left"
+        return _("an attention that has lost all its heads"), _("the nearest is one with a head left")
     return None
 
 

@@ -19,6 +19,7 @@ from glassformer.formats.onnx.engine import OnnxNet
 from glassformer.formats.onnx.runtime import OnnxRuntime
 from glassformer.formats.runtime import Runtime
 from glassformer.formats.untrusted import LARGEST_JSON, read_json
+from glassformer.language import _
 from glassformer.nn.rows import Rows
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS
@@ -32,7 +33,7 @@ print(model.write([[5, 6, 2]], limit=32))"""
 def refuse(model: TextModel) -> None:
     """Where the graphs cannot say something, that is said with the nearest they can."""
     if (lacking := conversion.unsupported(model.model.config)) is not None:
-        raise UserError(f"these ONNX graphs have nothing for {lacking[0]}; {lacking[1]}")
+        raise UserError(_("these ONNX graphs have nothing for {what}; {what_2}", what=lacking[0], what_2=lacking[1]))
 
 
 def write(model: TextModel, folder: Path, weights: str, name: str) -> list[str]:
@@ -65,7 +66,9 @@ class OnnxModel:
         recipe = Recipe.from_dict(read_json(folder, "glassformer.json", LARGEST_JSON)["recipe"])
         self.family = recipe.model.family
         if self.family == "bert":
-            raise UserError(f"{folder} holds a BERT, which writes nothing; run its model.onnx once for each text")
+            raise UserError(
+                _("{folder} holds a BERT, which writes nothing; run its model.onnx once for each text", folder=folder)
+            )
         self.net = OnnxNet(folder, recipe.model, threads)
 
     def write(self, prompts: Sequence[Sequence[int]], *, limit: int) -> list[list[int]]:
@@ -81,7 +84,7 @@ class OnnxModel:
             scores = every[torch.arange(len(prompts)), torch.tensor(lengths) - 1]
         written: list[list[int]] = [[] for _ in prompts]
         going = np.ones(len(prompts), bool)
-        for _ in range(limit):
+        for _unused in range(limit):
             chosen = scores.argmax(-1)
             going &= chosen.numpy() != EOS
             for row in np.flatnonzero(going):

@@ -11,6 +11,7 @@ from glassformer import probe
 from glassformer.evaluation.examples import tokenizers_agree
 from glassformer.evaluation.held_out import HeldOut
 from glassformer.evaluation.teacher_forced import model_inputs
+from glassformer.language import _
 from glassformer.tasks import TextModel
 
 
@@ -35,9 +36,9 @@ def head_distances(models: tuple[TextModel, TextModel], held: HeldOut) -> tuple[
     common), averaged over all real queries; and why not, where that cannot be."""
     first, second = models
     if first.model.config.attentions != second.model.config.attentions:
-        return {}, "the two models have different layers"
+        return {}, _("the two models have different layers")
     if not tokenizers_agree(first, second):
-        return {}, "the two models read the text in different tokens"
+        return {}, _("the two models read the text in different tokens")
     numbers = [{name: one.head_ids for name, one in probe.attentions(model).items()} for model in models]
     total: dict[str, Any] = {}
     count: dict[str, int] = {}
@@ -62,4 +63,4 @@ def head_distances(models: tuple[TextModel, TextModel], held: HeldOut) -> tuple[
                 best = int(apart.argmin())
                 same = float(apart[theirs.index(number)]) if number in theirs else None
                 found[f"{name}:{number}"] = HeadDistance(same, f"{name}:{theirs[best]}", float(apart[best]))
-    return found, "" if found else "there is no attention in which both models have heads"
+    return found, "" if found else _("there is no attention in which both models have heads")

@@ -38,6 +38,7 @@ from glassformer.evaluation.examples import (
 from glassformer.evaluation.held_out import HeldOut, held_out
 from glassformer.evaluation.metrics import BETTER_WHEN_LOWER
 from glassformer.inspection.compare.attention import HeadDistance, head_distances
+from glassformer.language import _
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
 
@@ -132,15 +133,17 @@ def compare(
 ) -> Comparison:
     """Both runs on the first run's examples; each reads them with its own tokenizer."""
     check_same_task(*models)
-    tell("reading the examples")
+    tell(_("reading the examples"))
     if folders[0] is not None and RunFolder.is_run(folders[0].parent):
         RunFolder(folders[0].parent).check_data(split)
     block = min(model.model.config.block_size for model in models)
     if models[0].recipe.data.task == "text":
         if not tokenizers_agree(*models):
             raise UserError(
-                "the two runs cut their text into different tokens, so their blocks are not the same text; compare runs "
-                "that share a tokenizer (data.tokenizer_file)"
+                _(
+                    "the two runs cut their text into different tokens, so their blocks are not the same text; compare runs "
+                    "that share a tokenizer (data.tokenizer_file)"
+                )
             )
         held = held_out(models[0], split, limit, folders[0], block_size=block)
     else:
@@ -148,9 +151,9 @@ def compare(
     other = held if same_reading(*models) else same_examples(models[0], models[1], split, held)
     count = held.count
     tables = losses(models[0], held, count), losses(models[1], other, count)
-    tell("what they say")
+    tell(_("what they say"))
     said = answers(models[0], held), answers(models[1], HeldOut(other.batches, held.examples, count))
-    tell("drawing again")
+    tell(_("drawing again"))
     scores = score_both(models, held, tables, said)
     sentences = []
     for i in range(count):
@@ -159,7 +162,7 @@ def compare(
         loss = [float(t[i, 0] / t[i, 1]) if t[i, 1] else math.nan for t in tables]
         apart = edit_distance(as_units(mine), as_units(theirs)) if said[0] else 0.0
         sentences.append(Sentence(i, given, wanted, mine, theirs, loss[0], loss[1], apart))
-    tell("where they look")
+    tell(_("where they look"))
     attention, why_not = head_distances(models, held)
     return Comparison(names, split, count, scores, sentences, attention, why_not)
 

@@ -1,7 +1,7 @@
-"""What each head and each MLP of a trained model is one, and how many heads can go.
+"""How much each head and each MLP of a trained model matters, and how many heads can go.
 
 Importance: ablate one part, leave the rest, and measure again (Michel et al. 2019; Voita et al. 2019). Two ablations are made,
-zeros and the part's own average (see probe.py): a part that matters by its constant alone is not a part that thinks.
+zeros and the part's own average (see probe/): a part that matters by its constant alone is not a part that thinks.
 
 How many can go: heads are ablated one after the other, the least important (by the loss, when it alone is ablated) first,
 and the score is measured after each. This is an order of single cuts: two heads that stand in for each other both look
@@ -23,6 +23,7 @@ from glassformer.evaluation.teacher_forced import teacher_forced
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.files.owned import OwnedFiles
 from glassformer.inspection.heads.kinds import kind_of, kinds
+from glassformer.language import _
 from glassformer.probe import Component
 from glassformer.tasks import TextModel
 
@@ -170,7 +171,12 @@ def least_important(found: HeadImportances, count: int) -> list[Component]:
     order = found.order()
     if not 1 <= count < len(order):
         raise UserError(
-            f"--prune takes out between 1 and {len(order) - 1} of this model's {len(order)} heads, not {count}"
+            _(
+                "--prune takes out between 1 and {n_everything} of this model's {n_everything_2} heads, not {prune}",
+                n_everything=len(order) - 1,
+                n_everything_2=len(order),
+                prune=count,
+            )
         )
     return order[:count]
 

@@ -16,6 +16,7 @@ from glassformer.config import VERSION, Recipe
 from glassformer.evaluation.held_out import HeldOut, writes, written
 from glassformer.evaluation.teacher_forced import teacher_forced
 from glassformer.files.owned import new_folder
+from glassformer.language import _
 from glassformer.models.weights import model_tensors
 from glassformer.probe import Component
 from glassformer.runs.checkpoint import read_state, write_checkpoint
@@ -40,7 +41,7 @@ class Footprint:
 def best_of(times: int, *works: Callable[[], Any]) -> list[float]:
     """The least processor time of each, taken in turns so that what disturbs one disturbs all."""
     least = [float("inf")] * len(works)
-    for _ in range(times):
+    for _unused in range(times):
         for i, work in enumerate(works):
             begin = time.process_time()
             work()
@@ -74,7 +75,7 @@ def write_pruned(run: RunFolder, model: TextModel, heads: Sequence[Component], o
     what it was made from; it holds what to measure it on, and no training data: it cannot be trained further."""
     smaller = probe.pruned(model.model, heads)
     recipe = replace(model.recipe, model=smaller.config)
-    with new_folder(out, "a run") as draft:
+    with new_folder(out, _("a run")) as draft:
         fill_pruned(run, RunFolder.create(draft, recipe, VERSION), recipe, model_tensors(smaller), heads)
     return RunFolder(out)
 

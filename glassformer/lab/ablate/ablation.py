@@ -23,6 +23,7 @@ from glassformer.lab.ablate.table import make_rows
 from glassformer.lab.ablate.trials import Trial, make_trials, train_trials
 from glassformer.lab.ablate.variants import BASE, Variant, make_variants, resolve
 from glassformer.lab.report import device_name, made_with
+from glassformer.language import _
 from glassformer.runs import Stopped
 from glassformer.runs.stop import StopRequest
 from glassformer.screen import Progress, say
@@ -59,16 +60,21 @@ def make_ablation(
     """A ready set by its name, or a recipe and what is varied in it; whatever cannot be is refused here."""
     found = find_ready(name)
     if found is not None and vary:
-        raise ConfigError(f"{name} is a ready ablation with variants of its own; give a recipe to vary something else")
+        raise ConfigError(
+            _("{name} is a ready ablation with variants of its own; give a recipe to vary something else", name=name)
+        )
     if found is None:
         if not vary:
             raise ConfigError(
-                f"say what to vary, as in: glassformer ablate {shlex.quote(name)} --vary model.n_head=1,2,8"
+                _(
+                    "say what to vary, as in: glassformer ablate {name} --vary model.n_head=1,2,8",
+                    name=shlex.quote(name),
+                )
             )
         found = ReadySet(name, f"{name}: " + "; ".join(vary), name, (), tuple(make_variants(vary, cross=cross)))
     times = seeds if seeds is not None else (1 if quick else found.seeds)
     if times < 1:
-        raise UserError(f"--seeds must be at least 1, not {times}")
+        raise UserError(_("--seeds must be at least 1, not {times}", times=times))
     settings = (*ALWAYS, *found.settings, *((*QUICK, *found.quick) if quick else ()), *overrides)
     recipes = resolve(found.recipe, settings, found.variants)
     kept = (Variant(BASE), *(v for v in found.variants if v.name in recipes))
@@ -150,7 +156,7 @@ def ablate(
     """Carries it out in `out` and leaves there ablation.md, .csv and .json, curves and gradients, trials/ and scores/. With
     `only_plan` nothing but a short trial, in a folder that is thrown away: what it would cost."""
     if jobs is not None and jobs < 1:
-        raise UserError(f"--jobs must be at least 1, not {jobs}")
+        raise UserError(_("--jobs must be at least 1, not {jobs}", jobs=jobs))
     stop = StopRequest()
     with stop.listening(), ExitStack() as held:
         variants = {variant.name: variant for variant in ablation.variants}
@@ -177,7 +183,10 @@ def ablate(
             why.setdefault(trial.variant.name, {})[trial.seed] = failed[name]
         if not scored.get(BASE):
             raise UserError(
-                f"the recipe as it is was not trained to its end: {next(iter(failed.values()), 'no trial')}"
+                _(
+                    "the recipe as it is was not trained to its end: {failed}",
+                    failed=next(iter(failed.values()), "no trial"),
+                )
             )
         rows = make_rows(ablation.variants, scored, why)
         folders = {name: [t.folder for t in trials if t.variant.name == name] for name in variants}

@@ -31,6 +31,7 @@ from glassformer.evaluation.teacher_forced import (
 )
 from glassformer.files.durable import write_atomically
 from glassformer.lab.reproduce.table import Metric
+from glassformer.language import _
 from glassformer.models import GPT
 from glassformer.runs.folder import RunFolder
 from glassformer.screen import watched
@@ -71,7 +72,7 @@ def text_score(run: RunFolder, metric: Metric) -> Score:
     if metric == "exact-match":
         whole = f"whole lines alike, blanks at the ends aside, in percent of {len(pairs):,}"
         return Score(scores.values["exact_match"], whole, {"chrF": scores.values["chrf"]})
-    beside = {"chrF": scores.values["chrf"], "exact match": scores.values["exact_match"]}
+    beside = {"chrF": scores.values["chrf"], _("exact match"): scores.values["exact_match"]}
     return Score(scores.values["bleu"], scores.signatures["bleu"], beside)
 
 
@@ -87,7 +88,7 @@ def loss_score(run: RunFolder) -> Score:
     device = device_of(run.recipe)
     model = run.load_model(device=device)
     if not isinstance(model, GPT):
-        raise UserError(f"{run.path} is no GPT; the loss of the next token is that of a GPT")
+        raise UserError(_("{path} is no GPT; the loss of the next token is that of a GPT", path=run.path))
     tokens, block = validation_tokens(run), run.recipe.model.block_size
     signature = f"nats a token, the last {len(tokens):,} tokens in blocks of {block} that do not overlap"
     estimate = random_batches_loss(model, tokens, block, device)

@@ -14,6 +14,7 @@ from typing import Literal
 from glassformer.config import did_you_mean
 from glassformer.errors import UserError
 from glassformer.files import structured
+from glassformer.language import _
 
 Metric = Literal["bleu-none", "bleu-13a", "bleu-zh", "exact-match", "loss"]
 
@@ -57,7 +58,11 @@ class Reproduction:
         """Empty where no time is asked for."""
         if self.within is None:
             return ""
-        return f"{self.within:g} s on two CPU cores" if self.where == "CPU" else f"{self.within:g} s on an {self.where}"
+        return (
+            _("{within:g} s on two CPU cores", within=self.within)
+            if self.where == "CPU"
+            else _("{within:g} s on an {where}", within=self.within, where=self.where)
+        )
 
     def reached(self, value: float, goal: float) -> bool:
         """Whether a value is as good as the goal."""
@@ -81,5 +86,10 @@ def reproduction(name: str) -> Reproduction:
             return one
     names = [one.name for one in reproductions()]
     raise UserError(
-        f"there is nothing called {name!r} to reproduce{did_you_mean(name, names)}; there are {', '.join(names)}"
+        _(
+            "there is nothing called {name!r} to reproduce{suggestion}; there are {names}",
+            name=name,
+            suggestion=did_you_mean(name, names),
+            names=", ".join(names),
+        )
     )

@@ -27,6 +27,7 @@ from glassformer.formats.huggingface.dialects.bert import BERT
 from glassformer.formats.huggingface.dialects.decoder import GPT2, LLAMA, QWEN2, QWEN3, is_qwen2
 from glassformer.formats.huggingface.dialects.dialect import Dialect
 from glassformer.formats.huggingface.dialects.seq2seq import MARIAN, PEGASUS
+from glassformer.language import _, joined_sentences
 
 DIALECTS: dict[str, Dialect] = {d.name: d for d in (MARIAN, PEGASUS, GPT2, QWEN3, LLAMA, BERT)}
 
@@ -37,14 +38,18 @@ def dialect_for(config: ModelConfig, imported: Mapping[str, Tensor] | None = Non
     candidates = [d for d in DIALECTS.values() if d.family == config.family]
     nearest = min(candidates, key=lambda d: len(d.reasons(config)))
     if reasons := nearest.reasons(config):
-        way = "Train with that otherwise, or export to another format"
+        way = _("Train with that otherwise, or export to another format")
         if config.family == "gpt" and config.output_bias:
-            way = (
+            way = _(
                 "Export to ct2 or onnx, which can say it (or, where this is an imported GPT of before, import it again)"
             )
         raise UserError(
-            f"no model class of Hugging Face can say this model; the nearest is {nearest.name}, but "
-            f"{'; '.join(reasons)}. {way}"
+            _(
+                "no model class of Hugging Face can say this model; the nearest is {nearest}, but {reasons}. {way}",
+                nearest=nearest.name,
+                reasons=joined_sentences(reasons),
+                way=way,
+            )
         )
     return QWEN2 if nearest is LLAMA and imported and is_qwen2(config, imported) else nearest
 

@@ -9,6 +9,7 @@ from typing import Any
 from glassformer.config import ModelConfig
 from glassformer.errors import UserError
 from glassformer.formats.huggingface.tables import Entry, same
+from glassformer.language import _
 from glassformer.text.tokenizer import PAD
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "relu2": "relu2", "silu": "silu"}
@@ -39,13 +40,29 @@ class Dialect:
         """Why this model cannot be said in this dialect, as settings that would have to be otherwise."""
         found = []
         if config.head not in self.classes:
-            found.append(f"model.head is {config.head}, and {self.name} has {' or '.join(self.classes)}")
+            found.append(
+                _(
+                    "model.{name} is {have}, and {dialect} has {nearest}",
+                    name="head",
+                    have=config.head,
+                    dialect=self.name,
+                    nearest=" or ".join(self.classes),
+                )
+            )
         for name, wanted in (PLAIN | dict(self.needs)).items():
             have = getattr(config, name)
             choices = wanted if isinstance(wanted, list) else [wanted]
             if have not in choices:
                 nearest = " or ".join(str(c) for c in choices)
-                found.append(f"model.{name} is {have}, and {self.name} has {nearest}")
+                found.append(
+                    _(
+                        "model.{name} is {have}, and {dialect} has {nearest}",
+                        name=name,
+                        have=have,
+                        dialect=self.name,
+                        nearest=nearest,
+                    )
+                )
         return found
 
 
@@ -69,7 +86,7 @@ def need(hf: Mapping[str, Any], name: str, kind: type | tuple[type, ...] = int) 
     """A value of a config.json that must be there and be of its kind."""
     value = hf.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UserError(f"config.json has no usable {name}: {value!r}")
+        raise UserError(_("config.json has no usable {name}: {value!r}", name=name, value=value))
     return value
 
 
@@ -115,7 +132,13 @@ def activation_of(hf: Mapping[str, Any], name: str) -> str:
     """Their name of an activation in our words."""
     theirs = need(hf, name, str)
     if theirs not in ACTIVATIONS_BACK:
-        raise UserError(f"the activation {theirs!r} is not known here; there are {', '.join(sorted(ACTIVATIONS_BACK))}")
+        raise UserError(
+            _(
+                "the activation {theirs!r} is not known here; there are {known}",
+                theirs=theirs,
+                known=", ".join(sorted(ACTIVATIONS_BACK)),
+            )
+        )
     return ACTIVATIONS_BACK[theirs]
 
 

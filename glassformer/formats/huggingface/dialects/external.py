@@ -33,6 +33,7 @@ from glassformer.formats.huggingface.dialects.decoder import (
 from glassformer.formats.huggingface.dialects.dialect import ConfigNames, Dialect, attention_rows, need
 from glassformer.formats.huggingface.dialects.seq2seq import MARIAN, PEGASUS, SEQ2SEQ_ATTENTION, seq2seq_from
 from glassformer.formats.huggingface.tables import Entry, same
+from glassformer.language import _
 
 Tensors = dict[str, Tensor]
 OFFSET = 2
@@ -43,7 +44,12 @@ def first_position(hf: Mapping[str, Any]) -> int:
     """Where they begin in RoBERTa and M2M100: behind the id that pads, which is 1 where nothing else is said."""
     padding = hf.get("pad_token_id", 1)
     if type(padding) is not int or not 0 <= padding < need(hf, "max_position_embeddings"):
-        raise UserError(f"config.json has no usable pad_token_id: {padding!r}; the first position comes behind it")
+        raise UserError(
+            _(
+                "config.json has no usable pad_token_id: {padding!r}; the first position comes behind it",
+                padding=padding,
+            )
+        )
     return padding + 1
 
 
@@ -172,7 +178,13 @@ def opt_names(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
     table = found.get(f"{body}embed_tokens.weight")
     if table is not None and inner is not None and outer is not None:
         if table.size(-1) != inner.size(-1) or table.size(-1) != outer.size(0):
-            raise UserError(f"{body}project_in and project_out do not fit the embeddings of {table.size(-1)} numbers")
+            raise UserError(
+                _(
+                    "{body}project_in and project_out do not fit the embeddings of {size} numbers",
+                    body=body,
+                    size=table.size(-1),
+                )
+            )
         found["lm_head.weight"] = found.get("lm_head.weight", table) @ outer
         found[f"{body}embed_tokens.weight"] = table @ inner.T
     for name, tensor in list(found.items()):
@@ -211,7 +223,9 @@ def m2m100_positions(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
     width, length = need(hf, "d_model"), need(hf, "max_position_embeddings")
     half = width // 2
     if width % 2 or half < 2:
-        raise UserError(f"d_model is {width}, and sinusoids in two halves need an even number of at least 4")
+        raise UserError(
+            _("d_model is {width}, and sinusoids in two halves need an even number of at least 4", width=width)
+        )
     steps = torch.exp(torch.arange(half, dtype=torch.float32) * -(math.log(10000) / (half - 1)))
     first = first_position(hf)
     angles = torch.arange(first, first + length, dtype=torch.float32)[:, None] * steps

@@ -16,6 +16,7 @@ from torch import Tensor
 from glassformer.errors import UserError
 from glassformer.formats.huggingface.dialects.dialect import need
 from glassformer.formats.huggingface.tables import half_split
+from glassformer.language import _
 from glassformer.nn.positions import sinusoids
 
 Tensors = dict[str, Tensor]
@@ -70,10 +71,15 @@ def class_of(kind: str, hf: Mapping[str, Any]) -> str | None:
     if not isinstance(named, list) or not named or not isinstance(named[0], str):
         return None
     if named[0] not in CLASSES[kind]:
-        more = "; with --head next-sentence it becomes a classifier" if "NextSentence" in named[0] else ""
+        more = _("; with --head next-sentence it becomes a classifier") if "NextSentence" in named[0] else ""
         raise UserError(
-            f"config.json names a {named[0][:60]}, and of models of type {kind} these can be imported: "
-            f"{', '.join(CLASSES[kind])}{more}"
+            _(
+                "config.json names a {named}, and of models of type {kind} these can be imported: {classes}{more}",
+                named=named[0][:60],
+                kind=kind,
+                classes=", ".join(CLASSES[kind]),
+                more=more,
+            )
         )
     return named[0]
 
@@ -91,11 +97,15 @@ def refuse_labels(hf: Mapping[str, Any], head: str) -> None:
         return
     if hf.get("problem_type") == "multi_label_classification":
         raise UserError(
-            "problem_type is multi_label_classification: any number of labels may hold at once, and a classifier here gives a "
-            "text one of them, so it cannot be imported"
+            _(
+                "problem_type is multi_label_classification: any number of labels may hold at once, and a classifier here gives "
+                "a text one of them, so it cannot be imported"
+            )
         )
     if hf.get("problem_type") == "regression" or len(labels_of(hf)) == 1:
-        raise UserError("the head has one label, which is a number (regression) and no class, so it cannot be imported")
+        raise UserError(
+            _("the head has one label, which is a number (regression) and no class, so it cannot be imported")
+        )
 
 
 def labels_of(hf: Mapping[str, Any]) -> list[str]:
@@ -114,28 +124,30 @@ def refuse_settings(kind: str, hf: Mapping[str, Any]) -> None:
     told = {
         "is_decoder": (
             kind in ENCODERS and hf.get("is_decoder"),
-            "each token sees those before it alone, and an encoder here sees all",
+            _("each token sees those before it alone, and an encoder here sees all"),
         ),
         "add_cross_attention": (
             kind in (*ENCODERS, "gpt2") and hf.get("add_cross_attention"),
-            "it reads what another model has encoded",
+            _("it reads what another model has encoded"),
         ),
         f"position_embedding_type {positions}": (
             positions not in ("None", "absolute"),
-            "distances are told inside attention by a table",
+            _("distances are told inside attention by a table"),
         ),
-        "pruned_heads": (hf.get("pruned_heads"), "heads were taken out of some layers"),
-        "quantization_config": (hf.get("quantization_config"), "its weights are written in fewer bits"),
+        "pruned_heads": (hf.get("pruned_heads"), _("heads were taken out of some layers")),
+        "quantization_config": (hf.get("quantization_config"), _("its weights are written in fewer bits")),
     }
     for name, (is_so, why) in told.items():
         if is_so:
-            raise UserError(f"config.json has {name}: {why}; such a model cannot be imported")
+            raise UserError(_("config.json has {name}: {why}; such a model cannot be imported", name=name, why=why))
     if kind == "mbart":
         start, end = hf.get("decoder_start_token_id"), hf.get("eos_token_id", 2)
         if start != end or str(hf.get("tokenizer_class")).startswith("MBartTokenizer"):
             raise UserError(
-                "this is an mBART-25, which reads the language behind a text and begins its answers by it (its "
-                "decoder_start_token_id does not end texts); of mBART the 50 can be imported"
+                _(
+                    "this is an mBART-25, which reads the language behind a text and begins its answers by it (its "
+                    "decoder_start_token_id does not end texts); of mBART the 50 can be imported"
+                )
             )
 
 
@@ -168,8 +180,11 @@ def settle_output(
         tied = torch.equal(tensors[table], tensors[output])
     if not tied and output not in tensors:
         raise UserError(
-            f"config.json says that the output layer is not the embedding (tie_word_embeddings is false), and the file has no "
-            f"{output}; such a model cannot be imported"
+            _(
+                "config.json says that the output layer is not the embedding (tie_word_embeddings is false), and the file has no "
+                "{output}; such a model cannot be imported",
+                output=output,
+            )
         )
     return {**hf, "tie_word_embeddings": tied}, tensors
 
@@ -184,8 +199,12 @@ def settle_encoder(kind: str, hf: Mapping[str, Any], tensors: Tensors) -> tuple[
         return hf, tensors
     if kind != "bert" and hf.get("hidden_act") not in ("gelu", "gelu_python"):
         raise UserError(
-            f"hidden_act is {str(hf.get('hidden_act'))[:40]}, and the head of a {kind} has gelu all the same; here body and head "
-            "have one activation, so it cannot be imported"
+            _(
+                "hidden_act is {activation}, and the head of a {kind} has gelu all the same; here body and head "
+                "have one activation, so it cannot be imported",
+                activation=str(hf.get("hidden_act"))[:40],
+                kind=kind,
+            )
         )
     own = f"{TABLES[kind][1].removesuffix('.weight')}.bias"
     if own in tensors:
@@ -197,7 +216,7 @@ def settle_tables(hf: Mapping[str, Any], tensors: Tensors) -> tuple[dict[str, An
     """One table for source, target and output, or several: each as the file has it."""
     there = [n for n in (SHARED, DECODER, ENCODER, "lm_head.weight") if n in tensors]
     if not there:
-        raise UserError(f"the file has no embedding of words ({SHARED})")
+        raise UserError(_("the file has no embedding of words ({shared})", shared=SHARED))
     known = {n: tensors.get(n, tensors[there[0]]) for n in (ENCODER, DECODER)}
     found, tensors = settle_output(hf, tensors | known, (DECODER, "lm_head.weight"), tied=True)
     if torch.equal(known[ENCODER], known[DECODER]):

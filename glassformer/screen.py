@@ -211,9 +211,17 @@ class Progress:
             warn(text)
 
 
-def watched(items: Iterable[T], what: str, total: int) -> Iterator[T]:
-    """The items as they come, counted on the display."""
-    with Progress(what, total) as display:
-        for done, item in enumerate(items, 1):
-            yield item
-            display.update(done, f"{done:,} of {total:,}")
+def watched(items: Iterable[T], what: str, total: int, *, every: int = 1) -> Iterator[T]:
+    """The items as they come, counted on the display; `every`: of many, only each so many is worth an update."""
+    display = Progress(
+        what, total
+    )  # here, and not in whatever thread takes the items: whether to be quiet is the caller's to say
+
+    def counted() -> Iterator[T]:
+        with display:
+            for done, item in enumerate(items, 1):
+                yield item
+                if done % every == 0:
+                    display.update(done, f"{done:,} of {total:,}")
+
+    return counted()

@@ -87,7 +87,7 @@ def test_quiet_before_or_after_the_verb(capsys: pytest.CaptureFixture[str]) -> N
         ("compare runs/mine ru", ["runs/"]),
         ("train dates --from runs/m", ["runs/mine"]),
         ("plan dates train.warm", ["train.warmup="]),
-        ("data c", ["check"]),
+        ("data ch", ["check"]),
     ],
 )
 def test_the_shell_completes_commands_recipes_runs_and_settings(

@@ -30,12 +30,14 @@ def test_chinese_words_without_jieba(monkeypatch: pytest.MonkeyPatch) -> None:
     """One sentence when Chinese appears; nothing at all when it does not."""
     monkeypatch.setitem(sys.modules, "jieba", None)
     languages.load_jieba.cache_clear()
+    languages.segment_chinese.cache_clear()
     try:
         with pytest.raises(UserError, match=r"pip install .*zh"):
             Tokenizer.train("word", ["我喜欢你"], 100)
         assert Tokenizer.train("word", ["no Chinese here"], 100).encode("here") != [UNK]
     finally:
         languages.load_jieba.cache_clear()
+        languages.segment_chinese.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import contextlib
 import json
 import math
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +21,7 @@ from pathlib import Path
 import torch
 
 from glassformer import machine
+from glassformer.files.cache import cache_folder
 
 MAX_BYTES = 1 << 16  # of a file that could be one of ours
 MIN_GAIN = 1.1  # times as fast, or a special way is not worth taking
@@ -30,17 +30,6 @@ Gains = dict[str, float]
 """How many times as fast the special way was, by the size it was tried at."""
 
 KNOWN: dict[tuple[str, str], Gains] = {}
-
-
-def cache_folder() -> Path:
-    """Where this user's programs keep what can be made again: GLASSFORMER_CACHE, or as the system has it."""
-    if given := os.environ.get("GLASSFORMER_CACHE"):
-        return Path(given)
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "glassformer"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "glassformer" / "cache"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer"
 
 
 @contextlib.contextmanager
@@ -113,8 +102,12 @@ def gains(name: str, measure: Callable[[], Mapping[str, float]]) -> Gains:
     """The gains of a special way on this machine: as they were measured before, or measured now."""
     key = (name, machine.identity())
     if key not in KNOWN:
-        path = cache_folder() / "trials" / f"{name.replace(' ', '-')}-{key[1]}.json"
-        KNOWN[key] = read_gains(path) or write_gains(path, {size: round(gain, 4) for size, gain in measure().items()})
+        folder, rounded = cache_folder(), lambda: {size: round(gain, 4) for size, gain in measure().items()}
+        if folder is None:
+            KNOWN[key] = rounded()
+        else:
+            path = folder / "trials" / f"{name.replace(' ', '-')}-{key[1]}.json"
+            KNOWN[key] = read_gains(path) or write_gains(path, rounded())
     return KNOWN[key]
 
 

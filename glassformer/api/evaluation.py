@@ -23,10 +23,10 @@ from glassformer.config import DataConfig, Recipe
 from glassformer.config.data import DataFile
 from glassformer.config.recipe import apply_override
 from glassformer.data.batches import Batch, SentenceBatches, make_batches
+from glassformer.data.encoding import encode_split, open_files
 from glassformer.data.files import ReadContext
 from glassformer.data.memory import memory_rows
 from glassformer.data.origins import SPLITS, origins_of
-from glassformer.data.prepare import encode_split, open_files
 from glassformer.data.sources import open_split
 from glassformer.data.store import run_examples, stored_splits
 from glassformer.errors import ConfigError, UserError

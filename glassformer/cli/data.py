@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -80,4 +81,28 @@ def check(
         raise typer.Exit(1)
 
 
-VERBS: dict[str, Callable[..., None]] = {"get": get, "check": check}
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all of it; runs need nothing of it.")] = False,
+) -> None:
+    """Prepared data that is kept so that another run on it begins at once: list it, or clear it."""
+    from glassformer.data import cache as prepared
+
+    console, folder = table_console(), prepared.entries_folder()
+    kept = prepared.clear() if clear else list(prepared.entries())
+    for entry in kept:
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
+        print(f"{used}  {entry.size / 1e6:>9,.1f} MB  {entry.about}")
+    if not kept:
+        nothing = (
+            _("nothing is kept: GLASSFORMER_CACHE is off")
+            if folder is None
+            else _("there is nothing in {folder}", folder=folder)
+        )
+        console.print(nothing, soft_wrap=True)
+        return
+    total = f"{sum(entry.size for entry in kept) / 1e6:,.1f} MB"
+    said = _("{size} removed from {folder}", size=total, folder=folder) if clear else f"{total} in {folder}"
+    console.print(said, soft_wrap=True)
+
+
+VERBS: dict[str, Callable[..., None]] = {"get": get, "check": check, "cache": cache}

@@ -52,6 +52,7 @@ EXAMPLES = {
     "figures": "figures",
     "get": "data get shakespeare",
     "check": "data check pairs.tsv",
+    "cache": "data cache --clear",
 }
 """What one would type, for the foot of each verb's help."""
 

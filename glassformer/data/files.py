@@ -8,7 +8,6 @@ something else reads on.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -66,14 +65,23 @@ class ReadContext:
     remark: ErrorHandler = lambda problem: None  # of what can be read and is worth a look, such as a third column
     files: list[FileFacts] = field(default_factory=list)
     keep_facts: bool = False
+    open_files: list[UserFile] = field(default_factory=list)
+
+    def position(self) -> int:
+        """Bytes read so far, packed as they are."""
+        return sum(file.size for file in self.files) + sum(file.reader.position for file in self.open_files)
 
     @contextmanager
     def opened(self, path: Path) -> Iterator[UserFile]:
         """The file, open for this reading; when it has been read its size and checksum are kept."""
         with UserFile(path) as file:
-            yield file
-            if self.keep_facts:
-                self.files.append(file.facts())
+            self.open_files.append(file)
+            try:
+                yield file
+                if self.keep_facts:
+                    self.files.append(file.facts())
+            finally:
+                self.open_files.remove(file)
 
 
 @dataclass
@@ -108,20 +116,31 @@ def decode(raw: bytes, path: Path, line: int, complain: ErrorHandler) -> str | N
 
 def all_lines(path: Path, context: ReadContext) -> Iterator[tuple[int, str | None]]:
     """Every line with its number; None for one that is not UTF-8 and was complained of."""
+    number = 1
     with context.opened(path) as file:
-        for number in itertools.count(1):
-            raw = file.readline()
-            if not raw:
-                return
+        while block := file.read_lines():
             if number == 1:
-                raw = raw.removeprefix(BYTE_ORDER_MARK)
-            raw = raw.removesuffix(b"\n").removesuffix(b"\r")
-            if raw.count(b"\r") > 1:
-                problem = "lines end in CR alone, as on old Macintoshes; save the file with LF or CRLF (tr '\\r' '\\n')"
-                context.complain(BadLine("line ends", path, number, problem))
-                yield number, None
-                continue
-            yield number, decode(raw, path, number, context.complain)
+                block = block.removeprefix(BYTE_ORDER_MARK)
+            raw = block.removesuffix(b"\n")
+            lines: Iterable[str | None]
+            try:
+                if b"\r" in raw:
+                    raise ValueError("lines to be looked at one by one")
+                lines = raw.decode("utf-8").split("\n")
+            except ValueError:
+                lines = (good_line(line, path, n, context) for n, line in enumerate(raw.split(b"\n"), number))
+            yield from enumerate(lines, number)
+            number += raw.count(b"\n") + 1
+
+
+def good_line(raw: bytes, path: Path, number: int, context: ReadContext) -> str | None:
+    """A line without its end; None after a complaint."""
+    raw = raw.removesuffix(b"\r")
+    if raw.count(b"\r") > 1:
+        problem = "lines end in CR alone, as on old Macintoshes; save the file with LF or CRLF (tr '\\r' '\\n')"
+        context.complain(BadLine("line ends", path, number, problem))
+        return None
+    return decode(raw, path, number, context.complain)
 
 
 def numbered_lines(path: Path, context: ReadContext | None = None) -> Iterator[tuple[int, str]]:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from glassformer.config import DataConfig, did_you_mean
 from glassformer.config.data import DataFile
+from glassformer.data.files import files_below
 from glassformer.data.records import FORMATS, dataset_part
 from glassformer.errors import UserError
 from glassformer.language import _
@@ -136,6 +137,13 @@ def origin_of(config: DataConfig, split: Split, file: DataFile) -> Origin:
             _("{path} is a folder; a folder can hold text or a saved dataset, not {kind}", path=shown(path), kind=kind)
         )
     return Origin(path, kind, target, weight=file.weight, tag=file.tag)
+
+
+def named_files(config: DataConfig) -> list[Path]:
+    """Every file that a configuration names for any split, those below its folders among them."""
+    origins = [origin for split in SPLITS for origin in origins_of(config, split)]
+    paths = [path for origin in origins for path in (origin.path, origin.target) if path is not None]
+    return [file for path in paths for file in (files_below(path) if path.is_dir() else [path])]
 
 
 def there(path: Path) -> bool:

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Int
 
 from glassformer.data.stream import Stream, random_bits, uniform
-from glassformer.data.tokens import ranges
+from glassformer.text.pre_tokenizer import ranges
 
 CLOSE_ENOUGH = 0.004  # a row may be closed when no more than this part of it stays empty
 BALANCE = 8.0  # how much an unequal filling of the two sides counts against a sentence, beside its size

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from glassformer.config import DataConfig
 from glassformer.data.files import BadLine, Document, ErrorHandler, ReadContext, all_lines, numbered_lines
@@ -23,8 +22,7 @@ from glassformer.data.records import FORMATS, Record, dataset_records, field_of,
 from glassformer.language import _
 
 
-@dataclass(frozen=True)
-class LocatedExample:
+class LocatedExample(NamedTuple):
     """An example with where it stands."""
 
     example: Any
@@ -91,7 +89,7 @@ def two_columns(path: Path, what: str, context: ReadContext) -> Iterator[tuple[i
             problem = _("only one column; each line must be {what}, with a tab between", what=what)
             context.complain(BadLine("columns", path, number, problem))
             continue
-        if any(column.strip() for column in columns[2:]):
+        if len(columns) > 2 and any(column.strip() for column in columns[2:]):
             context.remark(
                 BadLine(
                     "third column",

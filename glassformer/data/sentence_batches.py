@@ -23,9 +23,9 @@ from glassformer.data.examples import IGNORE, Examples
 from glassformer.data.packing import Packing, Shape, cut_by_budget, cut_waste, even_batches, pack, share_out
 from glassformer.data.row_layout import RowLayout, one_a_row
 from glassformer.data.stream import Stream, epoch_order
-from glassformer.data.tokens import ranges
 from glassformer.errors import UserError
 from glassformer.language import _
+from glassformer.text.pre_tokenizer import ranges
 
 TIGHT = 0.045  # one sentence a row, as long as padding stays below this
 WELL_PACKED = 0.02  # a row shape is good enough below this

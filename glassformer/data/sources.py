@@ -97,7 +97,6 @@ class DataReader:
     odd: Counter[str] = field(default_factory=Counter)  # examples with what hardly belongs into a text, by its name
     left_out: int = 0  # training examples that would have given a held-out one away
     split_off: tuple[Split, ...] = ()
-    heldout_targets: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         skips = self.config.on_error == "skip"
@@ -121,8 +120,9 @@ class DataReader:
                     yield item
         if "train" in self.splits or any(split in self.splits for split in self.split_off):
             for item in self.of_split("train", given["train"]):
-                if item.split == "train" and (held := self.known.get(self.identity(item.example))) is not None:
-                    self.in_train[held] += 1
+                if self.known and item.split == "train":
+                    held = self.known.get(self.identity(item.example))
+                    self.in_train.update(() if held is None else (held,))
                 if item.split in self.splits:
                     yield item
 
@@ -199,8 +199,6 @@ class DataReader:
                 fallen = fallen if fallen in self.split_off else "train"
             if fallen != "train" and split == "train":
                 self.heldout_sources.add(hash_of(key))
-                if config.both_ways:
-                    self.heldout_targets.add(hash_of(normalized(example[1])))
             elif split == "train" and not may_hold_out and hash_of(key) in self.heldout_sources:
                 self.left_out += 1
                 continue
@@ -212,8 +210,10 @@ class DataReader:
         """Count what can be read and was hardly meant; the rest of what the data doctor knows is his."""
         sides = example if self.config.task == "pairs" else example[:1] if self.config.task == "classify" else ()
         for side in sides:
-            self.odd[ZERO_WIDTH_BLANKS] += INVISIBLE.search(side) is not None
-            self.odd[LONG_LINE] += len(side) > LONG
+            if not side.isascii() and INVISIBLE.search(side) is not None:
+                self.odd[ZERO_WIDTH_BLANKS] += 1
+            if len(side) > LONG:
+                self.odd[LONG_LINE] += 1
 
     def of_texts(self, split: Split, origins: tuple[Origin, ...]) -> Iterator[SplitExample]:
         """Files as documents; where val is carved, whole files of many, or the end of one."""

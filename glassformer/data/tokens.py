@@ -27,6 +27,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -34,19 +35,14 @@ from jaxtyping import Int
 
 from glassformer.errors import UserError
 from glassformer.language import _
+from glassformer.text.pre_tokenizer import ranges
 
 SUFFIX = ".tokens"
 MAGIC = b"GLASSTOK"  # ends a file of format 1
 FORMAT = 2
 HEADER = 512  # bytes, its length included
-BUFFERED_TOKENS = 1 << 18
+BUFFER = 1 << 20  # bytes
 DTYPES = {"U16": np.uint16, "U32": np.uint32, "I32": np.int32}
-
-
-def ranges(starts: Int[np.ndarray, " n"], lengths: Int[np.ndarray, " n"]) -> Int[np.ndarray, " m"]:
-    """starts[0], starts[0]+1, … (lengths[0] of them), then the same for the next: many slices as one index."""
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -132,48 +128,9 @@ class TokenFile:
         """Writes `prefix.tokens` and opens it. `vocab_size` None: labels, which may be negative.
 
         The file appears under its name only when it is complete; an error or a kill leaves what was there before."""
-        path = TokenFile.path(prefix)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        dtype = dtype_for(vocab_size)
-        count = total = 0
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".", suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as out, tempfile.TemporaryFile(dir=path.parent) as offsets:
-                out.write(bytes(HEADER))
-                offsets.write(np.zeros(1, np.int64).tobytes())
-                buffer: list[np.ndarray] = []
-                buffered = 0
-
-                def flush() -> None:
-                    nonlocal total, buffered
-                    if buffer:
-                        tokens = np.concatenate(buffer)
-                        check_range(tokens, vocab_size)
-                        out.write(tokens.astype(dtype).tobytes())
-                        ends = np.cumsum([len(b) for b in buffer], dtype=np.int64) + total
-                        offsets.write(ends.tobytes())
-                        total = int(ends[-1])
-                        buffer.clear()
-                        buffered = 0
-
-                for sequence in sequences:
-                    buffer.append(np.asarray(sequence, dtype=np.int64).reshape(-1))
-                    buffered += len(buffer[-1]) + 1
-                    count += 1
-                    if buffered >= BUFFERED_TOKENS:
-                        flush()
-                flush()
-                out.write(bytes(-out.tell() % 8))
-                offsets.seek(0)
-                shutil.copyfileobj(offsets, out, 1 << 20)
-                out.seek(0)
-                out.write(header_of(np.dtype(dtype), vocab_size, count, total))
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        with TokenWriter(prefix, vocab_size) as writer:
+            for sequence in sequences:
+                writer.add(np.asarray(sequence, dtype=np.int64).reshape(-1), np.array([len(sequence)]))
         return TokenFile.open(prefix)
 
     @staticmethod
@@ -242,3 +199,45 @@ def check_range(tokens: np.ndarray, vocab_size: int | None) -> None:
     if vocab_size is not None and len(tokens) and not (tokens.min() >= 0 and tokens.max() < vocab_size):
         wrong = int(tokens.min()) if tokens.min() < 0 else int(tokens.max())
         raise ValueError(f"token {wrong} does not belong to a vocabulary of {vocab_size}")
+
+
+class TokenWriter:
+    """Writes one token file, some sequences at a time, as a `with` statement: the file is there when all has gone well."""
+
+    def __init__(self, prefix: str | os.PathLike[str], vocab_size: int | None = None) -> None:
+        self.path, self.vocab_size = TokenFile.path(prefix), vocab_size
+        self.dtype = np.dtype(dtype_for(vocab_size))
+        self.count = self.total = 0
+
+    def __enter__(self) -> TokenWriter:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        handle, self.temporary = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name + ".", suffix=".part")
+        self.out = os.fdopen(handle, "wb", BUFFER)
+        self.offsets = tempfile.TemporaryFile(dir=self.path.parent, buffering=BUFFER)
+        self.out.write(bytes(HEADER))
+        self.offsets.write(np.zeros(1, np.int64).tobytes())
+        return self
+
+    def add(self, tokens: Int[np.ndarray, " m"], lengths: Int[np.ndarray, " n"]) -> None:
+        """Some more sequences, end to end."""
+        check_range(tokens, self.vocab_size)
+        self.out.write(tokens.astype(self.dtype).tobytes())
+        self.offsets.write((np.cumsum(lengths, dtype=np.int64) + self.total).tobytes())
+        self.count += len(lengths)
+        self.total += len(tokens)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            with self.out as out, self.offsets as offsets:
+                if kind is None:
+                    out.write(bytes(-out.tell() % 8))
+                    offsets.seek(0)
+                    shutil.copyfileobj(offsets, out, BUFFER)
+                    out.seek(0)
+                    out.write(header_of(self.dtype, self.vocab_size, self.count, self.total))
+                    out.flush()
+                    os.fsync(out.fileno())
+            if kind is None:
+                os.replace(self.temporary, self.path)
+        finally:
+            Path(self.temporary).unlink(missing_ok=True)

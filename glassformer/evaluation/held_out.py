@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from glassformer.data.batches import Batch, make_batches
-from glassformer.data.prepare import encode_split, open_files
+from glassformer.data.encoding import encode_split, open_files
 from glassformer.data.store import run_examples
 from glassformer.errors import UserError
 from glassformer.evaluation.generated import greedy

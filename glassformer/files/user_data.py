@@ -152,10 +152,11 @@ class UserFile:
         """At most so many bytes of content; none at the end."""
         return self._checked(self.handle.read, size)
 
-    def readline(self) -> bytes:
-        """The next line with its newline; nothing at the end."""
-        line = self._checked(self.handle.readline, LONGEST_LINE + 1)
-        if len(line) > LONGEST_LINE:
+    def read_lines(self) -> bytes:
+        """The next lines, about as many as a block holds, each with its newline; nothing at the end."""
+        block = self.read(BLOCK)
+        rest = self._checked(self.handle.readline, LONGEST_LINE + 1) if block and not block.endswith(b"\n") else b""
+        if len(rest) + len(block) - block.rfind(b"\n") - 1 > LONGEST_LINE:
             raise UserError(
                 _(
                     "{path} has a line of more than {longest_line} MiB; this is no file of lines, or its line breaks "
@@ -164,7 +165,7 @@ class UserFile:
                     longest_line=LONGEST_LINE >> 20,
                 )
             )
-        return line
+        return block + rest
 
     def _checked(self, read: object, size: int) -> bytes:
         try:

@@ -15,7 +15,7 @@ from glassformer.accel.fp8 import unsupported_reason
 from glassformer.accel.tuning import short_rows
 from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batch, Batches, make_batches
-from glassformer.data.prepare import open_files
+from glassformer.data.encoding import open_files
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.generated import TEACHER_FORCED, metric_of
 from glassformer.evaluation.teacher_forced import batch_loss, model_inputs

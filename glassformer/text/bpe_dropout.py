@@ -6,32 +6,61 @@ leave merges out at random while cutting: at each step every merge that could be
 `dropout`, the first of the others in the order of learning is made, and when none is left the word is done. With 0 this is
 BPE itself, with 1 a word falls into bytes. Text to be translated is always cut in the ordinary way.
 
-The library can do it, but its draws cannot be repeated. Here they follow from a seed and from the texts in their order.
-A word is cut afresh the first `KEPT` times it is met; later it takes one of those cuts, which is what keeps Python fast
-enough: most text is few words. Long ones (a Chinese sentence has no spaces and is one word) are cut each time.
+The library can do it, but its draws cannot be repeated. Here they follow from a seed and from the texts in their order. Each
+different word of a batch of texts is merged many times at once, a row of an array each, in NumPy. In a batch a word is cut
+afresh the first `KEPT` times it is met, and later takes one of those cuts: most text is few words. Long ones (a Chinese
+sentence has no spaces and is one word) are cut each time.
 """
 
 from __future__ import annotations
 
-import heapq
-import random
-from itertools import pairwise
+import hashlib
+from collections.abc import Iterable
 
+import numpy as np
 import tokenizers
+from jaxtyping import Float, Int
+
+from glassformer.text.pre_tokenizer import Flat, Numbering, Numbers, ranges, splitter
+from glassformer.text.vocabularies import byte_letters, encodable
 
 KEPT = 128
-LONG = 32  # letters: longer words hardly come again
-MOST_WORDS = 200_000  # whose cuts are kept; the rest of a large text is cut each time
+LONG = 32  # bytes: longer words hardly come again
+PLACES_AT_ONCE = 1 << 20  # bytes that are merged at a time
+NONE = np.iinfo(np.int32).max  # the rank of two pieces that no merge joins
 
 
-class Word:
-    """A word and the ways of cutting it that were drawn."""
+def occurrences(values: Numbers) -> Numbers:
+    """For each value how many equal ones stand before it."""
+    order = np.argsort(values, kind="stable")
+    first = np.r_[True, np.diff(values[order]) != 0][: len(values)]
+    places = np.arange(len(values))
+    counts = np.empty(len(values), np.int64)
+    counts[order] = places - np.maximum.accumulate(np.where(first, places, 0))
+    return counts
 
-    __slots__ = ("cuts", "kept", "letters")
 
-    def __init__(self, letters: str, kept: bool) -> None:
-        self.letters, self.kept = letters, kept
-        self.cuts: list[list[int]] = []
+class Merges:
+    """The merges of a BPE vocabulary by the ids of what they join: (left, right) to rank, and rank to the piece they make."""
+
+    def __init__(self, merges: list[tuple[str, str]], ids: dict[str, int]) -> None:
+        self.base = len(ids) + 1
+        pairs = np.array([(ids[left], ids[right]) for left, right in merges], np.int64).reshape(-1, 2)
+        self.made = np.array([ids[left + right] for left, right in merges], np.int32)
+        keys = self.key(pairs[:, 0], pairs[:, 1])
+        order = np.argsort(keys)
+        self.keys = np.append(keys[order], np.iinfo(np.int64).max)
+        self.ranks = np.append(order, 0).astype(np.int32)
+
+    def key(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """One number for two ids; an id of -1 stands for no piece."""
+        return (left.astype(np.int64) + 1) * self.base + right + 1
+
+    def rank(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """The place of the merge in the order of learning; NONE where there is none."""
+        key = self.key(left, right)
+        found = np.searchsorted(self.keys, key)
+        return np.where(self.keys[found] == key, self.ranks[found], NONE)
 
 
 class BPEDropout:
@@ -45,72 +74,93 @@ class BPEDropout:
         dropout: float,
         seed: str,
     ) -> None:
-        self.normalizer, self.splitter = library.normalizer, library.pre_tokenizer
-        self.rank = {pair: rank for rank, pair in enumerate(merges)}
-        self.ids, self.dropout = ids, dropout
-        self.draw = random.Random(f"{dropout} {seed}")
-        self.known: dict[str, Word] = {}
+        self.split, self.merges, self.dropout = splitter(library), Merges(merges, ids), dropout
+        self.letter_ids = np.array([ids[letter] for _, letter in sorted(byte_letters().items())], np.int32)
+        key = hashlib.blake2b(f"{dropout} {seed}".encode(), digest_size=16).digest()
+        self.philox = np.random.Philox(key=np.frombuffer(key, np.uint64))
 
-    def encode(self, text: str, times: int = 1) -> list[list[int]]:
-        """The text, cut so many times."""
-        if self.normalizer is not None:
-            text = self.normalizer.normalize_str(text)
-        words = [self.word(letters) for letters, _ in self.splitter.pre_tokenize_str(text)]
-        draw = self.draw.random
-        found = []
-        for _ in range(times):
-            ids: list[int] = []
-            for word in words:
-                cuts = word.cuts
-                if len(cuts) == KEPT:
-                    ids += cuts[int(draw() * KEPT)]
-                    continue
-                new = [self.ids[piece] for piece in self.cut(word.letters)]
-                if word.kept:
-                    cuts.append(new)
-                ids += new
-            found.append(ids)
-        return found
+    def uniform(self, count: int) -> Float[np.ndarray, " n"]:
+        """Numbers in [0, 1). NumPy promises the raw words of Philox for all versions, so they are made of those."""
+        return (self.philox.random_raw(count) >> np.uint64(11)) * 2.0**-53
 
-    def word(self, letters: str) -> Word:
-        """The word with these letters, remembered where there is room."""
-        known = self.known.get(letters)
-        if known is None:
-            known = Word(letters, kept=len(letters) <= LONG and len(self.known) < MOST_WORDS)
-            if known.kept:
-                self.known[letters] = known
-        return known
+    def encode_batch(self, texts: Iterable[str], times: int = 1) -> tuple[Flat, Numbers]:
+        """Each text cut so many times, one after the other: all ids end to end, and how many each cut has."""
+        known = Numbering()
+        numbers, words_of = known.of(map(self.split, encodable(texts)))
+        words = [word.encode() for word in known.new]
+        sizes = np.fromiter(map(len, words), np.int64, len(words))
+        uses = np.bincount(numbers, minlength=len(words)) * times
+        copies = np.where(sizes > LONG, uses, np.minimum(uses, KEPT))
+        pieces, lengths = self.cut(self.letter_ids[np.frombuffer(b"".join(words), np.uint8)], sizes, copies)
+        # Of each word of each cut the how-manieth use of it this is; the first uses have a cut of their own.
+        places = ranges(np.repeat(np.cumsum(words_of) - words_of, times), np.repeat(words_of, times))
+        turn = np.repeat(np.tile(np.arange(times), len(words_of)), np.repeat(words_of, times))
+        use, number = occurrences(numbers)[places] * times + turn, numbers[places]
+        drawn = (self.uniform(len(use)) * copies[number]).astype(np.int64)
+        rows = (np.cumsum(copies) - copies)[number] + np.where(use < copies[number], use, drawn)
+        ends = np.r_[0, np.cumsum(lengths[rows])][np.r_[0, np.cumsum(np.repeat(words_of, times))]]
+        return pieces[ranges((np.cumsum(lengths) - lengths)[rows], lengths[rows])].astype(np.int64), np.diff(ends)
 
-    def cut(self, word: str) -> list[str]:
-        """The possible merges wait in their order; those passed over wait again after the next merge."""
-        pieces = list(word)
-        before, after = list(range(-1, len(pieces) - 1)), list(range(1, len(pieces) + 1))
-        rank, dropout, draw = self.rank, self.dropout, self.draw.random
-        waiting = [(rank[pair], i, pair) for i, pair in enumerate(pairwise(pieces)) if pair in rank]
-        heapq.heapify(waiting)
-        passed: list[tuple[int, int, tuple[str, str]]] = []
+    def cut(self, letters: Flat, sizes: Numbers, copies: Numbers) -> tuple[Flat, Numbers]:
+        """Each word cut as often as `copies` says: pieces end to end, and how many each cut has. Words of about one length are
+        merged together."""
+        rows = np.repeat(np.arange(len(sizes)), copies)
+        starts, widths = np.cumsum(sizes) - sizes, 1 << np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64)
+        lengths = np.zeros(len(rows), np.int64)
+        made: list[tuple[Numbers, Flat]] = []
+        for width in np.unique(widths):
+            mine = np.flatnonzero(widths[rows] == width)
+            for begin in range(0, len(mine), max(1, PLACES_AT_ONCE // int(width))):
+                chosen = mine[begin : begin + max(1, PLACES_AT_ONCE // int(width))]
+                pieces = np.full((len(chosen), int(width)), -1, np.int32)
+                own = sizes[rows[chosen]]
+                inside = np.arange(int(width)) < own[:, None]
+                pieces[inside] = letters[ranges(starts[rows[chosen]], own)]
+                pieces = self.merged(pieces)
+                lengths[chosen] = (pieces >= 0).sum(1)
+                made.append((chosen, pieces[pieces >= 0]))
+        flat = np.empty(int(lengths.sum()), np.int32)
+        begins = np.cumsum(lengths) - lengths
+        for chosen, some in made:
+            flat[ranges(begins[chosen], lengths[chosen])] = some
+        return flat, lengths
 
-        def offer(left: int, right: int) -> None:
-            if left >= 0 and right < len(pieces) and (pair := (pieces[left], pieces[right])) in rank:
-                heapq.heappush(waiting, (rank[pair], left, pair))
+    def passed_over(self, count: int, most: int) -> Numbers:
+        """For each of some words how many of its possible merges are passed over before one is made: k or more with probability
+        dropout ** k, as if each had been drawn for. `most`: enough to pass over all."""
+        thresholds = np.cumprod(np.full(most, self.dropout))[::-1]
+        return most - np.searchsorted(thresholds, self.uniform(count), side="right")
 
-        while waiting:
-            merge = heapq.heappop(waiting)
-            left, pair = merge[1], merge[2]
-            right = after[left]
-            if right >= len(pieces) or (pieces[left], pieces[right]) != pair:
-                continue  # one of the two has become part of another
-            if draw() < dropout:
-                passed.append(merge)
-                continue
-            pieces[left] += pieces[right]
-            pieces[right] = ""
+    def merged(self, pieces: Int[np.ndarray, "n w"]) -> Int[np.ndarray, "n w"]:
+        """Words, a row each, as letters with -1 behind them: the same with merges made; -1 where a piece went into the one
+        before it."""
+        count, width = pieces.shape
+        side = width + 2  # -1 on either side: no piece
+        grid = np.full((count, side), -1, np.int32)
+        grid[:, 1:-1] = pieces
+        rank = np.full((count, side), NONE, np.int32)  # of the merge of a piece with the next one
+        rank[:, :-1] = self.merges.rank(grid[:, :-1], grid[:, 1:])
+        after = np.tile(np.arange(1, side + 1, dtype=np.int32), count)  # where the next piece of the row is
+        before = after - 2
+        flat_grid, flat_rank = grid.reshape(-1), rank.reshape(-1)
+        going = np.arange(count)
+        while len(going):
+            waiting = rank[going]
+            place = waiting.argmin(1)
+            passed = self.passed_over(len(going), side - 1)
+            later = np.flatnonzero(passed)
+            order = np.argsort(waiting[later], axis=1, kind="stable")
+            place[later] = order[np.arange(len(later)), passed[later]]
+            goes_on = waiting[np.arange(len(going)), place] != NONE
+            going, place = going[goes_on], place[goes_on]
+            row = going * side
+            left = row + place
+            right = row + after[left]
+            flat_grid[left] = self.merges.made[flat_rank[left]]
+            flat_grid[right], flat_rank[right] = -1, NONE
             after[left] = after[right]
-            if after[left] < len(pieces):
-                before[after[left]] = left
-            for again in passed:
-                heapq.heappush(waiting, again)
-            passed.clear()
-            offer(before[left], left)
-            offer(left, after[left])
-        return [piece for piece in pieces if piece]
+            before[row + after[left]] = place
+            flat_rank[left] = self.merges.rank(flat_grid[left], flat_grid[row + after[left]])
+            previous = row + before[left]
+            flat_rank[previous] = self.merges.rank(flat_grid[previous], flat_grid[left])
+        return grid[:, 1:-1]

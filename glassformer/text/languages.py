@@ -80,16 +80,18 @@ def load_jieba() -> Any:
     return jieba
 
 
-def segment_chinese(run: str) -> list[str]:
+@functools.lru_cache(maxsize=1 << 18)  # a corpus is cut to learn its words and again to encode it
+def segment_chinese(run: str) -> tuple[str, ...]:
     """Cut a run of Han characters into words; the words joined give the run back.
 
     >>> segment_chinese("我喜欢你")
-    ['我', '喜欢', '你']
+    ('我', '喜欢', '你')
     """
     if len(run) == 1:
-        return [run]
+        return (run,)
     # jieba takes quadratic time; no clause is as long as this, so only text without any punctuation is cut at its border.
-    return [word for i in range(0, len(run), LONGEST_RUN) for word in load_jieba().cut(run[i : i + LONGEST_RUN])]
+    cut = load_jieba().cut
+    return tuple(word for i in range(0, len(run), LONGEST_RUN) for word in cut(run[i : i + LONGEST_RUN]))
 
 
 def join_words(words: Sequence[str]) -> str:

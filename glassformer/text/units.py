@@ -125,7 +125,7 @@ def splitter() -> Any:
 def chinese_words(run: str) -> list[str]:
     """The words of a run of Chinese; its characters where the segmenter is not there."""
     try:
-        return segment_chinese(run)
+        return list(segment_chinese(run))
     except UserError:  # jieba is an extra
         return list(run)
 

@@ -216,6 +216,7 @@ def test_files_that_cannot_be_told_apart(tmp_path: Path) -> None:
 def test_chinese_without_jieba_is_counted_in_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jieba", None)
     languages.load_jieba.cache_clear()
+    languages.segment_chinese.cache_clear()
     try:
         train = write(tmp_path / "train.tsv", ["我喜欢你\tI like you", "你好\thello"])
         test = write(tmp_path / "test.tsv", ["他喜欢你\tI hello"])
@@ -223,6 +224,7 @@ def test_chinese_without_jieba_is_counted_in_characters(tmp_path: Path, monkeypa
         assert report.tokenizer == "char" and report.unknown["test"] == pytest.approx(1 / 11)
     finally:
         languages.load_jieba.cache_clear()
+        languages.segment_chinese.cache_clear()
 
 
 def test_lengths_are_those_of_the_file(healthy: dict[str, Path]) -> None:

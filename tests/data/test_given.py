@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from glassformer.config import DataConfig, Recipe
+from glassformer.data.encoding import open_files
 from glassformer.data.files import Document
-from glassformer.data.prepare import open_files, prepare
+from glassformer.data.prepare import prepare
 from glassformer.data.report import DataReport
 from glassformer.data.sources import DataReader, open_split
 from glassformer.data.splits import held_out_files, normalized

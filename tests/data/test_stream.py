@@ -12,9 +12,10 @@ from safetensors.numpy import load_file
 
 from glassformer.data.store import run_examples
 from glassformer.data.stream import Position, Stream, epoch_order, prefetch, random_bits, uniform
-from glassformer.data.tokens import TokenFile, ranges
+from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
 from glassformer.runs.folder import RunFolder
+from glassformer.text.pre_tokenizer import ranges
 from tests.counts import count
 
 sequences = st.lists(st.lists(st.integers(0, 99), max_size=12), max_size=30)

@@ -19,7 +19,7 @@ from typing import Any
 from safetensors.torch import load_file
 
 from glassformer.data.batches import make_batches
-from glassformer.data.prepare import open_files
+from glassformer.data.encoding import open_files
 from glassformer.data.stream import Position
 from glassformer.runs.folder import RunFolder
 from tests.faults.driver import drive

@@ -1,0 +1,210 @@
+"""Prepared data, kept in the user's cache folder: another seed or another model on the same data begins at once.
+
+An entry is a folder `prepared/KEY` with copies of what a preparation left in a run, and a manifest with their SHA-256. The key
+is a hash of the content of all files that are read, of the settings that the preparation follows, and of the code that
+prepares, so whatever changes makes another entry. A run gets copies: it needs nothing outside its folder, and an entry may go
+at any time. An entry takes its name when it is whole; of two processes that make the same one, the first wins. What is taken
+is checked on the way, and an entry that is damaged is made again. The least recently used go first when all together are
+larger than `MOST_BYTES`.
+
+Data in memory, pipes, and data sets that are no files are not kept, nor is training text cut by BPE-dropout, which follows from
+the seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from glassformer.config import VERSION, DataConfig
+from glassformer.data.origins import SPLITS, named_files, origins_of
+from glassformer.errors import UserError
+from glassformer.files import owned, structured
+from glassformer.files.cache import cache_folder
+from glassformer.files.checksums import ListedFile
+from glassformer.files.durable import sha256, to_json, write_atomically
+from glassformer.files.user_data import FileFacts, UserFile
+from glassformer.language import _
+from glassformer.screen import say
+
+MOST_BYTES = 5 << 30
+MANIFEST = "manifest.json"
+KEPT = ("tokenizer*.json", "labels.json", "data/*.tokens", "data/*.examples.gz", "data/report.json")
+# Settings that come into play only when the prepared data is read: any other makes another entry.
+ONLY_READING = {
+    *("batch_tokens", "layout", "row_width", "max_length", "mask_fraction", "workers"),
+    *("respect_documents", "prompt_answer", "close_texts", "source_languages", "target_language"),
+}
+NAMES = {"path", "train", "val", "test", "train_target", "val_target", "test_target", "tokenizer_file"}
+LIBRARIES = ("tokenizers", "numpy", "Babel", "jieba", "pyarrow")
+TOLD: set[str] = set()
+"""What was said already: once a process is enough."""
+
+
+@dataclass(frozen=True)
+class EntryManifest:
+    """What an entry says of itself: what it was made from, in words, and its files."""
+
+    about: str
+    files: dict[str, ListedFile]
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    """One preparation in the cache. `used`: when last, in seconds since 1970."""
+
+    path: Path
+    about: str
+    size: int
+    used: float
+
+
+def code_version() -> str:
+    """A hash of the code that prepares, and of the libraries it leans on."""
+    digest = hashlib.sha256(f"{VERSION} {sys.version}".encode())
+    for library in LIBRARIES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            digest.update(f"{library} {importlib.metadata.version(library)}\n".encode())
+    package = Path(__file__).parents[1]
+    for room in ("data", "text", "files", "config"):
+        for path in sorted((package / room).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def read_files(config: DataConfig) -> list[FileFacts] | None:
+    """All files that a preparation reads, by which they are known again; None where it reads something else as well."""
+    if any(origin.format == "datasets" for split in SPLITS for origin in origins_of(config, split)):
+        return None
+    paths = named_files(config) + ([Path(config.tokenizer_file)] if config.tokenizer_file is not None else [])
+    if not all(path.is_file() for path in paths):
+        return None
+    facts = []
+    for path in dict.fromkeys(paths):
+        with UserFile(path) as file:
+            facts.append(file.facts())
+    return facts
+
+
+def key_of(config: DataConfig, files: Iterable[FileFacts]) -> str:
+    """The name of the entry that holds this preparation."""
+    settings = {name: value for name, value in asdict(config).items() if name not in ONLY_READING | NAMES}
+    origins = (
+        {} if config.builtin else {split: [str(origin) for origin in origins_of(config, split)] for split in SPLITS}
+    )
+    read = [(os.path.abspath(file.path), file.size, file.sha256) for file in files]
+    named = json.dumps([code_version(), settings, origins, read, config.tokenizer_file], sort_keys=True, default=str)
+    return hashlib.sha256(named.encode("utf-8", errors="surrogatepass")).hexdigest()
+
+
+def entries_folder() -> Path | None:
+    """Where the entries lie; None where nothing is kept."""
+    folder = cache_folder()
+    return None if folder is None else folder / "prepared"
+
+
+def entries() -> Iterator[CacheEntry]:
+    """What is in the cache, the least recently used first."""
+    folder = entries_folder()
+    found = []
+    with suppress(OSError):
+        for path in sorted(folder.iterdir()) if folder is not None else ():
+            with suppress(OSError, UserError):
+                if re.fullmatch("[0-9a-f]{64}", path.name) and not path.is_symlink():
+                    manifest: EntryManifest = structured.read(path / MANIFEST, EntryManifest)
+                    size = sum(file.size for file in manifest.files.values())
+                    found.append(CacheEntry(path, manifest.about, size, (path / MANIFEST).stat().st_mtime))
+    yield from sorted(found, key=lambda entry: (entry.used, entry.path.name))
+
+
+def remove(path: Path) -> None:
+    """An entry goes: first its name, so that nobody finds half of it."""
+    aside = path.with_name(f".old-{path.name}-{os.getpid()}")
+    with suppress(OSError):
+        os.rename(path, aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def copy_checked(source: Path, target: Path, expected: ListedFile) -> bool:
+    """A file copied, on the disk when the call comes back; False where it is not what it was."""
+    digest = hashlib.sha256()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source.open("rb") as file, target.open("wb") as out:
+        while block := file.read(1 << 20):
+            digest.update(block)
+            out.write(block)
+        out.flush()
+        os.fsync(out.fileno())
+    return digest.hexdigest() == expected.sha256
+
+
+def fetch(key: str, folder: Path) -> bool:
+    """Copies an entry into a run's folder; False where there is none that is whole."""
+    home = entries_folder()
+    if home is None or not (home / key / MANIFEST).exists():
+        return False
+    try:
+        manifest: EntryManifest = structured.read(home / key / MANIFEST, EntryManifest)
+        whole = all(copy_checked(home / key / name, folder / name, file) for name, file in manifest.files.items())
+    except (OSError, UserError):
+        whole = False
+    if not whole:
+        for pattern in KEPT:
+            for path in folder.glob(pattern):
+                path.unlink()
+        if (home / key).exists():
+            say(_("the prepared data in {folder} is damaged; it is prepared again", folder=home / key))
+            remove(home / key)
+        return False
+    with suppress(OSError):
+        os.utime(home / key / MANIFEST)
+    return True
+
+
+def keep(key: str, folder: Path, about: str, without: Collection[str] = ()) -> None:
+    """Leaves copies of what a preparation has made in `folder` for others, but for the files `without`; where that cannot be
+    done it is said once, and that is all."""
+    home = entries_folder()
+    paths = {p.relative_to(folder).as_posix(): p for pattern in KEPT for p in sorted(folder.glob(pattern))}
+    paths = {name: path for name, path in paths.items() if name not in without}
+    if home is None or sum(path.stat().st_size for path in paths.values()) > MOST_BYTES:
+        return
+    try:
+        with owned.new_folder(home / key, "prepared data") as entry:
+            for name, path in paths.items():
+                (entry / name).parent.mkdir(exist_ok=True)
+                shutil.copyfile(path, entry / name)
+            listed = {name: {"size": p.stat().st_size, "sha256": sha256(p)} for name, p in paths.items()}
+            write_atomically(entry / MANIFEST, to_json({"about": about, "files": listed}))
+    except (OSError, UserError) as error:
+        if not (home / key / MANIFEST).exists() and str(home) not in TOLD:  # else another process was faster
+            TOLD.add(str(home))
+            say(_("prepared data is not kept for the next run: {why}", why=error))
+    drop_oldest(key)
+
+
+def drop_oldest(newest: str) -> None:
+    """Removes the least recently used entries until the rest is small enough."""
+    kept = list(entries())
+    total = sum(entry.size for entry in kept)
+    for entry in kept:
+        if total > MOST_BYTES and entry.path.name != newest:
+            remove(entry.path)
+            total -= entry.size
+
+
+def clear() -> list[CacheEntry]:
+    """Removes all entries; what was removed."""
+    removed = list(entries())
+    for entry in removed:
+        remove(entry.path)
+    return removed

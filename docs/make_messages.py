@@ -1,9 +1,9 @@
 """Brings the Chinese of the screen up to date:  python3 docs/make_messages.py  (needs Babel, which the extra `dates` brings).
 
 Collects every text that the package shows to people into locale/zh/LC_MESSAGES/glassformer.po (a new one with an empty
-msgstr, to be filled in; one that is said no longer is taken out) and compiles it. What is collected: the arguments of `_`, the
-help of the command line, what is told of the settings, the meanings of the taps, and the texts of recipes, ablations,
-reproductions, claims and pages.
+msgstr, to be filled in; one that is said no longer is taken out) and compiles it. What is collected: the arguments of `_` and
+of errors, the help of the command line, what is told of the settings, the meanings of the taps, and the texts of recipes,
+ablations, reproductions, claims and pages.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from glassformer.nn.taps import SHAPES
 
 PACKAGE = Path(__file__).parents[1] / "glassformer"
 PO = PACKAGE / "locale" / "zh" / "LC_MESSAGES" / "glassformer.po"
-MARKS: dict[str, Any] = {"_": None}
+ERRORS = ("UserError", "ConfigError", "UnknownName", "WrongVerb", "NotFinite", "Unreadable", "Damaged")
+"""Errors that are given their sentence and its values, as `_` is."""
+MARKS: dict[str, Any] = dict.fromkeys(("_", *ERRORS))
 SHOWN_KEYS = ("about", "what")
 """Keys of TOML files whose texts are shown."""
 TYPERS = ("Options", "Arguments", "Commands", "[required]", "[default: {}]")

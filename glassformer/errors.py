@@ -6,10 +6,20 @@ import importlib.metadata
 import re
 import shlex
 from pathlib import Path
+from typing import Any
+
+from glassformer.language import _
 
 
 class UserError(ValueError):
-    """Something the person at the keyboard can put right; the message is one sentence that says what, where and how."""
+    """Something the person at the keyboard can put right; the message is one sentence that says what, where and how.
+
+    >>> str(UserError("there is no file {path}", path="a.tsv"))
+    'there is no file a.tsv'
+    """
+
+    def __init__(self, sentence: str = "", /, **values: Any) -> None:
+        super().__init__(_(sentence, **values))
 
 
 class ConfigError(UserError):
@@ -30,7 +40,7 @@ def packages_of(extra: str) -> list[str]:
         return []
     found: list[str] = []
     for line in asked:
-        what, _, condition = line.partition(";")
+        what, _sign, condition = line.partition(";")
         if not re.search(rf"""extra == ['"]{re.escape(extra)}['"]""", condition):
             continue
         if own := re.match(r"glassformer\[(.*)\]", what.strip()):

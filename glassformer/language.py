@@ -4,7 +4,8 @@
 
 What the package says to a person is marked by `_`, with names in braces for what is put in:
 
-    raise UserError(_("there is no file {path}", path=path))
+    say(_("{count:,} lines are left", count=count))
+    raise UserError("there is no file {path}", path=path)            an error marks its own sentence
 
 This gives a `Message`: a str, the English sentence, which remembers what it was made of. Whoever shows it to a person says
 `localized(message)`, and only there is it translated (screen.py and the command line do so). Everywhere else (a run's

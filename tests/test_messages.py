@@ -1,5 +1,5 @@
-"""Every sentence that the package says to a person is marked by `_`, and so has its Chinese: what is raised as an error, what is
-said on stderr, and the notes and reasons that are made in one place and shown in another."""
+"""Every sentence that the package says to a person is marked by `_` (an error marks its own), and so has its Chinese: what is
+raised, what is said on stderr, and the notes and reasons that are made in one place and shown in another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "glassformer"
-SAID_BY = {"UserError", "ConfigError", "WrongVerb", "UnknownName", "BadLine", "Damaged", "Unreadable", "warn", "say"}
+ERRORS = {"UserError", "ConfigError", "WrongVerb", "UnknownName", "NotFinite", "Damaged", "Unreadable"}
+SAID_BY = {*ERRORS, "BadLine", "warn", "say"}
 
 
 def plain_text(node: ast.expr) -> str | None:
@@ -25,7 +26,8 @@ def unmarked_sentences(source: str) -> Iterator[tuple[int, str]]:
     """The line and the text of everything that a file of the package says and that is not marked."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SAID_BY and node.args:
-            text = plain_text(node.args[-1 if node.func.id == "BadLine" else 0])
+            given = node.args[-1 if node.func.id == "BadLine" else 0]
+            text = None if node.func.id in ERRORS and isinstance(given, ast.Constant) else plain_text(given)
             if text is not None and len(re.findall("[A-Za-z]", text.removeprefix("glassformer: "))) >= 4:
                 yield node.lineno, text
 
@@ -79,7 +81,8 @@ def unmarked_notes(source: str) -> Iterator[tuple[int, str]]:
 
 
 def test_nothing_is_said_in_english_alone() -> None:
-    """A sentence is written as _("there is no file {path}", path=path); its Chinese is in the catalogue."""
+    """A sentence is written as _("there is no file {path}", path=path), an error as UserError("there is no file {path}",
+    path=path); its Chinese is in the catalogue."""
     found = []
     for path in sorted(ROOT.rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
@@ -97,6 +100,8 @@ def why(path: str) -> str | None:
     self.report.notes = [_("the model has no token that ends a text")]
     if path:
         raise UserError(f"there is no file {path}")
+    if not path:
+        raise UserError("there is no file {path}", path=path)
     say(_("one text a line; end with Ctrl-D"))
     return "no such thing is here" if path else None
 """

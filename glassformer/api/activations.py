@@ -9,7 +9,6 @@ from torch import Tensor
 
 from glassformer import tasks
 from glassformer.errors import UserError
-from glassformer.language import _
 from glassformer.models import Transformer
 from glassformer.nn.rows import Rows
 from glassformer.probe import ByName, run_with_cache
@@ -57,14 +56,12 @@ def texts_with_cache(
     """The logits of texts, a row each, and every activation whose name matches. Behind the tokens of a shorter text there is
     padding, whose activations mean nothing."""
     if not texts:
-        raise UserError(_("there is no text to run; give at least one"))
+        raise UserError("there is no text to run; give at least one")
     if targets is not None and len(targets) != len(texts):
         raise UserError(
-            _(
-                "there are {n_texts} texts and {n_targets} targets; they go together one by one",
-                n_texts=len(texts),
-                n_targets=len(targets),
-            )
+            "there are {n_texts} texts and {n_targets} targets; they go together one by one",
+            n_texts=len(texts),
+            n_targets=len(targets),
         )
     read = [model_inputs(model, text, None if targets is None else targets[i]) for i, text in enumerate(texts)]
     ids, sources = [own for own, _ in read], [source for _, source in read]

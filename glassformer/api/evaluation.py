@@ -57,10 +57,8 @@ def with_overrides(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     for override in overrides:
         if not override.startswith(("data.", "decode.")):
             raise ConfigError(
-                _(
-                    "{override!r}: a finished run takes settings of data and decode, such as data.format=csv",
-                    override=override,
-                )
+                "{override!r}: a finished run takes settings of data and decode, such as data.format=csv",
+                override=override,
             )
         apply_override(values, override)
     return Recipe.from_dict(values)
@@ -70,7 +68,7 @@ def file_settings(data: DataConfig, files: Sequence[Path], overridden: bool) -> 
     """The run's way of reading, pointed at other files: one, or two aligned ones for pairs. Their format follows from their
     names unless it was asked for. They are read as they are given, source first, also by a run that swaps its own."""
     if len(files) == 2 and data.task != "pairs":
-        raise UserError(_("two aligned files are for a run that learns from pairs; give one file"))
+        raise UserError("two aligned files are for a run that learns from pairs; give one file")
     target = str(files[1]) if len(files) == 2 else None
     named = DataFile(path=str(files[0]), target=target)
     changes: dict[str, Any] = dict.fromkeys(OF_FILES) | {"test": (named,), "swap": False}
@@ -82,7 +80,7 @@ def file_settings(data: DataConfig, files: Sequence[Path], overridden: bool) -> 
 def kept_split(run: RunFolder, split: str | None) -> tuple[str, tuple[str, ...]]:
     """The split to score on: the one asked for, or test, or where there is none the one there is, which is said."""
     if split is not None and split not in SPLITS:
-        raise UserError(_("split is train, val or test, not {split!r}", split=split))
+        raise UserError("split is train, val or test, not {split!r}", split=split)
     kept = stored_splits(run.path / "data")
     if split is not None:
         return split, ()
@@ -257,7 +255,7 @@ def evaluate(
     """
     if isinstance(run, LoadedModel):
         if data is None and run.origin is None:
-            raise UserError(_("this model came from no run, so it has no splits; give it examples"))
+            raise UserError("this model came from no run, so it has no splits; give it examples")
         model: LoadedModel | None = run
         path = run.origin.path if run.origin is not None else Path()
     else:
@@ -269,6 +267,6 @@ def evaluate(
     config = model.recipe.data
     examples = [row.example for row in memory_rows(config, data, ReadContext())]
     if not examples:
-        raise UserError(_("there is not a single example to score; give a list with at least one"))
+        raise UserError("there is not a single example to score; give a list with at least one")
     scores, count, notes = score_examples(model, model.recipe, config, "test", examples, limit)
     return RunScores(scores, count, "your own", notes)

@@ -11,7 +11,6 @@ from glassformer.api.models import MODELS, Classifier, Embedder, Filler, Generat
 from glassformer.config import did_you_mean
 from glassformer.errors import UserError
 from glassformer.formats.adapter import add_adapter
-from glassformer.language import _
 from glassformer.runs.checkpoint import read_state
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
@@ -27,9 +26,9 @@ def pick_device(device: str | torch.device) -> torch.device:
     try:
         known = torch.device(device)
     except RuntimeError:
-        raise UserError(_("there is no device {device!r}; use auto, cpu or cuda", device=device)) from None
+        raise UserError("there is no device {device!r}; use auto, cpu or cuda", device=device) from None
     if known.type == "cuda" and not torch.cuda.is_available():
-        raise UserError(_("device {device} was asked for, and torch sees no CUDA device here; use cpu", device=device))
+        raise UserError("device {device} was asked for, and torch sees no CUDA device here; use cpu", device=device)
     try:
         if (
             torch.ones(1, device=known).sum().item() == 1
@@ -37,7 +36,7 @@ def pick_device(device: str | torch.device) -> torch.device:
             return known
     except (RuntimeError, AssertionError, NotImplementedError, ImportError):
         pass
-    raise UserError(_("device {device} cannot be used here; use auto, cpu or cuda", device=device))
+    raise UserError("device {device} cannot be used here; use auto, cpu or cuda", device=device)
 
 
 def metrics_at(folder: RunFolder, step: int | None) -> dict[str, float]:
@@ -123,12 +122,10 @@ def load(
     """
     if task is not None and task not in MODELS:
         raise UserError(
-            _(
-                "task is one of {models}, not {task!r}{suggestion}",
-                models=", ".join(MODELS),
-                task=task,
-                suggestion=did_you_mean(str(task), list(MODELS)),
-            )
+            "task is one of {models}, not {task!r}{suggestion}",
+            models=", ".join(MODELS),
+            task=task,
+            suggestion=did_you_mean(str(task), list(MODELS)),
         )
     known = pick_device(device)
     folder = RunFolder.open(run)

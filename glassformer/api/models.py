@@ -25,7 +25,6 @@ from glassformer.api.results import Classification, Filling, Generation, Tagging
 from glassformer.config import DecodeConfig, ModelConfig, Recipe, did_you_mean
 from glassformer.errors import UserError
 from glassformer.evaluation.metrics import measures_text
-from glassformer.language import _
 from glassformer.models import BERT, GPT, Transformer
 from glassformer.tasks import TextModel, TokenScores
 from glassformer.tasks.embed import Pool
@@ -51,7 +50,7 @@ class RunOrigin:
 def one_or_many(texts: Any, answer: Callable[[list[Any]], list[T]]) -> T | list[T]:
     """A text is answered with one answer, a list with a list. One that is too long is refused before anything is done."""
     if not isinstance(texts, Iterable) or isinstance(texts, bytes):
-        raise UserError(_("a text or a list of texts is needed, not {kind}", kind=type(texts).__name__))
+        raise UserError("a text or a list of texts is needed, not {kind}", kind=type(texts).__name__)
     given = [texts] if isinstance(texts, str) else list(texts)
     tasks.check_lengths(given)
     return answer(given)[0] if isinstance(texts, str) else answer(given)
@@ -128,7 +127,7 @@ class LoadedModel(TextModel):
         if isinstance(texts, str):
             return text_with_cache(self, texts, target, names)
         if isinstance(target, str) or not isinstance(texts, Iterable):
-            raise UserError(_("run_with_cache takes a text and a target, or a list and a list"))
+            raise UserError("run_with_cache takes a text and a target, or a list and a list")
         return texts_with_cache(self, list(texts), target, names)
 
     def export(
@@ -151,7 +150,7 @@ class LoadedModel(TextModel):
         if sample is not None:
             on, examples = "the sample", iter(sample)
         elif run is None:
-            raise UserError(_("a model without a run {no_split}", no_split=NO_SPLIT))
+            raise UserError("a model without a run {no_split}", no_split=NO_SPLIT)
         else:
             on, examples = own_sample(self.recipe.data, run)
         facts: dict[str, Any] = {"run": run, "metrics": self.metrics, "name": None if run is None else run.name}
@@ -163,7 +162,7 @@ class LoadedModel(TextModel):
         try:
             known = torch.device(device)
         except RuntimeError:
-            raise UserError(_("there is no device {device!r}; use cpu or cuda", device=device)) from None
+            raise UserError("there is no device {device!r}; use cpu or cuda", device=device) from None
         self._model.to(known)
         return self
 
@@ -203,10 +202,10 @@ class Scoring(LoadedModel):
         and what follows it."""
         if target is None:
             if self.made_for != "generate":
-                raise UserError(_("a translation is scored beside its source: score(source, target)"))
+                raise UserError("a translation is scored beside its source: score(source, target)")
             source, target = "" if isinstance(source, str) else [""] * len(source), source
         if isinstance(source, str) != isinstance(target, str):
-            raise UserError(_("a list is scored with a list, and a text with a text"))
+            raise UserError("a list is scored with a list, and a text with a text")
         sources, targets = ([side] if isinstance(side, str) else list(side) for side in (source, target))
         tasks.check_lengths([*sources, *targets])
         found = tasks.token_scores(self, sources, targets)

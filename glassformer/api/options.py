@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar
 
 from glassformer.errors import ConfigError
-from glassformer.language import _
 from glassformer.tasks import TextConstraints
 
 
@@ -75,9 +74,7 @@ def split_options(options: Mapping[str, Any]) -> tuple[TextConstraints, dict[str
 
     glossary = options.get("glossary") or {}
     if not isinstance(glossary, Mapping):
-        raise ConfigError(
-            _("glossary is a dictionary of words and their terms, not {kind}", kind=type(glossary).__name__)
-        )
+        raise ConfigError("glossary is a dictionary of words and their terms, not {kind}", kind=type(glossary).__name__)
     constraints = TextConstraints(
         several("terms"), glossary, options.get("prefix", ""), several("banned"), several("stops")
     )

@@ -15,7 +15,6 @@ from glassformer.config.fine_tune import fine_tuned
 from glassformer.config.other_names import OTHER_NAMES, put, with_own_names
 from glassformer.config.recipe import PARTS, read_recipe, read_values
 from glassformer.errors import ConfigError, UserError
-from glassformer.language import _
 from glassformer.runs.folder import RunFolder
 from glassformer.screen import quietly
 from glassformer.training.trainer import StepReport
@@ -49,15 +48,13 @@ def place_of(name: str) -> tuple[str, str]:
         return found[0], name
     if found:
         raise ConfigError(
-            _(
-                "{name} is a setting of {found}; say which, as {found_2}={{{name!r}: …}}",
-                name=name,
-                found=" and ".join(found),
-                found_2=found[0],
-            )
+            "{name} is a setting of {found}; say which, as {found_2}={{{name!r}: …}}",
+            name=name,
+            found=" and ".join(found),
+            found_2=found[0],
         )
     known = [f.name for kind in PARTS.values() for f in dataclasses.fields(kind)]
-    raise ConfigError(_("there is no setting {name!r}{suggestion}", name=name, suggestion=did_you_mean(name, known)))
+    raise ConfigError("there is no setting {name!r}{suggestion}", name=name, suggestion=did_you_mean(name, known))
 
 
 def with_settings(values: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,11 +88,9 @@ def check_recipe(recipe: Any) -> None:
     as_data = any(hasattr(own, "__len__") and not isinstance(own, Mapping | str) for own in tables)
     if as_data or not isinstance(recipe, str | Path | Mapping | Recipe):
         raise UserError(
-            _(
-                "train takes a recipe first (a name, a .toml file or a dictionary of its tables), not {kind}; "
-                'data in memory comes second: train({{"model": {{"preset": "transformer-tiny"}}}}, data)',
-                kind=type(recipe).__name__,
-            )
+            "train takes a recipe first (a name, a .toml file or a dictionary of its tables), not {kind}; "
+            'data in memory comes second: train({{"model": {{"preset": "transformer-tiny"}}}}, data)',
+            kind=type(recipe).__name__,
         )
 
 
@@ -113,7 +108,7 @@ def tuned_recipe(
     """The recipe of a training that begins with a run."""
     if isinstance(recipe, Recipe):
         raise UserError(
-            _("with from_run, give a recipe by its name, its file or as a dictionary: what it leaves open is the run's")
+            "with from_run, give a recipe by its name, its file or as a dictionary: what it leaves open is the run's"
         )
     values, name = (dict(recipe), "mine") if isinstance(recipe, Mapping) else read_values(str(recipe))
     return fine_tuned(start, with_settings(values, overrides), name=name)
@@ -149,16 +144,14 @@ def train(
     """
     check_recipe(recipe)
     if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
-        raise UserError(_("callbacks is a list of functions, each called with a report of every logged step"))
+        raise UserError("callbacks is a list of functions, each called with a report of every logged step")
     trainer_callbacks = [Reporter(tuple(callbacks))] if callbacks else []
     if isinstance(recipe, str | Path) and RunFolder.is_run(Path(recipe)):
         if not resume:
             raise UserError(
-                _(
-                    "{recipe} is a run, not a recipe; go on with it by train({recipe_2!r}, resume=True)",
-                    recipe=recipe,
-                    recipe_2=str(recipe),
-                )
+                "{recipe} is a run, not a recipe; go on with it by train({recipe_2!r}, resume=True)",
+                recipe=recipe,
+                recipe_2=str(recipe),
             )
         folder = Path(recipe)
         changed = make_recipe(RunFolder(folder).recipe, overrides) if overrides else None
@@ -172,11 +165,9 @@ def train(
     folder = Path("runs") / resolved.name if out is None else Path(out)
     if RunFolder.is_run(folder) and not resume and not overwrite:
         raise UserError(
-            _(
-                "{folder} holds a run already; go on with it by resume=True, or choose another folder by out=…, or replace it by "
-                "overwrite=True",
-                folder=folder,
-            )
+            "{folder} holds a run already; go on with it by resume=True, or choose another folder by out=…, or replace it by "
+            "overwrite=True",
+            folder=folder,
         )
     with quietly(quiet):
         if resume and RunFolder.is_run(folder):

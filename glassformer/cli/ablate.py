@@ -66,7 +66,7 @@ def ablate(
         raise SystemExit(runs.STOPPED) from None
     except OSError as error:
         raise UserError(
-            _("{filename} cannot be written: {reason}", filename=error.filename or folder, reason=error.strerror)
+            "{filename} cannot be written: {reason}", filename=error.filename or folder, reason=error.strerror
         ) from None
     if isinstance(found, study.Cost):
         print(json.dumps(vars(found)) if as_json else found.sentence())

@@ -87,9 +87,7 @@ def lock(file: BinaryIO, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise UserError(
-            _("another process is writing {path}; let it end, or choose another --out", path=path)
-        ) from None
+        raise UserError("another process is writing {path}; let it end, or choose another --out", path=path) from None
     except OSError:
         pass  # a file system without locks
 
@@ -106,7 +104,7 @@ class AnswerFile:
         try:
             self.file = self.go_on() if resume and os.path.lexists(path) else self.begin()
         except OSError as error:
-            raise UserError(_("{filename} cannot be written: {reason}", filename=path, reason=error.strerror)) from None
+            raise UserError("{filename} cannot be written: {reason}", filename=path, reason=error.strerror) from None
 
     def begin(self) -> BinaryIO:
         """A new file, once the record says whose it will be; one that is there is never touched, unless it is empty and the
@@ -116,17 +114,15 @@ class AnswerFile:
             empty = self.path.is_file() and not self.path.is_symlink() and self.path.stat().st_size == 0
             if not empty or record is None or record.bytes or record.done:
                 raise UserError(
-                    _(
-                        "{path} is there already; go on with it by --resume, or delete it, or choose another --out",
-                        path=self.path,
-                    )
+                    "{path} is there already; go on with it by --resume, or delete it, or choose another --out",
+                    path=self.path,
                 )
             file = os.fdopen(os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_APPEND), "wb", buffering=0)
             lock(file, self.path)  # type: ignore[arg-type]
             return file  # type: ignore[return-value]
         if os.path.lexists(record_of(self.path)) and record is None:
             raise UserError(
-                _("{record} is in the way and is not glassformer's; choose another --out", record=record_of(self.path))
+                "{record} is in the way and is not glassformer's; choose another --out", record=record_of(self.path)
             )
         self.write_record()
         file = os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb", buffering=0)
@@ -142,20 +138,16 @@ class AnswerFile:
             record = read_record(self.path)
             if record is None:
                 raise UserError(
-                    _(
-                        "{path} was not begun by this command (there is no {name} beside it), so it "
-                        "is left as it is; choose another --out, or delete it",
-                        path=self.path,
-                        name=record_of(self.path).name,
-                    )
+                    "{path} was not begun by this command (there is no {name} beside it), so it "
+                    "is left as it is; choose another --out, or delete it",
+                    path=self.path,
+                    name=record_of(self.path).name,
                 )
             if (why := difference(record.job, self.job)) is not None:
                 raise UserError(
-                    _(
-                        "{path} has the answers {why}, so it is left as it is; choose another --out, or delete it",
-                        path=self.path,
-                        why=why,
-                    )
+                    "{path} has the answers {why}, so it is left as it is; choose another --out, or delete it",
+                    path=self.path,
+                    why=why,
                 )
             self.check_answers(file, record)  # type: ignore[arg-type]
             self.lines, self.bytes, self.done = record.lines, record.bytes, record.done
@@ -175,11 +167,9 @@ class AnswerFile:
         longer = record.done and bool(file.read(1))
         if left or longer or self.digest.hexdigest() != record.sha256:
             raise UserError(
-                _(
-                    "{path} has been changed since its answers were written, so it is left as it is; choose another "
-                    "--out, or delete it",
-                    path=self.path,
-                )
+                "{path} has been changed since its answers were written, so it is left as it is; choose another "
+                "--out, or delete it",
+                path=self.path,
             )
 
     def write(self, text: str, lines: int) -> None:
@@ -210,7 +200,7 @@ class AnswerFile:
         except OSError as error:
             self.__exit__(OSError, error, None)
             raise UserError(
-                _("{filename} cannot be written: {reason}", filename=record_of(self.path), reason=error.strerror)
+                "{filename} cannot be written: {reason}", filename=record_of(self.path), reason=error.strerror
             ) from None
         return self
 
@@ -233,6 +223,4 @@ def refuse_same_file(source: Path, out: Path) -> None:
     """Answers are not written over the questions."""
     with contextlib.suppress(OSError):
         if out.samefile(source):
-            raise ConfigError(
-                _("--file and --out are both {source}; the answers need a file of their own", source=source)
-            )
+            raise ConfigError("--file and --out are both {source}; the answers need a file of their own", source=source)

@@ -48,7 +48,7 @@ def compare(
             config = models[0].model.config
             study.draw(found, config.attentions, max(map(config.heads_of, config.attentions)), out)
         except OSError as error:
-            raise UserError(_("{filename} cannot be written: {reason}", filename=out, reason=error.strerror)) from None
+            raise UserError("{filename} cannot be written: {reason}", filename=out, reason=error.strerror) from None
     if as_json:
         print(json.dumps(found.to_dict(), ensure_ascii=False))
     else:

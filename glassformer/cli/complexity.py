@@ -47,7 +47,7 @@ def complexity(
     try:
         study.write(report, folder)
     except OSError as error:
-        raise UserError(_("{filename} cannot be written: {reason}", filename=folder, reason=error.strerror)) from None
+        raise UserError("{filename} cannot be written: {reason}", filename=folder, reason=error.strerror) from None
     if as_json:
         print(json.dumps(report.to_dict(), ensure_ascii=False))
         return

@@ -18,9 +18,9 @@ from glassformer.screen import table_console, warn
 def new_file(path: Path) -> Callable[[str], None]:
     """What writes a text into a file that must not be there yet: whole, when all of it is known."""
     if path.exists() or path.is_symlink():
-        raise UserError(_("{path} is there already; choose another name for --out, or remove it first", path=path))
+        raise UserError("{path} is there already; choose another name for --out, or remove it first", path=path)
     if not path.parent.is_dir():
-        raise UserError(_("there is no folder {parent} to write {path} into", parent=path.parent, path=path.name))
+        raise UserError("there is no folder {parent} to write {path} into", parent=path.parent, path=path.name)
 
     def write(text: str) -> None:
         from glassformer.files.durable import write_atomically
@@ -28,7 +28,7 @@ def new_file(path: Path) -> Callable[[str], None]:
         try:
             write_atomically(path, text.encode("utf-8", errors="replace"))
         except OSError as error:
-            raise UserError(_("{filename} cannot be written: {reason}", filename=path, reason=error.strerror)) from None
+            raise UserError("{filename} cannot be written: {reason}", filename=path, reason=error.strerror) from None
 
     return write
 
@@ -55,11 +55,11 @@ def evaluate(
     from glassformer.api.evaluation import evaluate_run
 
     if limit is not None and limit < 1:
-        raise UserError(_("--limit must be at least 1, not {limit}", limit=limit))
+        raise UserError("--limit must be at least 1, not {limit}", limit=limit)
     if (source is None) != (target is None):
-        raise UserError(_("--source and --target go together: a file of sources and a file of references"))
+        raise UserError("--source and --target go together: a file of sources and a file of references")
     if file is not None and source is not None:
-        raise UserError(_("--file holds both sides, --source and --target one each: give one or the other"))
+        raise UserError("--file holds both sides, --source and --target one each: give one or the other")
     files = [path for path in (file, source, target) if path is not None]
     write = new_file(out) if out is not None else None
     settings = [*(overrides or []), *([f"decode.engine={engine}"] if engine is not None else [])]
@@ -68,7 +68,7 @@ def evaluate(
         warn(note)
     if write is not None:
         if not found.scores.written:
-            raise UserError(_("this run writes no answers to keep; leave out --out"))
+            raise UserError("this run writes no answers to keep; leave out --out")
         write("".join(" ".join(line.splitlines()) + "\n" for line in found.scores.written))
     if as_json:
         facts = {"run": str(run), "weights": found.weights, "on": found.on, "examples": found.examples}

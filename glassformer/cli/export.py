@@ -45,7 +45,7 @@ def export(
     """
     if to == "adapter":
         if quantize or sample or as_json or step is not None:
-            raise UserError(_("an adapter is exported as it is: leave out --quantize, --sample, --json and --step"))
+            raise UserError("an adapter is exported as it is: leave out --quantize, --sample, --json and --step")
         adapter_alone(run, out or run.parent / f"{run.name}-adapter", overwrite)
         return
     from glassformer.api import load
@@ -100,7 +100,7 @@ def of_file(model: Any, path: Path) -> Iterable[Any]:
     from glassformer.api.evaluation import pairs_of_files
 
     if not path.exists():
-        raise UserError(_("there is no file {path} to compare on", path=path))
+        raise UserError("there is no file {path} to compare on", path=path)
     return pairs_of_files(model, [path], [])
 
 

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from glassformer.errors import UserError
-from glassformer.language import _
 
 # They illustrate the documents and lie with them, in the source and not in an installed package.
 DOCS = Path(__file__).parents[2] / "docs"
@@ -20,13 +19,13 @@ def figures(out: Annotated[Path, typer.Argument(help="The folder they go to, as 
     """Draw the figures of the parts (docs/tour), each from the part itself."""
     if not (DOCS / "make_figures.py").is_file():
         raise UserError(
-            _("the figures of the tour are drawn in a checkout of the source, and this package is installed without it")
+            "the figures of the tour are drawn in a checkout of the source, and this package is installed without it"
         )
     sys.path.insert(0, str(DOCS))
     try:
         for path in runpy.run_path(str(DOCS / "make_figures.py"))["draw_all"](out):
             print(path)
     except OSError as error:
-        raise UserError(_("{filename} cannot be written: {reason}", filename=out, reason=error.strerror)) from None
+        raise UserError("{filename} cannot be written: {reason}", filename=out, reason=error.strerror) from None
     finally:
         sys.path.remove(str(DOCS))

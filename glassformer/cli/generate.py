@@ -11,7 +11,6 @@ import typer
 
 from glassformer.cli import lines, options, writing
 from glassformer.errors import ConfigError
-from glassformer.language import _
 
 if TYPE_CHECKING:
     from glassformer.config import DecodeConfig
@@ -93,13 +92,11 @@ class Writer:
 def check_stream(one_prompt: bool, as_json: bool, has_terms: bool) -> None:
     """Refuse what cannot be shown as it is written."""
     if as_json:
-        raise ConfigError(_("--stream shows text as it comes and --json whole answers; choose one of them"))
+        raise ConfigError("--stream shows text as it comes and --json whole answers; choose one of them")
     if has_terms:
-        raise ConfigError(
-            _("--term is met by a search, which changes its mind, and --stream cannot; choose one of them")
-        )
+        raise ConfigError("--term is met by a search, which changes its mind, and --stream cannot; choose one of them")
     if not one_prompt:
-        raise ConfigError(_("--stream shows one text as it is written; give one prompt, and no --file or --out"))
+        raise ConfigError("--stream shows one text as it is written; give one prompt, and no --file or --out")
 
 
 def make_writer(
@@ -154,7 +151,7 @@ def generate(
         check_stream(file is None and out is None and len(prompts) <= 1, as_json, bool(term))
     constraints = writing.make_constraints(term, None, prefix, ban, stop)
     if constraints.glossary:
-        raise ConfigError(_("--term WORD=TERM is for translations; a GPT is given the terms alone"))
+        raise ConfigError("--term WORD=TERM is for translations; a GPT is given the terms alone")
 
     from glassformer import tasks
     from glassformer.api import load

@@ -33,14 +33,14 @@ def heads(
     from glassformer.runs.folder import RunFolder
 
     if to is not None and prune is None:
-        raise UserError(_("--to says where a pruned run goes; say with --prune how many heads it shall lose"))
+        raise UserError("--to says where a pruned run goes; say with --prune how many heads it shall lose")
     folder = RunFolder.open(run)
     model = load(run, device=device)
     folder.check_data(split)
     held = held_out(model, split, examples, folder.path / "data")
     everything = probe.heads(model)
     if not everything:
-        raise UserError(_("{run} has no heads left to look at", run=run))
+        raise UserError("{run} has no heads left to look at", run=run)
     if prune is not None:
         to = place_of_pruned(run, to, prune, len(everything))
     with Progress("heads", 1) as display:
@@ -55,7 +55,7 @@ def heads(
         out.mkdir(parents=True, exist_ok=True)
         pictures = study.draw(found, model.model.config, out)
     except OSError as error:
-        raise UserError(_("{filename} cannot be written: {reason}", filename=out, reason=error.strerror)) from None
+        raise UserError("{filename} cannot be written: {reason}", filename=out, reason=error.strerror) from None
     extra: dict[str, Any] = {"run": str(run)}
     if prune is not None and to is not None:
         smaller = study.write_pruned(folder, model, study.least_important(found, prune), to)
@@ -85,11 +85,11 @@ def place_of_pruned(run: Path, to: Path | None, prune: int, n: int) -> Path:
 
     if not 1 <= prune < n:
         raise UserError(
-            _("--prune takes out between 1 and {most} of this model's {of} heads, not {n}", most=n - 1, of=n, n=prune)
+            "--prune takes out between 1 and {most} of this model's {of} heads, not {n}", most=n - 1, of=n, n=prune
         )
     place = to or run.with_name(f"{run.resolve().name}-without-{prune}-heads")
     if RunFolder.is_run(place):
-        raise UserError(_("{to} holds a run already; choose another folder with --to", to=place))
+        raise UserError("{to} holds a run already; choose another folder with --to", to=place)
     return place
 
 

@@ -56,7 +56,7 @@ def import_model(
     from glassformer.formats.import_run import read_source, write_run
 
     if head not in (None, "mlm", "next-sentence"):
-        raise ConfigError(_("--head is mlm or next-sentence, not {head!r}", head=head))
+        raise ConfigError("--head is mlm or next-sentence, not {head!r}", head=head)
     languages = Languages(source_language, target_language)
     if adapter is not None:
         from glassformer.formats.adapter import with_adapter
@@ -64,7 +64,7 @@ def import_model(
 
         if head or pickle or tokenizer or sample or languages != Languages():
             raise ConfigError(
-                _("with --adapter the source is a run of yours; of the other options it takes --out and --file")
+                "with --adapter the source is a run of yours; of the other options it takes --out and --file"
             )
         found = with_adapter(RunFolder.open(Path(source)), adapter)
         run = write_run(found, out or Path("runs") / found.recipe.name, file)
@@ -113,7 +113,7 @@ def prove(source: Path, found: Imported, draft: RunFolder, head: str | None, sam
         report = import_parity(source, found, draft, texts)
     except (ParityFailed, OSError, UnicodeDecodeError) as error:
         if not isinstance(error, ParityFailed):
-            raise ConfigError(_("the sample {sample} cannot be read: {error}", sample=sample, error=error)) from None
+            raise ConfigError("the sample {sample} cannot be read: {error}", sample=sample, error=error) from None
         show(error.report, as_json=False)
         warn(_("glassformer: {verdict}; nothing was left in {out}", verdict=error, out=place))
         raise SystemExit(1) from None

@@ -34,21 +34,17 @@ def find_recipe(name: str, overrides: list[str]) -> Recipe:
     if is_run(Path(name)):
         if overrides:
             raise ConfigError(
-                _(
-                    "{name} is a run, whose settings are what they are; give a recipe to try {overrides!r}",
-                    name=name,
-                    overrides=overrides[0],
-                )
+                "{name} is a run, whose settings are what they are; give a recipe to try {overrides!r}",
+                name=name,
+                overrides=overrides[0],
             )
         return Recipe.from_dict(read_facts(Path(name))["recipe"])
     known = [*PRESETS, *recipe_names()]
     raise ConfigError(
-        _(
-            "there is no preset, recipe or run {name!r}{suggestion}; known are {known}",
-            name=name,
-            suggestion=did_you_mean(name, known),
-            known=", ".join(known),
-        )
+        "there is no preset, recipe or run {name!r}{suggestion}; known are {known}",
+        name=name,
+        suggestion=did_you_mean(name, known),
+        known=", ".join(known),
     )
 
 
@@ -145,22 +141,18 @@ def show_settings(parts: Sequence[str]) -> None:
         section, dot, name = part.partition(".")
         if section not in PARTS:
             raise ConfigError(
-                _(
-                    "there is no part {section!r}{suggestion}; there are {parts}",
-                    section=section,
-                    suggestion=did_you_mean(section, list(PARTS)),
-                    parts=", ".join(PARTS),
-                )
+                "there is no part {section!r}{suggestion}; there are {parts}",
+                section=section,
+                suggestion=did_you_mean(section, list(PARTS)),
+                parts=", ".join(PARTS),
             )
         known = [setting.name for setting in settings_of(section)]
         if dot and name not in known:
             raise ConfigError(
-                _(
-                    "there is no setting {name!r} in [{section}]{suggestion}",
-                    name=name,
-                    section=section,
-                    suggestion=did_you_mean(name, known),
-                )
+                "there is no setting {name!r} in [{section}]{suggestion}",
+                name=name,
+                section=section,
+                suggestion=did_you_mean(name, known),
             )
         wanted.append((section, name))
     for section, name in wanted:
@@ -224,7 +216,7 @@ def info(
         show_machine()
     elif name is None:
         raise ConfigError(
-            _("say what to look at: a preset, a recipe, a .toml file or a run; or --settings, --presets, --machine")
+            "say what to look at: a preset, a recipe, a .toml file or a run; or --settings, --presets, --machine"
         )
     elif taps:
         show_taps(name, overrides or [])
@@ -269,7 +261,7 @@ def show_model(name: str, overrides: list[str], context: int | None) -> None:
     from glassformer.models.costs import costs, parts
 
     if context is not None and context < 1:
-        raise ConfigError(_("--context must be at least 1, not {context}", context=context))
+        raise ConfigError("--context must be at least 1, not {context}", context=context)
     recipe, note = fill_in_sizes(find_recipe(name, overrides))
     found = costs(recipe.model, context)
     table = Table(title=f"{recipe.name}: {recipe.model.family}", title_justify="left")

@@ -51,9 +51,9 @@ def init(
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise UserError(_("{path} is there already; choose another name with --out", path=path)) from None
+        raise UserError("{path} is there already; choose another name with --out", path=path) from None
     except OSError as error:
-        raise UserError(_("{filename} cannot be written: {reason}", filename=path, reason=error.strerror)) from None
+        raise UserError("{filename} cannot be written: {reason}", filename=path, reason=error.strerror) from None
     if files:
         print(localized(made.chosen))
     print(

@@ -44,9 +44,9 @@ class Input:
     def check(self) -> None:
         """Refuse at once what contradicts itself."""
         if self.texts and self.file is not None:
-            raise ConfigError(_("texts come as arguments or from --file, not both"))
+            raise ConfigError("texts come as arguments or from --file, not both")
         if self.resume and (self.file is None or self.out is None):
-            raise ConfigError(_("--resume goes on with the answers to a file; say which by --file and --out"))
+            raise ConfigError("--resume goes on with the answers to a file; say which by --file and --out")
         if self.out is not None and self.file is not None:
             refuse_same_file(self.file, self.out)
 
@@ -68,13 +68,13 @@ def check_counts(**counts: int | None) -> None:
     """Options that count something count at least one."""
     for name, value in counts.items():
         if value is not None and value < 1:
-            raise ConfigError(_("--{name} must be at least 1, not {value}", name=name.replace("_", "-"), value=value))
+            raise ConfigError("--{name} must be at least 1, not {value}", name=name.replace("_", "-"), value=value)
 
 
 def stdout_write(text: str) -> None:
     """Straight to stdout, whatever the locale says. Whoever was reading may have had enough (`… | head`)."""
     if sys.stdout is None:
-        raise UserError(_("there is no stdout to write the answers to; use --out"))
+        raise UserError("there is no stdout to write the answers to; use --out")
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode("utf-8"))
@@ -154,7 +154,7 @@ def reply_to_file(given: Input, job: TextJob) -> int:
         regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         if given.resume and not regular:
             raise ConfigError(
-                _("--resume reads its input again from the start, and {file} is a pipe; use a file", file=given.file)
+                "--resume reads its input again from the start, and {file} is a pipe; use a file", file=given.file
             )
         speed = Speed(job.verb, os.fstat(file.fileno()).st_size)
         place = 0
@@ -205,13 +205,10 @@ def reply_into(
             )
         except OSError as error:
             raise UserError(
-                _(
-                    "{filename} cannot be written: {reason}; {lines:,} answers are "
-                    "there, and --resume goes on with them",
-                    filename=error.filename or answers.path,
-                    reason=error.strerror,
-                    lines=answers.lines,
-                )
+                "{filename} cannot be written: {reason}; {lines:,} answers are there, and --resume goes on with them",
+                filename=error.filename or answers.path,
+                reason=error.strerror,
+                lines=answers.lines,
             ) from None
 
 
@@ -249,7 +246,7 @@ def reply(given: Input, job: TextJob) -> None:
             failures = reply_into(AnswerFile(given.out, {"verb": job.verb}, resume=False), [group], job)
     else:
         if sys.stdin is None:
-            raise UserError(_("there is no stdin to read texts from; give texts, or --file"))
+            raise UserError("there is no stdin to read texts from; give texts, or --file")
         if sys.stdin.isatty():
             say(_("one text a line; end with Ctrl-D"))
         descriptor = sys.stdin.fileno()

@@ -46,7 +46,7 @@ def with_data(
     """The tables of a recipe, and its name: of a recipe by name or file, with `files` in the place of its data; without a recipe,
     of one made for the files. `say` is told what was chosen."""
     if recipe is None and not files:
-        raise ConfigError(_("say what to train: a recipe's name, a .toml file, or a file of data, such as pairs.tsv"))
+        raise ConfigError("say what to train: a recipe's name, a .toml file, or a file of data, such as pairs.tsv")
     if recipe is not None and not files:
         return read_values(recipe, changes)
 

@@ -30,7 +30,7 @@ def plan(
 
     if not 0 < seconds <= LONGEST:
         raise ConfigError(
-            _("--seconds must be above 0 and at most {longest:,}, not {seconds:g}", longest=LONGEST, seconds=seconds)
+            "--seconds must be above 0 and at most {longest:,}, not {seconds:g}", longest=LONGEST, seconds=seconds
         )
     found = make_plan(known, seconds=seconds)
     table = Table(title=f"{recipe} on {found.device}", show_header=False, title_justify="left")

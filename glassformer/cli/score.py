@@ -36,7 +36,7 @@ def score(
     """The log-probability of given pairs (or of texts, by a GPT): a line each, in nats, then a tab and over how many tokens it
     is a sum. A pair that is longer than the model reads has an empty line."""
     if file is None:
-        raise UserError(_("score needs --file: a file of pairs, such as a TSV"))
+        raise UserError("score needs --file: a file of pairs, such as a TSV")
     from glassformer.api import load
     from glassformer.api.evaluation import pairs_of_files
     from glassformer.cli.evaluate import new_file

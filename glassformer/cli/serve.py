@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import options
-from glassformer.language import _
 
 
 def serve(
@@ -54,11 +53,9 @@ def serve(
         if (error.name or "").startswith("glassformer"):
             raise
         raise UserError(
-            _(
-                "serving needs the package {name}; install it with: {command}",
-                name=error.name,
-                command=install_hint("serve"),
-            )
+            "serving needs the package {name}; install it with: {command}",
+            name=error.name,
+            command=install_hint("serve"),
         ) from None
     run_server(
         runs,

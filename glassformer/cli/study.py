@@ -39,12 +39,12 @@ def study(
     2 something to put right; 75 stopped on request (Ctrl-C or SIGTERM).
     """
     if quick and full:
-        raise ConfigError(_("--quick and --full contradict each other; leave one out"))
+        raise ConfigError("--quick and --full contradict each other; leave one out")
     if not names and not everything:
         show_list(out or OUT, as_json)
         return
     if names and everything:
-        raise ConfigError(_("--all is every study; leave out the names, or leave out --all"))
+        raise ConfigError("--all is every study; leave out the names, or leave out --all")
     from glassformer.lab.claims import BUDGETS, all_claims, claim_named, run
     from glassformer.runs.stop import STOPPED, Stopped, StopRequest
 

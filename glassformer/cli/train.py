@@ -78,11 +78,9 @@ def train(
     if recipe is not None and RunFolder.is_run(Path(recipe)):
         if not resume:
             raise ConfigError(
-                _(
-                    "{recipe} is a run, not a recipe; go on with it by: glassformer train {quoted_recipe} --resume",
-                    recipe=recipe,
-                    quoted_recipe=shlex.quote(recipe),
-                )
+                "{recipe} is a run, not a recipe; go on with it by: glassformer train {quoted_recipe} --resume",
+                recipe=recipe,
+                quoted_recipe=shlex.quote(recipe),
             )
         folder = Path(recipe)
         wanted = with_overrides(RunFolder(folder).recipe, changes) if changes else None
@@ -115,7 +113,7 @@ def begin(values: dict[str, Any], name: str, folder: Path, from_run: Path | None
     if from_run is not None:
         start = runs.start_of(from_run)
         if folder.resolve() == start.run.path.resolve():
-            raise ConfigError(_("{folder} is the run to begin with; choose another folder with --out", folder=folder))
+            raise ConfigError("{folder} is the run to begin with; choose another folder with --out", folder=folder)
         tuned_recipe = fine_tuned(start.recipe, values, name=name)
         run_it(lambda: runs.train(tuned_recipe, folder, overwrite=overwrite, start=start), folder)
     else:

@@ -11,7 +11,6 @@ import typer
 
 from glassformer.cli import lines, options, writing
 from glassformer.errors import ConfigError
-from glassformer.language import _
 
 if TYPE_CHECKING:
     from glassformer.tasks import Answer, TextConstraints
@@ -30,7 +29,7 @@ class Shown:
     def check(self) -> None:
         """Refuse what a line cannot hold."""
         if self.trace and not self.json:
-            raise ConfigError(_("--trace tells more than a line can hold; add --json"))
+            raise ConfigError("--trace tells more than a line can hold; add --json")
 
     def output(
         self, text: str, answers: list[Answer], tokens_are_words: bool, wide: int, unknown: lines.Unknown

@@ -24,15 +24,13 @@ class DataFile:
     def __post_init__(self) -> None:
         if not 0 < self.weight <= 1000:
             raise ConfigError(
-                _(
-                    "the weight of {path} must be above 0 and at most 1000, not {weight}",
-                    path=self.path,
-                    weight=self.weight,
-                )
+                "the weight of {path} must be above 0 and at most 1000, not {weight}",
+                path=self.path,
+                weight=self.weight,
             )
         if self.tag != " ".join(self.tag.split()):
             raise ConfigError(
-                _("the tag of {path} must not begin, end or double its blanks: {tag!r}", path=self.path, tag=self.tag)
+                "the tag of {path} must not begin, end or double its blanks: {tag!r}", path=self.path, tag=self.tag
             )
 
 
@@ -149,12 +147,10 @@ class DataConfig:
         if target is not None:
             what = _("is a list") if named else _("is not set")
             raise ConfigError(
-                _(
-                    "data.{split}_target is set but data.{split} {what}; two aligned files need both, and in a list each entry "
-                    'has its own: {{path = "a.en", target = "a.de"}}',
-                    split=split,
-                    what=what,
-                )
+                "data.{split}_target is set but data.{split} {what}; two aligned files need both, and in a list each entry "
+                'has its own: {{path = "a.en", target = "a.de"}}',
+                split=split,
+                what=what,
             )
         return named or ()
 
@@ -164,31 +160,27 @@ class DataConfig:
             len(self.test_lengths) == 2 and 2 <= self.test_lengths[0] <= self.test_lengths[1] <= 1000
         ):
             raise ConfigError(
-                _(
-                    "data.test_lengths is a shortest and a longest length, such as [20, 30], not {test_lengths}",
-                    test_lengths=list(self.test_lengths),
-                )
+                "data.test_lengths is a shortest and a longest length, such as [20, 30], not {test_lengths}",
+                test_lengths=list(self.test_lengths),
             )
         for split in ("train", "val", "test"):
             if getattr(self, split) == ():
-                raise ConfigError(_("data.{split} is an empty list; name a file in it, or leave it out", split=split))
+                raise ConfigError("data.{split} is an empty list; name a file in it, or leave it out", split=split)
         files = {split: self.files(split) for split in ("train", "val", "test")}
         if any(file.weight != 1 for split in ("val", "test") for file in files[split]):
-            raise ConfigError(_("a weight is for the files of data.train; what is measured on counts once"))
+            raise ConfigError("a weight is for the files of data.train; what is measured on counts once")
         tagged = any(file.tag for split in files.values() for file in split)
         if tagged and (self.task not in ("pairs", "classify") or self.both_ways):
             raise ConfigError(
-                _("a tag is put before the source of pairs or before the text of a class; leave it out here")
+                "a tag is put before the source of pairs or before the text of a class; leave it out here"
             )
         if self.builtin is not None and self.train is not None:
-            raise ConfigError(_("data.builtin and data.train are both set; a run learns from one of them"))
+            raise ConfigError("data.builtin and data.train are both set; a run learns from one of them")
         if self.bpe_dropout and (self.task != "pairs" or self.tokenizer != "bpe"):
             raise ConfigError(
-                _(
-                    'data.bpe_dropout is for data.task="pairs" and data.tokenizer="bpe", not {task} by {tokenizer}',
-                    task=self.task,
-                    tokenizer=self.tokenizer,
-                )
+                'data.bpe_dropout is for data.task="pairs" and data.tokenizer="bpe", not {task} by {tokenizer}',
+                task=self.task,
+                tokenizer=self.tokenizer,
             )
         if self.both_ways and (self.task != "pairs" or self.separate_vocabularies):
-            raise ConfigError(_("data.both_ways is for pairs whose two sides share one vocabulary"))
+            raise ConfigError("data.both_ways is for pairs whose two sides share one vocabulary")

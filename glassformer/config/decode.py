@@ -7,7 +7,6 @@ from typing import Literal
 
 from glassformer.config.fields import check, setting
 from glassformer.errors import ConfigError
-from glassformer.language import _
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,69 +81,50 @@ class DecodeConfig:
         if self.temperature > 0:
             if self.beams > 1:
                 raise ConfigError(
-                    _(
-                        "decode.beam={decode.beam} searches and decode.temperature={decode.temperature} draws; "
-                        "choose one of them",
-                        decode=self,
-                    )
+                    "decode.beam={decode.beam} searches and decode.temperature={decode.temperature} draws; "
+                    "choose one of them",
+                    decode=self,
                 )
         else:
             for name in ("top_k", "top_p", "min_p"):
                 if getattr(self, name) is not None:
                     raise ConfigError(
-                        _(
-                            "decode.{name} chooses among which tokens to draw, and nothing is drawn; "
-                            "set decode.temperature above 0",
-                            name=name,
-                        )
+                        "decode.{name} chooses among which tokens to draw, and nothing is drawn; "
+                        "set decode.temperature above 0",
+                        name=name,
                     )
             if self.num_samples > 1:
-                raise ConfigError(
-                    _("decode.num_samples above 1 needs decode.temperature above 0; for a beam use n_best")
-                )
+                raise ConfigError("decode.num_samples above 1 needs decode.temperature above 0; for a beam use n_best")
         if self.n_best > self.beams:
             raise ConfigError(
-                _(
-                    "decode.n_best={decode.n_best} asks for more than the {decode.beams} that decode.beam={decode.beams} keeps",
-                    decode=self,
-                )
+                "decode.n_best={decode.n_best} asks for more than the {decode.beams} that decode.beam={decode.beams} keeps",
+                decode=self,
             )
         if self.beams % self.groups:
             raise ConfigError(
-                _(
-                    "decode.beam={decode.beams} cannot be parted into decode.groups={decode.groups} equal groups",
-                    decode=self,
-                )
+                "decode.beam={decode.beams} cannot be parted into decode.groups={decode.groups} equal groups",
+                decode=self,
             )
         if (self.groups > 1) != (self.diversity > 0):
             raise ConfigError(
-                _(
-                    "diverse n-best needs both decode.groups above 1 and decode.diversity above 0; "
-                    "they are {decode.groups} and {decode.diversity}",
-                    decode=self,
-                )
+                "diverse n-best needs both decode.groups above 1 and decode.diversity above 0; "
+                "they are {decode.groups} and {decode.diversity}",
+                decode=self,
             )
         if self.strict and self.engine in ("int8", "ctranslate2", "onnx"):
             raise ConfigError(
-                _(
-                    "decode.engine={decode.engine} is another program, where an answer may depend on its neighbours; "
-                    "strict mode needs decode.engine=auto, fast or plain",
-                    decode=self,
-                )
+                "decode.engine={decode.engine} is another program, where an answer may depend on its neighbours; "
+                "strict mode needs decode.engine=auto, fast or plain",
+                decode=self,
             )
         if self.max_new_tokens is not None and self.min_new_tokens > self.max_new_tokens:
             raise ConfigError(
-                _(
-                    "decode.min_new_tokens={decode.min_new_tokens} is above decode.max_new_tokens={decode.max_new_tokens}",
-                    decode=self,
-                )
+                "decode.min_new_tokens={decode.min_new_tokens} is above decode.max_new_tokens={decode.max_new_tokens}",
+                decode=self,
             )
         if self.max_new_tokens is None and self.min_ratio > self.max_ratio:
             raise ConfigError(
-                _(
-                    "decode.min_ratio={decode.min_ratio} is above decode.max_ratio={decode.max_ratio}",
-                    decode=self,
-                )
+                "decode.min_ratio={decode.min_ratio} is above decode.max_ratio={decode.max_ratio}", decode=self
             )
 
     @property

@@ -75,7 +75,7 @@ def listed(value: Any, name: str) -> Any:
     try:
         return tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(_("{name} is not a list as TOML writes it: {error}", name=name, error=error)) from None
+        raise ConfigError("{name} is not a list as TOML writes it: {error}", name=name, error=error) from None
 
 
 def number(value: Any, name: str) -> float:
@@ -85,7 +85,7 @@ def number(value: Any, name: str) -> float:
     except (TypeError, ValueError, OverflowError):
         found = None
     if found is None or not math.isfinite(found):
-        raise ConfigError(_("{name} must be a number, not {value}", name=name, value=shortened(value)))
+        raise ConfigError("{name} must be a number, not {value}", name=name, value=shortened(value))
     return found
 
 
@@ -101,14 +101,12 @@ def whole_number(value: Any, name: str) -> int:
     if isinstance(found, float) and math.isfinite(found) and found == int(found):
         found = int(found)
     if isinstance(found, bool) or not isinstance(found, int):
-        raise ConfigError(_("{name} must be a whole number, not {value}", name=name, value=shortened(value)))
+        raise ConfigError("{name} must be a whole number, not {value}", name=name, value=shortened(value))
     if not -(2**63) <= found < 2**63:
         raise ConfigError(
-            _(
-                "{name} must be a whole number of at most 64 bits; this one has {bit_length}",
-                name=name,
-                bit_length=found.bit_length(),
-            )
+            "{name} must be a whole number of at most 64 bits; this one has {bit_length}",
+            name=name,
+            bit_length=found.bit_length(),
         )
     return found
 
@@ -131,31 +129,22 @@ def table(value: Any, kind: Any, name: str) -> Any:
         return value
     if not isinstance(value, Mapping):
         raise ConfigError(
-            _(
-                "{name} must hold texts and tables such as {example}, not {value}",
-                name=name,
-                example=kind.example,
-                value=shortened(value),
-            )
+            "{name} must hold texts and tables such as {example}, not {value}",
+            name=name,
+            example=kind.example,
+            value=shortened(value),
         )
     for key in value:
         if key not in hints:
             raise ConfigError(
-                _(
-                    "there is no {key!r} in an entry of {name}{suggestion}",
-                    key=key,
-                    name=name,
-                    suggestion=did_you_mean(str(key), list(hints)),
-                )
+                "there is no {key!r} in an entry of {name}{suggestion}",
+                key=key,
+                name=name,
+                suggestion=did_you_mean(str(key), list(hints)),
             )
     if (first := next(iter(hints))) not in value:
         raise ConfigError(
-            _(
-                "an entry of {name} has no {first!r}; write it as {example}",
-                name=name,
-                first=first,
-                example=kind.example,
-            )
+            "an entry of {name} has no {first!r}; write it as {example}", name=name, first=first, example=kind.example
         )
     return kind(**{key: coerce(item, hints[key], f"{name}.{key}") for key, item in value.items() if item is not None})
 
@@ -164,12 +153,10 @@ def check_name(name: str, what: str) -> None:
     """A name is a name and never a path: what it names stays in the folder it belongs to."""
     if not name or len(name) > 100 or re.search(r"[/\\\x00-\x1f\x7f]", name) or name.strip(". ") == "":
         raise ConfigError(
-            _(
-                "{what} is a name of at most 100 characters, without slashes and control characters, and no path, "
-                "not {name}",
-                what=what,
-                name=shortened(name),
-            )
+            "{what} is a name of at most 100 characters, without slashes and control characters, and no path, "
+            "not {name}",
+            what=what,
+            name=shortened(name),
         )
 
 
@@ -187,29 +174,25 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
     if typing.get_origin(hint) is Literal:
         if value not in options:
             raise ConfigError(
-                _(
-                    "{name} must be one of {options}, not {value}{suggestion}",
-                    name=name,
-                    options=", ".join(map(str, options)),
-                    value=shortened(value),
-                    suggestion=did_you_mean(shortened(value), options),
-                )
+                "{name} must be one of {options}, not {value}{suggestion}",
+                name=name,
+                options=", ".join(map(str, options)),
+                value=shortened(value),
+                suggestion=did_you_mean(shortened(value), options),
             )
         return value
     if typing.get_origin(hint) is tuple:
         parts = [p for p in value.strip("[]() ").split(",") if p.strip()] if isinstance(value, str) else value
         if options[-1] is Ellipsis:
             if not isinstance(parts, list | tuple):
-                raise ConfigError(_("{name} must be a list, not {value}", name=name, value=shortened(value)))
+                raise ConfigError("{name} must be a list, not {value}", name=name, value=shortened(value))
             return tuple(coerce(p.strip() if isinstance(p, str) else p, options[0], name) for p in parts)
         if not isinstance(parts, list | tuple) or len(parts) != len(options):
             raise ConfigError(
-                _(
-                    "{name} must be {n_options} numbers, not {value}",
-                    name=name,
-                    n_options=len(options),
-                    value=shortened(value),
-                )
+                "{name} must be {n_options} numbers, not {value}",
+                name=name,
+                n_options=len(options),
+                value=shortened(value),
             )
         return tuple(coerce(p, o, name) for p, o in zip(parts, options, strict=True))
     if hint is bool:
@@ -217,21 +200,19 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
             return value
         if isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"
-        raise ConfigError(_("{name} must be true or false, not {value!r}", name=name, value=value))
+        raise ConfigError("{name} must be true or false, not {value!r}", name=name, value=value)
     if hint is int:
         return whole_number(value, name)
     if hint is float:
         return number(value, name)
     if hint is str:
         if not isinstance(value, str):
-            raise ConfigError(_("{name} must be text, not {value}", name=name, value=shortened(value)))
+            raise ConfigError("{name} must be text, not {value}", name=name, value=shortened(value))
         if re.search("[\ud800-\udfff]", value):
             raise ConfigError(
-                _(
-                    "{name} must be UTF-8 text, not {value}; give the file a name that is",
-                    name=name,
-                    value=shortened(value),
-                )
+                "{name} must be UTF-8 text, not {value}; give the file a name that is",
+                name=name,
+                value=shortened(value),
             )
         return value
     if is_dataclass(hint):

@@ -15,7 +15,6 @@ from glassformer.config.model import ModelConfig
 from glassformer.config.presets import PRESETS
 from glassformer.config.recipe import Recipe
 from glassformer.errors import ConfigError
-from glassformer.language import _
 
 ADAPTABLE = {"dropout", "attention_dropout", "head", "pool", "n_label", "init", "scaled_init"}
 """Settings of a model that another training may have otherwise."""
@@ -40,13 +39,11 @@ def fine_tuned(run: Recipe, values: Mapping[str, Any], *, name: str = "recipe", 
             own = getattr(getattr(run, part), key)
             if fixed and coerce(given[key], hints[key], f"{part}.{key}") != own and not filled_in(part, key):
                 raise ConfigError(
-                    _(
-                        "{part}.{key} is {given} in the recipe and {own} in the run that training begins with; leave it out",
-                        part=part,
-                        key=key,
-                        given=given[key],
-                        own=own,
-                    )
+                    "{part}.{key} is {given} in the recipe and {own} in the run that training begins with; leave it out",
+                    part=part,
+                    key=key,
+                    given=given[key],
+                    own=own,
                 )
     out["model"] = base["model"] | {k: v for k, v in model.items() if k in ADAPTABLE or k not in base["model"]}
     inherited = {key: base["data"][key] for key in (*READING, "task") if key in base["data"]}

@@ -146,26 +146,22 @@ class ModelConfig:
         check(self, "model")
         if self.head_size is None and self.n_embd % self.n_head:
             raise ConfigError(
-                _(
-                    "model.n_embd {n_embd} is not divisible by model.n_head {n_head}; change one or set model.head_size",
-                    n_embd=self.n_embd,
-                    n_head=self.n_head,
-                )
+                "model.n_embd {n_embd} is not divisible by model.n_head {n_head}; change one or set model.head_size",
+                n_embd=self.n_embd,
+                n_head=self.n_head,
             )
         if self.n_head % self.kv_heads:
             raise ConfigError(
-                _(
-                    "model.n_head {n_head} is not divisible by model.n_kv_head {kv_heads}",
-                    n_head=self.n_head,
-                    kv_heads=self.kv_heads,
-                )
+                "model.n_head {n_head} is not divisible by model.n_kv_head {kv_heads}",
+                n_head=self.n_head,
+                kv_heads=self.kv_heads,
             )
         self.check_family()
         if self.encoder_side is not self:
             _unused = self.encoder_side.key_size  # sizes that cannot be are refused as those of the decoder are
         self.check_positions()
         if self.norm == "none" and self.embedding_norm:
-            raise ConfigError(_('model.embedding_norm asks for a norm that model.norm="none" rules out'))
+            raise ConfigError('model.embedding_norm asks for a norm that model.norm="none" rules out')
         if self.pruned_heads:
             self.check_pruned()
 
@@ -173,49 +169,39 @@ class ModelConfig:
         """Refuses positions that the sizes do not allow, and settings of a kind of positions that the model has not."""
         if self.positions == "rotary" and self.key_size % 2:
             raise ConfigError(
-                _(
-                    "rotary positions turn pairs of numbers, so the head size must be even, not {key_size}",
-                    key_size=self.key_size,
-                )
+                "rotary positions turn pairs of numbers, so the head size must be even, not {key_size}",
+                key_size=self.key_size,
             )
         if self.n_encoder_head not in (None, self.n_head) and (
             self.positions == "alibi" or (self.positions == "rotary" and self.head_size is None)
         ):
             more = "" if self.positions == "alibi" else _(", or set model.head_size")
             raise ConfigError(
-                _(
-                    "model.positions={positions} are made for heads of one kind; leave out model.n_encoder_head{more}",
-                    positions=self.positions,
-                    more=more,
-                )
+                "model.positions={positions} are made for heads of one kind; leave out model.n_encoder_head{more}",
+                positions=self.positions,
+                more=more,
             )
         if self.positions == "sinusoidal" and self.n_embd % 2:
             raise ConfigError(
-                _("sinusoidal positions come in pairs, so model.n_embd must be even, not {n_embd}", n_embd=self.n_embd)
+                "sinusoidal positions come in pairs, so model.n_embd must be even, not {n_embd}", n_embd=self.n_embd
             )
         if (self.rotary_factor > 1) != (self.rotary_scaling != "none"):
             raise ConfigError(
-                _(
-                    "longer texts by rotary positions need both model.rotary_scaling (linear, ntk or llama3) and a "
-                    "model.rotary_factor above 1; they are {rotary_scaling} and {rotary_factor}",
-                    rotary_scaling=self.rotary_scaling,
-                    rotary_factor=self.rotary_factor,
-                )
+                "longer texts by rotary positions need both model.rotary_scaling (linear, ntk or llama3) and a "
+                "model.rotary_factor above 1; they are {rotary_scaling} and {rotary_factor}",
+                rotary_scaling=self.rotary_scaling,
+                rotary_factor=self.rotary_factor,
             )
         if self.rotary_low >= self.rotary_high:
             raise ConfigError(
-                _(
-                    "model.rotary_low must be below model.rotary_high, and they are {rotary_low} and {rotary_high}",
-                    rotary_low=self.rotary_low,
-                    rotary_high=self.rotary_high,
-                )
+                "model.rotary_low must be below model.rotary_high, and they are {rotary_low} and {rotary_high}",
+                rotary_low=self.rotary_low,
+                rotary_high=self.rotary_high,
             )
         if self.rotary_scaling != "none" and self.positions != "rotary":
             raise ConfigError(
-                _(
-                    "model.rotary_scaling is for rotary positions, and model.positions is {positions}",
-                    positions=self.positions,
-                )
+                "model.rotary_scaling is for rotary positions, and model.positions is {positions}",
+                positions=self.positions,
             )
 
     def check_family(self) -> None:
@@ -224,59 +210,47 @@ class ModelConfig:
             for name in ("layer", "head", "hidden"):
                 if getattr(self, f"n_encoder_{name}") is not None:
                     raise ConfigError(
-                        _(
-                            "model.n_encoder_{name} is for the encoder-decoder; {family} has n_{name} alone",
-                            name=name,
-                            family=self.family,
-                        )
+                        "model.n_encoder_{name} is for the encoder-decoder; {family} has n_{name} alone",
+                        name=name,
+                        family=self.family,
                     )
             if self.source_vocab_size is not None:
                 raise ConfigError(
-                    _(
-                        "model.source_vocab_size is for the encoder-decoder; {family} has one vocabulary",
-                        family=self.family,
-                    )
+                    "model.source_vocab_size is for the encoder-decoder; {family} has one vocabulary",
+                    family=self.family,
                 )
         elif self.source_vocab_size is not None and self.share_source_target:
             raise ConfigError(
-                _(
-                    "source and target with vocabularies of their own cannot share an embedding table; "
-                    "set model.share_source_target=false"
-                )
+                "source and target with vocabularies of their own cannot share an embedding table; "
+                "set model.share_source_target=false"
             )
         if self.family == "gpt" and self.head == "classify":
             if self.output_bias or self.n_token_type:
-                raise ConfigError(_("a GPT that classifies has neither model.output_bias nor model.n_token_type"))
+                raise ConfigError("a GPT that classifies has neither model.output_bias nor model.n_token_type")
         elif self.family != "bert" and (self.head != "mlm" or self.n_label or self.n_token_type):
             raise ConfigError(
-                _(
-                    "model.head, model.n_label and model.n_token_type belong to family bert; a gpt can have head=classify alone"
-                )
+                "model.head, model.n_label and model.n_token_type belong to family bert; a gpt can have head=classify alone"
             )
         if self.family == "bert" and self.output_bias:
-            raise ConfigError(
-                _("model.output_bias is for models that write; a BERT's masked words have a bias already")
-            )
+            raise ConfigError("model.output_bias is for models that write; a BERT's masked words have a bias already")
 
     def check_pruned(self) -> None:
         """Refuses heads that this model cannot have, or that are named twice."""
         if self.share_layers:
             raise ConfigError(
-                _("model.pruned_heads takes heads out of one layer, and model.share_layers makes all layers one")
+                "model.pruned_heads takes heads out of one layer, and model.share_layers makes all layers one"
             )
         for name in self.pruned_heads:
             if not self.could_have_head(name):
                 raise ConfigError(
-                    _(
-                        "model.pruned_heads: this model has no head {name!r}; a head is an attention and a number below "
-                        "{n_head}, such as {family}.0.attention:0",
-                        name=name,
-                        n_head=self.n_head,
-                        family="encoder" if self.family == "bert" else "decoder",
-                    )
+                    "model.pruned_heads: this model has no head {name!r}; a head is an attention and a number below "
+                    "{n_head}, such as {family}.0.attention:0",
+                    name=name,
+                    n_head=self.n_head,
+                    family="encoder" if self.family == "bert" else "decoder",
                 )
         if len(set(self.pruned_heads)) < len(self.pruned_heads):
-            raise ConfigError(_("model.pruned_heads names a head twice"))
+            raise ConfigError("model.pruned_heads names a head twice")
 
     def could_have_head(self, name: str) -> bool:
         """Whether the model, before any pruning, has a head of this name."""

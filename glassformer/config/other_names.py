@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from glassformer.config.fields import coerce, shortened
 from glassformer.errors import ConfigError
-from glassformer.language import _
 
 OTHER_NAMES = {"no_res": "residual", "no_pos": "positions"}
 """Of settings of the model: the other name, and the setting's own."""
@@ -39,13 +38,11 @@ def with_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
         said = found[own] if own == "positions" else coerce(found[own], bool, f"model.{own}")
         if (said == "none" if own == "positions" else not said) != without:
             raise ConfigError(
-                _(
-                    "model.{other}={without} and model.{own}={said} contradict each other; leave one of them out",
-                    other=other,
-                    without=str(without).lower(),
-                    own=own,
-                    said=shortened(said).strip(chr(39)).lower(),
-                )
+                "model.{other}={without} and model.{own}={said} contradict each other; leave one of them out",
+                other=other,
+                without=str(without).lower(),
+                own=own,
+                said=shortened(said).strip(chr(39)).lower(),
             )
     return found
 

@@ -13,7 +13,6 @@ from typing import Any
 from glassformer.config.fields import did_you_mean
 from glassformer.config.model import ModelConfig
 from glassformer.errors import ConfigError
-from glassformer.language import _
 
 PAPER: dict[str, Any] = {
     "family": "transformer",
@@ -113,6 +112,6 @@ def preset(name: str) -> ModelConfig:
     """
     if name not in PRESETS:
         raise ConfigError(
-            _("there is no preset {name!r}{suggestion}", name=name, suggestion=did_you_mean(name, list(PRESETS)))
+            "there is no preset {name!r}{suggestion}", name=name, suggestion=did_you_mean(name, list(PRESETS))
         )
     return ModelConfig(**PRESETS[name])

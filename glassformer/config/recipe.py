@@ -33,7 +33,6 @@ from glassformer.config.other_names import put, with_own_names
 from glassformer.config.presets import PRESETS
 from glassformer.config.train import TrainConfig
 from glassformer.errors import ConfigError
-from glassformer.language import _
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +54,11 @@ class Recipe:
         check_name(self.name, "a recipe's name")
         if self.train.r_drop and self.model.family == "bert":
             raise ConfigError(
-                _("train.r_drop compares the next words that two passes expect, and a BERT expects none; leave it out")
+                "train.r_drop compares the next words that two passes expect, and a BERT expects none; leave it out"
             )
         if self.train.r_drop and not (self.model.dropout or self.model.attention_dropout):
             raise ConfigError(
-                _("train.r_drop compares passes that drop different numbers, and nothing is dropped; set model.dropout")
+                "train.r_drop compares passes that drop different numbers, and nothing is dropped; set model.dropout"
             )
 
     @staticmethod
@@ -74,12 +73,10 @@ class Recipe:
             preset = model.pop("preset")
             if not isinstance(preset, str) or preset not in PRESETS:
                 raise ConfigError(
-                    _(
-                        "there is no preset {preset}{suggestion}; there are {presets}",
-                        preset=shortened(preset),
-                        suggestion=did_you_mean(shortened(preset), list(PRESETS)),
-                        presets=", ".join(PRESETS),
-                    )
+                    "there is no preset {preset}{suggestion}; there are {presets}",
+                    preset=shortened(preset),
+                    suggestion=did_you_mean(shortened(preset), list(PRESETS)),
+                    presets=", ".join(PRESETS),
                 )
             values["model"] = {**PRESETS[preset], **model}
         parts: dict[str, Any] = {
@@ -90,7 +87,7 @@ class Recipe:
             section = values.get(part, {})
             if not isinstance(section, dict):
                 raise ConfigError(
-                    _("[{part}] must be a table of settings, not {section}", part=part, section=shortened(section))
+                    "[{part}] must be a table of settings, not {section}", part=part, section=shortened(section)
                 )
             parts[part] = build(kind, section, part)
         return Recipe(**parts)
@@ -140,25 +137,23 @@ def read_values(name_or_file: str, overrides: Sequence[str] = ()) -> tuple[dict[
         built_in = RECIPE_FOLDER / f"{name_or_file}.toml"
         if not os.path.exists(built_in):
             if path.suffix == ".toml":
-                raise ConfigError(_("there is no recipe file {name_or_file}", name_or_file=name_or_file))
+                raise ConfigError("there is no recipe file {name_or_file}", name_or_file=name_or_file)
             raise ConfigError(
-                _(
-                    "there is no recipe {name_or_file!r}{suggestion}; give a recipe's name or the path of a .toml file",
-                    name_or_file=name_or_file,
-                    suggestion=did_you_mean(name_or_file, recipe_names()),
-                )
+                "there is no recipe {name_or_file!r}{suggestion}; give a recipe's name or the path of a .toml file",
+                name_or_file=name_or_file,
+                suggestion=did_you_mean(name_or_file, recipe_names()),
             )
         path = built_in
     if not path.is_file() or path.stat().st_size > LARGEST:
         raise ConfigError(
-            _("{path} is no recipe: it is not a file of at most {largest:,} bytes", path=path, largest=LARGEST)
+            "{path} is no recipe: it is not a file of at most {largest:,} bytes", path=path, largest=LARGEST
         )
     try:
         values = tomllib.loads(path.read_bytes().decode("utf-8"))
     except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of a number with thousands of digits
-        raise ConfigError(_("{path} is not valid TOML: {error}", path=path, error=error)) from None
+        raise ConfigError("{path} is not valid TOML: {error}", path=path, error=error) from None
     except OSError as error:
-        raise ConfigError(_("{path} cannot be read: {reason}", path=path, reason=error.strerror)) from None
+        raise ConfigError("{path} cannot be read: {reason}", path=path, reason=error.strerror) from None
     if path.parent != RECIPE_FOLDER:
         place_in(values, path.parent)
     apply_overrides(values, overrides)
@@ -206,23 +201,17 @@ def apply_override(values: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     part, dot, name = key.strip().partition(".")
     if not equals or not dot or not name:
-        raise ConfigError(
-            _("{override!r} is not of the form key.sub=value, such as train.steps=200", override=override)
-        )
+        raise ConfigError("{override!r} is not of the form key.sub=value, such as train.steps=200", override=override)
     if part not in PARTS:
         raise ConfigError(
-            _(
-                "{key!r}: there is no part {part!r}{suggestion}",
-                key=key,
-                part=part,
-                suggestion=did_you_mean(part, list(PARTS)),
-            )
+            "{key!r}: there is no part {part!r}{suggestion}",
+            key=key,
+            part=part,
+            suggestion=did_you_mean(part, list(PARTS)),
         )
     section = values.setdefault(part, {})
     if not isinstance(section, dict):
-        raise ConfigError(
-            _("[{part}] must be a table of settings, not {section}", part=part, section=shortened(section))
-        )
+        raise ConfigError("[{part}] must be a table of settings, not {section}", part=part, section=shortened(section))
     if part == "model":
         put(section, name, text.strip())
     else:
@@ -254,10 +243,8 @@ def refuse_unknown(values: Mapping[str, Any], known: Sequence[str], part: str) -
         if key not in known:
             where = f"[{part}]" if part in PARTS else "a recipe"
             raise ConfigError(
-                _(
-                    "there is no setting {key!r} in {where}{suggestion}",
-                    key=key,
-                    where=where,
-                    suggestion=did_you_mean(key, known),
-                )
+                "there is no setting {key!r} in {where}{suggestion}",
+                key=key,
+                where=where,
+                suggestion=did_you_mean(key, known),
             )

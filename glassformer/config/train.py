@@ -7,7 +7,6 @@ from typing import Literal
 
 from glassformer.config.fields import check, setting
 from glassformer.errors import ConfigError
-from glassformer.language import _
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,17 +136,15 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         if self.clip is not None and self.clip <= 0:
-            raise ConfigError(_('train.clip must be above 0; write "none" to switch clipping off'))
+            raise ConfigError('train.clip must be above 0; write "none" to switch clipping off')
         check(self, "train")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError(
-                _(
-                    "train.betas must both be at least 0 and below 1, not {betas}, {betas_2}",
-                    betas=self.betas[0],
-                    betas_2=self.betas[1],
-                )
+                "train.betas must both be at least 0 and below 1, not {betas}, {betas_2}",
+                betas=self.betas[0],
+                betas_2=self.betas[1],
             )
         if self.r_drop and self.precision == "fp8":
-            raise ConfigError(_("train.r_drop and train.precision=fp8 do not go together; set train.precision=auto"))
+            raise ConfigError("train.r_drop and train.precision=fp8 do not go together; set train.precision=auto")
         if self.lora_rank and (self.precision == "fp8" or self.optimizer == "muon"):
-            raise ConfigError(_("LoRA goes with train.precision=auto and train.optimizer=adamw; set those"))
+            raise ConfigError("LoRA goes with train.precision=auto and train.optimizer=adamw; set those")

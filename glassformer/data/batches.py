@@ -14,42 +14,37 @@ from glassformer.data.examples import Classify, Examples, Pairs, Prompts, Tag
 from glassformer.data.sentence_batches import SentenceBatches
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError
-from glassformer.language import _
 
 
 def check_task(config: DataConfig, family: str, head: str) -> None:
     """Refuses, from the settings alone, data that models of this family and head do not learn from."""
     if config.task == "text":
         if family == "transformer":
-            raise ConfigError(_('an encoder-decoder learns from pairs; for a text set model.family to "gpt" or "bert"'))
+            raise ConfigError('an encoder-decoder learns from pairs; for a text set model.family to "gpt" or "bert"')
         if family == "bert" and head != "mlm":
             if head == "none":
                 raise ConfigError(
-                    _('model.head="none" learns nothing; set model.head to "mlm", or data.task to "classify" or "tag"')
+                    'model.head="none" learns nothing; set model.head to "mlm", or data.task to "classify" or "tag"'
                 )
             raise ConfigError(
-                _('model.head="{head}" learns from labelled lines; for a text set model.head to "mlm"', head=head)
+                'model.head="{head}" learns from labelled lines; for a text set model.head to "mlm"', head=head
             )
     elif config.task == "pairs":
         if family == "bert":
-            raise ConfigError(_('model.family="bert" does not learn from pairs; use "transformer" or "gpt"'))
+            raise ConfigError('model.family="bert" does not learn from pairs; use "transformer" or "gpt"')
         if family == "gpt" and not config.prompt_answer:
             raise ConfigError(
-                _(
-                    'a GPT learns from pairs as prompt and answer; set data.prompt_answer=true (or data.task="text" for plain '
-                    "text), or use the encoder-decoder"
-                )
+                'a GPT learns from pairs as prompt and answer; set data.prompt_answer=true (or data.task="text" for plain '
+                "text), or use the encoder-decoder"
             )
     elif head != config.task or not (family == "bert" or (family, head) == ("gpt", "classify")):
         either = "bert or gpt" if config.task == "classify" else "bert"
         raise ConfigError(
-            _(
-                'data.task="{task}" needs model.family={either} with model.head="{task}", not "{family}" with "{head}"',
-                task=config.task,
-                either=either,
-                family=family,
-                head=head,
-            )
+            'data.task="{task}" needs model.family={either} with model.head="{task}", not "{family}" with "{head}"',
+            task=config.task,
+            either=either,
+            family=family,
+            head=head,
         )
 
 

@@ -21,7 +21,6 @@ from glassformer.data.packing import even_batches, share_out
 from glassformer.data.stream import Stream, epoch_order, random_bits, uniform
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError, UserError
-from glassformer.language import _
 from glassformer.nn.rows import Rows
 from glassformer.text.tokenizer import BOS, CONTROL, EOS, MASK, PAD
 
@@ -101,20 +100,16 @@ class BlockBatches(Batches):
         if task == "masked" and (text.vocab_size is None or text.vocab_size <= CONTROL):
             raise ValueError("masking draws random tokens, so the token file must know its vocabulary")
         if self.stride < 1:
-            raise ConfigError(
-                _("model.block_size must be at least {closed} to learn from masked text", closed=2 + closed)
-            )
+            raise ConfigError("model.block_size must be at least {closed} to learn from masked text", closed=2 + closed)
 
     def check_long_enough(self) -> None:
         """Refuses a text that is shorter than one block."""
         if self.size < self.stride + self.beyond:
             raise UserError(
-                _(
-                    "the text has {size} tokens, which is less than one block of {block_size}; "
-                    "set a smaller model.block_size or give more text",
-                    size=self.size,
-                    block_size=self.block_size,
-                )
+                "the text has {size} tokens, which is less than one block of {block_size}; "
+                "set a smaller model.block_size or give more text",
+                size=self.size,
+                block_size=self.block_size,
             )
 
     @cached_property

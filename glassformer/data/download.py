@@ -67,12 +67,10 @@ def get(name: str, folder: str | Path, base_urls: Mapping[str, str] | None = Non
     """
     if name not in COLLECTIONS:
         raise UserError(
-            _(
-                "there is no collection {name!r}{suggestion}; there are {collections}",
-                name=name,
-                suggestion=did_you_mean(name, list(COLLECTIONS)),
-                collections=", ".join(COLLECTIONS),
-            )
+            "there is no collection {name!r}{suggestion}; there are {collections}",
+            name=name,
+            suggestion=did_you_mean(name, list(COLLECTIONS)),
+            collections=", ".join(COLLECTIONS),
         )
     collection = COLLECTIONS[name]
     base = (base_urls or {}).get(name, collection.base)
@@ -83,7 +81,7 @@ def get(name: str, folder: str | Path, base_urls: Mapping[str, str] | None = Non
         return collection.cut(folder, files)
     except OSError as error:
         raise UserError(
-            _("{filename} cannot be written: {reason}", filename=folder, reason=error.strerror or error)
+            "{filename} cannot be written: {reason}", filename=folder, reason=error.strerror or error
         ) from None
 
 
@@ -102,13 +100,11 @@ def fetch(url: str, folder: Path, sha256: str | None) -> Path:
                 " (if the publisher has a new edition, remove {name} from {lock})", name=path.name, lock=folder / LOCK
             )
             raise UserError(
-                _(
-                    "{url} is not the file that was expected: its SHA-256 is {digest}, not {known}; nothing was kept{advice}",
-                    url=url,
-                    digest=digest,
-                    known=known,
-                    advice="" if sha256 else hint,
-                )
+                "{url} is not the file that was expected: its SHA-256 is {digest}, not {known}; nothing was kept{advice}",
+                url=url,
+                digest=digest,
+                known=known,
+                advice="" if sha256 else hint,
             )
         os.replace(arrived, path)
     if known is None:
@@ -124,7 +120,7 @@ def read_lock(folder: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except structured.Unreadable as error:
-        raise UserError(_("{error}; remove it to begin anew", error=error)) from None
+        raise UserError("{error}; remove it to begin anew", error=error) from None
     return checksums
 
 
@@ -159,16 +155,16 @@ def download(url: str, folder: Path) -> Path:
     except requests.exceptions.HTTPError as error:
         answer = error.response
         reason = f"{answer.status_code} {answer.reason}" if answer is not None else str(error)
-        raise UserError(_("{url} answered {reason}; nothing was kept", url=url, reason=reason)) from None
+        raise UserError("{url} answered {reason}; nothing was kept", url=url, reason=reason) from None
     except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ReadTimeout) as error:
         raise UserError(broke_off(url, error)) from None
     except requests.exceptions.ConnectionError as error:
         if "timed out" in str(error):  # in the middle of a body
             raise UserError(broke_off(url, error)) from None
         why = getattr(error.args[0] if error.args else error, "reason", error)
-        raise UserError(_("{url} cannot be reached: {reason}", url=url, reason=str(why).rpartition(": ")[2])) from None
+        raise UserError("{url} cannot be reached: {reason}", url=url, reason=str(why).rpartition(": ")[2]) from None
     except requests.exceptions.RequestException as error:
-        raise UserError(_("{url} cannot be fetched: {error}", url=url, error=error)) from None
+        raise UserError("{url} cannot be fetched: {error}", url=url, error=error) from None
 
 
 def broke_off(url: str, error: Exception) -> str:
@@ -227,29 +223,23 @@ def cut_tatoeba(folder: Path, files: Sequence[Path]) -> dict[str, int]:
             inside = next(name for name in archive.namelist() if name.endswith(".txt") and not name.startswith("_"))
             if archive.getinfo(inside).file_size > LARGEST_TEXT:
                 raise UserError(
-                    _(
-                        "{files} unpacks to more than {largest_text} MiB, which no edition does; remove it",
-                        files=files[0],
-                        largest_text=LARGEST_TEXT >> 20,
-                    )
+                    "{files} unpacks to more than {largest_text} MiB, which no edition does; remove it",
+                    files=files[0],
+                    largest_text=LARGEST_TEXT >> 20,
                 )
             with archive.open(inside) as packed:
                 text = packed.read(LARGEST_TEXT).decode("utf-8")
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, StopIteration) as error:
         raise UserError(
-            _(
-                "{files} is not an archive of sentence pairs ({error}); remove it and try again",
-                files=files[0],
-                error=error,
-            )
+            "{files} is not an archive of sentence pairs ({error}); remove it and try again",
+            files=files[0],
+            error=error,
         ) from None
     except UnicodeDecodeError as error:
         raise UserError(
-            _(
-                "{files} is not an archive of sentence pairs ({error}); remove it and try again",
-                files=files[0],
-                error=error,
-            )
+            "{files} is not an archive of sentence pairs ({error}); remove it and try again",
+            files=files[0],
+            error=error,
         ) from None
     columns = (line.split("\t") for line in text.split("\n"))
     pairs = {(row[0], row[1]) for row in columns if len(row) >= 2}
@@ -281,12 +271,10 @@ def cut_multi30k(folder: Path, files: Sequence[Path]) -> dict[str, int]:
         for file, side in zip((english, german), sides, strict=True):
             if len(side) != MULTI30K_LINES[split]:
                 raise UserError(
-                    _(
-                        "{file} has {n_side} lines, not the {multi30k_lines} its publisher states; remove it",
-                        file=file,
-                        n_side=len(side),
-                        multi30k_lines=MULTI30K_LINES[split],
-                    )
+                    "{file} has {n_side} lines, not the {multi30k_lines} its publisher states; remove it",
+                    file=file,
+                    n_side=len(side),
+                    multi30k_lines=MULTI30K_LINES[split],
                 )
         if number < len(MULTI30K_LINES):
             splits[split] = list(zip(*sides, strict=True))

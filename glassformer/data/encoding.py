@@ -21,7 +21,6 @@ from glassformer.config import DataConfig
 from glassformer.data.files import Document
 from glassformer.data.tokens import TokenFile, TokenWriter
 from glassformer.errors import UserError
-from glassformer.language import _
 from glassformer.nn.loss import IGNORE
 from glassformer.screen import Progress
 from glassformer.text.pre_tokenizer import end_to_end
@@ -123,12 +122,10 @@ def known_label(label: str, label_ids: dict[str, int], where: str) -> int:
     """The id of a label; one that training never saw is refused in a sentence."""
     if label not in label_ids:
         raise UserError(
-            _(
-                "the label {label!r} in the {where} data never occurs in training, which knows {label_ids}",
-                label=label,
-                where=where,
-                label_ids=", ".join(sorted(label_ids)[:12]),
-            )
+            "the label {label!r} in the {where} data never occurs in training, which knows {label_ids}",
+            label=label,
+            where=where,
+            label_ids=", ".join(sorted(label_ids)[:12]),
         )
     return label_ids[label]
 

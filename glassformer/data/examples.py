@@ -20,7 +20,6 @@ from jaxtyping import Int
 
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
-from glassformer.language import _
 from glassformer.text.tokenizer import BOS, EOS
 
 IGNORE = -100
@@ -172,13 +171,11 @@ class Tag(OneSided):
         wrong = np.flatnonzero(text.lengths != tags.lengths)
         if len(wrong):
             raise UserError(
-                _(
-                    "example {wrong} has {lengths} tokens and {lengths_2} tags; "
-                    "each token needs one (-100 where there is none)",
-                    wrong=wrong[0],
-                    lengths=text.lengths[wrong[0]],
-                    lengths_2=tags.lengths[wrong[0]],
-                )
+                "example {wrong} has {lengths} tokens and {lengths_2} tags; "
+                "each token needs one (-100 where there is none)",
+                wrong=wrong[0],
+                lengths=text.lengths[wrong[0]],
+                lengths_2=tags.lengths[wrong[0]],
             )
         self.text, self.tags, self.closed = text, tags, closed
         super().__init__(text.lengths + 1 + closed)
@@ -194,11 +191,9 @@ def check_equal(first: int, second: int, first_name: str, second_name: str) -> N
     """Refuses two files that should have as many examples as each other."""
     if first != second:
         raise UserError(
-            _(
-                "{first_name} has {first} examples and {second_name} has {second}; they must be as many, line for line",
-                first_name=first_name,
-                first=first,
-                second_name=second_name,
-                second=second,
-            )
+            "{first_name} has {first} examples and {second_name} has {second}; they must be as many, line for line",
+            first_name=first_name,
+            first=first,
+            second_name=second_name,
+            second=second,
         )

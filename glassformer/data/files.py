@@ -50,10 +50,8 @@ def refuse(problem: BadLine) -> None:
     if problem.line is None:
         raise problem
     raise UserError(
-        _(
-            "{problem} (data.on_error=skip leaves such lines out, and `glassformer data check` finds them all)",
-            problem=problem,
-        )
+        "{problem} (data.on_error=skip leaves such lines out, and `glassformer data check` finds them all)",
+        problem=problem,
     )
 
 

@@ -33,7 +33,7 @@ def given_splits(data: Any) -> dict[Split, Any]:
                 splits[split] = data[name]  # type: ignore[index]
         if "train" not in splits:
             raise UserError(
-                _("data in memory needs a 'train'; it has {data}", data=", ".join(map(str, data)) or "nothing")
+                "data in memory needs a 'train'; it has {data}", data=", ".join(map(str, data)) or "nothing"
             )
         return splits
     return {"train": data}
@@ -52,7 +52,7 @@ def records_in(data: Any) -> Iterator[Any]:
     elif isinstance(data, Iterable) and not isinstance(data, str | bytes):
         yield from data
     else:
-        raise UserError(_("data in memory must be a list of examples or a table, not {kind}", kind=type(data).__name__))
+        raise UserError("data in memory must be a list of examples or a table, not {kind}", kind=type(data).__name__)
 
 
 def memory_rows(config: DataConfig, data: Any, context: ReadContext) -> Iterator[LocatedExample]:

@@ -92,49 +92,39 @@ def origin_of(config: DataConfig, split: Split, file: DataFile) -> Origin:
     for file_path in (path, target):
         if file_path is not None and not there(file_path):
             raise UserError(
-                _(
-                    "there is no file {file_path}{suggestion}{where_to_get}",
-                    file_path=shown(file_path),
-                    suggestion=suggestion(file_path),
-                    where_to_get=where_to_get(file_path),
-                )
+                "there is no file {file_path}{suggestion}{where_to_get}",
+                file_path=shown(file_path),
+                suggestion=suggestion(file_path),
+                where_to_get=where_to_get(file_path),
             )
     if target is not None and (config.task != "pairs" or kind != "lines"):
         raise UserError(
-            _(
-                "data.{split}_target is for pairs in two line-aligned files; {path} is read as {task} in {kind}",
-                split=split,
-                path=path.name,
-                task=config.task,
-                kind=kind,
-            )
+            "data.{split}_target is for pairs in two line-aligned files; {path} is read as {task} in {kind}",
+            split=split,
+            path=path.name,
+            task=config.task,
+            kind=kind,
         )
     if config.task == "pairs" and kind == "lines" and target is None:
         raise UserError(
-            _(
-                "{path}: pairs in line-aligned files need the second file; set data.{split}_target",
-                path=shown(path),
-                split=split,
-            )
+            "{path}: pairs in line-aligned files need the second file; set data.{split}_target",
+            path=shown(path),
+            split=split,
         )
     if config.task == "pairs" and kind == "text":
         raise UserError(
-            _(
-                '{path}: pairs cannot be read from plain text; set data.format="tsv" or give data.{split}_target',
-                path=shown(path),
-                split=split,
-            )
+            '{path}: pairs cannot be read from plain text; set data.format="tsv" or give data.{split}_target',
+            path=shown(path),
+            split=split,
         )
     if config.task in ("classify", "tag") and kind == "text":
         raise UserError(
-            _(
-                '{path}: labels cannot be read from plain text; set data.format="lines" for label TAB text',
-                path=shown(path),
-            )
+            '{path}: labels cannot be read from plain text; set data.format="lines" for label TAB text',
+            path=shown(path),
         )
     if path.is_dir() and kind != "text":
         raise UserError(
-            _("{path} is a folder; a folder can hold text or a saved dataset, not {kind}", path=shown(path), kind=kind)
+            "{path} is a folder; a folder can hold text or a saved dataset, not {kind}", path=shown(path), kind=kind
         )
     return Origin(path, kind, target, weight=file.weight, tag=file.tag)
 

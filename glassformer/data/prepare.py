@@ -71,21 +71,17 @@ def labels_of(config: DataConfig, train: Any) -> list[str]:
         labels, total = sorted(counts), counts.total()
         if look_like_texts(len(labels), len({text for text, _ in train}) if len(labels) > total // 2 else total, total):
             raise UserError(
-                _(
-                    "there are {n_labels:,} different labels in {total:,} training examples: are labels and texts exchanged? The "
-                    "label comes first, then a tab and the text",
-                    n_labels=len(labels),
-                    total=total,
-                )
+                "there are {n_labels:,} different labels in {total:,} training examples: are labels and texts exchanged? The "
+                "label comes first, then a tab and the text",
+                n_labels=len(labels),
+                total=total,
             )
     elif config.task == "tag":
         labels = sorted({tag for _, tags in train for tag in tags})
     if config.task in ("classify", "tag") and len(labels) < 2:
         raise UserError(
-            _(
-                "the training data has {n_labels} different labels; to learn to tell them apart takes at least 2",
-                n_labels=len(labels),
-            )
+            "the training data has {n_labels} different labels; to learn to tell them apart takes at least 2",
+            n_labels=len(labels),
         )
     return labels
 
@@ -229,7 +225,7 @@ def prepare(
         left = sum(1 for _ in train)
         report = replace(report, left_out=report.left_out + report.learned - left, learned=left)
         if not left:
-            raise UserError(_("nothing is left to learn both ways once all pairs with a held-out side are left out"))
+            raise UserError("nothing is left to learn both ways once all pairs with a held-out side are left out")
     report.write(data)
     tokenizers = learn_tokenizers(config, train, report.learned) if old is None else keep_tokenizers(config, train, old)
     tokenizers.save(folder)

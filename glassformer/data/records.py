@@ -28,12 +28,7 @@ def import_extra(module: str, extra: str, path: Path) -> Any:
         return importlib.import_module(module)
     except ImportError:
         raise UserError(
-            _(
-                "{path} needs {module}; install it with: {command}",
-                path=path,
-                module=module,
-                command=install_hint(extra),
-            )
+            "{path} needs {module}; install it with: {command}", path=path, module=module, command=install_hint(extra)
         ) from None
 
 
@@ -96,12 +91,10 @@ def json_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record
         raw = file.read(LARGEST_JSON + 1)
         if len(raw) > LARGEST_JSON:
             raise UserError(
-                _(
-                    "{path} has more than {largest_json} MiB, and a .json file is read whole; save it as .jsonl, one "
-                    "object a line",
-                    path=path,
-                    largest_json=LARGEST_JSON >> 20,
-                )
+                "{path} has more than {largest_json} MiB, and a .json file is read whole; save it as .jsonl, one "
+                "object a line",
+                path=path,
+                largest_json=LARGEST_JSON >> 20,
             )
     text = decode(raw.removeprefix(BYTE_ORDER_MARK), path, 1, context.complain)
     if text is None:
@@ -131,7 +124,7 @@ def rows_of(value: Any, path: Path) -> list[Any]:
         columns = [list(v.values()) if isinstance(v, dict) else v for v in value.values()]
         if columns and all(isinstance(c, list) and len(c) == len(columns[0]) for c in columns):
             return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
-    raise UserError(_('{path} is no list of records such as [{{"source": "...", "target": "..."}}]', path=path))
+    raise UserError('{path} is no list of records such as [{{"source": "...", "target": "..."}}]', path=path)
 
 
 def csv_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]]:
@@ -188,7 +181,7 @@ def parquet_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Rec
             raise
         except Exception as error:  # pyarrow has a family of errors of its own, and plain ones for what is damaged
             why = (str(error).splitlines() or [type(error).__name__])[0]
-            raise UserError(_("{path} is not a readable Parquet file: {why}", path=path, why=why)) from None
+            raise UserError("{path} is not a readable Parquet file: {why}", path=path, why=why) from None
 
 
 FORMATS: dict[str, tuple[tuple[str, ...], Callable[[Path, ReadContext], Iterator[tuple[int, Record]]]]] = {
@@ -211,7 +204,7 @@ def open_datasets(path: Path) -> Any:
         return datasets.load_dataset(name, configuration or None)
     except Exception as error:  # whatever went wrong on the way, the person sees its first line
         raise UserError(
-            _("the data set {path} cannot be loaded: {reason}", path=path, reason=str(error).splitlines()[0])
+            "the data set {path} cannot be loaded: {reason}", path=path, reason=str(error).splitlines()[0]
         ) from None
 
 
@@ -230,7 +223,7 @@ def dataset_records(path: Path, part: str | None) -> Iterator[tuple[int, Record]
     if isinstance(content, dict):
         if part is None:
             raise UserError(
-                _("the data set {path} has no such split; it has {content}", path=path, content=", ".join(content))
+                "the data set {path} has no such split; it has {content}", path=path, content=", ".join(content)
             )
         content = content[part]
     yield from enumerate(labelled_rows(content), 1)

@@ -59,7 +59,7 @@ class DataReport:
                 if isinstance(error, OSError)
                 else str(error)
             )
-            raise UserError(_("{why}; see `glassformer doctor`, and bring it back from a copy", why=why)) from None
+            raise UserError("{why}; see `glassformer doctor`, and bring it back from a copy", why=why) from None
 
     def splits_in_words(self, config: DataConfig) -> str:
         """How the splits came about; of a run of an earlier version, as it was written then."""

@@ -134,9 +134,7 @@ class DataReader:
             split: origins for split in SPLITS if (origins := origins_of(self.config, split))
         }
         if "train" not in origins_by_split and not (self.splits <= set(origins_by_split)):
-            raise UserError(
-                _("there is no data: set data.train to a file or folder, or data.builtin to a built-in set")
-            )
+            raise UserError("there is no data: set data.train to a file or folder, or data.builtin to a built-in set")
         return origins_by_split
 
     def built_in(self) -> Iterator[SplitExample]:
@@ -224,7 +222,7 @@ class DataReader:
         whole, cut = held_out_files(files, config.val_fraction) if carve else (set(), None)
         times = {path: int(origin.weight) for origin in origins for _, path, _ in text_files((origin,))}
         if any(origin.weight != int(origin.weight) for origin in origins):
-            raise UserError(_("the weight of a text must be a whole number: a part of a document is no document"))
+            raise UserError("the weight of a text must be a whole number: a part of a document is no document")
         for _origin, path, _size in files:
             mine: Split = "val" if path in whole else split
             if path != cut and mine not in self.splits:
@@ -290,11 +288,9 @@ def open_split(config: DataConfig, split: Split, *, by_raw_source: bool = False)
         check_builtin(config)
     elif not origins_of(config, split):
         if not origins_of(config, "train"):
-            raise UserError(
-                _("there is no data: set data.train to a file or folder, or data.builtin to a built-in set")
-            )
+            raise UserError("there is no data: set data.train to a file or folder, or data.builtin to a built-in set")
         if split == "test" and config.task == "text":
-            raise UserError(_("there is no test text: set data.test to a file or folder, or use the split val"))
+            raise UserError("there is no test text: set data.test to a file or folder, or use the split val")
     return SplitReader(config, split, by_raw_source)
 
 
@@ -302,7 +298,7 @@ def all_rows(config: DataConfig, split: Split, context: ReadContext) -> Iterator
     """Every row of the files a split is given by, for one who wants to see them as they are: no swap, nothing left out."""
     origins = origins_of(config, split)
     if not origins:
-        raise UserError(_("data.{split} is not set", split=split))
+        raise UserError("data.{split} is not set", split=split)
     for origin in origins:
         if origin.format != "text":
             yield from read_rows(config, origin, context)

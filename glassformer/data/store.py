@@ -27,7 +27,6 @@ from glassformer.data.files import Document
 from glassformer.data.origins import SPLITS, Split
 from glassformer.data.sources import open_split
 from glassformer.errors import UserError
-from glassformer.language import _
 
 SUFFIX = ".examples.gz"
 LEVEL = 1  # the fastest; a higher one saves a tenth of the room and takes three times as long
@@ -126,7 +125,7 @@ class StoredExamples:
     def rows(self) -> Iterator[list[Any]]:
         """The lines of the file, as lists."""
         damaged = UserError(
-            _("{path} is damaged; see `glassformer doctor`, and bring it back from a copy", path=self.path)
+            "{path} is damaged; see `glassformer doctor`, and bring it back from a copy", path=self.path
         )
         try:
             with gzip.open(self.path, "rb") as file:
@@ -139,7 +138,7 @@ class StoredExamples:
         except (EOFError, zlib.error, gzip.BadGzipFile, ValueError, TypeError, RecursionError):
             raise damaged from None
         except OSError as error:
-            raise UserError(_("{path} cannot be read: {reason}", path=self.path, reason=error.strerror)) from None
+            raise UserError("{path} cannot be read: {reason}", path=self.path, reason=error.strerror) from None
 
 
 def parsed(lines: bytes) -> list[list[Any]]:
@@ -167,5 +166,5 @@ def run_examples(config: DataConfig, split: Split, folder: Path, *, repeated: bo
         return StoredExamples(store_path(folder, split), config.task == "text", repeated)
     if stored_splits(folder):
         there = " and ".join(stored_splits(folder))
-        raise UserError(_("this run has no {split} split: it was made with {there}", split=split, there=there))
+        raise UserError("this run has no {split} split: it was made with {there}", split=split, there=there)
     return open_split(config, split, by_raw_source=True)

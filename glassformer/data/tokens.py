@@ -34,7 +34,6 @@ import numpy as np
 from jaxtyping import Int
 
 from glassformer.errors import UserError
-from glassformer.language import _
 from glassformer.text.pre_tokenizer import ranges
 
 SUFFIX = ".tokens"
@@ -142,21 +141,19 @@ class TokenFile:
             data = np.memmap(path, dtype=np.uint8, mode="r") if size else np.empty(0, np.uint8)
         except OSError as error:
             raise UserError(
-                _("the token file {path} cannot be read: {reason}", path=path, reason=error.strerror)
+                "the token file {path} cannot be read: {reason}", path=path, reason=error.strerror
             ) from None
-        damaged = UserError(_("{path} is not a complete token file; delete it and prepare the data again", path=path))
+        damaged = UserError("{path} is not a complete token file; delete it and prepare the data again", path=path)
         try:
             layout = layout_1(data) if bytes(data[-8:]) == MAGIC else layout_of(data)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise damaged from None
         if layout.format not in (1, FORMAT):
             raise UserError(
-                _(
-                    "{path} has token file format {format}, this version reads {format_2}; prepare the data again",
-                    path=path,
-                    format=layout.format,
-                    format_2=FORMAT,
-                )
+                "{path} has token file format {format}, this version reads {format_2}; prepare the data again",
+                path=path,
+                format=layout.format,
+                format_2=FORMAT,
             )
         width, offsets_end = layout.dtype.itemsize, layout.offsets_at + 8 * (layout.count + 1)
         tokens_end = layout.tokens_at + layout.total * width

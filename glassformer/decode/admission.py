@@ -13,7 +13,6 @@ from glassformer.decode.lengths import generation_limits, translation_limits
 from glassformer.decode.request import BeamTrace, Hypothesis, Request
 from glassformer.decode.streaming import Decode
 from glassformer.errors import ConfigError, UserError
-from glassformer.language import _
 
 
 def empty_answer(trace: bool) -> list[Hypothesis]:
@@ -25,9 +24,9 @@ def check_settings(config: DecodeConfig, request: Request, text: Decode | None) 
     """Refuse in a sentence what cannot go together."""
     constraints = request.constraints
     if constraints.terms and config.temperature > 0:
-        raise ConfigError(_("glossary terms need a search; set decode.temperature to 0"))
+        raise ConfigError("glossary terms need a search; set decode.temperature to 0")
     if constraints.terms and config.groups > 1:
-        raise ConfigError(_("glossary terms and diverse n-best share out the beam in two ways; set decode.groups to 1"))
+        raise ConfigError("glossary terms and diverse n-best share out the beam in two ways; set decode.groups to 1")
     if constraints.stops and text is None:
         raise ValueError("stop strings need `text`, the function that turns ids into text")
 
@@ -44,13 +43,11 @@ def check_ids(model: Any, index: int, ids: Sequence[int]) -> None:
         )
     if has_source and c.positions == "learned" and len(ids) > c.block_size:
         raise UserError(
-            _(
-                "source {index} has {n_ids} tokens, and this model has learned positions for {block_size}; "
-                "split it into sentences",
-                index=index + 1,
-                n_ids=len(ids),
-                block_size=c.block_size,
-            )
+            "source {index} has {n_ids} tokens, and this model has learned positions for {block_size}; "
+            "split it into sentences",
+            index=index + 1,
+            n_ids=len(ids),
+            block_size=c.block_size,
         )
 
 
@@ -67,9 +64,7 @@ def limits_for(model: ModelConfig, config: DecodeConfig, request: Request) -> tu
     learned = model.family == "transformer" and model.positions == "learned"
     room = model.block_size if learned else max(model.block_size, most)
     if needed > room:
-        raise UserError(
-            _("what the answer must contain is longer than the {room} tokens this model can write", room=room)
-        )
+        raise UserError("what the answer must contain is longer than the {room} tokens this model can write", room=room)
     most = max(most, needed)
     if learned:
         most = min(most, model.block_size)

@@ -23,7 +23,6 @@ from torch import Tensor
 
 from glassformer.decode.request import Spellings, TokenConstraints
 from glassformer.errors import UserError
-from glassformer.language import _
 
 EXACT_TERMS = 12  # with more, a bound stands for the exact number of tokens that are missing
 
@@ -172,6 +171,6 @@ def spellings(encode: Callable[[str], list[int]], term: str, *, unknown: int | N
             found[ids] = None
     if not term.strip() or not found:
         raise UserError(
-            _("the glossary term {term!r} cannot be written with this model's vocabulary; leave it out", term=term)
+            "the glossary term {term!r} cannot be written with this model's vocabulary; leave it out", term=term
         )
     return tuple(found)

@@ -75,7 +75,7 @@ class Driver:
         self.n = 0  # slots in use
         self.warned = False
         if trace and self.config.temperature > 0:
-            raise ConfigError(_("a trace shows a search; set decode.temperature to 0"))
+            raise ConfigError("a trace shows a search; set decode.temperature to 0")
 
     @property
     def busy(self) -> bool:

@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from glassformer import machine
 from glassformer.config import DecodeConfig
 from glassformer.errors import ConfigError
-from glassformer.language import _
 from glassformer.models.checksum import weight_checksum
 from glassformer.nn.known import TORCH_HOOKS, is_as_built, is_known, is_listened_to
 
@@ -141,15 +140,13 @@ def slots_that_fit(model: Any, config: DecodeConfig, limit: int, longest: int) -
     free = machine.available_memory(weight.device) or UNKNOWN_MEMORY
     if alone > free:
         raise ConfigError(
-            _(
-                "{samples:,} hypotheses side by side (decode.beam or decode.num_samples) of up to {limit:,} tokens "
-                "(decode.max_new_tokens) may need {alone:,.1f} GB, and {free:,.1f} GB can be had; ask for fewer or "
-                "shorter ones",
-                samples=samples * beams,
-                limit=limit,
-                alone=alone / 2**30,
-                free=free / 2**30,
-            )
+            "{samples:,} hypotheses side by side (decode.beam or decode.num_samples) of up to {limit:,} tokens "
+            "(decode.max_new_tokens) may need {alone:,.1f} GB, and {free:,.1f} GB can be had; ask for fewer or "
+            "shorter ones",
+            samples=samples * beams,
+            limit=limit,
+            alone=alone / 2**30,
+            free=free / 2**30,
         )
     rows = machine.rows_at_once(weight.device)
     return max(

@@ -14,7 +14,6 @@ from glassformer.decode.garbage import full_collections_wait
 from glassformer.decode.request import NO_CONSTRAINTS, Hypothesis, Request, SpecialTokens, TokenConstraints
 from glassformer.decode.streaming import Decode, Streamer
 from glassformer.errors import ConfigError
-from glassformer.language import _
 
 MIN_TAKEN = 64  # requests that are taken in between two steps, at least
 
@@ -133,10 +132,8 @@ def stream(
     config, constraints = config or DecodeConfig(beam=1), constraints or NO_CONSTRAINTS
     if (config.beam or 1) > 1 or config.num_samples > 1 or constraints.terms:
         raise ConfigError(
-            _(
-                "streaming shows a token when it is chosen and cannot take it back; "
-                "set decode.beam and decode.num_samples to 1, and ask for no glossary terms"
-            )
+            "streaming shows a token when it is chosen and cannot take it back; "
+            "set decode.beam and decode.num_samples to 1, and ask for no glossary terms"
         )
     driver = Driver(model, replace(config, beam=1, batch_size=1), special, text=text)
     if driver.add(0, Request(ids, constraints)):

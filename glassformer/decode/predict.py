@@ -15,7 +15,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UserError
-from glassformer.language import _
 from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.rows import Rows
 
@@ -49,7 +48,7 @@ def need_head(model: Any, head: str, what: str) -> None:
     if model.config.head != head or not (family == "bert" or (family, head) == ("gpt", "classify")):
         found = model.config.head if family == "bert" else family
         raise UserError(
-            _("{what} needs a BERT with head={head!r}; this model is {found!r}", what=what, head=head, found=found)
+            "{what} needs a BERT with head={head!r}; this model is {found!r}", what=what, head=head, found=found
         )
 
 

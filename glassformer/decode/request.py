@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from glassformer.errors import UserError
-from glassformer.language import _
 
 Spellings = tuple[tuple[int, ...], ...]
 """The ways to write one glossary term, each as ids."""
@@ -79,46 +78,40 @@ class TokenConstraints:
                 for token in sequence:
                     if not 0 <= token < vocab_size:
                         raise UserError(
-                            _(
-                                "{name}: token id {token} is not in the vocabulary of {vocab_size}",
-                                name=name,
-                                token=token,
-                                vocab_size=vocab_size,
-                            )
+                            "{name}: token id {token} is not in the vocabulary of {vocab_size}",
+                            name=name,
+                            token=token,
+                            vocab_size=vocab_size,
                         )
         if any(not sequence for sequence in self.banned):
-            raise UserError(_("banned: an empty sequence cannot be banned; leave it out"))
+            raise UserError("banned: an empty sequence cannot be banned; leave it out")
         for term in self.terms:
             if not term or any(not spelling for spelling in term):
-                raise UserError(_("terms: a glossary term without any token cannot appear; leave it out"))
+                raise UserError("terms: a glossary term without any token cannot appear; leave it out")
             for spelling in term:
                 self.refuse_forbidden(spelling, special, "a glossary term")
         for place, token in self.forced.items():
             if place < len(self.prefix) and self.prefix[place] != token:
                 raise UserError(
-                    _("the prefix and the forced tokens ask for two different tokens at place {place}", place=place)
+                    "the prefix and the forced tokens ask for two different tokens at place {place}", place=place
                 )
         self.refuse_forbidden(self.prefix, special, "the prefix")
         if self.terms and (self.forced or self.stops):
             raise UserError(
-                _(
-                    "glossary terms cannot be promised together with forced places or stop strings, which may cut one in two; "
-                    "ask for one of them"
-                )
+                "glossary terms cannot be promised together with forced places or stop strings, which may cut one in two; "
+                "ask for one of them"
             )
         if any(not stop for stop in self.stops):
-            raise UserError(_("stops: an empty stop string would end every text at once; leave it out"))
+            raise UserError("stops: an empty stop string would end every text at once; leave it out")
 
     def refuse_forbidden(self, sequence: tuple[int, ...], special: SpecialTokens, name: str) -> None:
         """Refuse a sequence that is asked for and may not be written."""
         if any(token in special.never or token in special.ends for token in sequence):
-            raise UserError(
-                _("{name} contains a control id, which stands for no text and cannot be asked for", name=name)
-            )
+            raise UserError("{name} contains a control id, which stands for no text and cannot be asked for", name=name)
         for banned in self.banned:
             if any(sequence[i : i + len(banned)] == banned for i in range(len(sequence))):
                 raise UserError(
-                    _("{name} is asked for and contains a sequence that is banned; drop one of the two", name=name)
+                    "{name} is asked for and contains a sequence that is banned; drop one of the two", name=name
                 )
 
 

@@ -52,15 +52,13 @@ def check_same_task(first: TextModel, second: TextModel) -> None:
             for run in (first, second)
         )
         raise UserError(
-            _(
-                "the two runs are of different tasks: one is {one}, the other {other}; "
-                "compare runs that answer the same question",
-                one=one,
-                other=other,
-            )
+            "the two runs are of different tasks: one is {one}, the other {other}; "
+            "compare runs that answer the same question",
+            one=one,
+            other=other,
         )
     if a.task in ("classify", "tag") and first.tokenizers.labels != second.tokenizers.labels:
-        raise UserError(_("the two runs have different labels; compare runs that answer the same question"))
+        raise UserError("the two runs have different labels; compare runs that answer the same question")
 
 
 def losses(model: TextModel, held: HeldOut, count: int) -> Statistics:

@@ -13,7 +13,6 @@ from glassformer.config import DecodeConfig, Recipe
 from glassformer.data.store import run_examples
 from glassformer.errors import ConfigError
 from glassformer.evaluation.metrics import Scores, entity_scores, label_scores, words_per_text, written_scores
-from glassformer.language import _
 from glassformer.tasks import TextModel, classify, generate, tag, translations
 from glassformer.tasks.settings import USUAL_TEMPERATURE
 from glassformer.text.tokenizers import Tokenizers
@@ -41,13 +40,11 @@ def metric_of(recipe: Recipe) -> str:
     if recipe.train.metric != "auto":
         if recipe.train.metric not in measured(recipe):
             raise ConfigError(
-                _(
-                    "train.metric={metric} is not measured for {family} on {task}; choose from: {measured}",
-                    metric=recipe.train.metric,
-                    family=recipe.model.family,
-                    task=recipe.data.task,
-                    measured=", ".join(measured(recipe)),
-                )
+                "train.metric={metric} is not measured for {family} on {task}; choose from: {measured}",
+                metric=recipe.train.metric,
+                family=recipe.model.family,
+                task=recipe.data.task,
+                measured=", ".join(measured(recipe)),
             )
         return recipe.train.metric
     if recipe.train.validate_examples == 0:

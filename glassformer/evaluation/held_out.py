@@ -20,7 +20,6 @@ from glassformer.data.encoding import encode_split, open_files
 from glassformer.data.store import run_examples
 from glassformer.errors import UserError
 from glassformer.evaluation.generated import greedy
-from glassformer.language import _
 from glassformer.tasks import TextModel, translations
 
 SPLITS = ("train", "val", "test")
@@ -47,9 +46,9 @@ def held_out(
     """The first `limit` examples of a split. `folder`: the data folder of the run, where they and their token files lie.
     `block_size`: no longer than this, where the model could read more. `examples`: these instead of the run's own."""
     if split not in SPLITS:
-        raise UserError(_("split is train, val or test, not {split!r}", split=split))
+        raise UserError("split is train, val or test, not {split!r}", split=split)
     if limit < 1:
-        raise UserError(_("examples must be at least 1, not {limit}", limit=limit))
+        raise UserError("examples must be at least 1, not {limit}", limit=limit)
     limit = min(limit, sys.maxsize)
     recipe = model.recipe
     data = recipe.data
@@ -78,7 +77,7 @@ def held_out(
         )
         batches = [batch.to(model.device) for batch in made.in_order(budget, limit=limit)]
     if not batches:
-        raise UserError(_("the {split} split of this run has nothing to measure on; choose another split", split=split))
+        raise UserError("the {split} split of this run has nothing to measure on; choose another split", split=split)
     texts = [] if data.task == "text" else list(itertools.islice(stored, limit))
     return HeldOut(batches, texts, len(texts) or sum(len(b.examples) for b in batches))
 

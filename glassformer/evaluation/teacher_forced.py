@@ -124,11 +124,9 @@ def random_batches_loss(
     """nanoGPT's estimate: the mean over so many batches of rows that begin anywhere (estimate_loss in its train.py)."""
     if len(tokens) <= block:
         raise UserError(
-            _(
-                "the validation text has {n_tokens} tokens, which is no block of {block} and the next token",
-                n_tokens=len(tokens),
-                block=block,
-            )
+            "the validation text has {n_tokens} tokens, which is no block of {block} and the next token",
+            n_tokens=len(tokens),
+            block=block,
         )
     draw = torch.Generator().manual_seed(seed)
     reach = torch.arange(block + 1)

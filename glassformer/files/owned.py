@@ -33,11 +33,9 @@ def refuse_link(path: Path) -> None:
     """Nothing is written through a link."""
     if path.is_symlink():
         raise UserError(
-            _(
-                "{path} is a link to {target}, and links are not written through; remove it or name the folder itself",
-                path=path,
-                target=os.readlink(path),
-            )
+            "{path} is a link to {target}, and links are not written through; remove it or name the folder itself",
+            path=path,
+            target=os.readlink(path),
         )
 
 
@@ -50,24 +48,20 @@ def require_new_or_empty(path: Path, what: str) -> None:
         return
     except NotADirectoryError as error:
         raise UserError(
-            _(
-                "{what} cannot be made in {path}: {reason}; choose another place",
-                what=what,
-                path=path,
-                reason=error.strerror,
-            )
+            "{what} cannot be made in {path}: {reason}; choose another place",
+            what=what,
+            path=path,
+            reason=error.strerror,
         ) from None
     except OSError as error:
-        raise UserError(_("{path} cannot be used: {reason}", path=path, reason=error.strerror)) from None
+        raise UserError("{path} cannot be used: {reason}", path=path, reason=error.strerror) from None
     if found:
         some = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
         raise UserError(
-            _(
-                "{path} is not empty (it has {some}), and {what} is only made in a new or an empty folder; choose another one",
-                path=path,
-                some=some,
-                what=what,
-            )
+            "{path} is not empty (it has {some}), and {what} is only made in a new or an empty folder; choose another one",
+            path=path,
+            some=some,
+            what=what,
         )
 
 
@@ -84,7 +78,7 @@ def own_folder(path: Path) -> Path:
     except FileExistsError:
         refuse_link(path)
         if not path.is_dir():
-            raise UserError(_("{path} is a file and should be a folder; move it away", path=path)) from None
+            raise UserError("{path} is a file and should be a folder; move it away", path=path) from None
     return path
 
 
@@ -184,10 +178,8 @@ class HeldFolder:
             if identity(now) == self.identity:
                 return now
         raise UserError(
-            _(
-                "{path} was removed or replaced while it was in use; nothing has been written into what stands there now",
-                path=path,
-            )
+            "{path} was removed or replaced while it was in use; nothing has been written into what stands there now",
+            path=path,
         )
 
 
@@ -251,11 +243,7 @@ def new_folder(path: Path, what: str, old: Collection[str] = ()) -> Iterator[Pat
             take_place(draft, path, old)
     except OSError as error:
         raise UserError(
-            _(
-                "{path} could not be written: {reason}; nothing was left there",
-                path=path,
-                reason=error.strerror or error,
-            )
+            "{path} could not be written: {reason}; nothing was left there", path=path, reason=error.strerror or error
         ) from error
     finally:
         if staging is not None:
@@ -296,10 +284,8 @@ class OwnedFiles:
             path = self.folder / name
             if name not in known and (path.exists() or path.is_symlink()):
                 raise UserError(
-                    _(
-                        "{path} is there already and was not written by this command; move it away, or choose another place",
-                        path=path,
-                    )
+                    "{path} is there already and was not written by this command; move it away, or choose another place",
+                    path=path,
                 )
             refuse_link(path)
         if not known.issuperset(names):

@@ -30,15 +30,13 @@ def read_regular(path: Path, limit: int = LARGEST) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise Unreadable(_("{path} cannot be read: it is not a regular file", path=path))
+            raise Unreadable("{path} cannot be read: it is not a regular file", path=path)
         if found.st_size > limit:
             raise Unreadable(
-                _(
-                    "{path} cannot be read: it has {size:,} bytes, and at most {limit:,} are expected",
-                    path=path,
-                    size=found.st_size,
-                    limit=limit,
-                )
+                "{path} cannot be read: it has {size:,} bytes, and at most {limit:,} are expected",
+                path=path,
+                size=found.st_size,
+                limit=limit,
             )
         return file.read(found.st_size + 1)
 
@@ -50,7 +48,7 @@ def convert(value: Any, kind: Any, where: str) -> Any:
     try:
         return msgspec.convert(value, kind, strict=True)
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as error:
-        raise Unreadable(_("{path} cannot be read: {reason}", path=where, reason=in_words(error))) from None
+        raise Unreadable("{path} cannot be read: {reason}", path=where, reason=in_words(error)) from None
 
 
 def decode(content: bytes, kind: type[T] | Any, where: str | Path) -> Any:
@@ -60,7 +58,7 @@ def decode(content: bytes, kind: type[T] | Any, where: str | Path) -> Any:
     try:
         return msgspec.json.decode(content, type=kind, strict=True)
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as error:
-        raise Unreadable(_("{path} cannot be read: {reason}", path=where, reason=in_words(error))) from None
+        raise Unreadable("{path} cannot be read: {reason}", path=where, reason=in_words(error)) from None
 
 
 def read(path: Path, kind: type[T] | Any, limit: int = LARGEST) -> Any:

@@ -45,15 +45,13 @@ def own_export(out: Path) -> Collection[str]:
     listed = read_json(out, FACTS, LARGEST_JSON, optional=True).get("files")
     if not isinstance(listed, list):
         raise UserError(
-            _("{out} was not exported by this command, so --overwrite leaves it alone; choose another folder", out=out)
+            "{out} was not exported by this command, so --overwrite leaves it alone; choose another folder", out=out
         )
     if others := sorted(found - {*map(str, listed)}):
         raise UserError(
-            _(
-                "{out} holds {others}, which is no file of the export, so --overwrite leaves it alone; move it away",
-                out=out,
-                others=others[0],
-            )
+            "{out} holds {others}, which is no file of the export, so --overwrite leaves it alone; move it away",
+            out=out,
+            others=others[0],
         )
     return found
 
@@ -72,13 +70,11 @@ def check(model: TextModel, to: str, quantize: str | None) -> str:
     if weights not in target.weights:
         there = ", ".join(w for w in target.weights if w != "fp32")
         raise UserError(
-            _(
-                "{to} takes --quantize {there} or none, not {weights}; int8 can be had with {names}",
-                to=to,
-                there=there,
-                weights=weights,
-                names=names("int8"),
-            )
+            "{to} takes --quantize {there} or none, not {weights}; int8 can be had with {names}",
+            to=to,
+            there=there,
+            weights=weights,
+            names=names("int8"),
         )
     target.require(_("exporting to {target}", target=to))
     target.writer.refuse(model)

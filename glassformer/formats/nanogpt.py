@@ -23,7 +23,6 @@ from glassformer.formats.huggingface.importing import Imported, folder_name, in_
 from glassformer.formats.huggingface.origin import remember
 from glassformer.formats.huggingface.tables import Entry, to_ours
 from glassformer.formats.huggingface.tokenizers import ExternalTokenizer, control_ids, read_tokenizers
-from glassformer.language import _
 from glassformer.models import build_model
 from glassformer.screen import warn
 from glassformer.text.tokenizers import Tokenizers
@@ -42,12 +41,12 @@ def read_pickle(path: Path) -> dict[str, Any]:
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, AttributeError, OSError) as error:
         said = " ".join(str(error).split())[:200]
         raise UserError(
-            _("{path} is not a checkpoint that can be read without running code: {said}", path=path, said=said)
+            "{path} is not a checkpoint that can be read without running code: {said}", path=path, said=said
         ) from None
     if not isinstance(found, dict) or not isinstance(found.get("model_args"), dict):
-        raise UserError(_("{path} is not a checkpoint of nanoGPT: it has no model_args", path=path))
+        raise UserError("{path} is not a checkpoint of nanoGPT: it has no model_args", path=path)
     if not isinstance(found.get("model"), Mapping) or not all(isinstance(t, Tensor) for t in found["model"].values()):
-        raise UserError(_("{path} is not a checkpoint of nanoGPT: it has no model of tensors", path=path))
+        raise UserError("{path} is not a checkpoint of nanoGPT: it has no model of tensors", path=path)
     return found
 
 
@@ -74,11 +73,9 @@ def gpt2_tokenizer(path: Path, where: Path | None) -> ExternalTokenizer:
     """The tokenizer of a checkpoint: a folder with GPT-2's files, or with a tokenizer.json."""
     if where is None:
         raise UserError(
-            _(
-                "{path} holds no tokenizer; name the folder of one (GPT-2's vocab.json and merges.txt, or a tokenizer.json) by "
-                "--tokenizer FOLDER",
-                path=path,
-            )
+            "{path} holds no tokenizer; name the folder of one (GPT-2's vocab.json and merges.txt, or a tokenizer.json) by "
+            "--tokenizer FOLDER",
+            path=path,
         )
     return read_tokenizers(where if where.is_dir() else where.parent)[0]
 
@@ -87,14 +84,12 @@ def read_nanogpt(path: Path, *, allowed: bool, tokenizer: Path | None) -> Import
     """A checkpoint of nanoGPT as a model of ours. `allowed`: a person has said that the pickle may be opened."""
     if not allowed:
         raise UserError(
-            _(
-                "{path} is a pickle, which can run code when it is opened, and is not read; if it is a checkpoint of nanoGPT "
-                "from somebody you trust, say so by --pickle; else save the model as safetensors where it was made",
-                path=path,
-            )
+            "{path} is a pickle, which can run code when it is opened, and is not read; if it is a checkpoint of nanoGPT "
+            "from somebody you trust, say so by --pickle; else save the model as safetensors where it was made",
+            path=path,
         )
     if path.stat().st_size > LARGEST:
-        raise UserError(_("{path} has more bytes than any checkpoint of nanoGPT", path=path))
+        raise UserError("{path} has more bytes than any checkpoint of nanoGPT", path=path)
     theirs = gpt2_tokenizer(path, tokenizer)
     warn(WARNING)
     found = read_pickle(path)

@@ -217,9 +217,7 @@ def with_answers(cases: Sequence[Case], ours: OurRuntime, limit: int, reads_only
 def compare(model: TextModel, theirs: Runtime, cases: Sequence[Case], report: ParityReport) -> ParityReport:
     """Fills in the report."""
     if not cases:
-        raise UserError(
-            _("there is no text to compare the two on; give a file of texts that fit the model by --sample")
-        )
+        raise UserError("there is no text to compare the two on; give a file of texts that fit the model by --sample")
     ours = OurRuntime(model, theirs.rules, theirs.special, cut_competes=theirs.cut_competes, prefix=theirs.prefix)
     reads_only = model.verb in ("fill", "classify", "tag", "embed")
     longest = max(len(case.answer or case.prompt) for case in cases)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from glassformer.config import ModelConfig
 from glassformer.errors import ConfigError, install_hint
-from glassformer.language import _
 
 if TYPE_CHECKING:
     from glassformer.formats.runtime import Runtime
@@ -57,12 +56,10 @@ class Target:
         """A sentence where something that it needs is not installed; `what` begins it: exporting to onnx, engine=onnx."""
         if not all(importlib.util.find_spec(name) for name in self.needs):
             raise ConfigError(
-                _(
-                    "{what} needs {needs}; install with: {command}",
-                    what=what,
-                    needs=" and ".join(self.needs),
-                    command=install_hint(self.name),
-                )
+                "{what} needs {needs}; install with: {command}",
+                what=what,
+                needs=" and ".join(self.needs),
+                command=install_hint(self.name),
             )
 
     @property

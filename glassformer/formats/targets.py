@@ -8,7 +8,6 @@ from glassformer.formats.gguf import GGUF
 from glassformer.formats.huggingface import HUGGINGFACE
 from glassformer.formats.onnx import ONNX
 from glassformer.formats.target import Target
-from glassformer.language import _
 
 TARGETS: dict[str, Target] = {target.name: target for target in (HUGGINGFACE, CTRANSLATE2, ONNX, GGUF)}
 HELP = ", ".join(f"{target.name} ({target.help})" for target in TARGETS.values())
@@ -17,7 +16,7 @@ HELP = ", ".join(f"{target.name} ({target.help})" for target in TARGETS.values()
 def target_of(name: str) -> Target:
     """The target of this name."""
     if name not in TARGETS:
-        raise UserError(_("--to is {targets}, not {name!r}", targets=", ".join(TARGETS), name=name))
+        raise UserError("--to is {targets}, not {name!r}", targets=", ".join(TARGETS), name=name)
     return TARGETS[name]
 
 

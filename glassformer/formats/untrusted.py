@@ -19,7 +19,6 @@ from typing import Any
 from torch import Tensor
 
 from glassformer.errors import UserError
-from glassformer.language import _
 
 LARGEST_JSON = 64 * 2**20
 LARGEST_CONFIG = 2**20
@@ -31,19 +30,15 @@ def inside(folder: Path, name: str) -> Path:
     """A file of this folder by its plain name: a regular one, no link, and nothing that leads out."""
     if not name or name != os.path.basename(name) or name in (".", "..") or "\\" in name or "\0" in name:
         raise UserError(
-            _(
-                "{folder} names the file {name!r}, which is not a plain name of a file beside it",
-                folder=folder,
-                name=name,
-            )
+            "{folder} names the file {name!r}, which is not a plain name of a file beside it", folder=folder, name=name
         )
     path = folder / name
     try:
         mode = path.lstat().st_mode
     except OSError as error:
-        raise UserError(_("{path} cannot be read: {reason}", path=path, reason=error.strerror or error)) from None
+        raise UserError("{path} cannot be read: {reason}", path=path, reason=error.strerror or error) from None
     if not stat.S_ISREG(mode):
-        raise UserError(_("{path} is not a plain file (a link, a folder or a device), and is not read", path=path))
+        raise UserError("{path} is not a plain file (a link, a folder or a device), and is not read", path=path)
     return path
 
 
@@ -59,19 +54,17 @@ def read_json(folder: Path, name: str, most: int = LARGEST_CONFIG, *, optional: 
     path = inside(folder, name)
     if path.stat().st_size > most:
         raise UserError(
-            _(
-                "{path} has {st_size:,} bytes; such a file has at most {most:,}",
-                path=path,
-                st_size=path.stat().st_size,
-                most=most,
-            )
+            "{path} has {st_size:,} bytes; such a file has at most {most:,}",
+            path=path,
+            st_size=path.stat().st_size,
+            most=most,
         )
     try:
         value = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise UserError(_("{path} is not JSON: {error}", path=path, error=error)) from None
+        raise UserError("{path} is not JSON: {error}", path=path, error=error) from None
     if not isinstance(value, dict):
-        raise UserError(_("{path} holds {kind}, and should hold an object", path=path, kind=type(value).__name__))
+        raise UserError("{path} holds {kind}, and should hold an object", path=path, kind=type(value).__name__)
     return value
 
 
@@ -82,7 +75,7 @@ def weight_files(folder: Path) -> list[Path]:
         places = index.get("weight_map")
         if not isinstance(places, Mapping) or not all(isinstance(v, str) for v in places.values()):
             raise UserError(
-                _("{folder} has no weight_map of names to files", folder=folder / "model.safetensors.index.json")
+                "{folder} has no weight_map of names to files", folder=folder / "model.safetensors.index.json"
             )
         return [inside(folder, name) for name in sorted(set(places.values()))]
     if (folder / "model.safetensors").exists():
@@ -90,13 +83,11 @@ def weight_files(folder: Path) -> list[Path]:
     for name in PICKLES:
         if (folder / name).exists():
             raise UserError(
-                _(
-                    "{folder} is a pickle, which can run code when it is opened, and is not read; save the model as "
-                    "safetensors where it was made, with save_pretrained(folder, safe_serialization=True)",
-                    folder=folder / name,
-                )
+                "{folder} is a pickle, which can run code when it is opened, and is not read; save the model as "
+                "safetensors where it was made, with save_pretrained(folder, safe_serialization=True)",
+                folder=folder / name,
             )
-    raise UserError(_("{folder} has no model.safetensors", folder=folder))
+    raise UserError("{folder} has no model.safetensors", folder=folder)
 
 
 def read_tensor_file(path: Path) -> dict[str, Tensor]:
@@ -110,7 +101,7 @@ def read_tensor_file(path: Path) -> dict[str, Tensor]:
             return {name: file.get_tensor(name) for name in floating}
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise UserError(
-            _("{path} is not a safetensors file: {error}", path=path, error=" ".join(str(error).split())[:200])
+            "{path} is not a safetensors file: {error}", path=path, error=" ".join(str(error).split())[:200]
         ) from None
 
 
@@ -132,11 +123,9 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
         own = read_tensor_file(path)
         if again := sorted(own.keys() & found.keys()):
             raise UserError(
-                _(
-                    "{path} has {again!r:.80} once more; another file of the model had it already",
-                    path=path,
-                    again=again[0],
-                )
+                "{path} has {again!r:.80} once more; another file of the model had it already",
+                path=path,
+                again=again[0],
             )
         found |= own
     return found

@@ -11,7 +11,6 @@ from torch import Tensor
 from glassformer.errors import UserError
 from glassformer.inspection.activations import record_activations
 from glassformer.inspection.inspection import CheckpointView, Inspection
-from glassformer.language import _
 from glassformer.models import build_model
 from glassformer.models.weights import inference_weights, load_model_tensors
 from glassformer.runs.checkpoint import problem, read_checkpoint
@@ -55,13 +54,11 @@ def look_across(run: RunFolder, inside: Inspection) -> Inspection:
     kept = kept_weights(run)
     if len(kept) < 2:
         raise UserError(
-            _(
-                "{path} keeps {n_kept} checkpoint{plural}, and there is nothing to compare; "
-                "train with train.history=true, which keeps the weights at steps 0, 10, 30, 100 and so on",
-                path=run.path,
-                n_kept=len(kept),
-                plural="s" if len(kept) != 1 else "",
-            )
+            "{path} keeps {n_kept} checkpoint{plural}, and there is nothing to compare; "
+            "train with train.history=true, which keeps the weights at steps 0, 10, 30, 100 and so on",
+            path=run.path,
+            n_kept=len(kept),
+            plural="s" if len(kept) != 1 else "",
         )
     net = build_model(run.recipe.model).eval()
     # At each checkpoint the same tokens are in question, whatever it would say itself.

@@ -9,7 +9,6 @@ import torch
 
 from glassformer import plots
 from glassformer.errors import UserError
-from glassformer.language import _
 from glassformer.models import Transformer
 from glassformer.nn.rows import Rows
 from glassformer.nn.taps import record
@@ -23,7 +22,7 @@ def cross_attention(model: TextModel, text: str) -> tuple[dict[str, np.ndarray],
     that wrote that piece."""
     net = model.model
     if not isinstance(net, Transformer):
-        raise UserError(_("only an encoder-decoder has cross-attention to look at"))
+        raise UserError("only an encoder-decoder has cross-attention to look at")
     source = model.tokenizers.source.encode(text)
     target = model.tokenizers.target.encode(translations(model, [text])[0])
     with record(net, "decoder.*.cross.weights") as activations:

@@ -27,12 +27,10 @@ def as_layers(weights: Any, what: str) -> list[np.ndarray]:
     for number, layer in enumerate(weights):
         if layer is None:
             raise UserError(
-                _(
-                    "{what} of layer {number} is None: the model computed its attention without keeping the weights; with "
-                    'Hugging Face\'s, load it by attn_implementation="eager"',
-                    what=what,
-                    number=number,
-                )
+                "{what} of layer {number} is None: the model computed its attention without keeping the weights; with "
+                'Hugging Face\'s, load it by attn_implementation="eager"',
+                what=what,
+                number=number,
             )
         array = (
             layer.detach().float().cpu().numpy() if hasattr(layer, "detach") else np.asarray(layer, dtype=np.float32)
@@ -40,36 +38,30 @@ def as_layers(weights: Any, what: str) -> list[np.ndarray]:
         if array.ndim == 4:
             if array.shape[0] != 1:
                 raise UserError(
-                    _(
-                        "{what} of layer {number} is of {shape} sentences at once; give the weights of one, as "
-                        "[w[:1] for w in weights]",
-                        what=what,
-                        number=number,
-                        shape=array.shape[0],
-                    )
+                    "{what} of layer {number} is of {shape} sentences at once; give the weights of one, as "
+                    "[w[:1] for w in weights]",
+                    what=what,
+                    number=number,
+                    shape=array.shape[0],
                 )
             array = array[0]
         if array.ndim != 3:
             raise UserError(
-                _(
-                    "{what} of layer {number} has {ndim} dimensions; they are heads, queries and keys",
-                    what=what,
-                    number=number,
-                    ndim=array.ndim,
-                )
+                "{what} of layer {number} has {ndim} dimensions; they are heads, queries and keys",
+                what=what,
+                number=number,
+                ndim=array.ndim,
             )
         sums = array.sum(-1)
         if array.size and (array.min() < -1e-3 or np.abs(sums - 1).max() > 0.02):
             raise UserError(
-                _(
-                    "{what} of layer {number} are no attention weights: their rows do not add up to one",
-                    what=what,
-                    number=number,
-                )
+                "{what} of layer {number} are no attention weights: their rows do not add up to one",
+                what=what,
+                number=number,
             )
         layers.append(array)
     if not layers:
-        raise UserError(_("{what} has no layers", what=what))
+        raise UserError("{what} has no layers", what=what)
     return layers
 
 
@@ -108,16 +100,14 @@ def foreign_attention(
     for number, layer in enumerate(layers):
         if layer.shape[1:] != (len(queries[1]), len(keys[1])):
             raise UserError(
-                _(
-                    "{what} of layer {number} is {shape} x {shape_2}, and there are {n_queries} and "
-                    "{n_keys} tokens; give the tokens as the model read them, special ones included",
-                    what=what,
-                    number=number,
-                    shape=layer.shape[1],
-                    shape_2=layer.shape[2],
-                    n_queries=len(queries[1]),
-                    n_keys=len(keys[1]),
-                )
+                "{what} of layer {number} is {shape} x {shape_2}, and there are {n_queries} and "
+                "{n_keys} tokens; give the tokens as the model read them, special ones included",
+                what=what,
+                number=number,
+                shape=layer.shape[1],
+                shape_2=layer.shape[2],
+                n_queries=len(queries[1]),
+                n_keys=len(keys[1]),
             )
     square = queries[0] == keys[0]
     causal = (
@@ -162,7 +152,7 @@ def attention_view(
     tokens = list(tokens)
     source = list(source_tokens) if source_tokens is not None else None
     if (encoder is not None or cross is not None) and source is None:
-        raise UserError(_("attention to a source needs source_tokens: the tokens the encoder read"))
+        raise UserError("attention to a source needs source_tokens: the tokens the encoder read")
     attentions: dict[str, Any] = {}
     if encoder is not None and source is not None:
         own = ("source", source)
@@ -175,7 +165,7 @@ def attention_view(
         found = foreign_attention(as_layers(cross, "cross"), ("read", tokens), ("source", source), "cross")
         attentions["cross"] = found
     if not attentions:
-        raise UserError(_("there are no weights to look at; give attention_view the weights and the tokens"))
+        raise UserError("there are no weights to look at; give attention_view the weights and the tokens")
     sides = {"read": side(tokens)} | ({"source": side(source)} if source is not None else {})
     first = next(iter(attentions.values()))["layers"]
     layers, heads = len(first), len(first[0]["head_ids"])

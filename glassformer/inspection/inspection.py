@@ -122,13 +122,13 @@ def look_inside(
 ) -> Inspection:
     """Let the model read the sentence and answer (or force `target` on it), and record everything."""
     if target is not None and model.kind not in ("transformer", "gpt on pairs"):
-        raise UserError(_("target is an answer to a text, and this run {does}; leave it out", does=DOES[model.kind]))
+        raise UserError("target is an answer to a text, and this run {does}; leave it out", does=DOES[model.kind])
     if beam is not None and beam < 1:
-        raise UserError(_("beam must be at least 1, not {beam}", beam=beam))
+        raise UserError("beam must be at least 1, not {beam}", beam=beam)
     if beam is not None and isinstance(model.model, BERT):
-        raise UserError(_("this run is a BERT, which searches nothing; leave out beam"))
+        raise UserError("this run is a BERT, which searches nothing; leave out beam")
     if new < 0:
-        raise UserError(_("new must be at least 0, not {new}", new=new))
+        raise UserError("new must be at least 0, not {new}", new=new)
     answer, found = None, None
     if model.kind in ("transformer", "gpt on pairs"):
         source, wanted, notes = with_special_tokens(model, text, target)

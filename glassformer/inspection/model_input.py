@@ -33,26 +33,22 @@ def read_text(tokenizer: Tokenizer, text: str, what: str) -> tuple[list[int], li
     reach the model."""
     check_text(text)
     if not text.strip():
-        raise UserError(_("{what} is empty; there is nothing to look at", what=what))
+        raise UserError("{what} is empty; there is nothing to look at", what=what)
     ids = tokenizer.encode(text)
     if not ids:
-        raise UserError(_("{what} has no token that this model knows; there is nothing to look at", what=what))
+        raise UserError("{what} has no token that this model knows; there is nothing to look at", what=what)
     unknown = [text[start:end] for token, (start, end) in zip(ids, tokenizer.spans(text)) if token == UNK]
     if unknown and tokenizer.kind == "char":
         first = unknown[0]
         raise UserError(
-            _(
-                "{what} has the character {first!r} (U+{code:04X}), which is not in this model's vocabulary; "
-                "write it without",
-                what=what,
-                first=first,
-                code=ord(first[0]),
-            )
+            "{what} has the character {first!r} (U+{code:04X}), which is not in this model's vocabulary; "
+            "write it without",
+            what=what,
+            first=first,
+            code=ord(first[0]),
         )
     if len(unknown) == len(ids):
-        raise UserError(
-            _("{what} has no word that is in this model's vocabulary; there is nothing to look at", what=what)
-        )
+        raise UserError("{what} has no word that is in this model's vocabulary; there is nothing to look at", what=what)
     return ids, [
         _("{word!r} is not in the vocabulary; the model reads <unk>", word=word) for word in dict.fromkeys(unknown)
     ]
@@ -62,12 +58,10 @@ def refuse_longer(ids: Sequence[int], most: int, what: str) -> None:
     """A text that does not fit the model is refused in a sentence."""
     if len(ids) > most:
         raise UserError(
-            _(
-                "{what} has {n_ids} tokens, and this model reads {most} at once; shorten it",
-                what=what,
-                n_ids=len(ids),
-                most=most,
-            )
+            "{what} has {n_ids} tokens, and this model reads {most} at once; shorten it",
+            what=what,
+            n_ids=len(ids),
+            most=most,
         )
 
 
@@ -122,7 +116,7 @@ def make_bert_input(model: TextModel, text: str) -> ModelInput:
         if bare.strip():
             _unused, notes = read_text(tokenizer, bare, "the text")
         if not text.strip():
-            raise UserError(_("the text is empty; there is nothing to look at"))
+            raise UserError("the text is empty; there is nothing to look at")
         masked = bool(MASK_MARKER.search(text))
         ids = masked_ids(model, text) if masked else tokenizer.encode(text)
         refuse_longer(ids, model.max_text_tokens, "the text")
@@ -143,7 +137,7 @@ def make_bert_input(model: TextModel, text: str) -> ModelInput:
         place = 0 if model.model.config.family == "bert" else len(row) - 1
         return ModelInput([], row, [None] * len(row), [place], len(row), notes=notes)
     if not text.strip():
-        raise UserError(_("the text is empty; there is nothing to look at"))
+        raise UserError("the text is empty; there is nothing to look at")
     row, firsts, notes = [BOS], [], []
     for word in words_of(model, text):
         ids, more = read_text(tokenizer, word, "the text")

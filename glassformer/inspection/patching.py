@@ -23,7 +23,6 @@ from torch import Tensor
 
 from glassformer import plots
 from glassformer.errors import UserError
-from glassformer.language import _
 from glassformer.nn.rows import Rows
 from glassformer.probe import effect_map
 from glassformer.tasks import TextModel, translations
@@ -62,12 +61,10 @@ def check_lengths(model: TextModel, first: Sequence[int], second: Sequence[int])
     """Patching goes position by position, so both texts must have the same number of tokens."""
     if len(first) != len(second):
         raise UserError(
-            _(
-                "the two texts have {n_first} and {n_second} tokens; patching goes position by position, so choose "
-                "two of the same number",
-                n_first=len(first),
-                n_second=len(second),
-            )
+            "the two texts have {n_first} and {n_second} tokens; patching goes position by position, so choose "
+            "two of the same number",
+            n_first=len(first),
+            n_second=len(second),
         )
 
 
@@ -77,10 +74,8 @@ def patch(model: TextModel, text: str, other: str) -> PatchResult:
         return patch_pair(model, text, other)
     if model.kind not in ("gpt", "classify"):
         raise UserError(
-            _(
-                "patching is shown for models that translate, generate or classify, not for {model_kind}",
-                model_kind=model.kind,
-            )
+            "patching is shown for models that translate, generate or classify, not for {model_kind}",
+            model_kind=model.kind,
         )
     encode = model.tokenizers.target.encode
     rows = [
@@ -99,7 +94,7 @@ def patch(model: TextModel, text: str, other: str) -> PatchResult:
         answers = pieces[0], pieces[1]
     if said[0] == said[1]:
         raise UserError(
-            _("both texts are answered by {wrote!r}; choose two that are answered differently", wrote=answers[0])
+            "both texts are answered by {wrote!r}; choose two that are answered differently", wrote=answers[0]
         )
     maps = effects(model, inputs[0], inputs[1], place, said[0], said[1])
     return PatchResult((text, other), answers, [panel("text", "read", maps, model.tokenizers.target.pieces(rows[0]))])
@@ -114,7 +109,7 @@ def patch_pair(model: TextModel, text: str, other: str) -> PatchResult:
     place = first_difference(*targets)
     if wrote[0] == wrote[1] or place >= min(map(len, targets)):
         raise UserError(
-            _("both texts are answered by {wrote!r}; choose two that are answered differently", wrote=wrote[0])
+            "both texts are answered by {wrote!r}; choose two that are answered differently", wrote=wrote[0]
         )
     target = [BOS, *targets[0][:place]]
     inputs = [

@@ -48,7 +48,7 @@ def write_report(
             paths = [page, *save_pictures(inside, folder)]
     except OSError as error:
         raise UserError(
-            _("the report cannot be written to {folder}: {reason}", folder=folder, reason=error.strerror)
+            "the report cannot be written to {folder}: {reason}", folder=folder, reason=error.strerror
         ) from None
     notes = []
     if missing:

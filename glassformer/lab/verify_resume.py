@@ -135,12 +135,10 @@ def in_a_fresh_process(recipe_file: Path, folder: Path, *, kill_at: int | None =
     if code != expected:
         last = (said.strip().splitlines() or ["nothing was said"])[-1]
         raise UserError(
-            _(
-                "a training process ended with {code} and not with {expected}: {last}",
-                code=code,
-                expected=expected,
-                last=last,
-            )
+            "a training process ended with {code} and not with {expected}: {last}",
+            code=code,
+            expected=expected,
+            last=last,
         )
 
 
@@ -203,9 +201,7 @@ def compare(one: RunFolder, other: RunFolder) -> list[ComparedPart]:
     """Two runs that should be the same, at their last checkpoints and in what they left behind."""
     steps = [run.latest_checkpoint() for run in (one, other)]
     if None in steps:
-        raise UserError(
-            _("{name} and {other} cannot be compared: one has no checkpoint", name=one.path, other=other.path)
-        )
+        raise UserError("{name} and {other} cannot be compared: one has no checkpoint", name=one.path, other=other.path)
     (a, state_a), (b, state_b) = (
         read_checkpoint(run.checkpoints.path(step or 0)) for run, step in zip((one, other), steps, strict=True)
     )
@@ -249,7 +245,7 @@ def verify_resume(
 ) -> list[ComparedPart]:
     """Trains both ways in `folder`, in fresh processes, and compares."""
     if steps < 2:
-        raise UserError(_("--steps must be at least 2: there has to be something to lose between a save and the kill"))
+        raise UserError("--steps must be at least 2: there has to be something to lose between a save and the kill")
     recipe_file = folder / "recipe.json"
     recipe_file.write_text(json.dumps(with_steps(recipe, steps).to_dict()), encoding="utf-8")
     straight, resumed = folder / "straight", folder / "resumed"

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
 from glassformer.errors import ConfigError
-from glassformer.language import _
 from glassformer.models.parts import BaseModel, initialise, make_encoder, make_norm, make_positions
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.feedforward import ACTIVATIONS
@@ -85,10 +84,8 @@ class BERT(BaseModel):
         super().__init__(config)
         if config.head in ("classify", "tag") and config.n_label < 2:
             raise ConfigError(
-                _(
-                    "model.head={head!r} needs model.n_label of at least 2; it is set from the data, or by hand",
-                    head=config.head,
-                )
+                "model.head={head!r} needs model.n_label of at least 2; it is set from the data, or by hand",
+                head=config.head,
             )
         self.embedding = Embedding(config.vocab_size, config.n_embd, scale=config.scale_embeddings)
         self.positions = make_positions(config)
@@ -110,7 +107,7 @@ class BERT(BaseModel):
         """Weight and bias of the layer from which logits come, of tokens (mlm) or of labels."""
         if self.head is None:
             raise ConfigError(
-                _("this BERT has no head (model.head is none), so it has no scores and no loss; it embeds texts")
+                "this BERT has no head (model.head is none), so it has no scores and no loss; it embeds texts"
             )
         if isinstance(self.head, ClassificationHead):
             return self.head.label.weight, self.head.label.bias

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
 from glassformer.errors import ConfigError
-from glassformer.language import _
 from glassformer.models.bert import ClassificationHead
 from glassformer.models.causal import CausalModel
 from glassformer.models.parts import initialise, make_decoder, make_norm, make_positions
@@ -49,7 +48,7 @@ class GPT(CausalModel):
         self.decoder = make_decoder(config, cross=False)
         if config.head == "classify" and config.n_label < 2:
             raise ConfigError(
-                _("model.head='classify' needs model.n_label of at least 2; it is set from the data, or by hand")
+                "model.head='classify' needs model.n_label of at least 2; it is set from the data, or by hand"
             )
         self.head = ClassificationHead(config) if config.head == "classify" else None
         untied = not config.tie_output and self.head is None

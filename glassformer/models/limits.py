@@ -8,7 +8,6 @@ import torch
 
 from glassformer.config import ModelConfig
 from glassformer.errors import ConfigError
-from glassformer.language import _
 from glassformer.models.costs import count_parameters, memory_needed
 
 
@@ -24,13 +23,11 @@ def check_fits_in_memory(config: ModelConfig) -> None:
     needed = memory_needed(config)
     if needed > memory:
         raise ConfigError(
-            _(
-                "a model with {count_parameters:,} parameters and rows of {block_size:,} tokens needs "
-                "{needed:,.0f} GB, and this machine has {memory:,.0f} GB; make model.n_layer, model.n_embd, "
-                "model.block_size or the vocabulary smaller",
-                count_parameters=count_parameters(config),
-                block_size=config.block_size,
-                needed=needed / 2**30,
-                memory=memory / 2**30,
-            )
+            "a model with {count_parameters:,} parameters and rows of {block_size:,} tokens needs "
+            "{needed:,.0f} GB, and this machine has {memory:,.0f} GB; make model.n_layer, model.n_embd, "
+            "model.block_size or the vocabulary smaller",
+            count_parameters=count_parameters(config),
+            block_size=config.block_size,
+            needed=needed / 2**30,
+            memory=memory / 2**30,
         )

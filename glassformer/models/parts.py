@@ -22,7 +22,6 @@ from glassformer.config import ModelConfig
 from glassformer.config.presets import preset
 from glassformer.config.recipe import refuse_unknown
 from glassformer.errors import ConfigError
-from glassformer.language import _
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.block import Block, BlockInputs, Decoder, DecoderLayer, Encoder, EncoderLayer
 from glassformer.nn.embedding import Embedding
@@ -154,33 +153,27 @@ class BaseModel(Tapped):
         """The config of this family: `config`, or the defaults, with the settings on top."""
         if config is not None and not isinstance(config, ModelConfig):
             raise ConfigError(
-                _(
-                    "{cls} takes its settings by name, such as n_layer=2, or a ModelConfig, not {kind}",
-                    cls=cls.__name__,
-                    kind=type(config).__name__,
-                )
+                "{cls} takes its settings by name, such as n_layer=2, or a ModelConfig, not {kind}",
+                cls=cls.__name__,
+                kind=type(config).__name__,
             )
         if settings.get("family", cls.family) != cls.family:
             raise ConfigError(
-                _(
-                    "{cls} is of family {family}, and model.family={family_2} is another",
-                    cls=cls.__name__,
-                    family=cls.family,
-                    family_2=settings["family"],
-                )
+                "{cls} is of family {family}, and model.family={family_2} is another",
+                cls=cls.__name__,
+                family=cls.family,
+                family_2=settings["family"],
             )
         settings = {name: value for name, value in settings.items() if name != "family"}
         refuse_unknown(settings, [f.name for f in fields(ModelConfig) if f.name != "family"], "model")
         config = ModelConfig(family=cls.family, **settings) if config is None else replace(config, **settings)  # type: ignore[arg-type]
         if config.family != cls.family:
             raise ConfigError(
-                _(
-                    "{cls} is built from a config of family {family}, and this one describes a {family_2}; "
-                    "build_model(config) builds what a config describes",
-                    cls=cls.__name__,
-                    family=cls.family,
-                    family_2=config.family,
-                )
+                "{cls} is built from a config of family {family}, and this one describes a {family_2}; "
+                "build_model(config) builds what a config describes",
+                cls=cls.__name__,
+                family=cls.family,
+                family_2=config.family,
             )
         return config
 

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from glassformer.config import Recipe
 from glassformer.errors import UserError
-from glassformer.language import _
 from glassformer.models.costs import count_parameters
 from glassformer.nn.lora import merge_lora
 
@@ -29,24 +28,20 @@ def load_model_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
     if missing or extra:
         raise UserError(
-            _(
-                "these weights are of another model: {n_missing} tensors are missing (such as {missing}) and "
-                "{n_extra} are unknown (such as {extra})",
-                n_missing=len(missing),
-                missing=missing[:1],
-                n_extra=len(extra),
-                extra=extra[:1],
-            )
+            "these weights are of another model: {n_missing} tensors are missing (such as {missing}) and "
+            "{n_extra} are unknown (such as {extra})",
+            n_missing=len(missing),
+            missing=missing[:1],
+            n_extra=len(extra),
+            extra=extra[:1],
         )
     for name, tensor in own.items():
         if tensor.shape != tensors[name].shape:
             raise UserError(
-                _(
-                    "{name} has shape {shape} in the file and {shape_2} in the model",
-                    name=name,
-                    shape=tuple(tensors[name].shape),
-                    shape_2=tuple(tensor.shape),
-                )
+                "{name} has shape {shape} in the file and {shape_2} in the model",
+                name=name,
+                shape=tuple(tensors[name].shape),
+                shape_2=tuple(tensor.shape),
             )
     for name, tensor in own.items():
         tensor.copy_(tensors[name])
@@ -57,11 +52,9 @@ def check_finite(weights: dict[str, Tensor], folder: Path) -> None:
     for name, tensor in weights.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise UserError(
-                _(
-                    "{folder} cannot be used: {name} has numbers that are not finite; choose an earlier --step",
-                    folder=folder,
-                    name=name,
-                )
+                "{folder} cannot be used: {name} has numbers that are not finite; choose an earlier --step",
+                folder=folder,
+                name=name,
             )
 
 
@@ -70,12 +63,10 @@ def check_fits(recipe: Recipe, weights: dict[str, Tensor], folder: Path) -> None
     have, asked = sum(t.numel() for t in weights.values()), count_parameters(recipe.model)
     if asked > 2 * have + 1_000_000:
         raise UserError(
-            _(
-                "{folder} holds {have:,} numbers, and run.json describes a model with {asked:,}: they do not belong together",
-                folder=folder,
-                have=have,
-                asked=asked,
-            )
+            "{folder} holds {have:,} numbers, and run.json describes a model with {asked:,}: they do not belong together",
+            folder=folder,
+            have=have,
+            asked=asked,
         )
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import UserError
-from glassformer.language import _
 from glassformer.plots import fonts
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -64,17 +63,15 @@ def refuse_foreign(path: Path) -> None:
     """A picture is replaced only by a later one of its kind: each carries a mark, and what has none is somebody else's."""
     if path.is_symlink():
         raise UserError(
-            _("{path} is a link, and links are not drawn through; remove it, or choose another place", path=path)
+            "{path} is a link, and links are not drawn through; remove it, or choose another place", path=path
         )
     if path.is_file():
         with path.open("rb") as file:
             if MARK.encode() not in file.read(1 << 14):
                 raise UserError(
-                    _(
-                        "{path} is there already and was not drawn by {mark}; move it away, or choose another place",
-                        path=path,
-                        mark=MARK,
-                    )
+                    "{path} is there already and was not drawn by {mark}; move it away, or choose another place",
+                    path=path,
+                    mark=MARK,
                 )
 
 
@@ -116,7 +113,7 @@ def save(fig: Any, stem: Path, kinds: Sequence[str] = ("png", "svg")) -> list[Pa
     from matplotlib.text import Text
 
     if not stem.name:
-        raise UserError(_("a picture needs the name of a file to go to, and {stem!r} has none", stem=str(stem)))
+        raise UserError("a picture needs the name of a file to go to, and {stem!r} has none", stem=str(stem))
     paths = [stem.with_suffix(f".{kind}") for kind in kinds]
     for path in paths:
         refuse_foreign(path)

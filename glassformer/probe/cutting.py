@@ -12,7 +12,6 @@ from torch import Tensor
 
 from glassformer.data.batches import Batch
 from glassformer.errors import UnknownName, UserError
-from glassformer.language import _
 from glassformer.models import build_model
 from glassformer.nn import taps
 from glassformer.nn.attention import MultiHeadAttention
@@ -55,7 +54,7 @@ def ablate(
     ...     without = model(torch.tensor([[1, 2, 3]]))
     """
     if mode not in ("zero", "mean"):
-        raise UserError(_("a part is cut by mode 'zero' or 'mean', not {mode!r}", mode=mode))
+        raise UserError("a part is cut by mode 'zero' or 'mean', not {mode!r}", mode=mode)
     own = net(model)
     by_tap: dict[str, list[Component]] = {}
     for part in find_parts(own, heads):
@@ -63,7 +62,7 @@ def ablate(
     found = attentions(own)
     if mode == "mean" and means is not None and (lacking := sorted(by_tap.keys() - means.keys())):
         raise UnknownName(
-            _("means has nothing for {what}; mean_outputs(model, batches) makes it of all parts", what=lacking[0])
+            "means has nothing for {what}; mean_outputs(model, batches) makes it of all parts", what=lacking[0]
         )
 
     def cutter(tap: str, parts: list[Component]) -> taps.Hook:
@@ -100,11 +99,9 @@ def pruned(model: Any, heads: Iterable[Named | Component]) -> Net:
     gone = find_parts(own, heads)
     for part in gone:
         if part.head is None:
-            raise UserError(_("{part} is an MLP; only heads are pruned", part=part))
+            raise UserError("{part} is an MLP; only heads are pruned", part=part)
     if own.config.share_layers:
-        raise UserError(
-            _("all layers of this model are one (model.share_layers); a head cannot be pruned in one of them")
-        )
+        raise UserError("all layers of this model are one (model.share_layers); a head cannot be pruned in one of them")
     names = (*own.config.pruned_heads, *map(str, gone))
     weight = next(own.parameters())
     smaller = build_model(changed(own.config, pruned_heads=names)).to(weight.device, weight.dtype)

@@ -12,7 +12,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UserError
-from glassformer.language import _
 from glassformer.nn import taps
 from glassformer.nn.rows import Rows
 from glassformer.probe.seeing import net, record, replace
@@ -35,12 +34,10 @@ def patch(model: Any, activations: Mapping[str, Tensor], positions: Sequence[int
         def change(value: Tensor) -> Tensor:
             if other.shape[1:] != value.shape[1:]:
                 raise UserError(
-                    _(
-                        "an activation of shape {shape} cannot stand for one of shape {shape_2}; "
-                        "the two inputs must have the same number of tokens",
-                        shape=tuple(other.shape),
-                        shape_2=tuple(value.shape),
-                    )
+                    "an activation of shape {shape} cannot stand for one of shape {shape_2}; "
+                    "the two inputs must have the same number of tokens",
+                    shape=tuple(other.shape),
+                    shape_2=tuple(value.shape),
                 )
             if positions is None:
                 return other.to(value).expand_as(value)
@@ -83,14 +80,14 @@ def effect_map(
     rows of one batch."""
     own = net(model)
     if any(a.shape != b.shape or a.shape[0] != 1 for a, b in zip(inputs, others, strict=True)):
-        raise UserError(_("an effect map needs two inputs of one row each and of the same number of tokens"))
+        raise UserError("an effect map needs two inputs of one row each and of the same number of tokens")
     names = ["*embeddings", "*.residual"] if names is None else names
     with record(own, *names) as seen:
         there = float(score(own(*others)))
         kept = dict(seen)
     here = float(score(own(*inputs)))
     if here == there:
-        raise UserError(_("the two inputs have the same score, so there is nothing to carry from one to the other"))
+        raise UserError("the two inputs have the same score, so there is nothing to carry from one to the other")
     maps: dict[str, Tensor] = {}
     for name, other in kept.items():
         axis = position_axis(other)

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from glassformer.config import did_you_mean
 from glassformer.errors import UnknownName, UserError
-from glassformer.language import _
 from glassformer.models import BERT, GPT, Transformer
 from glassformer.nn import taps
 from glassformer.nn.attention import MultiHeadAttention
@@ -26,12 +25,10 @@ class ByName(dict[str, T]):
 
     def __missing__(self, name: str) -> T:
         raise UnknownName(
-            _(
-                "there is no activation {name!r} among these {n_self}{suggestion}",
-                name=name,
-                n_self=len(self),
-                suggestion=did_you_mean(str(name), list(self)),
-            )
+            "there is no activation {name!r} among these {n_self}{suggestion}",
+            name=name,
+            n_self=len(self),
+            suggestion=did_you_mean(str(name), list(self)),
         )
 
 
@@ -65,7 +62,7 @@ def check_names(model: Net, patterns: Iterable[str]) -> None:
         if not taps.find_taps(model, pattern):
             close = did_you_mean(pattern, taps.tap_names(model))
             raise UnknownName(
-                _("{pattern!r} matches no activation{close}; tap_names(model) lists them", pattern=pattern, close=close)
+                "{pattern!r} matches no activation{close}; tap_names(model) lists them", pattern=pattern, close=close
             )
 
 
@@ -175,15 +172,13 @@ def find_parts(model: Any, names: Iterable[Named | Component]) -> list[Component
         elif name in known:
             found[known[name]] = None
         elif name in own.config.pruned_heads:
-            raise UserError(_("the head {name} was pruned; this model no longer has it", name=name))
+            raise UserError("the head {name} was pruned; this model no longer has it", name=name)
         else:
             raise UserError(
-                _(
-                    "there is no head or MLP {name!r}{suggestion}; a head is written as {heads}, an MLP as {mlps}",
-                    name=name,
-                    suggestion=did_you_mean(name, [*known, *whole]),
-                    heads=heads(own)[0] if heads(own) else "decoder.0.attention:0",
-                    mlps=mlps(own)[0],
-                )
+                "there is no head or MLP {name!r}{suggestion}; a head is written as {heads}, an MLP as {mlps}",
+                name=name,
+                suggestion=did_you_mean(name, [*known, *whole]),
+                heads=heads(own)[0] if heads(own) else "decoder.0.attention:0",
+                mlps=mlps(own)[0],
             )
     return list(found)

@@ -158,12 +158,10 @@ def write_checkpoint(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], 
     except OSError as error:
         empty_out(temporary)
         raise UserError(
-            _(
-                "{folder} could not be written: {reason}; what was saved before is untouched. "
-                "Put that right (room on the disk, permissions, the folder itself), then go on with --resume",
-                folder=folder,
-                reason=error.strerror or error,
-            )
+            "{folder} could not be written: {reason}; what was saved before is untouched. "
+            "Put that right (room on the disk, permissions, the folder itself), then go on with --resume",
+            folder=folder,
+            reason=error.strerror or error,
         ) from error
 
 
@@ -181,28 +179,26 @@ def read_manifest(folder: Path) -> Manifest:
         manifest = read_regular(folder / MANIFEST, SMALL)
         seal = read_regular(folder / SEAL, SMALL)
         if seal != (hashlib.sha256(manifest).hexdigest() + "\n").encode():
-            raise Damaged(_("{name} or its seal has been changed", name=MANIFEST))
+            raise Damaged("{name} or its seal has been changed", name=MANIFEST)
         version = structured.decode(manifest, dict[str, Any], MANIFEST).get("format")
         if isinstance(version, int) and version != FORMAT:
             age = _("newer") if version > FORMAT else _("older")
             raise Damaged(
-                _(
-                    "it was written in format {version}, {age} than the format {format} this version reads",
-                    version=version,
-                    age=age,
-                    format=FORMAT,
-                )
+                "it was written in format {version}, {age} than the format {format} this version reads",
+                version=version,
+                age=age,
+                format=FORMAT,
             )
         listing: Manifest = structured.decode(manifest, Manifest, MANIFEST)
     except FileNotFoundError as error:
-        raise Damaged(_("{name} is missing", name=Path(error.filename).name)) from None
+        raise Damaged("{name} is missing", name=Path(error.filename).name) from None
     except OSError as error:
-        raise Damaged(_("it cannot be read: {reason}", reason=error.strerror)) from None
+        raise Damaged("it cannot be read: {reason}", reason=error.strerror) from None
     except structured.Unreadable as error:
         raise Damaged(str(error)) from None
     if strange := [name for name in listing.files if not is_own_file(name)]:
         raise Damaged(
-            _("{name} lists {strange!r}, which is no file of a checkpoint", name=MANIFEST, strange=strange[0][:80])
+            "{name} lists {strange!r}, which is no file of a checkpoint", name=MANIFEST, strange=strange[0][:80]
         )
     return listing
 
@@ -227,7 +223,7 @@ def read_state(folder: Path) -> dict[str, Any]:
         state: dict[str, Any] = structured.read(folder / STATE, dict[str, Any])
         structured.convert(state, State, str(folder / STATE))
     except OSError as error:
-        raise Damaged(_("{path} cannot be read: {reason}", path=folder / STATE, reason=error.strerror)) from None
+        raise Damaged("{path} cannot be read: {reason}", path=folder / STATE, reason=error.strerror) from None
     except structured.Unreadable as error:
         raise Damaged(str(error)) from None
     return state
@@ -254,23 +250,21 @@ def read_checkpoint(
     names = None if groups is None else [STATE, *(f"{group}.safetensors" for group in groups)]
     wrong = problem(folder, names)
     if wrong is not None:
-        raise Damaged(_("{path} cannot be used: {reason}", path=folder, reason=wrong))
+        raise Damaged("{path} cannot be used: {reason}", path=folder, reason=wrong)
     listed = [Path(name).stem for name in sorted(read_manifest(folder).files) if name.endswith(".safetensors")]
     missing = [group for group in groups or () if group not in listed]
     if missing or not listed:
         raise Damaged(
-            _(
-                "{folder} cannot be used: {name} lists no {group}.safetensors",
-                folder=folder,
-                name=MANIFEST,
-                group=(missing or ["model"])[0],
-            )
+            "{folder} cannot be used: {name} lists no {group}.safetensors",
+            folder=folder,
+            name=MANIFEST,
+            group=(missing or ["model"])[0],
         )
     try:
         tensors = {group: load_tensors(folder / f"{group}.safetensors") for group in groups or listed}
     except (SafetensorError, ValueError, KeyError, OSError, OverflowError) as error:
         raise Damaged(
-            _("{folder} cannot be used: its tensors cannot be read: {error}", folder=folder, error=error)
+            "{folder} cannot be used: its tensors cannot be read: {error}", folder=folder, error=error
         ) from None
     return tensors, read_state(folder)
 

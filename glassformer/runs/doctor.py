@@ -240,7 +240,7 @@ def examine_folder(path: Path) -> Diagnosis:
     """What was left behind in a folder that is no run itself, but holds some, or had something left in it."""
     found = list(leftovers.beside(path))
     if not found and not any(RunFolder.is_run(one) for one in path.iterdir()):
-        raise UserError(_("{path} is not a run: it has no run.json", path=path))
+        raise UserError("{path} is not a run: it has no run.json", path=path)
     findings = [RunFinding(left.path.name, "note", left.about, size_of(left.path)) for left in found]
     said = (
         _("glassformer doctor {folder} --prune clears away what was left", folder=quote(str(path)))
@@ -253,12 +253,12 @@ def examine_folder(path: Path) -> Diagnosis:
 def prune(path: Path) -> list[Pruned]:
     """Clears away what commands that were killed have left in a run and beside it, or in a folder of runs."""
     if not path.is_dir():
-        raise UserError(_("there is no folder {path}", path=path))
+        raise UserError("there is no folder {path}", path=path)
     run = RunFolder(path)
     if not run.is_run(path):
         return leftovers.prune(list(leftovers.beside(path)))
     if is_busy(run):
-        raise UserError(_("another process is training in {path}; let it end, or stop it first", path=path))
+        raise UserError("another process is training in {path}; let it end, or stop it first", path=path)
     return leftovers.prune(left_by(run))
 
 
@@ -284,7 +284,7 @@ def examine(path: Path) -> Diagnosis:
             command = f"glassformer train {quote(str(path))} --resume"
             outlook = _("{command} prepares the data again and starts at the beginning", command=command)
             return Diagnosis([RunFinding("data", "note", about, size_of(draft))], outlook)
-        raise UserError(_("there is no folder {path}", path=path))
+        raise UserError("there is no folder {path}", path=path)
     run = RunFolder(path)
     if not run.is_run(path) and not (path / "checkpoints").is_dir():
         return examine_folder(path)

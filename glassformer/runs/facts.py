@@ -63,17 +63,15 @@ def migrated(facts: dict[str, Any], path: Path) -> dict[str, Any]:
         return facts
     age = "newer" if isinstance(version, int) and version > RUN_FORMAT else "unknown"
     raise UserError(
-        _(
-            "{path} is a run in the {age} format {version}, written by glassformer "
-            "{facts}; this is glassformer {version_2}, which reads format {run_format}: install "
-            "the version that wrote it, or a newer one",
-            path=path,
-            age=age,
-            version=str(version)[:40],
-            facts=str(facts.get("glassformer"))[:40],
-            version_2=VERSION,
-            run_format=RUN_FORMAT,
-        )
+        "{path} is a run in the {age} format {version}, written by glassformer "
+        "{facts}; this is glassformer {version_2}, which reads format {run_format}: install "
+        "the version that wrote it, or a newer one",
+        path=path,
+        age=age,
+        version=str(version)[:40],
+        facts=str(facts.get("glassformer"))[:40],
+        version_2=VERSION,
+        run_format=RUN_FORMAT,
     )
 
 
@@ -88,18 +86,16 @@ def read_facts(folder: Path) -> dict[str, Any]:
     try:
         facts = structured.read(path, dict[str, Any])
     except OSError as error:
-        raise UserError(_("{path} cannot be read: {reason}", path=path, reason=error.strerror)) from None
+        raise UserError("{path} cannot be read: {reason}", path=path, reason=error.strerror) from None
     if "recipe" not in facts:
-        raise UserError(_("{path} cannot be read: it has no recipe", path=path))
+        raise UserError("{path} cannot be read: it has no recipe", path=path)
     facts = migrated(facts, folder)
     known = structured.convert(facts, RunFacts, str(path))
     if strange := [n for n in known.get("files", {}) if Path(n).is_absolute() or ".." in Path(n).parts]:
         raise UserError(
-            _(
-                "{path} cannot be read: it lists {strange!r}, which lies outside the run",
-                path=path,
-                strange=strange[0][:80],
-            )
+            "{path} cannot be read: it lists {strange!r}, which lies outside the run",
+            path=path,
+            strange=strange[0][:80],
         )
     return facts  # type: ignore[no-any-return]
 

@@ -93,13 +93,11 @@ def starting_weights(
         else:
             have = "none" if weight is None else str(tuple(weight.shape))
             raise UserError(
-                _(
-                    "the model to begin with has {have} for {name}, and this one needs {shape}: they are of "
-                    "different shapes; leave [model] out of the recipe",
-                    have=have,
-                    name=name,
-                    shape=tuple(tensor.shape),
-                )
+                "the model to begin with has {have} for {name}, and this one needs {shape}: they are of "
+                "different shapes; leave [model] out of the recipe",
+                have=have,
+                name=name,
+                shape=tuple(tensor.shape),
             )
     return out, fresh
 
@@ -129,11 +127,11 @@ def load_start(run: RunFolder, model: nn.Module) -> int:
         return 0
     if (wrong := checkpoint.problem(run.start)) is not None:
         raise UserError(
-            _("{start} cannot be used: {wrong}; bring it back from a copy, or train anew", start=run.start, wrong=wrong)
+            "{start} cannot be used: {wrong}; bring it back from a copy, or train anew", start=run.start, wrong=wrong
         )
     tensors, state = read_checkpoint(run.start)
     if state.get("run") != run.id:
-        raise UserError(_("{start} cannot be used: it is the beginning of another run", start=run.start))
+        raise UserError("{start} cannot be used: it is the beginning of another run", start=run.start)
     load_model_tensors(model, tensors["model"])
     return int(state.get("new_tokens", 0))
 
@@ -152,10 +150,8 @@ def choose_what_learns(model: nn.Module, config: TrainConfig, new_tokens: int) -
         layers = add_lora(model, config.lora_rank, config.lora_alpha, config.lora_targets)
         if not layers:
             raise ConfigError(
-                _(
-                    "train.lora_targets={lora_targets} matches no matrix of this model",
-                    lora_targets=list(config.lora_targets),
-                )
+                "train.lora_targets={lora_targets} matches no matrix of this model",
+                lora_targets=list(config.lora_targets),
             )
         for name, parameter in model.named_parameters():
             words = bool(new_tokens) and (is_vocabulary(name) or is_embedding(name))
@@ -167,14 +163,12 @@ def choose_what_learns(model: nn.Module, config: TrainConfig, new_tokens: int) -
     for pattern in config.freeze:
         if not any(matches(name, [pattern]) for name in names):
             raise ConfigError(
-                _(
-                    "train.freeze: {pattern!r} matches no parameter; there are such as {names!r}",
-                    pattern=pattern,
-                    names=names[0],
-                )
+                "train.freeze: {pattern!r} matches no parameter; there are such as {names!r}",
+                pattern=pattern,
+                names=names[0],
             )
     for name, parameter in model.named_parameters():
         if matches(name, config.freeze):
             parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ConfigError(_("train.freeze leaves nothing to learn; take a pattern out of it"))
+        raise ConfigError("train.freeze leaves nothing to learn; take a pattern out of it")

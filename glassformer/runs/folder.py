@@ -72,7 +72,7 @@ class RunFolder:
             folder.write_recipe(recipe, version, origin=origin)
         except OSError as error:
             raise UserError(
-                _("the run's folder {path} cannot be made: {reason}", path=path, reason=error.strerror)
+                "the run's folder {path} cannot be made: {reason}", path=path, reason=error.strerror
             ) from None
         return folder
 
@@ -81,9 +81,9 @@ class RunFolder:
         """The run in a folder; where there is none, a sentence says so."""
         path = Path(path)
         if not path.exists():
-            raise UserError(_("there is no run {path}; `glassformer train` makes one", path=path))
+            raise UserError("there is no run {path}; `glassformer train` makes one", path=path)
         if not RunFolder.is_run(path):
-            raise UserError(_("{path} is not a run: it has no run.json", path=path))
+            raise UserError("{path} is not a run: it has no run.json", path=path)
         return RunFolder(path)
 
     @property
@@ -93,7 +93,7 @@ class RunFolder:
 
     def unusable(self, path: Path, wrong: str) -> UserError:
         """For something in it that is damaged or another's."""
-        return UserError(_("{path} cannot be used: {wrong}; {see}", path=path, wrong=wrong, see=self.see_doctor))
+        return UserError("{path} cannot be used: {wrong}; {see}", path=path, wrong=wrong, see=self.see_doctor)
 
     def discard(self, *, keep_folder: bool = False) -> list[str]:
         """Removes what the run wrote, file by file, and the folder if nothing else is in it; what is left, by name."""
@@ -194,12 +194,10 @@ class RunFolder:
             wrong = self.file_problem(name) if name in listed else _("is not of this run")
             if wrong is not None:
                 raise UserError(
-                    _(
-                        "{path} cannot be used: it {wrong}; bring it back from a copy ({see_doctor})",
-                        path=self.path / name,
-                        wrong=wrong,
-                        see_doctor=self.see_doctor,
-                    )
+                    "{path} cannot be used: it {wrong}; bring it back from a copy ({see_doctor})",
+                    path=self.path / name,
+                    wrong=wrong,
+                    see_doctor=self.see_doctor,
                 )
 
     # ---- weights
@@ -270,12 +268,10 @@ class RunFolder:
         step = self.checkpoints.latest_good(report)
         if step is None and self.checkpoints.steps():
             raise UserError(
-                _(
-                    "not one checkpoint in {folder} can be used ({see_doctor}); bring one back "
-                    "from a copy, or move that folder away and --resume to train again from the beginning",
-                    folder=self.checkpoints.folder,
-                    see_doctor=self.see_doctor,
-                )
+                "not one checkpoint in {folder} can be used ({see_doctor}); bring one back "
+                "from a copy, or move that folder away and --resume to train again from the beginning",
+                folder=self.checkpoints.folder,
+                see_doctor=self.see_doctor,
             )
         return step
 
@@ -346,11 +342,11 @@ class RunFolder:
         if self.final.exists() or self.final.is_symlink():
             if (wrong := self.final_problem()) is not None:
                 error = self.unusable(self.final, wrong)
-                raise UserError(_("{error}, or choose a checkpoint by --step", error=error))
+                raise UserError("{error}, or choose a checkpoint by --step", error=error)
             return self.final
         latest = self.latest_checkpoint(report)
         if latest is None:
-            raise UserError(_("{path} has no weights yet: not one checkpoint has been written", path=self.path))
+            raise UserError("{path} has no weights yet: not one checkpoint has been written", path=self.path)
         best, kind = self.checkpoints.state(latest).get("best_step"), _("latest")
         if isinstance(best, int) and best in self.checkpoints.steps() and self.checkpoints.problem(best) is None:
             latest, kind = best, _("best")
@@ -370,12 +366,10 @@ class RunFolder:
         but the answers: it must be the one that was sealed."""
         if not self.sealed:
             raise UserError(
-                _(
-                    "{path} has been changed since it was written, so its answers could be another model's; "
-                    "bring it back from a copy ({see_doctor})",
-                    path=self.path / "run.json",
-                    see_doctor=self.see_doctor,
-                )
+                "{path} has been changed since it was written, so its answers could be another model's; "
+                "bring it back from a copy ({see_doctor})",
+                path=self.path / "run.json",
+                see_doctor=self.see_doctor,
             )
 
     def load_model(

@@ -41,19 +41,15 @@ def out_of_memory(path: Path, recipe: Recipe, *, goes_on: bool) -> UserError:
     """What to say when memory ran out: what is safe, and how to go on with less."""
     if not goes_on:
         return UserError(
-            _(
-                "out of memory before the first checkpoint; to train with less, {less_memory}",
-                less_memory=less_memory(recipe),
-            )
+            "out of memory before the first checkpoint; to train with less, {less_memory}",
+            less_memory=less_memory(recipe),
         )
     return UserError(
-        _(
-            "out of memory; what was saved before is intact. To go on with less, {less_memory}, as in: "
-            "glassformer train {path} train.accumulate={accumulate} --resume --accept-changes",
-            less_memory=less_memory(recipe),
-            path=quote(str(path)),
-            accumulate=2 * recipe.train.accumulate,
-        )
+        "out of memory; what was saved before is intact. To go on with less, {less_memory}, as in: "
+        "glassformer train {path} train.accumulate={accumulate} --resume --accept-changes",
+        less_memory=less_memory(recipe),
+        path=quote(str(path)),
+        accumulate=2 * recipe.train.accumulate,
     )
 
 
@@ -73,20 +69,14 @@ def friendly_errors(path: Path, recipe: Recipe, *, anew: bool = False) -> Iterat
             where = error.filename or path
             if not goes_on:
                 raise UserError(
-                    _(
-                        "{where}: {reason}; put that right, then train again",
-                        where=where,
-                        reason=error.strerror or error,
-                    )
+                    "{where}: {reason}; put that right, then train again", where=where, reason=error.strerror or error
                 ) from error
             raise UserError(
-                _(
-                    "{where}: {reason}; what was saved before is untouched. Put that right, then go on with: "
-                    "glassformer train {path} --resume",
-                    where=where,
-                    reason=error.strerror or error,
-                    path=quote(str(path)),
-                )
+                "{where}: {reason}; what was saved before is untouched. Put that right, then go on with: "
+                "glassformer train {path} --resume",
+                where=where,
+                reason=error.strerror or error,
+                path=quote(str(path)),
             ) from error
         no_memory = isinstance(error, MemoryError | RuntimeError) and is_out_of_memory(error)
         if no_memory or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
@@ -191,11 +181,9 @@ def train(
         staging.put_back(out)
         if RunFolder.is_run(out) and not overwrite:
             raise UserError(
-                _(
-                    "{out} holds a run already; go on with it by --resume, or choose another folder with --out, "
-                    "or replace it by --overwrite",
-                    out=out,
-                )
+                "{out} holds a run already; go on with it by --resume, or choose another folder with --out, "
+                "or replace it by --overwrite",
+                out=out,
             )
         session = make_run(recipe, out, stop, held, given, start)
         for note in data_notes(session.run.path, session.recipe, session.trainer.batches, session.val_batches):
@@ -216,13 +204,11 @@ def check_files(run: RunFolder) -> None:
     for name, wrong in run.file_problems().items():
         if wrong is not None:
             raise UserError(
-                _(
-                    "{path} cannot be used: it {wrong}; bring it back from a copy, or train anew "
-                    "(see `glassformer doctor {quoted_path}`)",
-                    path=run.path / name,
-                    wrong=wrong,
-                    quoted_path=quote(str(run.path)),
-                )
+                "{path} cannot be used: it {wrong}; bring it back from a copy, or train anew "
+                "(see `glassformer doctor {quoted_path}`)",
+                path=run.path / name,
+                wrong=wrong,
+                quoted_path=quote(str(run.path)),
             )
 
 
@@ -316,11 +302,9 @@ def prepare_again(
     """A run that was stopped before it was prepared begins again, in a folder made anew."""
     if run.checkpoints.steps() or run.final.exists():
         raise UserError(
-            _(
-                "{path} has weights, and its run.json does not list what they were trained on; bring run.json back from "
-                "a copy, or train anew",
-                path=run.path,
-            )
+            "{path} has weights, and its run.json does not list what they were trained on; bring run.json back from "
+            "a copy, or train anew",
+            path=run.path,
         )
     if wanted is not None and wanted != run.recipe and not accept_changes:
         check_changes(changes(run.recipe, wanted), accepted=False)
@@ -329,10 +313,8 @@ def prepare_again(
         start = start_of(Path(str(origin.get("path"))))
         if start.run.id != origin.get("id"):
             raise UserError(
-                _(
-                    "{path} is not the run that {path_2} was to begin with; bring that back, or train anew",
-                    path=start.run.path,
-                    path_2=run.path,
-                )
+                "{path} is not the run that {path_2} was to begin with; bring that back, or train anew",
+                path=start.run.path,
+                path_2=run.path,
             )
     return train(wanted or run.recipe, run.path, overwrite=True, callbacks=callbacks, start=start)

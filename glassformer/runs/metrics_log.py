@@ -25,12 +25,7 @@ def needed_for(setting: str, extra: str) -> Iterator[None]:
         yield
     except ImportError:
         raise UserError(
-            _(
-                "{path} needs {module}; install it with: {command}",
-                path=setting,
-                module=extra,
-                command=install_hint(extra),
-            )
+            "{path} needs {module}; install it with: {command}", path=setting, module=extra, command=install_hint(extra)
         ) from None
 
 

@@ -213,8 +213,10 @@ class Session:
         state = self.trainer.state()
         if (name := self.trainer.find_nonfinite()) is not None:
             raise NotFinite(
-                f"at step {progress.step} {name} is not finite, so nothing is saved; the last checkpoint is good. Go on from "
-                "it with a lower train.learning_rate, a longer train.warmup or a lower train.clip"
+                "at step {step} {name} is not finite, so nothing is saved; the last checkpoint is good. Go on from it with a "
+                "lower train.learning_rate, a longer train.warmup or a lower train.clip",
+                step=progress.step,
+                name=name,
             )
         self.find_moved_folder()
         state["run"] = self.run.id

@@ -19,7 +19,6 @@ from glassformer.data.encoding import open_files
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.generated import TEACHER_FORCED, metric_of
 from glassformer.evaluation.teacher_forced import batch_loss, model_inputs
-from glassformer.language import _
 from glassformer.models import build_model
 from glassformer.nn.rows import Rows
 from glassformer.runs.fine_tune import choose_what_learns, load_start
@@ -38,7 +37,7 @@ from glassformer.training.trainer import Trainer
 def pick_device(config: TrainConfig) -> torch.device:
     """Where to train: CUDA if it is there and not ruled out, else the CPU."""
     if config.device == "cuda" and not torch.cuda.is_available():
-        raise UserError(_("train.device=cuda was asked for, and torch sees no CUDA device here; use train.device=cpu"))
+        raise UserError("train.device=cuda was asked for, and torch sees no CUDA device here; use train.device=cpu")
     return torch.device("cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu")
 
 
@@ -57,7 +56,7 @@ def set_up(config: TrainConfig, device: torch.device) -> None:
 def make_fast(model: Any, device: torch.device, *, compiled: bool, precision: str = "auto") -> None:
     """Installs on the model what makes its training fast on this device (glassformer.accel)."""
     if precision == "fp8" and (why := unsupported_reason(model, device)) is not None:
-        raise ConfigError(_("train.precision=fp8 cannot be had here: {why}; set train.precision=auto", why=why))
+        raise ConfigError("train.precision=fp8 cannot be had here: {why}; set train.precision=auto", why=why)
     eager_on_cpu = device.type == "cpu" and not compiled
     accelerate(model, compiled=compiled, float8=precision == "fp8", short_rows=short_rows() if eager_on_cpu else 0)
 
@@ -102,11 +101,9 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
     config = recipe.train
     if metric_of(recipe) not in TEACHER_FORCED and config.validate_examples == 0:
         raise ConfigError(
-            _(
-                "train.metric={metric} is measured on decoded examples, and train.validate_examples=0 decodes none; "
-                "set train.metric=loss",
-                metric=config.metric,
-            )
+            "train.metric={metric} is measured on decoded examples, and train.validate_examples=0 decodes none; "
+            "set train.metric=loss",
+            metric=config.metric,
         )
     device = pick_device(config)
     set_up(config, device)
@@ -143,10 +140,8 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
     may_capture = device.type == "cuda" and compiling and train_batches.shape is not None
     if config.capture and not may_capture:
         raise ConfigError(
-            _(
-                "train.capture=true captures a compiled step on CUDA whose batches all have one shape; leave train.capture out, "
-                "or set train.device=cuda, train.compile=true and data.layout=packed"
-            )
+            "train.capture=true captures a compiled step on CUDA whose batches all have one shape; leave train.capture out, "
+            "or set train.device=cuda, train.compile=true and data.layout=packed"
         )
     trainer = Trainer(
         model,

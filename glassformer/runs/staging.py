@@ -41,12 +41,10 @@ def clear_draft(draft: Path, out: Path) -> None:
         left = RunFolder(draft).discard()
     if left:
         raise UserError(
-            _(
-                "{draft} stands in the way of {out} and holds files that no run wrote ({left}); move it away",
-                draft=draft,
-                out=out,
-                left=", ".join(left[:3]),
-            )
+            "{draft} stands in the way of {out} and holds files that no run wrote ({left}); move it away",
+            draft=draft,
+            out=out,
+            left=", ".join(left[:3]),
         )
 
 
@@ -63,9 +61,7 @@ def create_draft(out: Path, recipe: Recipe, origin: dict[str, Any] | None = None
         clear_draft(draft, out)
         return RunFolder.create(draft, recipe, VERSION, origin)
     except OSError as error:
-        raise UserError(
-            _("the run's folder {path} cannot be made: {reason}", path=out, reason=error.strerror)
-        ) from None
+        raise UserError("the run's folder {path} cannot be made: {reason}", path=out, reason=error.strerror) from None
 
 
 def move_aside(out: Path) -> Path:

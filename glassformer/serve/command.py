@@ -32,11 +32,11 @@ def limits_from(settings: Sequence[str]) -> Limits:
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
-            raise ConfigError(_("a limit is set as NAME=VALUE, such as queue=64, not {setting!r}", setting=setting))
+            raise ConfigError("a limit is set as NAME=VALUE, such as queue=64, not {setting!r}", setting=setting)
         refuse_unknown({name: value}, [field.name for field in fields(Limits)], "limit")
         changes[name] = coerce(value, hints[name], f"limit {name}")
         if changes[name] is not None and changes[name] <= 0:
-            raise ConfigError(_("limit {name} must be above 0, not {value}", name=name, value=value))
+            raise ConfigError("limit {name} must be above 0, not {value}", name=name, value=value)
     return replace(Limits(), **changes)
 
 
@@ -58,28 +58,24 @@ def key_from(file: Path | None, host: str) -> str | None:
             key = next(iter(file.read_text(encoding="utf-8").splitlines()), "").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(
-                _(
-                    "the key cannot be read from {file}: {value}",
-                    file=file,
-                    value=getattr(error, "strerror", "it is not text"),
-                )
+                "the key cannot be read from {file}: {value}",
+                file=file,
+                value=getattr(error, "strerror", "it is not text"),
             ) from None
     if not key:
         if file is not None:
-            raise UserError(_("{file} holds no key; its first line is the key", file=file))
+            raise UserError("{file} holds no key; its first line is the key", file=file)
         if not is_loopback(host):
             raise UserError(
-                _(
-                    "on {host} anyone who can reach this machine could ask, so an API key is needed: give --key-file, or set "
-                    "{key_name}",
-                    host=host,
-                    key_name=KEY_NAME,
-                )
+                "on {host} anyone who can reach this machine could ask, so an API key is needed: give --key-file, or set "
+                "{key_name}",
+                host=host,
+                key_name=KEY_NAME,
             )
         return None
     if len(key) < SHORTEST_KEY:
-        raise UserError(_("the API key has {n_key} characters and should have at least {shortest_key}; make one with "
-"`python -c 'import secrets; print(secrets.token_urlsafe())'`", n_key=len(key), shortest_key=SHORTEST_KEY))  # fmt: skip
+        raise UserError("the API key has {n_key} characters and should have at least {shortest_key}; make one with "
+"`python -c 'import secrets; print(secrets.token_urlsafe())'`", n_key=len(key), shortest_key=SHORTEST_KEY)  # fmt: skip
     return key
 
 
@@ -89,7 +85,7 @@ def served_runs(paths: Sequence[Path], languages: Sequence[str]) -> list[ServedR
     for option in languages:
         name, equals, codes = option.partition("=")
         if not equals and len(paths) > 1:
-            raise ConfigError(_("with several runs --languages says whose: NAME={option}", option=option))
+            raise ConfigError("with several runs --languages says whose: NAME={option}", option=option)
         named[name if equals else paths[0].resolve().name] = codes_from(codes if equals else option)
     refuse_unknown(named, [path.resolve().name for path in paths], "run")
     return [ServedRun(path, named.get(path.resolve().name)) for path in paths]
@@ -109,7 +105,7 @@ def run_server(
     """Serve until a signal comes."""
     host, port = address
     if not 0 <= port <= 65535:
-        raise ConfigError(_("a port is a number from 0 to 65535, not {port}", port=port))
+        raise ConfigError("a port is a number from 0 to 65535, not {port}", port=port)
     bounds, key, hosts = limits_from(limits), key_from(key_file, host), list(names[0])
 
     async def serve() -> Models:
@@ -129,7 +125,7 @@ def run_server(
         models = asyncio.run(serve())
     except SystemExit:
         raise UserError(
-            _("nothing can listen on {host} port {port}; is it taken by another program?", host=host, port=port)
+            "nothing can listen on {host} port {port}; is it taken by another program?", host=host, port=port
         ) from None
     if any(worker.stuck_for() for worker in models.workers()):
         sys.stderr.flush()

@@ -10,7 +10,6 @@ from typing import Any
 
 from glassformer.config import Recipe
 from glassformer.errors import ConfigError
-from glassformer.language import _
 
 UNKNOWN = "und"  # ISO 639: a language that nobody has named
 COMMON = ("en", "zh", "de", "fr", "es")  # told apart even where no run reads them
@@ -34,7 +33,7 @@ def codes_from(text: str) -> tuple[tuple[str, ...], str]:
     codes = tuple(code.strip() for code in sources.split(","))
     if not colon or not all(CODE.fullmatch(code) for code in (*codes, target.strip())):
         raise ConfigError(
-            _("languages are written as de:en, or de,fr:en for a run that reads two, not {text!r}", text=text)
+            "languages are written as de:en, or de,fr:en for a run that reads two, not {text!r}", text=text
         )
     return codes, target.strip()
 

@@ -44,9 +44,7 @@ class ServedRun:
         self.name = path.resolve().name
         self.kind = kind_of(self.folder.recipe)
         if self.kind not in ("transformer", "gpt", "gpt on pairs"):
-            raise UserError(
-                _("{path} neither translates nor writes text, so there is nothing to serve it for", path=path)
-            )
+            raise UserError("{path} neither translates nor writes text, so there is nothing to serve it for", path=path)
         self.sources, self.target = languages or codes_of(self.folder.recipe)
         self.made = int((path / "run.json").stat().st_mtime)
         self.bytes = COPIES * self.weights_size()
@@ -96,15 +94,13 @@ class Models:
         self.runs = {run.name: run for run in runs}
         self.limits, self.device, self.strict, self.report = limits, device, strict, report
         if len(self.runs) < len(runs):
-            raise UserError(_("two of the runs have the same name; rename one of their folders"))
+            raise UserError("two of the runs have the same name; rename one of their folders")
         largest = max(runs, key=lambda run: run.bytes)
         if limits.memory is not None and largest.bytes > limits.memory:
             raise UserError(
-                _(
-                    "{largest} alone needs about {bytes:,.0f} MiB, more than the limit on memory; raise it",
-                    largest=largest.path,
-                    bytes=largest.bytes / 2**20,
-                )
+                "{largest} alone needs about {bytes:,.0f} MiB, more than the limit on memory; raise it",
+                largest=largest.path,
+                bytes=largest.bytes / 2**20,
             )
         self.retired: list[Worker] = []
         self.loading = asyncio.Lock()

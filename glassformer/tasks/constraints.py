@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from glassformer.config import DecodeConfig
 from glassformer.decode import Request, TokenConstraints, check_request, spellings
 from glassformer.errors import ConfigError, UserError
-from glassformer.language import _
 from glassformer.tasks.text_model import LONGEST_TEXT, TextModel
 from glassformer.text.languages import is_unspaced
 from glassformer.text.tokenizer import UNK
@@ -51,17 +50,15 @@ def token_constraints(
     for text in (constraints.prefix, *constraints.banned, *terms):
         if len(text) > LONGEST_TEXT:
             raise UserError(
-                _(
-                    "the prefix, or a text to have or to ban, has {n_text:,} characters, and at most {longest_text:,} are taken; "
-                    "shorten it",
-                    n_text=len(text),
-                    longest_text=LONGEST_TEXT,
-                )
+                "the prefix, or a text to have or to ban, has {n_text:,} characters, and at most {longest_text:,} are taken; "
+                "shorten it",
+                n_text=len(text),
+                longest_text=LONGEST_TEXT,
             )
     prefix = tuple(tokenizer.encode(constraints.prefix)) if first else tokenizer.before
     if UNK in prefix:
         raise UserError(
-            _("the prefix {prefix!r} cannot be written with this model's vocabulary", prefix=constraints.prefix[:200])
+            "the prefix {prefix!r} cannot be written with this model's vocabulary", prefix=constraints.prefix[:200]
         )
     banned = dict.fromkeys(
         ids
@@ -82,10 +79,10 @@ def check_constraints(model: TextModel, constraints: TextConstraints, config: De
     """Refuse at once what no text could be answered with."""
     for word in constraints.banned:
         if not word.strip():
-            raise UserError(_("an empty text cannot be banned; leave it out"))
+            raise UserError("an empty text cannot be banned; leave it out")
     if constraints.glossary and (config.temperature > 0 or config.groups > 1 or constraints.stops):
         raise ConfigError(
-            _("a glossary is met by a plain beam search; it goes with no temperature, no groups and no stop strings")
+            "a glossary is met by a plain beam search; it goes with no temperature, no groups and no stop strings"
         )
     asked = token_constraints(model, constraints, constraints.terms)
     decode = model.tokenizers.target.decode

@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from glassformer.errors import ConfigError
-from glassformer.language import _
 from glassformer.models import Transformer
 from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.rows import Rows
@@ -46,9 +45,7 @@ def embed(model: TextModel, texts: Sequence[str], *, pool: Pool = "mean") -> Flo
     """A row a text, on the CPU, in float32: the encoder's output, or a GPT's last layer. Of a text longer than the model
     reads, its beginning counts."""
     if pool not in get_args(Pool):
-        raise ConfigError(
-            _("pool must be one of {choices}, not {pool!r}", choices=", ".join(get_args(Pool)), pool=pool)
-        )
+        raise ConfigError("pool must be one of {choices}, not {pool!r}", choices=", ".join(get_args(Pool)), pool=pool)
     net, longest = model._model, model._model.config.block_size
     if isinstance(net, Transformer):
         rows = [[*ids[: longest - 1], EOS] for ids in model.tokenizers.source.encode_batch(as_list(texts))]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from glassformer.decode import predict
 from glassformer.errors import ConfigError, UserError
-from glassformer.language import _
 from glassformer.tasks.results import Filled, Label
 from glassformer.tasks.text_model import TextModel, as_list
 from glassformer.text.tokenizer import CONTROL, MASK
@@ -21,7 +20,7 @@ def masked_ids(model: TextModel, text: str) -> list[int]:
     tokenizer = model.tokenizers.target
     parts = MASK_MARKER.split(text)
     if len(parts) == 1:
-        raise UserError(_("the text has no mask to fill; write [MASK] or ___ where a word is to be found"))
+        raise UserError("the text has no mask to fill; write [MASK] or ___ where a word is to be found")
     ids: list[int] = []
     for number, part in enumerate(parts):
         last = number == len(parts) - 1
@@ -30,11 +29,9 @@ def masked_ids(model: TextModel, text: str) -> list[int]:
         ids += tokenizer.encode(part) + ([] if last else [MASK])
     if len(ids) > model.max_text_tokens:
         raise UserError(
-            _(
-                "the text has {n_ids} tokens, and this model reads {max_text_tokens} at once; shorten it",
-                n_ids=len(ids),
-                max_text_tokens=model.max_text_tokens,
-            )
+            "the text has {n_ids} tokens, and this model reads {max_text_tokens} at once; shorten it",
+            n_ids=len(ids),
+            max_text_tokens=model.max_text_tokens,
         )
     return ids
 
@@ -43,7 +40,7 @@ def fill(model: TextModel, texts: Sequence[str], *, top: int = 5) -> list[Filled
     """For each text, the `top` likeliest words for each of its masks (`[MASK]` or `___`)."""
     model.require("fill")
     if top < 1:
-        raise ConfigError(_("top must be at least 1, not {top}", top=top))
+        raise ConfigError("top must be at least 1, not {top}", top=top)
     rows = [model.with_special_tokens(masked_ids(model, text)) for text in as_list(texts)]
     never, target = range(CONTROL), model.tokenizers.target
     out = []

@@ -14,7 +14,6 @@ from glassformer.data.batches import BlockBatches, SentenceBatches
 from glassformer.data.examples import Pairs, Prompts
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
-from glassformer.language import _
 from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.loss import IGNORE
 from glassformer.tasks.text_model import TextModel
@@ -70,7 +69,7 @@ def score(model: TextModel, examples: Sequence[Any]) -> list[TextScore | None]:
         return [found.get(number) for number in range(len(examples))]
     if model.kind != "gpt":
         raise UserError(
-            _("a BERT finds labels or hidden words and has no probability of a text; score a GPT or a translator")
+            "a BERT finds labels or hidden words and has no probability of a text; score a GPT or a translator"
         )
     out: list[TextScore | None] = []
     tokenizer = model.tokenizers.target

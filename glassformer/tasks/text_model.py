@@ -88,10 +88,10 @@ class TextModel:
         family = FAMILIES[self._model.config.family]
         if self.kind == "none":
             return WrongVerb(
-                _("this run is {family} without a head, which embeds texts; it cannot {verb}", family=family, verb=verb)
+                "this run is {family} without a head, which embeds texts; it cannot {verb}", family=family, verb=verb
             )
         return WrongVerb(
-            _("this run is {family} made to {verb}; it cannot {verb_2}", family=family, verb=self.verb, verb_2=verb)
+            "this run is {family} made to {verb}; it cannot {verb_2}", family=family, verb=self.verb, verb_2=verb
         )
 
     @property
@@ -111,36 +111,29 @@ def check_lengths(texts: Iterable[Any]) -> None:
         length = sum(len(word) for word in words if isinstance(word, str))
         if length > LONGEST_TEXT:
             raise UserError(
-                _(
-                    "the text has {length:,} characters, and at most {longest_text:,} are taken at once; break it into lines",
-                    length=length,
-                    longest_text=LONGEST_TEXT,
-                )
+                "the text has {length:,} characters, and at most {longest_text:,} are taken at once; break it into lines",
+                length=length,
+                longest_text=LONGEST_TEXT,
             )
 
 
 def check_text(text: str) -> str:
     """The text as a stranger gave it, if it is one. (A text of one's own may hold a NUL: training data does.)"""
     if not isinstance(text, str):
-        raise UserError(_("a text is a str, not {kind}", kind=type(text).__name__))
+        raise UserError("a text is a str, not {kind}", kind=type(text).__name__)
     check_lengths([text])
     if "\0" in text:
         raise UserError(
-            _(
-                "the text has a NUL at character {index}, which belongs to no text; remove it",
-                index=text.index(chr(0)) + 1,
-            )
+            "the text has a NUL at character {index}, which belongs to no text; remove it", index=text.index(chr(0)) + 1
         )
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise UserError(
-            _(
-                "the text has a lone surrogate (U+{code:04X}) at character {start}, "
-                "which is half a character or a byte that is not UTF-8; remove it",
-                code=ord(text[error.start]),
-                start=error.start + 1,
-            )
+            "the text has a lone surrogate (U+{code:04X}) at character {start}, "
+            "which is half a character or a byte that is not UTF-8; remove it",
+            code=ord(text[error.start]),
+            start=error.start + 1,
         ) from None
     return text
 
@@ -148,5 +141,5 @@ def check_text(text: str) -> str:
 def as_list(texts: Sequence[Any]) -> list[Any]:
     """A string is a sequence of strings, too; taken as one, its letters would be answered one by one."""
     if isinstance(texts, str):
-        raise UserError(_("texts come as a list, even a single one: write [text]"))
+        raise UserError("texts come as a list, even a single one: write [text]")
     return list(texts)

@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.errors import UserError
-from glassformer.language import _
 from glassformer.models import GPT, Transformer
 from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.rows import Rows
@@ -55,19 +54,15 @@ def token_scores(model: TextModel, sources: Sequence[str], targets: Sequence[str
     net = model._model
     if not isinstance(net, Transformer | GPT) or model.verb == "classify":
         raise UserError(
-            _(
-                "this run is {families} made to {verb}; it writes no text to be scored",
-                families=FAMILIES[net.config.family],
-                verb=model.verb,
-            )
+            "this run is {families} made to {verb}; it writes no text to be scored",
+            families=FAMILIES[net.config.family],
+            verb=model.verb,
         )
     if len(sources) != len(targets):
         raise UserError(
-            _(
-                "there are {n_sources} sources and {n_targets} targets; they go together one by one",
-                n_sources=len(sources),
-                n_targets=len(targets),
-            )
+            "there are {n_sources} sources and {n_targets} targets; they go together one by one",
+            n_sources=len(sources),
+            n_targets=len(targets),
         )
     written = model.tokenizers.target.encode_batch(list(targets))
     if isinstance(net, Transformer):
@@ -80,11 +75,9 @@ def token_scores(model: TextModel, sources: Sequence[str], targets: Sequence[str
     longest = max([len(row) - 1 for row in rows] + [len(ids) for ids in read], default=0)
     if net.config.positions == "learned" and longest > net.config.block_size:
         raise UserError(
-            _(
-                "a text has {longest} tokens, and this model has learned positions for {block_size}",
-                longest=longest,
-                block_size=net.config.block_size,
-            )
+            "a text has {longest} tokens, and this model has learned positions for {block_size}",
+            longest=longest,
+            block_size=net.config.block_size,
         )
     found: list[TokenScores] = []
     with eval_mode(net):

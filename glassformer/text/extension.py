@@ -18,7 +18,6 @@ from itertools import pairwise
 import tokenizers
 
 from glassformer.errors import UserError
-from glassformer.language import _
 from glassformer.text.languages import lowercase
 from glassformer.text.tokenizer import Tokenizer
 
@@ -117,9 +116,7 @@ def extend(tokenizer: Tokenizer, texts: Iterable[str], most: int) -> Extended:
         case "bpe":
             return more_merges(tokenizer, texts, most)
     raise UserError(
-        _(
-            "data.extend_vocabulary adds to a tokenizer of kind char, word or bpe that was learned here, and this one is "
-            "{tokenizer_kind}; leave it out, and new words are spelled by the pieces there are",
-            tokenizer_kind=tokenizer.kind,
-        )
+        "data.extend_vocabulary adds to a tokenizer of kind char, word or bpe that was learned here, and this one is "
+        "{tokenizer_kind}; leave it out, and new words are spelled by the pieces there are",
+        tokenizer_kind=tokenizer.kind,
     )

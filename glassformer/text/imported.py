@@ -27,7 +27,6 @@ import tokenizers
 from glassformer.errors import UserError
 from glassformer.files.durable import write_atomically
 from glassformer.files.structured import read_regular
-from glassformer.language import _
 from glassformer.text.bpe_dropout import BPEDropout
 from glassformer.text.pipeline_checks import check_pipeline, check_size, steps_of
 from glassformer.text.tokenizer import CONTROL, CONTROL_NAMES, UNK, Tokenizer, byte_letters, encodable
@@ -48,7 +47,7 @@ def from_facts(facts: Any, where: str) -> tokenizers.Tokenizer:
         if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
             raise
         raise UserError(
-            _("{where} is not a tokenizer that can be used: {error}", where=where, error=str(error)[:200])
+            "{where} is not a tokenizer that can be used: {error}", where=where, error=str(error)[:200]
         ) from None
     return library
 
@@ -109,34 +108,24 @@ class ImportedTokenizer(Tokenizer):
         known = library.get_vocab_size()
         if type(size) is not int or not CONTROL <= size <= known:
             raise UserError(
-                _(
-                    "{where} cannot be used: it says that it has {size!r:.40} ids, and its pieces are {known:,}",
-                    where=where,
-                    size=size,
-                    known=known,
-                )
+                "{where} cannot be used: it says that it has {size!r:.40} ids, and its pieces are {known:,}",
+                where=where,
+                size=size,
+                known=known,
             )
         for ids in (before, silent, ends, never):
             if not isinstance(ids, list) or not all(type(i) is int and CONTROL <= i < size for i in ids):
                 raise UserError(
-                    _(
-                        "{where} cannot be used: what begins or ends its texts, or is silent in them, are no ids of its own",
-                        where=where,
-                    )
+                    "{where} cannot be used: what begins or ends its texts, or is silent in them, are no ids of its own",
+                    where=where,
                 )
         if [library.id_to_token(i) for i in range(CONTROL)] != list(CONTROL_NAMES):
             raise UserError(
-                _(
-                    "{where} cannot be used: its first {control} ids are not the control ids",
-                    where=where,
-                    control=CONTROL,
-                )
+                "{where} cannot be used: its first {control} ids are not the control ids", where=where, control=CONTROL
             )
         foreign = facts.get("foreign")
         if foreign is not None and not isinstance(foreign, dict):
-            raise UserError(
-                _("{where} cannot be used: what it says of the model it came from is no object", where=where)
-            )
+            raise UserError("{where} cannot be used: what it says of the model it came from is no object", where=where)
         return ImportedTokenizer(library, size, before, silent, foreign, ends, never)
 
     def envelope(self) -> dict[str, Any]:
@@ -180,9 +169,7 @@ class ImportedTokenizer(Tokenizer):
 
     def bpe_dropout(self, dropout: float, seed: str) -> BPEDropout:
         """Refused: merges can be left out of a tokenizer of ours alone."""
-        raise UserError(
-            _("data.bpe_dropout needs a tokenizer learned here, and this run's came with an imported model")
-        )
+        raise UserError("data.bpe_dropout needs a tokenizer learned here, and this run's came with an imported model")
 
 
 LETTERS = {letter: byte for byte, letter in byte_letters().items()}
@@ -192,7 +179,7 @@ def as_told(error: BaseException) -> BaseException:
     """What a foreign pipeline breaks down with is a sentence; what is asked of the process stays what it is."""
     if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError | UserError):
         return error
-    return UserError(_("the model's own tokenizer cannot read this text: {error}", error=str(error)[:200]))
+    return UserError("the model's own tokenizer cannot read this text: {error}", error=str(error)[:200])
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
@@ -201,7 +188,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     try:
         content = read_regular(path, LARGEST_OWN)
     except OSError as error:
-        raise UserError(_("the tokenizer {path} cannot be read: {reason}", path=path, reason=error.strerror)) from None
+        raise UserError("the tokenizer {path} cannot be read: {reason}", path=path, reason=error.strerror) from None
     if not content.startswith(b'{"imported"'):
         return Tokenizer.load(path)
     try:
@@ -211,5 +198,5 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         raise (
             error
             if isinstance(error, UserError)
-            else UserError(_("{path} cannot be read: {reason}", path=path, reason=error))
+            else UserError("{path} cannot be read: {reason}", path=path, reason=error)
         ) from None

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from glassformer.errors import UserError, install_hint
-from glassformer.language import _
 
 # For the `tokenizers` library (Oniguruma): a run of Han; a number with its marks inside, such as 3.14, 19:30, 2024-05-03;
 # a word with its apostrophes and hyphens inside, such as don't, twenty-one; any other visible character by itself.
@@ -70,11 +69,9 @@ def load_jieba() -> Any:
             import jieba
     except ImportError:
         raise UserError(
-            _(
-                "cutting Chinese text into words needs jieba: install it with {command}, "
-                "or set data.tokenizer to char, bpe or unigram",
-                command=install_hint("zh"),
-            )
+            "cutting Chinese text into words needs jieba: install it with {command}, "
+            "or set data.tokenizer to char, bpe or unigram",
+            command=install_hint("zh"),
         ) from None
     jieba.setLogLevel(60)  # it reports the loading of its dictionary on stderr
     return jieba

@@ -33,16 +33,14 @@ def check_size(content: bytes, where: str) -> None:
     """Refuses a file that is too large, or that would need far more memory than it has bytes."""
     if len(content) > LARGEST_FILE:
         raise UserError(
-            _(
-                "{where} has {n_content:,} bytes; a tokenizer has at most {largest_file:,}",
-                where=where,
-                n_content=len(content),
-                largest_file=LARGEST_FILE,
-            )
+            "{where} has {n_content:,} bytes; a tokenizer has at most {largest_file:,}",
+            where=where,
+            n_content=len(content),
+            largest_file=LARGEST_FILE,
         )
     brackets, commas, names = content.count(b"[") + content.count(b"{"), content.count(b","), content.count(b'":')
     if brackets > MOST_BRACKETS or commas > MOST_COMMAS or names > MOST_NAMES:
-        raise UserError(_("{where} has more parts than any tokenizer has, and is not read", where=where))
+        raise UserError("{where} has more parts than any tokenizer has, and is not read", where=where)
 
 
 def class_end(pattern: str, start: int) -> int:
@@ -126,31 +124,25 @@ def check_regex(pattern: Any, where: str) -> None:
         return
     if not isinstance(pattern, str) or not pattern or len(pattern) > LONGEST_REGEX:
         raise UserError(
-            _(
-                "{where} has a pattern that is no text of at most {longest_regex:,} characters",
-                where=where,
-                longest_regex=LONGEST_REGEX,
-            )
+            "{where} has a pattern that is no text of at most {longest_regex:,} characters",
+            where=where,
+            longest_regex=LONGEST_REGEX,
         )
     try:
         why = repeats_without_end(pattern)
     except (ValueError, IndexError) as error:
         raise UserError(
-            _(
-                "{where} has a pattern that cannot be read ({error}): {pattern!r}",
-                where=where,
-                error=error,
-                pattern=pattern[:80],
-            )
+            "{where} has a pattern that cannot be read ({error}): {pattern!r}",
+            where=where,
+            error=error,
+            pattern=pattern[:80],
         ) from None
     if why is not None:
         raise UserError(
-            _(
-                "{where} has a pattern that could take time without end, and is not used: {pattern!r} has {why}",
-                where=where,
-                pattern=pattern[:80],
-                why=why,
-            )
+            "{where} has a pattern that could take time without end, and is not used: {pattern!r} has {why}",
+            where=where,
+            pattern=pattern[:80],
+            why=why,
         )
 
 
@@ -171,31 +163,25 @@ def check_steps(facts: dict[str, Any], where: str) -> None:
         steps = list(steps_of(facts.get(name)))
         if len(steps) > 64:
             raise UserError(
-                _(
-                    "{where}: its {name} has {n_steps} steps, and no tokenizer needs more than 64",
-                    where=where,
-                    name=name,
-                    n_steps=len(steps),
-                )
+                "{where}: its {name} has {n_steps} steps, and no tokenizer needs more than 64",
+                where=where,
+                name=name,
+                n_steps=len(steps),
             )
         for step in steps:
             pattern, content = step.get("pattern"), step.get("content", "")
             if isinstance(pattern, dict) and "Regex" in pattern:
                 check_regex(pattern["Regex"], where)
             elif isinstance(pattern, dict) and not pattern.get("String"):
-                raise UserError(
-                    _("{where}: its {name} replaces an empty text, which never ends", where=where, name=name)
-                )
+                raise UserError("{where}: its {name} replaces an empty text, which never ends", where=where, name=name)
             if name == "normalizer" and step.get("type") in ("Replace", "Prepend"):
                 growth *= max(1, len(str(content or step.get("prepend", ""))))
     if growth > MOST_GROWTH:
         raise UserError(
-            _(
-                "{where}: its normalizer could make {growth:,.0f} characters of one; at most {most_growth} are taken",
-                where=where,
-                growth=growth,
-                most_growth=MOST_GROWTH,
-            )
+            "{where}: its normalizer could make {growth:,.0f} characters of one; at most {most_growth} are taken",
+            where=where,
+            growth=growth,
+            most_growth=MOST_GROWTH,
         )
 
 
@@ -204,20 +190,18 @@ def check_pieces(model: Any, where: str) -> None:
     if not isinstance(model, dict) or model.get("type") not in MODELS:
         kind = model.get("type") if isinstance(model, dict) else None
         raise UserError(
-            _(
-                "{where} has a model of kind {kind}; there are {models}",
-                where=where,
-                kind=str(kind)[:40],
-                models=", ".join(MODELS),
-            )
+            "{where} has a model of kind {kind}; there are {models}",
+            where=where,
+            kind=str(kind)[:40],
+            models=", ".join(MODELS),
         )
     if model.get("dropout"):
         raise UserError(
-            _("{where} leaves merges out at random (model.dropout); take it out of the file first", where=where)
+            "{where} leaves merges out at random (model.dropout); take it out of the file first", where=where
         )
     merges = model.get("merges") or []
     if not isinstance(merges, list) or not all(is_merge(merge) for merge in merges):
-        raise UserError(_("{where} has merges that are no list of pairs of pieces", where=where))
+        raise UserError("{where} has merges that are no list of pairs of pieces", where=where)
     vocab: Any = model.get("vocab")
     if model["type"] == "Unigram":
         good = isinstance(vocab, list) and all(
@@ -230,17 +214,15 @@ def check_pieces(model: Any, where: str) -> None:
         names = list(vocab) if good else []
     if not good or not 0 < len(names) <= MOST_PIECES:
         raise UserError(
-            _(
-                "{where} has no vocabulary of 1 to {most_pieces:,} pieces with their numbers",
-                where=where,
-                most_pieces=MOST_PIECES,
-            )
+            "{where} has no vocabulary of 1 to {most_pieces:,} pieces with their numbers",
+            where=where,
+            most_pieces=MOST_PIECES,
         )
     if model["type"] != "Unigram" and len(set(vocab.values())) < len(names):
-        raise UserError(_("{where} gives one number to two pieces", where=where))
+        raise UserError("{where} gives one number to two pieces", where=where)
     if max(map(len, names)) > LONGEST_PIECE:
         raise UserError(
-            _("{where} has a piece of more than {longest_piece:,} characters", where=where, longest_piece=LONGEST_PIECE)
+            "{where} has a piece of more than {longest_piece:,} characters", where=where, longest_piece=LONGEST_PIECE
         )
 
 
@@ -259,12 +241,12 @@ def is_number(value: Any) -> bool:
 def check_pipeline(facts: Any, where: str) -> None:
     """Refuses, in a sentence, a tokenizer.json that does harm or makes no sense."""
     if not isinstance(facts, dict):
-        raise UserError(_("{where} is not a tokenizer.json: it holds no object", where=where))
+        raise UserError("{where} is not a tokenizer.json: it holds no object", where=where)
     check_pieces(facts.get("model"), where)
     check_steps(facts, where)
     added = facts.get("added_tokens") or []
     if not isinstance(added, list) or len(added) > MOST_PIECES or not all(is_added(token) for token in added):
-        raise UserError(_("{where} has added tokens that are no list of texts with their numbers", where=where))
+        raise UserError("{where} has added tokens that are no list of texts with their numbers", where=where)
 
 
 def is_added(token: Any) -> bool:

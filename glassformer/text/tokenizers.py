@@ -10,7 +10,6 @@ from pathlib import Path
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.files.durable import write_atomically
-from glassformer.language import _
 from glassformer.text.imported import load_tokenizer
 from glassformer.text.tokenizer import Tokenizer
 
@@ -60,7 +59,7 @@ class Tokenizers:
                 labels = structured.read(folder / "labels.json", list[str])
             except OSError as error:
                 raise UserError(
-                    _("{path} cannot be read: {reason}", path=folder / "labels.json", reason=error.strerror)
+                    "{path} cannot be read: {reason}", path=folder / "labels.json", reason=error.strerror
                 ) from None
         if is_there("tokenizer.json") or not is_there("tokenizer.target.json"):
             tokenizer = load_tokenizer(folder / "tokenizer.json")

@@ -12,7 +12,6 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from glassformer.errors import UserError
-from glassformer.language import _
 from glassformer.text.languages import WORD_PATTERN, is_han, lowercase, segment_chinese
 
 PAD, BOS, EOS, UNK, MASK = range(5)
@@ -36,11 +35,9 @@ def kind_of(facts: dict[str, Any]) -> Kind:
     if model == "WordLevel" and pattern in (CHARACTER_PATTERN, WORD_PATTERN):
         return "char" if pattern == CHARACTER_PATTERN else "word"
     raise UserError(
-        _(
-            "a tokenizer with a {model} model and this splitting is none of {choices}",
-            model=model,
-            choices=", ".join(get_args(Kind)),
-        )
+        "a tokenizer with a {model} model and this splitting is none of {choices}",
+        model=model,
+        choices=", ".join(get_args(Kind)),
     )
 
 
@@ -61,15 +58,13 @@ def encodable(texts: Iterable[str]) -> Iterator[str]:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise UserError(
-                _(
-                    "the text has a lone surrogate (U+{code:04X}) at character {start}, "
-                    "which is half a character and cannot be encoded; remove it",
-                    code=ord(text[error.start]),
-                    start=error.start + 1,
-                )
+                "the text has a lone surrogate (U+{code:04X}) at character {start}, "
+                "which is half a character and cannot be encoded; remove it",
+                code=ord(text[error.start]),
+                start=error.start + 1,
             ) from None
         except AttributeError:
-            raise UserError(_("a text is a str, not {kind}", kind=type(text).__name__)) from None
+            raise UserError("a text is a str, not {kind}", kind=type(text).__name__) from None
         yield text
 
 
@@ -80,7 +75,7 @@ def not_empty(texts: Iterable[str]) -> Iterator[str]:
         empty = empty and not text.strip()
         yield text
     if empty:
-        raise UserError(_("there is no text to train a tokenizer on: all of it is empty or blank"))
+        raise UserError("there is no text to train a tokenizer on: all of it is empty or blank")
 
 
 def word_spans(splitter: Any, text: str) -> list[tuple[int, int]]:

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from glassformer.config import PARTS, Recipe
 from glassformer.errors import ConfigError
-from glassformer.language import _
 
 # Of the model only what leaves its shape and its meaning alone; of the data only how they are cut into batches.
 FREE = {
@@ -99,16 +98,12 @@ def check_changes(found: list[Change], *, accepted: bool) -> None:
     impossible = [str(c) for c in found if not c.possible]
     if impossible:
         raise ConfigError(
-            _(
-                "a run cannot go on with {impossible}: what it learned would no longer fit; start a new run for that",
-                impossible="; ".join(impossible),
-            )
+            "a run cannot go on with {impossible}: what it learned would no longer fit; start a new run for that",
+            impossible="; ".join(impossible),
         )
     if found and not accepted:
         listed = "\n".join(f"  {c}" for c in found)
         raise ConfigError(
-            _(
-                "these settings differ from those the run has been trained with; confirm with --accept-changes:\n{listed}",
-                listed=listed,
-            )
+            "these settings differ from those the run has been trained with; confirm with --accept-changes:\n{listed}",
+            listed=listed,
         )

@@ -265,9 +265,12 @@ class Trainer:
                 if progress.bad_steps >= self.config.bad_steps:
                     self.pending = []
                     raise NotFinite(
-                        f"{progress.bad_steps} steps in a row had a loss or gradient that is not finite, the last at step "
-                        f"{report.step} (epoch {begins.epoch}, batch {begins.index}); the last checkpoint is good. Go on "
-                        "from it with a lower train.learning_rate, a longer train.warmup or a lower train.clip"
+                        "{count} steps in a row had a loss or gradient that is not finite, the last at step {step} (epoch "
+                        "{at.epoch}, batch {at.index}); the last checkpoint is good. Go on from it with a lower "
+                        "train.learning_rate, a longer train.warmup or a lower train.clip",
+                        count=progress.bad_steps,
+                        step=report.step,
+                        at=begins,
                     )
                 continue
             progress.bad_steps = 0

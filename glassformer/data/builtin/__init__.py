@@ -29,7 +29,6 @@ from glassformer.data.builtin.stdlib import stdlib_files
 from glassformer.data.builtin.toys import HELD_OUT_SIZE, in_context, reverse, rows_and_answers
 from glassformer.data.builtin.written_dates import date_pairs, date_parts, examples_in_ten_languages
 from glassformer.errors import ConfigError
-from glassformer.language import _
 
 PHRASES_SEED = 1
 
@@ -63,32 +62,28 @@ def check_builtin(config: DataConfig) -> str:
     name = config.builtin
     if name not in TASKS:
         raise ConfigError(
-            _(
-                "there is no built-in data {name!r}{suggestion}; there are {tasks}",
-                name=name,
-                suggestion=did_you_mean(str(name), list(TASKS)),
-                tasks=", ".join(TASKS),
-            )
+            "there is no built-in data {name!r}{suggestion}; there are {tasks}",
+            name=name,
+            suggestion=did_you_mean(str(name), list(TASKS)),
+            tasks=", ".join(TASKS),
         )
     if config.task != TASKS[name]:
         raise ConfigError(
-            _(
-                'the built-in data {name!r} is for data.task="{tasks}", not "{task}"',
-                name=name,
-                tasks=TASKS[name],
-                task=config.task,
-            )
+            'the built-in data {name!r} is for data.task="{tasks}", not "{task}"',
+            name=name,
+            tasks=TASKS[name],
+            task=config.task,
         )
     if config.direction is not None and name != "phrases":
-        raise ConfigError(_("data.direction belongs to the built-in phrases; {name!r} has only one", name=name))
+        raise ConfigError("data.direction belongs to the built-in phrases; {name!r} has only one", name=name)
     if config.locales and name != "dates":
-        raise ConfigError(_("data.locales belongs to the built-in dates, not to {name!r}", name=name))
+        raise ConfigError("data.locales belongs to the built-in dates, not to {name!r}", name=name)
     if config.test_lengths and name not in ("copy", "reverse", "sort"):
         raise ConfigError(
-            _("data.test_lengths belongs to the built-in copy, reverse and sort, not to {name!r}", name=name)
+            "data.test_lengths belongs to the built-in copy, reverse and sort, not to {name!r}", name=name
         )
     if config.size is not None and config.size < 1:
-        raise ConfigError(_("data.size must be at least 1, not {size}", size=config.size))
+        raise ConfigError("data.size must be at least 1, not {size}", size=config.size)
     return name
 
 

@@ -24,7 +24,6 @@ from functools import cache
 from typing import Literal
 
 from glassformer.errors import UserError, install_hint
-from glassformer.language import _
 
 Split = Literal["train", "val", "test"]
 DateTag = Literal["DAY", "MONTH", "YEAR", "WEEKDAY", "O"]
@@ -51,11 +50,9 @@ def require_babel(what: str) -> None:
         import babel  # noqa: F401
     except ImportError:
         raise UserError(
-            _(
-                "the built-in data {what!r} needs Babel; install it with: {command}",
-                what=what,
-                command=install_hint("dates"),
-            )
+            "the built-in data {what!r} needs Babel; install it with: {command}",
+            what=what,
+            command=install_hint("dates"),
         ) from None
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from glassformer.errors import UserError
-from glassformer.language import _
 
 Split = Literal["train", "val", "test"]
 DIRECTIONS = ("zh-en", "en-zh", "de-en", "en-de", "zh-de", "de-zh")
@@ -111,23 +110,19 @@ def open_phrases(direction: str, split: str = "train", size: int | None = None, 
     """
     if direction not in DIRECTIONS:
         raise UserError(
-            _(
-                "There is no direction {direction!r} in phrases; choose one of {directions}.",
-                direction=direction,
-                directions=", ".join(DIRECTIONS),
-            )
+            "There is no direction {direction!r} in phrases; choose one of {directions}.",
+            direction=direction,
+            directions=", ".join(DIRECTIONS),
         )
     if split not in get_args(Split):
         raise UserError(
-            _(
-                "There is no split {split!r} in phrases; choose one of {choices}.",
-                split=split,
-                choices=", ".join(get_args(Split)),
-            )
+            "There is no split {split!r} in phrases; choose one of {choices}.",
+            split=split,
+            choices=", ".join(get_args(Split)),
         )
     if size is not None and size < 1:
         raise UserError(
-            _("A sample of phrases needs at least one sentence, not {size}; give a size of 1 or more.", size=size)
+            "A sample of phrases needs at least one sentence, not {size}; give a size of 1 or more.", size=size
         )
     if split == "train":
         return Phrases(direction, "train", size, seed)

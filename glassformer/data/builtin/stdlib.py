@@ -12,7 +12,6 @@ from glassformer.data.builtin.dates import Split, splits_of
 from glassformer.data.builtin.draws import shuffled
 from glassformer.data.files import Document
 from glassformer.errors import ConfigError
-from glassformer.language import _
 
 # Not programs (tables, generated pages), or not the library itself (its tests, other people's packages).
 NOT_LIBRARY = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "encodings", "pydoc_data"}
@@ -53,6 +52,6 @@ def stdlib_files(split: Split, size: int | None) -> SourceFiles:
     files = [folder / name for name in names if holds_text(folder / name)]
     if size is not None and size > len(files):
         raise ConfigError(
-            _("data.size={size} is more than the {n_files} files of the built-in stdlib", size=size, n_files=len(files))
+            "data.size={size} is more than the {n_files} files of the built-in stdlib", size=size, n_files=len(files)
         )
     return SourceFiles(tuple(shuffled(Random(f"stdlib/{split}"), files)[:size]))

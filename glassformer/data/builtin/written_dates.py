@@ -20,7 +20,6 @@ from glassformer.data.builtin.dates import (
 )
 from glassformer.data.builtin.draws import draw
 from glassformer.errors import ConfigError
-from glassformer.language import _
 
 
 def draw_writings(split: Split, size: int, locales: Sequence[str] = LOCALES) -> Iterator[tuple[Writing, datetime.date]]:
@@ -28,18 +27,16 @@ def draw_writings(split: Split, size: int, locales: Sequence[str] = LOCALES) -> 
     require_babel("dates")
     if unknown := [name for name in locales if name not in LOCALES]:
         raise ConfigError(
-            _(
-                "data.locales: there is no {unknown!r}{suggestion}; there are {locales}",
-                unknown=unknown[0],
-                suggestion=did_you_mean(unknown[0], list(LOCALES)),
-                locales=", ".join(LOCALES),
-            )
+            "data.locales: there is no {unknown!r}{suggestion}; there are {locales}",
+            unknown=unknown[0],
+            suggestion=did_you_mean(unknown[0], list(LOCALES)),
+            locales=", ".join(LOCALES),
         )
     days = days_of(split)
     most = len(days) * len(locales) // 2 if split == "train" else len(days)
     if size > most:
         raise ConfigError(
-            _("data.size={size} is more than the built-in dates hold; ask for at most {most}", size=size, most=most)
+            "data.size={size} is more than the built-in dates hold; ask for at most {most}", size=size, most=most
         )
     generator = Random(f"dates/{split}")
     seen: set[Any] = set()

@@ -36,7 +36,6 @@ from glassformer.data.doctor.findings import across, exchange_findings, inside, 
 from glassformer.data.doctor.roles import arrange
 from glassformer.data.origins import SPLITS, origins_of
 from glassformer.errors import UserError
-from glassformer.language import _
 
 
 def check(files: Sequence[str | Path], task: str | None = None, **fields: str) -> DoctorReport:
@@ -52,13 +51,11 @@ def check_config(config: DataConfig) -> DoctorReport:
     """Look at all that a configuration names, as training would read it."""
     if config.builtin is not None:
         raise UserError(
-            _(
-                "the built-in data {builtin!r} needs no check; `data check` is for files of your own",
-                builtin=config.builtin,
-            )
+            "the built-in data {builtin!r} needs no check; `data check` is for files of your own",
+            builtin=config.builtin,
         )
     if not config.files("train"):
-        raise UserError(_("there is no data to check: data.train is not set"))
+        raise UserError("there is no data to check: data.train is not set")
     report = DoctorReport(config.task, {}, [], {}, "word")
     for split in SPLITS:
         if origins_of(config, split):

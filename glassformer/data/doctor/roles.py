@@ -11,7 +11,6 @@ from glassformer.config import DataConfig
 from glassformer.data.files import ReadContext, numbered_lines
 from glassformer.data.origins import SPLITS
 from glassformer.errors import UserError
-from glassformer.language import _
 
 ROLES = {
     "train": re.compile(r"(^|[^a-z])train(ing)?([^a-z]|$)"),
@@ -24,7 +23,7 @@ def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> 
     """A data configuration in which each file has its role, by its name or else by its place."""
     for file in files:
         if not file.exists():
-            raise UserError(_("there is no file {path}", path=file))
+            raise UserError("there is no file {path}", path=file)
     roles: dict[str, list[Path]] = {}
     nameless: list[Path] = []
     for file in files:
@@ -37,11 +36,8 @@ def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> 
         roles[role] = nameless[start : start + size]
     if not files or sum(map(len, roles.values())) < len(files) or any(len(group) > 2 for group in roles.values()):
         raise UserError(
-            _(
-                "give one file, or two aligned ones, for each of train, val and test; "
-                "{files} cannot be told apart by name",
-                files=", ".join(file.name for file in files) or "nothing",
-            )
+            "give one file, or two aligned ones, for each of train, val and test; {files} cannot be told apart by name",
+            files=", ".join(file.name for file in files) or "nothing",
         )
     pairs_of_files = [group for group in roles.values() if len(group) == 2]
     if task is None:
@@ -49,9 +45,7 @@ def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> 
         task = "pairs" if pairs_of_files or holds_pairs(first) or (first.is_file() and has_tab(first)) else "text"
     if pairs_of_files and task != "pairs":
         names = " and ".join(file.name for file in pairs_of_files[0])
-        raise UserError(
-            _("{names} would both be {task} for the same split; give them one by one", names=names, task=task)
-        )
+        raise UserError("{names} would both be {task} for the same split; give them one by one", names=names, task=task)
     settings: dict[str, Any] = dict(fields)
     for role, group in roles.items():
         settings[role] = str(group[0])

@@ -29,7 +29,6 @@ from glassformer.decode.request import Hypothesis, SpecialTokens, ranked
 from glassformer.errors import ConfigError
 from glassformer.formats.ctranslate2 import CTRANSLATE2
 from glassformer.formats.ctranslate2 import spec as conversion
-from glassformer.language import _
 from glassformer.models.checksum import weight_checksum
 
 MIN_POSITIONS = 512  # rows of a table of positions that has no end, at first
@@ -119,7 +118,7 @@ class CTranslate2Engine:
 
     def __init__(self, model: Any, special: SpecialTokens, compute: str | None = None) -> None:
         if special.eos is None:
-            raise ConfigError(_("CTranslate2 needs a token that ends a text; use engine=auto"))
+            raise ConfigError("CTranslate2 needs a token that ends a text; use engine=auto")
         self.config: ModelConfig = model.config
         self.special, self.eos = special, special.eos
         self.compute = compute or conversion.compute_type()
@@ -262,7 +261,7 @@ lock = threading.Lock()
 def cached_engine(model: Any, special: SpecialTokens, name: str) -> CTranslate2Engine:
     """The model's engine of this name: made once, and again when a weight has changed."""
     if next(model.parameters()).device.type != "cpu":
-        raise ConfigError(_("engine={name} is for a CPU, and the model is on a GPU; use engine=auto", name=name))
+        raise ConfigError("engine={name} is for a CPU, and the model is on a GPU; use engine=auto", name=name)
     CTRANSLATE2.require(f"engine={name}")
     now = weight_checksum(model)
     with lock:
@@ -283,6 +282,6 @@ def answer(
         reason = "it ends a text by one token, and this model by several"
     if reason is not None:
         raise ConfigError(
-            _("engine={engine} is CTranslate2, and {reason}; use engine=auto", engine=config.engine, reason=reason)
+            "engine={engine} is CTranslate2, and {reason}; use engine=auto", engine=config.engine, reason=reason
         )
     return cached_engine(model, special, config.engine).answer(model, batch, config)

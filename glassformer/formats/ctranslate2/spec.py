@@ -24,7 +24,6 @@ from glassformer import machine
 from glassformer.config import ModelConfig
 from glassformer.errors import ConfigError
 from glassformer.formats.ctranslate2 import CTRANSLATE2
-from glassformer.language import _
 
 ACTIVATIONS = {
     "relu": "RELU",
@@ -112,7 +111,7 @@ def compute_type() -> str:
     for name in ("int8", "int8_float32", "int8_bfloat16"):
         if name in have:
             return name
-    raise ConfigError(_("CTranslate2 has no 8-bit arithmetic for this processor; use engine=auto"))
+    raise ConfigError("CTranslate2 has no 8-bit arithmetic for this processor; use engine=auto")
 
 
 def array(weight: Tensor) -> Any:
@@ -220,7 +219,7 @@ def make_spec(model: Any, vocabularies: Vocabularies, *, n_positions: int) -> An
 
     c: ModelConfig = model.config
     if (missing := unsupported_setting(c)) is not None:
-        raise ConfigError(_("CTranslate2 has nothing for {missing}; use engine=auto", missing=missing))
+        raise ConfigError("CTranslate2 has nothing for {missing}; use engine=auto", missing=missing)
     pairs = c.family == "transformer"
     decoder = specs.TransformerDecoderSpec(
         c.n_layer, c.n_head, with_encoder_attention=pairs, alibi=c.positions == "alibi", **spec_options(c)

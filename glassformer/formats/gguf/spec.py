@@ -93,28 +93,24 @@ def architecture_of(config: ModelConfig, imported: Mapping[str, Tensor] | None =
     `dialect_for`."""
     if config.family != "gpt":
         raise UserError(
-            _(
-                "gguf is for models that are a decoder alone, and this one is a {family}; export to {others}",
-                family=config.family,
-                others=_("hf or ct2") if config.family == "transformer" else "hf",
-            )
+            "gguf is for models that are a decoder alone, and this one is a {family}; export to {others}",
+            family=config.family,
+            others=_("hf or ct2") if config.family == "transformer" else "hf",
         )
     dialect = dialect_for(config, imported)
     if dialect.name == "gpt2" and config.activation != "gelu_tanh":
         raise UserError(
-            _(
-                "llama.cpp's gpt2 has the activation gelu_tanh alone, and this model has {activation}; export to hf or "
-                "onnx instead",
-                activation=config.activation,
-            )
+            "llama.cpp's gpt2 has the activation gelu_tanh alone, and this model has {activation}; export to hf or "
+            "onnx instead",
+            activation=config.activation,
         )
     if config.rotary_scaling == "llama3":
         raise UserError(
-            _("gguf is written without the frequencies of model.rotary_scaling=llama3; export to hf or onnx instead")
+            "gguf is written without the frequencies of model.rotary_scaling=llama3; export to hf or onnx instead"
         )
     if dialect.name == "llama" and config.bias:
         raise UserError(
-            _("llama.cpp's llama has no biases, and this model has model.bias=true; export to hf or onnx instead")
+            "llama.cpp's llama has no biases, and this model has model.bias=true; export to hf or onnx instead"
         )
     return dialect
 

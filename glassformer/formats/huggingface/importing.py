@@ -62,12 +62,10 @@ def dialect_of(hf: Mapping[str, Any], folder: Path) -> Dialect:
     kind = hf.get("model_type")
     if not isinstance(kind, str) or kind not in READABLE:
         raise UserError(
-            _(
-                "{folder} describes a model of type {kind!r}; what can be imported is {readable}",
-                folder=folder / "config.json",
-                kind=str(kind)[:60],
-                readable=", ".join(sorted(READABLE)),
-            )
+            "{folder} describes a model of type {kind!r}; what can be imported is {readable}",
+            folder=folder / "config.json",
+            kind=str(kind)[:60],
+            readable=", ".join(sorted(READABLE)),
         )
     return READABLE[kind]
 
@@ -80,16 +78,14 @@ def model_config(dialect: Dialect, hf: Mapping[str, Any], folder: Path) -> Model
     except (TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(_("{path} cannot be read: {reason}", path=folder / "config.json", reason=error)) from None
+        raise UserError("{path} cannot be read: {reason}", path=folder / "config.json", reason=error) from None
     for name, most in LARGEST.items():
         if getattr(config, name) > most:
             raise UserError(
-                _(
-                    "{folder}: {value:,} for {name} is beyond any model",
-                    folder=folder / "config.json",
-                    value=getattr(config, name),
-                    name=name,
-                )
+                "{folder}: {value:,} for {name} is beyond any model",
+                folder=folder / "config.json",
+                value=getattr(config, name),
+                name=name,
             )
     return config
 
@@ -100,7 +96,7 @@ def with_head(hf: dict[str, Any], head: str | None, tensors: dict[str, Tensor]) 
         return hf
     for old, new in (("cls.seq_relationship.", "classifier."),):
         if f"{old}weight" not in tensors:
-            raise UserError(_("the file has no next-sentence head (cls.seq_relationship)"))
+            raise UserError("the file has no next-sentence head (cls.seq_relationship)")
         for part in ("weight", "bias"):
             tensors[f"{new}{part}"] = tensors.pop(f"{old}{part}")
     for name in [n for n in tensors if n.startswith("cls.predictions.")]:
@@ -144,11 +140,9 @@ def language_ids(tokenizer: ExternalTokenizer, vocabulary: Vocabulary, name: str
     found = next((i for i, known in tokenizer.names.items() if known in spellings), None)
     if found is None or found not in vocabulary.ours:
         raise UserError(
-            _(
-                "{where} has no language {name!r}; use its own name, such as __en__, eng_Latn or en_XX",
-                where=tokenizer.where,
-                name=name,
-            )
+            "{where} has no language {name!r}; use its own name, such as __en__, eng_Latn or en_XX",
+            where=tokenizer.where,
+            name=name,
         )
     return (vocabulary.ours[found],)
 
@@ -165,17 +159,15 @@ def begins_of(
     if kind in ("m2m_100", "mbart"):
         if languages.source is None or languages.target is None:
             raise UserError(
-                _(
-                    "this model knows many languages; say between which it is to translate, by --source-language and "
-                    "--target-language"
-                )
+                "this model knows many languages; say between which it is to translate, by --source-language and "
+                "--target-language"
             )
         return (
             language_ids(tokenizer, vocabulary, languages.source),
             language_ids(tokenizer, vocabulary, languages.target),
         )
     if languages != Languages():
-        raise UserError(_("a model of type {kind} has no languages to choose from; leave those options out", kind=kind))
+        raise UserError("a model of type {kind} has no languages to choose from; leave those options out", kind=kind)
     if kind not in ("bart", "marian", "pegasus"):
         return (), ()
     first = one_id(generation.config.get("bos_token_id", 0)) if kind == "bart" else None
@@ -268,10 +260,8 @@ def read_own_export(folder: Path, dialect: Dialect, tensors: dict[str, Tensor]) 
     facts = said.get("recipe")
     if not isinstance(facts, dict):
         raise UserError(
-            _(
-                "{folder} has no recipe; take the file out to import the model without it",
-                folder=folder / "glassformer.json",
-            )
+            "{folder} has no recipe; take the file out to import the model without it",
+            folder=folder / "glassformer.json",
         )
     recipe = Recipe.from_dict(facts)
     if said.get("ids") == "foreign":
@@ -281,7 +271,7 @@ def read_own_export(folder: Path, dialect: Dialect, tensors: dict[str, Tensor]) 
         kept = read_tensor_file(folder / LEFT_OUT)
         if any(name not in own or tensor.shape != own[name].shape for name, tensor in kept.items()):
             raise UserError(
-                _("{folder} is of another model; take it out to import the model without it", folder=folder / LEFT_OUT)
+                "{folder} is of another model; take it out to import the model without it", folder=folder / LEFT_OUT
             )
         own |= kept
     return Imported(recipe, own, read_own_tokenizers(folder, recipe), dialect.name)
@@ -298,11 +288,9 @@ def read_returned(folder: Path, dialect: Dialect, tensors: dict[str, Tensor], re
     config, own = in_our_order(there, tensors_from(dialect, there, tidy), vocabulary, vocabulary)
     if config != recipe.model:
         raise UserError(
-            _(
-                "{folder} tells of other ids than the tokenizer beside it; take the file out to import "
-                "the model without it",
-                folder=folder / "glassformer.json",
-            )
+            "{folder} tells of other ids than the tokenizer beside it; take the file out to import "
+            "the model without it",
+            folder=folder / "glassformer.json",
         )
     write = theirs.in_order(vocabulary, (), remember(folder, hf, vocabulary), generation)
     own = with_left_out(folder, own, vocabulary)

@@ -24,7 +24,6 @@ from glassformer.errors import UserError
 from glassformer.files.structured import read_regular
 from glassformer.formats.huggingface.vocabulary import Vocabulary
 from glassformer.formats.untrusted import inside, read_tensor_file
-from glassformer.language import _
 from glassformer.text.imported import ImportedTokenizer
 from glassformer.text.pipeline_checks import LARGEST_FILE
 from glassformer.text.tokenizer import BOS, EOS, PAD, Tokenizer
@@ -73,20 +72,16 @@ class ImportedModel:
         bias = own.get("output_bias")
         if bias is not None and bool(self.vocabulary.back(bias.detach()).any()):
             raise UserError(
-                _(
-                    "this model has learned an output bias since it was imported, and the model it came from has no place for "
-                    "one; export to ct2 or onnx, or fine-tune anew, which leaves that bias alone"
-                )
+                "this model has learned an output bias since it was imported, and the model it came from has no place for "
+                "one; export to ct2 or onnx, or fine-tune anew, which leaves that bias alone"
             )
         if not (recipe.data.begin_documents or recipe.data.task == "pairs") or BOS in self.vocabulary.control:
             return
         table, same = own["embedding.weight"], self.vocabulary.copies.get(BOS)
         if same is None or not torch.equal(table[BOS], table[self.vocabulary.ours[same]]):
             raise UserError(
-                _(
-                    "this model has learned a token that begins a text, and the model it came from has none of its own; export "
-                    "to ct2 or onnx, or fine-tune with LoRA or with train.freeze=['embedding*']"
-                )
+                "this model has learned a token that begins a text, and the model it came from has none of its own; export "
+                "to ct2 or onnx, or fine-tune with LoRA or with train.freeze=['embedding*']"
             )
 
     def left_out(self, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -135,7 +130,7 @@ def origin_of(tokenizer: Tokenizer) -> ImportedModel | None:
         return ImportedModel(vocabulary, dict(facts["ids"]), unpacked(facts["files"]))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, zlib.error) as error:
         raise UserError(
-            _("what the run remembers of the model it came from cannot be read: {error}", error=error)
+            "what the run remembers of the model it came from cannot be read: {error}", error=error
         ) from None
 
 
@@ -147,7 +142,7 @@ def with_left_out(folder: Path, own: dict[str, Tensor], vocabulary: Vocabulary) 
     for name, rows in read_tensor_file(folder / LEFT_OUT).items():
         if name not in own or rows.shape != own[name][never].shape:
             raise UserError(
-                _("{folder} is of another model; take it out to import the model without it", folder=folder / LEFT_OUT)
+                "{folder} is of another model; take it out to import the model without it", folder=folder / LEFT_OUT
             )
         own[name][never] = rows.to(own[name].dtype)
     return own

@@ -23,7 +23,6 @@ from glassformer.errors import UserError, install_hint
 from glassformer.formats.huggingface.tables import half_split
 from glassformer.formats.huggingface.vocabulary import Vocabulary
 from glassformer.formats.runtime import Activations, Case, Ids, Runtime
-from glassformer.language import _
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS, PAD
 
@@ -83,7 +82,7 @@ def transformers_can_use(folder: Path) -> Iterator[None]:
     except Exception as error:
         said = " ".join(str(error).split())[:300]
         raise UserError(
-            _("transformers cannot load or run {folder}, so it cannot be compared: {said}", folder=folder, said=said)
+            "transformers cannot load or run {folder}, so it cannot be compared: {said}", folder=folder, said=said
         ) from None
 
 
@@ -101,11 +100,8 @@ class TransformersRuntime(Runtime):
             import transformers
         except ImportError:
             raise UserError(
-                _(
-                    "to compare an exported folder with the original, transformers is needed; install it with: "
-                    "{command}",
-                    command=install_hint("hf"),
-                )
+                "to compare an exported folder with the original, transformers is needed; install it with: {command}",
+                command=install_hint("hf"),
             ) from None
         from transformers.utils import logging
 

@@ -30,7 +30,6 @@ from glassformer.formats.huggingface.tokenizer_classes import (
 )
 from glassformer.formats.huggingface.vocabulary import Vocabulary
 from glassformer.formats.untrusted import inside, is_file, read_json
-from glassformer.language import _
 from glassformer.text.imported import ImportedTokenizer, from_facts
 from glassformer.text.pipeline_checks import LARGEST_FILE, MOST_PIECES, check_pipeline, check_size
 from glassformer.text.tokenizer import BOS, CONTROL, CONTROL_NAMES, EOS, MASK, PAD, UNK
@@ -88,7 +87,7 @@ def renumbered(facts: dict[str, Any], own: list[str], control: Collection[str]) 
     always one token still is."""
     model, ids = dict(facts["model"]), {name: i for i, name in enumerate(own)}
     if len(ids) < len(own):
-        raise UserError(_("the tokenizer has two pieces of one name, and is not read"))
+        raise UserError("the tokenizer has two pieces of one name, and is not read")
     if model["type"] == "Unigram":
         scores: dict[str, float] = dict(model["vocab"])
         lowest = min(scores.values())
@@ -142,7 +141,7 @@ def read_tokenizer_json(folder: Path, name: str = "tokenizer.json") -> dict[str,
     try:
         facts = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise UserError(_("{path} is not JSON: {error}", path=path, error=str(error)[:200])) from None
+        raise UserError("{path} is not JSON: {error}", path=path, error=str(error)[:200]) from None
     check_pipeline(facts, str(path))
     return facts  # type: ignore[no-any-return]
 
@@ -162,14 +161,12 @@ def read_vocabulary(folder: Path, name: str) -> dict[int, str]:
     found = read_json(folder, name, LARGEST_FILE)
     if not 0 < len(found) <= MOST_PIECES or not all(type(i) is int and 0 <= i < MOST_PIECES for i in found.values()):
         raise UserError(
-            _(
-                "{folder} is no vocabulary of names and numbers, of at most {most_pieces:,}",
-                folder=folder / name,
-                most_pieces=MOST_PIECES,
-            )
+            "{folder} is no vocabulary of names and numbers, of at most {most_pieces:,}",
+            folder=folder / name,
+            most_pieces=MOST_PIECES,
         )
     if len(set(found.values())) < len(found):
-        raise UserError(_("{folder} gives one number to two names", folder=folder / name))
+        raise UserError("{folder} gives one number to two names", folder=folder / name)
     return {i: piece for piece, i in found.items()}
 
 
@@ -257,11 +254,9 @@ def read_tokenizers(folder: Path) -> tuple[ExternalTokenizer, ExternalTokenizer]
         special = ROLES[kind] | special
     else:
         raise UserError(
-            _(
-                "{folder} has no tokenizer: neither tokenizer.json nor source.spm and target.spm, vocab.json and merges.txt, or "
-                "vocab.txt; save it there with tokenizer.save_pretrained(folder)",
-                folder=folder,
-            )
+            "{folder} has no tokenizer: neither tokenizer.json nor source.spm and target.spm, vocab.json and merges.txt, or "
+            "vocab.txt; save it there with tokenizer.save_pretrained(folder)",
+            folder=folder,
         )
     facts = as_class_says(facts, kind, config)
     check_pipeline(facts, str(folder / where))
@@ -300,11 +295,9 @@ def control_ids(
     wanted[BOS] = tokenizer.id_of("bos_token") if begin is None else begin
     if family == "transformer" and wanted[BOS] is None:
         raise UserError(
-            _(
-                "{where}: nothing says which token begins an answer (decoder_start_token_id in generation_config.json "
-                "or config.json)",
-                where=tokenizer.where,
-            )
+            "{where}: nothing says which token begins an answer (decoder_start_token_id in generation_config.json "
+            "or config.json)",
+            where=tokenizer.where,
         )
     if family == "bert":
         wanted[BOS] = first_of(tokenizer.id_of("cls_token"), tokenizer.id_of("bos_token"))
@@ -314,7 +307,7 @@ def control_ids(
     wanted[UNK], wanted[MASK] = tokenizer.id_of("unk_token"), tokenizer.id_of("mask_token")
     if wanted[EOS] is None:
         raise UserError(
-            _("{where}: nothing says which token ends a text (eos_token_id in config.json)", where=tokenizer.where)
+            "{where}: nothing says which token ends a text (eos_token_id in config.json)", where=tokenizer.where
         )
     written = {*ends[1:], generation.forced} if family != "bert" else set()
     if family == "transformer" and tokenizer.names.get(wanted[BOS] or 0) not in {

@@ -21,7 +21,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UserError
-from glassformer.language import _
 from glassformer.text.tokenizer import CONTROL
 
 NEVER = -1e4
@@ -41,7 +40,7 @@ class Vocabulary:
         used = list(self.control.values())
         if len(set(used)) < len(used) or not all(0 <= i < self.size for i in used):
             raise UserError(
-                _("the special ids {used} do not fit a vocabulary of {size:,} words", used=used, size=self.size)
+                "the special ids {used} do not fit a vocabulary of {size:,} words", used=used, size=self.size
             )
 
     @cached_property

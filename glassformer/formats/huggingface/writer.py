@@ -112,7 +112,7 @@ def tensors_from(dialect: Dialect, config: ModelConfig, tensors: Mapping[str, Te
         own = {name: t for name, t in apart.items() if not re.match(r"(encoder|decoder)\.[1-9]", name)}
         if not all(torch.equal(tensor, apart[name]) for name, tensor in every_layer(config, own).items()):
             raise UserError(
-                _("the layers of this model should all be one (model.share_layers), and in the file they differ")
+                "the layers of this model should all be one (model.share_layers), and in the file they differ"
             )
         return own
     with torch.device("meta"):

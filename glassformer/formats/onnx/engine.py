@@ -26,7 +26,6 @@ from glassformer.decode.external import RequestJob
 from glassformer.errors import ConfigError
 from glassformer.formats.onnx import ONNX
 from glassformer.formats.onnx import spec as conversion
-from glassformer.language import _
 from glassformer.models.checksum import weight_checksum
 from glassformer.nn.rows import Rows
 
@@ -113,7 +112,7 @@ def check_supported(config: ModelConfig) -> None:
     """Says in a sentence what keeps this model from onnxruntime."""
     ONNX.require("engine=onnx")
     if (unsupported := conversion.unsupported(config)) is not None:
-        raise ConfigError(_("engine=onnx has nothing for {unsupported}; use engine=auto", unsupported=unsupported[0]))
+        raise ConfigError("engine=onnx has nothing for {unsupported}; use engine=auto", unsupported=unsupported[0])
 
 
 nets: weakref.WeakKeyDictionary[nn.Module, tuple[Any, int, OnnxNet]] = weakref.WeakKeyDictionary()
@@ -125,7 +124,7 @@ def net(model: Any, batch: Sequence[RequestJob]) -> OnnxNet:
     positions = max(len(request.ids) + job.limit for request, job in batch)
     check_supported(model.config)
     if next(model.parameters()).device.type != "cpu":
-        raise ConfigError(_("engine=onnx is for a CPU, and the model is on a GPU; use engine=auto"))
+        raise ConfigError("engine=onnx is for a CPU, and the model is on a GPU; use engine=auto")
     now = weight_checksum(model)
     with lock:
         known = nets.get(model)

@@ -19,7 +19,6 @@ from glassformer.formats.onnx.engine import OnnxNet
 from glassformer.formats.onnx.runtime import OnnxRuntime
 from glassformer.formats.runtime import Runtime
 from glassformer.formats.untrusted import LARGEST_JSON, read_json
-from glassformer.language import _
 from glassformer.nn.rows import Rows
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS
@@ -33,7 +32,7 @@ print(model.write([[5, 6, 2]], limit=32))"""
 def refuse(model: TextModel) -> None:
     """Where the graphs cannot say something, that is said with the nearest they can."""
     if (lacking := conversion.unsupported(model.model.config)) is not None:
-        raise UserError(_("these ONNX graphs have nothing for {what}; {what_2}", what=lacking[0], what_2=lacking[1]))
+        raise UserError("these ONNX graphs have nothing for {what}; {what_2}", what=lacking[0], what_2=lacking[1])
 
 
 def write(model: TextModel, folder: Path, weights: str, name: str) -> list[str]:
@@ -67,7 +66,7 @@ class OnnxModel:
         self.family = recipe.model.family
         if self.family == "bert":
             raise UserError(
-                _("{folder} holds a BERT, which writes nothing; run its model.onnx once for each text", folder=folder)
+                "{folder} holds a BERT, which writes nothing; run its model.onnx once for each text", folder=folder
             )
         self.net = OnnxNet(folder, recipe.model, threads)
 

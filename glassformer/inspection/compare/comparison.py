@@ -140,10 +140,8 @@ def compare(
     if models[0].recipe.data.task == "text":
         if not tokenizers_agree(*models):
             raise UserError(
-                _(
-                    "the two runs cut their text into different tokens, so their blocks are not the same text; compare runs "
-                    "that share a tokenizer (data.tokenizer_file)"
-                )
+                "the two runs cut their text into different tokens, so their blocks are not the same text; compare runs "
+                "that share a tokenizer (data.tokenizer_file)"
             )
         held = held_out(models[0], split, limit, folders[0], block_size=block)
     else:

@@ -23,7 +23,6 @@ from glassformer.evaluation.teacher_forced import teacher_forced
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.files.owned import OwnedFiles
 from glassformer.inspection.heads.kinds import kind_of, kinds
-from glassformer.language import _
 from glassformer.probe import Component
 from glassformer.tasks import TextModel
 
@@ -171,12 +170,10 @@ def least_important(found: HeadImportances, count: int) -> list[Component]:
     order = found.order()
     if not 1 <= count < len(order):
         raise UserError(
-            _(
-                "--prune takes out between 1 and {n_everything} of this model's {n_everything_2} heads, not {prune}",
-                n_everything=len(order) - 1,
-                n_everything_2=len(order),
-                prune=count,
-            )
+            "--prune takes out between 1 and {n_everything} of this model's {n_everything_2} heads, not {prune}",
+            n_everything=len(order) - 1,
+            n_everything_2=len(order),
+            prune=count,
         )
     return order[:count]
 

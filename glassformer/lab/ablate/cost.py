@@ -15,7 +15,6 @@ import torch
 from glassformer.config import Recipe
 from glassformer.errors import UserError
 from glassformer.lab.ablate.trials import Trial
-from glassformer.language import _
 from glassformer.machine import cores
 from glassformer.models.costs import costs
 from glassformer.runs import pick_device
@@ -102,7 +101,7 @@ def estimate(
         torch.set_num_threads(before)
     aside = max(0.0, time.perf_counter() - began - MEASURED) + start_up()  # preparing, starting, validating
     if not plan.fits or plan.tokens_per_second is None:
-        raise UserError(_("the recipe does not fit on {device}: {advice}", device=plan.device, advice=plan.advice))
+        raise UserError("the recipe does not fit on {device}: {advice}", device=plan.device, advice=plan.advice)
     if plan.available is not None and plan.memory:
         jobs = max(1, min(jobs, int(SAFE * plan.available / plan.memory)))
     alone = base.train.steps * plan.step_tokens / plan.tokens_per_second
@@ -119,12 +118,10 @@ def estimate(
     place = next(folder for folder in (out, *out.absolute().parents) if folder.is_dir())
     if (free := shutil.disk_usage(place).free) < disk:
         raise UserError(
-            _(
-                "the trials need about {disk:,.0f} MB of disk, and {place} has {free:,.0f} MB free; choose "
-                "another --out, or fewer seeds",
-                disk=disk / 2**20,
-                place=place,
-                free=free / 2**20,
-            )
+            "the trials need about {disk:,.0f} MB of disk, and {place} has {free:,.0f} MB free; choose "
+            "another --out, or fewer seeds",
+            disk=disk / 2**20,
+            place=place,
+            free=free / 2**20,
         )
     return Cost(len(left), done, jobs, threads, seconds, disk, plan.device)

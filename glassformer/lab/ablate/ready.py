@@ -11,7 +11,6 @@ from glassformer.config import did_you_mean, recipe_names
 from glassformer.errors import ConfigError
 from glassformer.files import structured
 from glassformer.lab.ablate.variants import Variant
-from glassformer.language import _
 
 QUICK = (
     "train.steps=20",
@@ -50,12 +49,10 @@ def find_ready(name: str) -> ReadySet | None:
     known = [*(one.name for one in ready_sets()), *recipe_names()]
     if found is None and not name.endswith(".toml") and name not in known:
         raise ConfigError(
-            _(
-                "there is no ablation and no recipe {name!r}{suggestion}; ready are "
-                "{ready_sets}; see also: glassformer recipes",
-                name=name,
-                suggestion=did_you_mean(name, known),
-                ready_sets=", ".join(one.name for one in ready_sets()),
-            )
+            "there is no ablation and no recipe {name!r}{suggestion}; ready are "
+            "{ready_sets}; see also: glassformer recipes",
+            name=name,
+            suggestion=did_you_mean(name, known),
+            ready_sets=", ".join(one.name for one in ready_sets()),
         )
     return found

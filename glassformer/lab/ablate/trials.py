@@ -24,7 +24,6 @@ from glassformer.config import Recipe
 from glassformer.errors import UserError
 from glassformer.lab.ablate.variants import Variant, merged
 from glassformer.lab.runner import fan_out
-from glassformer.language import _
 from glassformer.runs import STOPPED, Stopped
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.stop import StopRequest
@@ -60,11 +59,9 @@ class Trial:
             return False
         if found := changes(run.recipe, as_prepared(self.recipe, run.recipe)):
             raise UserError(
-                _(
-                    "{folder} was trained with other settings ({found}); choose another --out",
-                    folder=self.folder,
-                    found="; ".join(map(str, found[:3])),
-                )
+                "{folder} was trained with other settings ({found}); choose another --out",
+                folder=self.folder,
+                found="; ".join(map(str, found[:3])),
             )
         return run.finished() is not None
 

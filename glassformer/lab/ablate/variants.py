@@ -23,7 +23,6 @@ from glassformer.data.builtin import check_builtin
 from glassformer.data.origins import SPLITS, origins_of
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.generated import metric_of
-from glassformer.language import _
 from glassformer.models import build_model
 from glassformer.runs import pick_device
 
@@ -61,19 +60,15 @@ def parse_vary(text: str) -> list[tuple[str, ...]]:
         key, equals, values = piece.partition("=")
         found = split_values(values)
         if not equals or "." not in key or not all(found):
-            raise ConfigError(
-                _("--vary {text!r} is not of the form key.sub=a,b,c, such as model.n_head=1,2,8", text=text)
-            )
+            raise ConfigError("--vary {text!r} is not of the form key.sub=a,b,c, such as model.n_head=1,2,8", text=text)
         columns.append([f"{key.strip()}={value}" for value in found])
     if not columns:
-        raise ConfigError(_("--vary is empty; write it as key.sub=a,b,c, such as model.n_head=1,2,8"))
+        raise ConfigError("--vary is empty; write it as key.sub=a,b,c, such as model.n_head=1,2,8")
     if len({len(column) for column in columns}) > 1:
         raise ConfigError(
-            _(
-                "--vary {text!r}: settings that move together need equally many values, and these have {columns}",
-                text=text,
-                columns=", ".join(str(len(column)) for column in columns),
-            )
+            "--vary {text!r}: settings that move together need equally many values, and these have {columns}",
+            text=text,
+            columns=", ".join(str(len(column)) for column in columns),
         )
     return list(zip(*columns, strict=True))
 
@@ -85,7 +80,7 @@ def make_variants(vary: Sequence[str], *, cross: bool = False) -> list[Variant]:
     seen: set[str] = set()
     for key in itertools.chain(*keys):
         if key in seen:
-            raise ConfigError(_("{key} is varied twice; give all its values in one --vary", key=key))
+            raise ConfigError("{key} is varied twice; give all its values in one --vary", key=key)
         seen.add(key)
     if cross:
         combined = [tuple(itertools.chain(*chosen)) for chosen in itertools.product(*parsed)]
@@ -139,15 +134,13 @@ def resolve(recipe: str, overrides: Sequence[str], variants: Sequence[Variant]) 
             own = read_recipe(recipe, merged(overrides, variant.settings))
             check_builds(own)
         except (UserError, ValueError) as error:
-            raise ConfigError(
-                _("the variant {variant!r} cannot be: {error}", variant=variant.name, error=error)
-            ) from None
+            raise ConfigError("the variant {variant!r} cannot be: {error}", variant=variant.name, error=error) from None
         if own == base:
             continue
         if variant.folder in folders:
-            raise ConfigError(_("there are two variants {variant!r}; leave one of them out", variant=variant.name))
+            raise ConfigError("there are two variants {variant!r}; leave one of them out", variant=variant.name)
         folders.add(variant.folder)
         found[variant.name] = own
     if len(found) == 1:
-        raise ConfigError(_("nothing is varied: every variant is the recipe as it is; give other values to --vary"))
+        raise ConfigError("nothing is varied: every variant is the recipe as it is; give other values to --vary")
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 from glassformer.config import did_you_mean
 from glassformer.errors import UserError
 from glassformer.lab.claims.claim import Claim, read_claim
-from glassformer.language import _
 
 NAMES = (
     "scaling",
@@ -33,12 +32,10 @@ def claim_named(name: str) -> Claim:
     """The claim of that name; a sentence with the nearest where there is none."""
     if name not in NAMES:
         raise UserError(
-            _(
-                "there is no study {name!r}{suggestion}; there are {names}",
-                name=name,
-                suggestion=did_you_mean(name, NAMES),
-                names=", ".join(NAMES),
-            )
+            "there is no study {name!r}{suggestion}; there are {names}",
+            name=name,
+            suggestion=did_you_mean(name, NAMES),
+            names=", ".join(NAMES),
         )
     return read_claim(name)
 

@@ -59,7 +59,7 @@ def measured() -> dict[str, dict[str, str]]:
 def run(claim: Claim, budget: Budget, out: Path, *, jobs: int | None = None) -> ClaimReport:
     """Puts a claim to the test and leaves in `out`: trials.jsonl, NAME.json, NAME.md, NAME.png, NAME.svg."""
     if jobs is not None and jobs < 1:
-        raise UserError(_("--jobs must be at least 1, not {jobs}", jobs=jobs))
+        raise UserError("--jobs must be at least 1, not {jobs}", jobs=jobs)
     out.mkdir(parents=True, exist_ok=True)
     with OwnedFiles(out).exclusive_lock("study"):
         began = time.perf_counter()

@@ -24,7 +24,6 @@ from glassformer.lab.reproduce.metrics import device_of, score
 from glassformer.lab.reproduce.report import Outcome, ReproductionReport
 from glassformer.lab.reproduce.table import Metric, Reproduction, reproduction
 from glassformer.lab.reproduce.times import FirstLook, times_of
-from glassformer.language import _
 from glassformer.models.costs import costs
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.plan import TrainingPlan, make_plan
@@ -36,7 +35,7 @@ def data_settings(what: Reproduction, folder: Path | None, out: Path) -> list[st
     two parts are the ones `data get` made, or are made now from the whole text."""
     if what.collection is None:
         if folder is not None:
-            raise UserError(_("the data of {what} are built in; leave out --data", what=what.name))
+            raise UserError("the data of {what} are built in; leave out --data", what=what.name)
         return []
     folder = folder or Path(what.folder)
     if what.collection != "shakespeare":
@@ -59,11 +58,9 @@ def recipe_of(name: str, what: Reproduction, settings: Sequence[str], overrides:
         if what.collection is None:
             raise
         raise UserError(
-            _(
-                "{error}; get the data with `glassformer data get {collection}`, or say where they are by --data DIR",
-                error=error,
-                collection=what.collection,
-            )
+            "{error}; get the data with `glassformer data get {collection}`, or say where they are by --data DIR",
+            error=error,
+            collection=what.collection,
         ) from None
     return recipe
 
@@ -120,9 +117,7 @@ Tell = Callable[[str], None]
 def announce(plan: TrainingPlan, name: str, times: int, tell: Tell) -> float:
     """Says how long it will take; the seconds of one training."""
     if not plan.fits or plan.tokens_per_second is None:
-        raise UserError(
-            _("{name} does not fit on {device}: {advice}", name=name, device=plan.device, advice=plan.advice)
-        )
+        raise UserError("{name} does not fit on {device}: {advice}", name=name, device=plan.device, advice=plan.advice)
     seconds = plan.steps * plan.step_tokens / max(1.0, plan.tokens_per_second)
     many = "" if times == 1 else f", {times} times"
     tell(
@@ -164,14 +159,14 @@ def reproduce(
     what = reproduction(name)
     times = what.seeds if seeds is None else seeds
     if times < 1:
-        raise UserError(_("--seeds must be at least 1, not {times}", times=times))
+        raise UserError("--seeds must be at least 1, not {times}", times=times)
     settings = data_settings(what, data, out)
     names = [name] if what.beside is None else [name, what.beside]
     recipes = {each: recipe_of(each, what, settings, overrides) for each in names}
     folders = [out / f"{each}-seed-{recipes[each].train.seed + i}" for each in names for i in range(times)]
     if not overwrite and (there := next((f for f in folders if RunFolder.is_run(f)), None)) is not None:
         raise UserError(
-            _("{there} holds a run already; choose another --out, or replace what is there by --overwrite", there=there)
+            "{there} holds a run already; choose another --out, or replace what is there by --overwrite", there=there
         )
     expected = None
     with OwnedFiles(out).exclusive_lock("reproduction"):

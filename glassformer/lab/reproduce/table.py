@@ -86,10 +86,8 @@ def reproduction(name: str) -> Reproduction:
             return one
     names = [one.name for one in reproductions()]
     raise UserError(
-        _(
-            "there is nothing called {name!r} to reproduce{suggestion}; there are {names}",
-            name=name,
-            suggestion=did_you_mean(name, names),
-            names=", ".join(names),
-        )
+        "there is nothing called {name!r} to reproduce{suggestion}; there are {names}",
+        name=name,
+        suggestion=did_you_mean(name, names),
+        names=", ".join(names),
     )

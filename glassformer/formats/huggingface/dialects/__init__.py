@@ -44,12 +44,10 @@ def dialect_for(config: ModelConfig, imported: Mapping[str, Tensor] | None = Non
                 "Export to ct2 or onnx, which can say it (or, where this is an imported GPT of before, import it again)"
             )
         raise UserError(
-            _(
-                "no model class of Hugging Face can say this model; the nearest is {nearest}, but {reasons}. {way}",
-                nearest=nearest.name,
-                reasons=joined_sentences(reasons),
-                way=way,
-            )
+            "no model class of Hugging Face can say this model; the nearest is {nearest}, but {reasons}. {way}",
+            nearest=nearest.name,
+            reasons=joined_sentences(reasons),
+            way=way,
         )
     return QWEN2 if nearest is LLAMA and imported and is_qwen2(config, imported) else nearest
 

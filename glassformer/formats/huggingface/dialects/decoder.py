@@ -20,7 +20,6 @@ from glassformer.formats.huggingface.dialects.dialect import (
     need,
 )
 from glassformer.formats.huggingface.tables import Entry, same
-from glassformer.language import _
 from glassformer.text.tokenizer import BOS, EOS
 
 
@@ -140,14 +139,12 @@ def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Our settings from a Llama's config.json."""
     rope = hf.get("rope_scaling") or hf.get("rope_parameters") or {}
     if not isinstance(rope, dict) or any(isinstance(value, dict) for value in rope.values()):
-        raise UserError(_("rope_parameters differ from layer to layer, and here all layers turn alike"))
+        raise UserError("rope_parameters differ from layer to layer, and here all layers turn alike")
     if {hf.get("partial_rotary_factor"), rope.get("partial_rotary_factor")} - {None, 1}:
-        raise UserError(_("partial_rotary_factor: only a part of each head is turned, and here the whole of it is"))
+        raise UserError("partial_rotary_factor: only a part of each head is turned, and here the whole of it is")
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind not in ("default", "linear", "llama3"):
-        raise UserError(
-            _("rope_type {kind!r} is not known here; default, linear and llama3 can be imported", kind=kind)
-        )
+        raise UserError("rope_type {kind!r} is not known here; default, linear and llama3 can be imported", kind=kind)
     scaled: dict[str, Any] = {}
     if kind != "default" and rope.get("factor") != 1:
         scaled = {"rotary_scaling": kind, "rotary_factor": float(need(rope, "factor", (int, float)))}
@@ -159,10 +156,8 @@ def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
         }
     if need(hf, "hidden_act", str) not in ("silu", "swish"):
         raise UserError(
-            _(
-                "hidden_act {hidden_act!r} is not known here; a gate of silu (SwiGLU) can be imported",
-                hidden_act=hf["hidden_act"],
-            )
+            "hidden_act {hidden_act!r} is not known here; a gate of silu (SwiGLU) can be imported",
+            hidden_act=hf["hidden_act"],
         )
     found = LLAMA_NAMES.read(hf)
     return found | {
@@ -193,11 +188,9 @@ def qwen_window(hf: Mapping[str, Any]) -> int | None:
     if len(found := set(map(str, kinds))) == 1 and found <= {"full_attention", "sliding_attention"}:
         return window if found == {"sliding_attention"} else None
     raise UserError(
-        _(
-            "use_sliding_window: some layers of this model see a window of {window:,} tokens and others all (max_window_layers, "
-            "layer_types), and here all layers see the same; it cannot be imported",
-            window=window,
-        )
+        "use_sliding_window: some layers of this model see a window of {window:,} tokens and others all (max_window_layers, "
+        "layer_types), and here all layers see the same; it cannot be imported",
+        window=window,
     )
 
 

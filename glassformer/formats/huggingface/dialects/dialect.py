@@ -86,7 +86,7 @@ def need(hf: Mapping[str, Any], name: str, kind: type | tuple[type, ...] = int) 
     """A value of a config.json that must be there and be of its kind."""
     value = hf.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UserError(_("config.json has no usable {name}: {value!r}", name=name, value=value))
+        raise UserError("config.json has no usable {name}: {value!r}", name=name, value=value)
     return value
 
 
@@ -133,11 +133,9 @@ def activation_of(hf: Mapping[str, Any], name: str) -> str:
     theirs = need(hf, name, str)
     if theirs not in ACTIVATIONS_BACK:
         raise UserError(
-            _(
-                "the activation {theirs!r} is not known here; there are {known}",
-                theirs=theirs,
-                known=", ".join(sorted(ACTIVATIONS_BACK)),
-            )
+            "the activation {theirs!r} is not known here; there are {known}",
+            theirs=theirs,
+            known=", ".join(sorted(ACTIVATIONS_BACK)),
         )
     return ACTIVATIONS_BACK[theirs]
 

@@ -33,7 +33,6 @@ from glassformer.formats.huggingface.dialects.decoder import (
 from glassformer.formats.huggingface.dialects.dialect import ConfigNames, Dialect, attention_rows, need
 from glassformer.formats.huggingface.dialects.seq2seq import MARIAN, PEGASUS, SEQ2SEQ_ATTENTION, seq2seq_from
 from glassformer.formats.huggingface.tables import Entry, same
-from glassformer.language import _
 
 Tensors = dict[str, Tensor]
 OFFSET = 2
@@ -45,10 +44,7 @@ def first_position(hf: Mapping[str, Any]) -> int:
     padding = hf.get("pad_token_id", 1)
     if type(padding) is not int or not 0 <= padding < need(hf, "max_position_embeddings"):
         raise UserError(
-            _(
-                "config.json has no usable pad_token_id: {padding!r}; the first position comes behind it",
-                padding=padding,
-            )
+            "config.json has no usable pad_token_id: {padding!r}; the first position comes behind it", padding=padding
         )
     return padding + 1
 
@@ -179,11 +175,9 @@ def opt_names(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
     if table is not None and inner is not None and outer is not None:
         if table.size(-1) != inner.size(-1) or table.size(-1) != outer.size(0):
             raise UserError(
-                _(
-                    "{body}project_in and project_out do not fit the embeddings of {size} numbers",
-                    body=body,
-                    size=table.size(-1),
-                )
+                "{body}project_in and project_out do not fit the embeddings of {size} numbers",
+                body=body,
+                size=table.size(-1),
             )
         found["lm_head.weight"] = found.get("lm_head.weight", table) @ outer
         found[f"{body}embed_tokens.weight"] = table @ inner.T
@@ -224,7 +218,7 @@ def m2m100_positions(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
     half = width // 2
     if width % 2 or half < 2:
         raise UserError(
-            _("d_model is {width}, and sinusoids in two halves need an even number of at least 4", width=width)
+            "d_model is {width}, and sinusoids in two halves need an even number of at least 4", width=width
         )
     steps = torch.exp(torch.arange(half, dtype=torch.float32) * -(math.log(10000) / (half - 1)))
     first = first_position(hf)

@@ -73,13 +73,11 @@ def class_of(kind: str, hf: Mapping[str, Any]) -> str | None:
     if named[0] not in CLASSES[kind]:
         more = _("; with --head next-sentence it becomes a classifier") if "NextSentence" in named[0] else ""
         raise UserError(
-            _(
-                "config.json names a {named}, and of models of type {kind} these can be imported: {classes}{more}",
-                named=named[0][:60],
-                kind=kind,
-                classes=", ".join(CLASSES[kind]),
-                more=more,
-            )
+            "config.json names a {named}, and of models of type {kind} these can be imported: {classes}{more}",
+            named=named[0][:60],
+            kind=kind,
+            classes=", ".join(CLASSES[kind]),
+            more=more,
         )
     return named[0]
 
@@ -97,15 +95,11 @@ def refuse_labels(hf: Mapping[str, Any], head: str) -> None:
         return
     if hf.get("problem_type") == "multi_label_classification":
         raise UserError(
-            _(
-                "problem_type is multi_label_classification: any number of labels may hold at once, and a classifier here gives "
-                "a text one of them, so it cannot be imported"
-            )
+            "problem_type is multi_label_classification: any number of labels may hold at once, and a classifier here gives "
+            "a text one of them, so it cannot be imported"
         )
     if hf.get("problem_type") == "regression" or len(labels_of(hf)) == 1:
-        raise UserError(
-            _("the head has one label, which is a number (regression) and no class, so it cannot be imported")
-        )
+        raise UserError("the head has one label, which is a number (regression) and no class, so it cannot be imported")
 
 
 def labels_of(hf: Mapping[str, Any]) -> list[str]:
@@ -139,15 +133,13 @@ def refuse_settings(kind: str, hf: Mapping[str, Any]) -> None:
     }
     for name, (is_so, why) in told.items():
         if is_so:
-            raise UserError(_("config.json has {name}: {why}; such a model cannot be imported", name=name, why=why))
+            raise UserError("config.json has {name}: {why}; such a model cannot be imported", name=name, why=why)
     if kind == "mbart":
         start, end = hf.get("decoder_start_token_id"), hf.get("eos_token_id", 2)
         if start != end or str(hf.get("tokenizer_class")).startswith("MBartTokenizer"):
             raise UserError(
-                _(
-                    "this is an mBART-25, which reads the language behind a text and begins its answers by it (its "
-                    "decoder_start_token_id does not end texts); of mBART the 50 can be imported"
-                )
+                "this is an mBART-25, which reads the language behind a text and begins its answers by it (its "
+                "decoder_start_token_id does not end texts); of mBART the 50 can be imported"
             )
 
 
@@ -180,11 +172,9 @@ def settle_output(
         tied = torch.equal(tensors[table], tensors[output])
     if not tied and output not in tensors:
         raise UserError(
-            _(
-                "config.json says that the output layer is not the embedding (tie_word_embeddings is false), and the file has no "
-                "{output}; such a model cannot be imported",
-                output=output,
-            )
+            "config.json says that the output layer is not the embedding (tie_word_embeddings is false), and the file has no "
+            "{output}; such a model cannot be imported",
+            output=output,
         )
     return {**hf, "tie_word_embeddings": tied}, tensors
 
@@ -199,12 +189,10 @@ def settle_encoder(kind: str, hf: Mapping[str, Any], tensors: Tensors) -> tuple[
         return hf, tensors
     if kind != "bert" and hf.get("hidden_act") not in ("gelu", "gelu_python"):
         raise UserError(
-            _(
-                "hidden_act is {activation}, and the head of a {kind} has gelu all the same; here body and head "
-                "have one activation, so it cannot be imported",
-                activation=str(hf.get("hidden_act"))[:40],
-                kind=kind,
-            )
+            "hidden_act is {activation}, and the head of a {kind} has gelu all the same; here body and head "
+            "have one activation, so it cannot be imported",
+            activation=str(hf.get("hidden_act"))[:40],
+            kind=kind,
         )
     own = f"{TABLES[kind][1].removesuffix('.weight')}.bias"
     if own in tensors:
@@ -216,7 +204,7 @@ def settle_tables(hf: Mapping[str, Any], tensors: Tensors) -> tuple[dict[str, An
     """One table for source, target and output, or several: each as the file has it."""
     there = [n for n in (SHARED, DECODER, ENCODER, "lm_head.weight") if n in tensors]
     if not there:
-        raise UserError(_("the file has no embedding of words ({shared})", shared=SHARED))
+        raise UserError("the file has no embedding of words ({shared})", shared=SHARED)
     known = {n: tensors.get(n, tensors[there[0]]) for n in (ENCODER, DECODER)}
     found, tensors = settle_output(hf, tensors | known, (DECODER, "lm_head.weight"), tied=True)
     if torch.equal(known[ENCODER], known[DECODER]):

@@ -143,10 +143,11 @@ def test_the_walks_for_contributors_name_what_is_there() -> None:
 
 def test_errata_name_tests_that_are_there() -> None:
     """In errata a bare `test_...` is one of tests/classic/."""
-    known = {p.name: p.read_text(encoding="utf-8") for p in (ROOT / "tests").glob("test_*.py")}
-    classic = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "tests" / "classic").glob("test_*.py"))
+    tests = ROOT / "tests"
+    known = {p.relative_to(tests).as_posix(): p.read_text(encoding="utf-8") for p in tests.rglob("test_*.py")}
+    classic = "".join(p.read_text(encoding="utf-8") for p in (tests / "classic").glob("test_*.py"))
     for file, test in re.findall(
-        r"`(?:(test_\w+\.py)::)?(test_\w+)`", (DOCS / "errata.md").read_text(encoding="utf-8")
+        r"`(?:((?:\w+/)*test_\w+\.py)::)?(test_\w+)`", (DOCS / "errata.md").read_text(encoding="utf-8")
     ):
         assert f"def {test}(" in (known[file] if file else classic), test
 
@@ -195,7 +196,7 @@ def test_what_is_typed_is_the_same_in_both_languages(path: Path) -> None:
 
 
 def test_every_page_for_newcomers_is_there_in_chinese() -> None:
-    """Results, decisions and log are English only; settings.zh.md is made (tests/test_settings.py)."""
+    """Results, decisions and log are English only; settings.zh.md is made (tests/config/test_settings.py)."""
     missing = [name_of(p) for p in PAGES if not p.name.endswith(".zh.md") and p not in ENGLISH]
     assert not missing, f"without a Chinese page: {missing}"
 

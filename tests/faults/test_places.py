@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.processes import Ended, Runner
+from tests.runs.test_isolation import RECIPE
 from tests.small_runs import small_run
-from tests.test_isolation import RECIPE
 
 pytestmark = pytest.mark.slow
 NAME = os.fsdecode(b"caf\xe9")  # as Latin-1 wrote it, long ago

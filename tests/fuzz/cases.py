@@ -19,7 +19,7 @@ from glassformer.cli import data as data_verbs
 from glassformer.cli.verbs import groups
 from glassformer.config.recipe import PARTS
 from tests.fuzz import mutations
-from tests.test_isolation import RECIPE
+from tests.runs.test_isolation import RECIPE
 
 EXTREMES = [
     *("-1", "0", "1", "1000000000", "1000000000000", "9" * 400, "1e400", "-1e9", "1e-30", "0.5", "nan", "inf"),

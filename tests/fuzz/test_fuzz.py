@@ -12,8 +12,8 @@ import pytest
 from tests.counts import count
 from tests.fuzz import worker
 from tests.fuzz.cases import VERBS, Case
+from tests.runs.test_isolation import contents
 from tests.small_runs import small_run
-from tests.test_isolation import contents
 
 pytestmark = pytest.mark.slow
 CASES = count(fast=300, soak=5000)

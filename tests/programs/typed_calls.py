@@ -1,4 +1,4 @@
-"""What a type checker knows of the public API: read by mypy and never run (tests/test_typed.py)."""
+"""What a type checker knows of the public API: read by mypy and never run (tests/api/test_typed.py)."""
 
 from typing import assert_type
 

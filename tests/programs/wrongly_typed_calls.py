@@ -1,4 +1,4 @@
-"""What a type checker refuses: every line below the model is a mistake (tests/test_typed.py)."""
+"""What a type checker refuses: every line below the model is a mistake (tests/api/test_typed.py)."""
 
 import glassformer
 

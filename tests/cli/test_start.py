@@ -16,7 +16,7 @@ from glassformer.errors import ConfigError
 from glassformer.screen import QUIET, say
 from tests.programs import run_program
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from tests.counts import count
 from tests.laws.test_attention import CASES, check_kernel
 from tests.laws.zoo import FAMILIES, gap, small
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @settings(max_examples=count(fast=40, soak=2000), deadline=None)
@@ -82,7 +82,7 @@ def test_the_equations_stand_without_it() -> None:
         "taps",
     ]
     done = subprocess.run(
-        [sys.executable, str(WITHOUT), *(f"tests/laws/test_{law}.py" for law in laws), "tests/test_decode_filters.py"],
+        [sys.executable, str(WITHOUT), *(f"tests/laws/test_{law}.py" for law in laws), "tests/decode/test_filters.py"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -18,7 +18,7 @@ from glassformer.config.fields import type_hints
 from glassformer.errors import ConfigError
 from glassformer.language import in_language
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("part", PARTS)

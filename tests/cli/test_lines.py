@@ -25,7 +25,7 @@ from tests.commands import call
 from tests.counts import count
 from tests.talking import SENTENCES, make_run
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 # ---- how lines arrive

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 # A process of its own: the interpreter is chosen when kernels are defined, and the checks of shapes cannot be compiled.
 SCRIPT = ROOT / "tests" / "programs" / "loss_kernels.py"

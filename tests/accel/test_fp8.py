@@ -24,7 +24,7 @@ from glassformer.nn.loss import IGNORE
 from glassformer.nn.rows import Rows
 from tests.small_runs import small_run
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def numbers(exponent_bits: int) -> np.ndarray:

@@ -16,9 +16,9 @@ from glassformer.runs import plan as plans
 from glassformer.runs.plan import fixed_memory, make_plan
 from glassformer.training import memory
 from glassformer.training.optim import make_optimizers, optimizer_tensors
+from tests.cli.test_train_verb import RECIPE
 from tests.commands import call
 from tests.number_pairs import pairs, recipe, write_tsv
-from tests.test_cli_train import RECIPE
 
 GB = 2**30
 

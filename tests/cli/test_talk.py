@@ -19,7 +19,7 @@ from glassformer.decode import driver
 from glassformer.errors import ConfigError, UserError
 from tests.talking import SENTENCES, make_run
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TEXTS = ["the cat", "", "Anna lives in Rome", "a dog ran to the river", "  ", "3 mai 1979"]
 
 

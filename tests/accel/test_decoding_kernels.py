@@ -13,7 +13,7 @@ import pytest
 from tests.counts import count
 from tests.programs import run_program
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def run(command: list[str], **environment: str) -> str:

@@ -137,7 +137,7 @@ def test_a_recipe_that_is_not_there(tmp_path: Path) -> None:
         read_recipe("date")
 
 
-PATH_OF_RECIPES = Path(__file__).parents[1] / "glassformer" / "recipes"
+PATH_OF_RECIPES = Path(__file__).parents[2] / "glassformer" / "recipes"
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -20,7 +20,7 @@ from glassformer.nn import higher_derivatives
 from glassformer.nn.masks import AttentionMask
 from tests.programs import run_program
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SIZES: dict[str, Any] = {"n_layer": 2, "n_head": 4, "n_embd": 32, "n_hidden": 48, "vocab_size": 40, "block_size": 24}
 FAMILIES = [GPT, Transformer, BERT]
 

@@ -215,7 +215,7 @@ def test_a_run_that_was_kept_opens_answers_and_goes_on(split: str, tmp_path: Pat
     from glassformer import load
 
     path = tmp_path / "run"
-    shutil.copytree(Path(__file__).parent / "fixtures" / "run-with-examples", path)
+    shutil.copytree(Path(__file__).parents[1] / "fixtures" / "run-with-examples", path)
     examples = list(run_examples(RunFolder(path).recipe.data, "val", path / "data"))
     assert len(examples) == 16 and load(path, device="cpu").translate([examples[0][0]])
     scores, count = score_split(path, split)

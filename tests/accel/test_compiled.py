@@ -18,7 +18,7 @@ from glassformer.accel.output_loss import LossBackend, OutputLoss, SoftmaxLoss
 from glassformer.nn.loss import IGNORE, linear_cross_entropy
 from tests.programs import run_program
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 # A process of its own: the checks of shapes that tests install cannot be traced.
 SCRIPT = ROOT / "tests" / "programs" / "compiled_loss.py"

@@ -15,7 +15,8 @@ def show_machine() -> None:
     from rich.text import Text
 
     from glassformer import machine
-    from glassformer.accel import trials, tuning
+    from glassformer.accel import tuning
+    from glassformer.files.cache import cache_folder
 
     console = table_console()
     facts = Table(show_header=False, box=None)
@@ -36,8 +37,6 @@ def show_machine() -> None:
             measured,
         )
     console.print(table)
-    console.print(
-        _("Trials are kept in {cache_folder}.", cache_folder=trials.cache_folder() / "trials"),
-        style="dim",
-        soft_wrap=True,
-    )
+    if (folder := cache_folder()) is not None:
+        kept = _("Trials are kept in {cache_folder}.", cache_folder=folder / "trials")
+        console.print(kept, style="dim", soft_wrap=True)

@@ -19,7 +19,7 @@ from glassformer.config import DataConfig, Recipe
 from glassformer.data import cache
 from glassformer.data.encoding import encode_split, file_names
 from glassformer.data.files import ReadContext
-from glassformer.data.origins import named_files
+from glassformer.data.origins import SPLITS, named_files
 from glassformer.data.report import DataReport, in_words
 from glassformer.data.sources import DataReader, why_empty
 from glassformer.data.splits import hash_of, look_like_texts, normalized
@@ -180,7 +180,8 @@ def training_examples(config: DataConfig, data: Path, report: DataReport) -> Any
     train = run_examples(config, "train", data, repeated=True)
     if not config.both_ways:
         return train
-    held_out = (run_examples(config, split, data) for split in report.split_off if split in report.examples)
+    taken_out = (split for split in SPLITS if split in report.split_off and split in report.examples)
+    held_out = (run_examples(config, split, data) for split in taken_out)
     return WithoutHeldoutTargets(train, {hash_of(normalized(pair[1])) for pairs in held_out for pair in pairs})
 
 

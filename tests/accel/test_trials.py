@@ -14,6 +14,7 @@ import torch
 
 from glassformer import machine
 from glassformer.accel import trials
+from glassformer.files.cache import cache_folder
 
 X86 = {
     "architecture": "x86_64",
@@ -120,7 +121,7 @@ NO_GAINS = (b"{}", b'{"8": "fast"}', b'{"8": -1}', b'{"8": NaN}', b'{"8": true}'
 @pytest.mark.parametrize("content", [*NOT_OURS, *(b'{"gains": %b}' % gains for gains in NO_GAINS)])
 def test_a_damaged_result_is_made_anew(content: bytes) -> None:
     trials.gains("some path", lambda: {"8": 1.5})
-    (path,) = (trials.cache_folder() / "trials").iterdir()
+    (path,) = (cache_folder() / "trials").iterdir()
     path.write_bytes(content)
     trials.KNOWN.clear()
     assert trials.gains("some path", lambda: {"8": 1.25}) == {"8": 1.25}
@@ -138,7 +139,7 @@ def test_of_two_processes_the_first_decides() -> None:
         return {"8": 0.9}
 
     assert trials.gains("some path", ask) == {"8": 1.5}
-    assert not [path for path in (trials.cache_folder() / "trials").iterdir() if path.name.startswith(".")]
+    assert not [path for path in (cache_folder() / "trials").iterdir() if path.name.startswith(".")]
 
 
 def test_nothing_need_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,3 +154,10 @@ def test_nothing_need_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 )
 def test_taken_up_to_the_first_size_that_is_not_worth_it(found: dict[str, float], limit: int) -> None:
     assert trials.largest_size_worth(found) == limit
+
+
+def test_with_the_cache_off_a_trial_is_made_once_a_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GLASSFORMER_CACHE", "off")
+    monkeypatch.chdir(tmp_path)
+    made = [trials.gains("nothing kept", lambda: {"1": 2.0}) for _ in range(2)]
+    assert made == [{"1": 2.0}] * 2 and not list(tmp_path.iterdir())

@@ -19,6 +19,7 @@ from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError
 from glassformer.nn.loss import IGNORE
 from glassformer.runs.folder import RunFolder
+from glassformer.screen import Progress, quietly
 from glassformer.text.tokenizer import EOS, UNK, Tokenizer
 from glassformer.text.tokenizers import Tokenizers
 from tests.number_pairs import GERMAN, pairs, recipe, write_tsv
@@ -208,6 +209,21 @@ def test_only_the_beginning_is_read_where_asked(tsv: Path, tmp_path: Path) -> No
     assert 3 < len(some) < 30 and whole[: len(some)] == some
     reports = [DataReport.read(tmp_path / name / "data") for name in ("some", "whole")]
     assert [report is not None and report.cut_short for report in reports] == [True, False]
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_how_far_it_is_can_be_seen_unless_it_is_to_be_quiet(
+    quiet: bool, tsv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Broken variant: a display made in the thread in which the library takes its texts, where nobody asked for quiet."""
+    monkeypatch.setenv("GLASSFORMER_CACHE", "off")
+    monkeypatch.setattr(Progress, "EVERY", -1.0)
+    write_tsv(tmp_path / "train.tsv", pairs(1500))
+    with quietly(quiet):
+        prepare(recipe(tmp_path, data={"tokenizer": "bpe", "vocab_size": 300}), tmp_path / "run")
+    said = capsys.readouterr().err
+    assert ("reading" in said and "learning the vocabulary" in said and "encoding train" in said) != quiet
+    assert not (quiet and said)
 
 
 @pytest.mark.slow

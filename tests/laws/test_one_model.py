@@ -18,12 +18,12 @@ from torch.nn.utils import parametrize
 from glassformer import Translator, load
 from glassformer.config import DecodeConfig
 from glassformer.decode import generate_batch, translate_batch
+from glassformer.lab.alternatives.linear_attention import LinearAttention
 from glassformer.models.checksum import weight_checksum
 from glassformer.nn import MultiHeadAttention
 from glassformer.nn.attention import fused_attention
 from glassformer.nn.block import DecoderLayer
 from glassformer.nn.feedforward import MLP
-from glassformer.nn.linear_attention import LinearAttention
 from glassformer.nn.lora import add_lora
 from tests.laws.test_decoding_cache import same, some_texts
 from tests.laws.zoo import small

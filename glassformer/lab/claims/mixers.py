@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
+from glassformer.lab.alternatives.linear_attention import LinearAttention
 from glassformer.lab.claims.claim import Budget, Measured
 from glassformer.lab.claims.text import characters, drawn_rows, held_out_loss
 from glassformer.lab.claims.training import Letters, TrainArgs, exact_match, train, train_on
 from glassformer.models import GPT
-from glassformer.nn.linear_attention import LinearAttention
 
 BLOCK = 256
 WINDOW = 16

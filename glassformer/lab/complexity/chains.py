@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glassformer.lab.alternatives.convolution import Convolution
+from glassformer.lab.alternatives.linear_attention import linear_attention
+from glassformer.lab.alternatives.recurrent import lstm
 from glassformer.nn.attention import attention
-from glassformer.nn.convolution import Convolution
-from glassformer.nn.linear_attention import linear_attention
 from glassformer.nn.masks import AttentionMask
-from glassformer.nn.recurrent import lstm
 from glassformer.nn.sliding_window import sliding_window_attention
 
 

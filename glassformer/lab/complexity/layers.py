@@ -13,11 +13,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from glassformer.lab.alternatives.convolution import Convolution
+from glassformer.lab.alternatives.linear_attention import linear_attention
+from glassformer.lab.alternatives.recurrent import Recurrent
 from glassformer.nn.attention import MultiHeadAttention, fused_attention, masked_attention
-from glassformer.nn.convolution import Convolution
-from glassformer.nn.linear_attention import linear_attention
 from glassformer.nn.masks import AttentionMask
-from glassformer.nn.recurrent import Recurrent
 
 HEAD_SIZE = 32
 KERNEL = 3

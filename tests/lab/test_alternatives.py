@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from glassformer.nn.convolution import Convolution
-from glassformer.nn.linear_attention import LinearAttention, linear_attention, linear_attention_weights
+from glassformer.lab.alternatives.convolution import Convolution
+from glassformer.lab.alternatives.linear_attention import LinearAttention, linear_attention, linear_attention_weights
+from glassformer.lab.alternatives.recurrent import Recurrent, lstm
 from glassformer.nn.masks import AttentionMask, self_mask
-from glassformer.nn.recurrent import Recurrent, lstm
 from glassformer.nn.rows import Rows
 from glassformer.nn.taps import record
 

@@ -61,7 +61,7 @@ def prompt_alignments(
         if not layers:
             out.append([[0.0] * width for _ in target])
             continue
-        own = torch.stack([layer[number, first : first + len(target), :width] for layer in layers]).mean(0).clone()
-        own[:, 0] = 0.0
-        out.append((own / own.sum(-1, keepdim=True).clamp(min=1e-12)).tolist())
+        weights = torch.stack([layer[number, first : first + len(target), :width] for layer in layers]).mean(0).clone()
+        weights[:, 0] = 0.0
+        out.append((weights / weights.sum(-1, keepdim=True).clamp(min=1e-12)).tolist())
     return out

@@ -49,8 +49,8 @@ class CapturedStepper(ModelStepper):
         self.session = session
         # Where empty columns cost nothing a bucket may be wide, and few are captured.
         skips = partial(model.decoding_ops.skips_empty_columns, cache=session.cache)
-        own = all(skips(block.attention, source=False) for block in model.decoding_blocks)
-        self.wide_buckets = own and all(
+        skips_self = all(skips(block.attention, source=False) for block in model.decoding_blocks)
+        self.wide_buckets = skips_self and all(
             skips(b.cross, source=True) for b in model.decoding_blocks if b.cross is not None
         )
 

@@ -74,8 +74,8 @@ def topk(scores: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R k"], In
     whole = blocks * BLOCK_V
     parted = scores[:, :whole].unflatten(1, (blocks, BLOCK_V))
     highest = parted.amax(-1).topk(k).indices
-    found = parted.gather(1, highest[:, :, None].expand(-1, -1, BLOCK_V)).flatten(1)
-    value, place = torch.cat([found, scores[:, whole:]], dim=1).topk(k)
+    values = parted.gather(1, highest[:, :, None].expand(-1, -1, BLOCK_V)).flatten(1)
+    value, place = torch.cat([values, scores[:, whole:]], dim=1).topk(k)
     inside = highest.gather(1, (place // BLOCK_V).clamp(max=k - 1)) * BLOCK_V + place % BLOCK_V
     return value, torch.where(place < k * BLOCK_V, inside, place + (whole - k * BLOCK_V))
 

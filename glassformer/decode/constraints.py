@@ -62,16 +62,16 @@ class Terms:
         """For every set of terms met and every node, the fewest tokens that meet the others. Terms may overlap."""
         everything = 1 << len(self.all)
         far = sum(len(spelling) for term in self.all for spelling in term) + 1
-        found = np.full((everything, len(self.nodes)), far)
-        found[-1] = 0
+        distances = np.full((everything, len(self.nodes)), far)
+        distances[-1] = 0
         gained = np.array(self.met, dtype=np.int64)[self.next]
         for mask in sorted(range(everything - 1), key=lambda mask: -mask.bit_count()):
             while True:
-                better = np.minimum(found[mask], 1 + found[mask | gained, self.next].min(axis=1))
-                if (better == found[mask]).all():
+                better = np.minimum(distances[mask], 1 + distances[mask | gained, self.next].min(axis=1))
+                if (better == distances[mask]).all():
                     break
-                found[mask] = better
-        return found
+                distances[mask] = better
+        return distances
 
     def state(self, written: Sequence[int]) -> tuple[int, int]:
         """(terms met, as bits; node)"""
@@ -164,13 +164,13 @@ def choose_with_terms(
 
 def spellings(encode: Callable[[str], list[int]], term: str, *, unknown: int | None = 3) -> Spellings:
     """A term as it is written at the start of a text and, after a space, inside it."""
-    found: dict[tuple[int, ...], None] = {}
+    spelled: dict[tuple[int, ...], None] = {}
     for text in (" " + term, term):
         ids = tuple(encode(text))
         if ids and unknown not in ids:
-            found[ids] = None
-    if not term.strip() or not found:
+            spelled[ids] = None
+    if not term.strip() or not spelled:
         raise UserError(
             "the glossary term {term!r} cannot be written with this model's vocabulary; leave it out", term=term
         )
-    return tuple(found)
+    return tuple(spelled)

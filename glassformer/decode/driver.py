@@ -227,13 +227,13 @@ class Driver:
             chosen, self.pending = self.pending[:free], self.pending[free:]
             width = None
         else:
-            own, request, job = self.pending[0]
+            length, request, job = self.pending[0]
             width = self.row_width(request, job)
             # A text that fills its row whole is decoded among its like.
             alike = [one for one in self.pending if self.batch_key(one) == self.batch_key(self.pending[0])][:free]
             taken = {id(one) for one in alike}
             self.pending = [one for one in self.pending if id(one) not in taken]
-            filler = 0, Request([self.special.bos] * (own if own == width else 1)), Job(limit=1)
+            filler = 0, Request([self.special.bos] * (length if length == width else 1)), Job(limit=1)
             chosen = [*alike, *[filler] * (self.max_requests - len(alike))]
         jobs = [job for *_, job in chosen]
         if self.samples > 1:
@@ -281,20 +281,22 @@ class Driver:
     def answer_by(self, engine: SearchEngine) -> list[Result]:
         """What waits, answered by a program with a search of its own."""
         batch, self.pending = [one[1:] for one in self.pending], []
-        found = engine.answer(self.model, batch, self.config, self.special, trace=self.trace)
-        return [(job.request_id, self.finish(request, own)) for (request, job), own in zip(batch, found, strict=True)]
+        hypotheses = engine.answer(self.model, batch, self.config, self.special, trace=self.trace)
+        return [
+            (job.request_id, self.finish(request, own)) for (request, job), own in zip(batch, hypotheses, strict=True)
+        ]
 
     def partial_outputs(self, request_ids: Collection[int]) -> dict[tuple[int, int], list[tuple[int, float]]]:
         """What is being written for these requests: by request and sample, the tokens with their log-probabilities."""
-        found = {}
+        partial = {}
         for slot, job in enumerate(self.state.jobs[: self.n] if self.state is not None else ()):
             if job.request_id in request_ids and self.state is not None:
                 own = (
                     part[slot, 0, : self.state.written_host[slot]].tolist()
                     for part in (self.state.ids, self.state.logprobs)
                 )
-                found[job.request_id, job.sample] = list(zip(*own))
-        return found
+                partial[job.request_id, job.sample] = list(zip(*own))
+        return partial
 
     def condense(self, done: Sequence[bool]) -> None:
         """The last slots move to the places of those that are done."""
@@ -318,24 +320,24 @@ class Driver:
         if job.request_id not in self.requests:
             return []
         if self.samples > 1:
-            found = self.finished_samples.setdefault(job.request_id, {})
-            found[job.sample] = hypotheses
-            if len(found) < self.samples:
+            samples = self.finished_samples.setdefault(job.request_id, {})
+            samples[job.sample] = hypotheses
+            if len(samples) < self.samples:
                 return []
-            hypotheses = [h for sample in range(self.samples) for h in found[sample]]
+            hypotheses = [h for sample in range(self.samples) for h in samples[sample]]
             del self.finished_samples[job.request_id]
         return [(job.request_id, self.finish(self.requests.pop(job.request_id), hypotheses))]
 
     def finish(self, request: Request, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
         """With text and alignment, where they are asked for."""
-        wanted = self.config.n_best
-        if self.config.groups > 1 and len(hypotheses) < wanted and request.ids:
+        n_best = self.config.n_best
+        if self.config.groups > 1 and len(hypotheses) < n_best and request.ids:
             warnings.warn(
                 _(
                     "the groups of the beam found {n_hypotheses} different texts, and decode.n_best={wanted} were asked for; "
                     "raise decode.beam or decode.diversity",
                     n_hypotheses=len(hypotheses),
-                    wanted=wanted,
+                    wanted=n_best,
                 ),
                 stacklevel=5,
             )

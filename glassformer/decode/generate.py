@@ -100,8 +100,8 @@ def translate_batch(
         constraints = [constraints or NO_CONSTRAINTS] * len(texts)
     if len(constraints) != len(texts):
         raise ValueError(f"{len(texts)} texts came with {len(constraints)} constraints; give one each, or one for all")
-    own: Sequence[tuple[int, int] | None] = limits or [None] * len(texts)
-    requests = [Request(*asked) for asked in zip(texts, constraints, own, strict=True)]
+    limit_of: Sequence[tuple[int, int] | None] = limits or [None] * len(texts)
+    requests = [Request(*asked) for asked in zip(texts, constraints, limit_of, strict=True)]
     how: dict[str, Any] = {"special": special, "text": text, "align": align, "trace": trace, "cached": cached}
     with full_collections_wait():
         return [hypotheses for _, hypotheses in answer(model, requests, config, **how)]

@@ -123,7 +123,7 @@ class SessionPool:
     def acquire(self, kind: Any, sizes: tuple[int, ...]) -> GraphSession | None:
         """The smallest free session of this kind that is at least so large: its graphs are there already."""
         with self.lock:
-            fits = [at for at, (own, one) in enumerate(self.free) if own == kind and covers(one.sizes, sizes)]
+            fits = [at for at, (kept, one) in enumerate(self.free) if kept == kind and covers(one.sizes, sizes)]
             return self.free.pop(min(fits, key=lambda at: self.free[at][1].sizes))[1] if fits else None
 
     def release(self, kind: Any, session: GraphSession) -> None:

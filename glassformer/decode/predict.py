@@ -46,9 +46,9 @@ def need_head(model: Any, head: str, what: str) -> None:
     """Refuse in a sentence a model that was trained for something else."""
     family = model.config.family
     if model.config.head != head or not (family == "bert" or (family, head) == ("gpt", "classify")):
-        found = model.config.head if family == "bert" else family
+        kind = model.config.head if family == "bert" else family
         raise UserError(
-            "{what} needs a BERT with head={head!r}; this model is {found!r}", what=what, head=head, found=found
+            "{what} needs a BERT with head={head!r}; this model is {found!r}", what=what, head=head, found=kind
         )
 
 

@@ -65,17 +65,17 @@ class SearchState(Slots):
         for g in range(groups):
             if g and self.ends:
                 self.ban_duplicates(n, g, scores[:, : g + 1], parents, tokens)
-            found = self.candidates(n, g, scores[:, g], raw[:, g], penalty)
+            candidates = self.candidates(n, g, scores[:, g], raw[:, g], penalty)
             if self.any_terms:
-                self.constrain(found, scores[:, g], raw[:, g])
-            order, dead = self.select_alive(n, g, found)
+                self.constrain(candidates, scores[:, g], raw[:, g])
+            order, dead = self.select_alive(n, g, candidates)
             # Where nothing is left, all stays as it is.
             same = torch.arange(group_size, device=order.device)
-            parent = torch.where(dead.all(dim=1, keepdim=True), same, found.parent.gather(1, order))
+            parent = torch.where(dead.all(dim=1, keepdim=True), same, candidates.parent.gather(1, order))
             parents.append(parent + g * group_size)
-            tokens.append(found.token.gather(1, order).masked_fill(dead, 0))
-            new_logprobs.append(found.logprob.gather(1, order))
-            self.totals[:n, g] = found.total.gather(1, order).masked_fill(dead, -math.inf)
+            tokens.append(candidates.token.gather(1, order).masked_fill(dead, 0))
+            new_logprobs.append(candidates.logprob.gather(1, order))
+            self.totals[:n, g] = candidates.total.gather(1, order).masked_fill(dead, -math.inf)
             if penalty is not None:
                 penalty = penalty.scatter_add(1, tokens[g], self.config.diversity * (~dead).to(penalty.dtype))
         rows, chosen, logprob = (p[0] if groups == 1 else torch.cat(p, 1) for p in (parents, tokens, new_logprobs))
@@ -108,14 +108,14 @@ class SearchState(Slots):
         forced = [job.constraints.token_at(int(length)) for job, length in zip(jobs, self.written_host)]
         if any(token is not None for token in forced):
             # What is forced is forced even where another filter is against it, and counts as the model scores it.
-            wanted = torch.tensor([-1 if token is None else token for token in forced]).to(scores.device)
-            wanted = wanted.repeat_interleave(beams)
-            scores = torch.where((wanted >= 0)[:, None], filters.force(logprobs, wanted), scores)
+            forced_ids = torch.tensor([-1 if token is None else token for token in forced]).to(scores.device)
+            forced_ids = forced_ids.repeat_interleave(beams)
+            scores = torch.where((forced_ids >= 0)[:, None], filters.force(logprobs, forced_ids), scores)
             unscored = [job.constraints.unscored > length for job, length in zip(jobs, self.written_host)]
             if any(unscored):
                 (rows,) = np.nonzero(np.repeat(unscored, beams))
                 where = torch.from_numpy(rows).to(scores.device)
-                scores[where, wanted[where]] = 0.0
+                scores[where, forced_ids[where]] = 0.0
         return scores
 
     def history(self, n: int) -> Int[Tensor, "R all"]:
@@ -124,12 +124,12 @@ class SearchState(Slots):
         before = max((len(job.prompt) for job in jobs), default=0)
         prompts = torch.tensor([[*[-1] * (before - len(job.prompt)), *job.prompt] for job in jobs], dtype=torch.long)
         length = self.longest_written(n)
-        own = torch.arange(before + length, device=device) - (length - self.written[:n])[:, None]
+        places = torch.arange(before + length, device=device) - (length - self.written[:n])[:, None]
         rows = torch.cat(
             [prompts.view(n, -1).to(device)[:, None].expand(-1, self.beams, -1), self.ids[:n, :, :length]], 2
         )
-        shifted = rows.gather(2, own.clamp(min=0)[:, None].expand(-1, self.beams, -1).long())
-        return shifted.masked_fill((own < 0)[:, None], -1).flatten(0, 1).long()
+        shifted = rows.gather(2, places.clamp(min=0)[:, None].expand(-1, self.beams, -1).long())
+        return shifted.masked_fill((places < 0)[:, None], -1).flatten(0, 1).long()
 
     def longest_written(self, n: int) -> int:
         """The most tokens that an active slot has written, or may have."""
@@ -183,10 +183,10 @@ class SearchState(Slots):
 
     def is_end(self, token: Int[Tensor, "n C"]) -> Bool[Tensor, "n C"]:
         """Which of these tokens end a text."""
-        found = token == (self.ends[0] if self.ends else -1)
+        ends = token == (self.ends[0] if self.ends else -1)
         for end in self.ends[1:]:
-            found = found | (token == end)
-        return found
+            ends = ends | (token == end)
+        return ends
 
     def select_alive(self, n: int, g: int, found: Candidates) -> tuple[Int[Tensor, "n W"], Bool[Tensor, "n W"]]:
         """Keep what has finished; say which candidates stay alive (indices in the ranking), and which rows are left dead."""
@@ -260,16 +260,16 @@ class SearchState(Slots):
         it has just come to: those candidates get -inf."""
         longest, mine = max(1, self.longest_written(n)), scores[:, g]
         first, length = g * self.group_size, self.written[:n, None].expand(-1, self.group_size)
-        own = self.ids[:n, first : first + self.group_size, :longest]
-        duplicate = self.is_duplicate(n, g, own, length)
+        texts = self.ids[:n, first : first + self.group_size, :longest]
+        duplicate = self.is_duplicate(n, g, texts, length)
         for end in self.ends:
             mine[..., end].masked_fill_(duplicate, -math.inf)
         last = (self.written[:n] + 1 >= self.limit[:n])[:, None]
-        beyond = torch.arange(longest, device=own.device) >= self.written[:n, None, None]
+        beyond = torch.arange(longest, device=texts.device) >= self.written[:n, None, None]
         for rows, chosen in zip(parents, tokens, strict=True):
             past = rows[:, :, None].expand(-1, -1, longest)
             theirs = self.ids[:n, :, :longest].gather(1, past)
-            same = ((own[:, :, None] == theirs[:, None]) | beyond[:, None]).all(-1) & last[..., None]
+            same = ((texts[:, :, None] == theirs[:, None]) | beyond[:, None]).all(-1) & last[..., None]
             # Added up, since two rows of the other group may have come to the same token from different texts.
             out = torch.zeros_like(mine, dtype=torch.int32)
             out.scatter_add_(2, chosen[:, None].expand(-1, self.group_size, -1), same.int())
@@ -324,7 +324,7 @@ class SearchState(Slots):
         if self.config.stop_rule == "best-now":
             now = best / self.divisors[0].gather(0, self.written[:n].clamp(max=self.max_length))[:, None]
             return (self.finished_count[:n] >= self.group_size) & (now <= self.finished_score[:n, :, -1])
-        columns = (one[:n, None] for one in (self.written, self.minimum, self.limit, self.has_stops))
+        columns = (tensor[:n, None] for tensor in (self.written, self.minimum, self.limit, self.has_stops))
         final = nothing_better_can_come(self.divisors, best, self.finished_score[:n, :, -1], Lengths(*columns))
         return (self.finished_count[:n] >= self.n_keep) & final
 

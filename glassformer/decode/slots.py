@@ -236,7 +236,7 @@ class Slots:
         """Hypotheses from `result_tensors` on the host, many at a time and no more than are wanted: thousands are made while a
         device waits."""
         score, ending, length, eos_logprobs, ids, token_logprobs, *unfinished = parts
-        found: list[list[Hypothesis]] = [[] for _ in range(len(jobs) * self.groups)]  # of each slot's groups
+        hypotheses: list[list[Hypothesis]] = [[] for _ in range(len(jobs) * self.groups)]  # of each slot's groups
         (kept,) = np.nonzero(score.ravel() > -math.inf)
         columns = [part.ravel()[kept].tolist() for part in (score, ending, length, eos_logprobs)]
         columns += [rows_of(part, kept, max(columns[2], default=0)) for part in (ids, token_logprobs)]
@@ -246,12 +246,16 @@ class Slots:
             logprobs = logprobs[:n_tokens]
             if ending_id == 1:
                 logprobs.append(eos_logprob)
-            found[group].append(Hypothesis(tokens[:n_tokens], value, math.fsum(logprobs), logprobs, ENDINGS[ending_id]))
-        if len(kept) < len(found) * self.n_keep:
-            self.add_unfinished(found, *unfinished)
+            hypotheses[group].append(
+                Hypothesis(tokens[:n_tokens], value, math.fsum(logprobs), logprobs, ENDINGS[ending_id])
+            )
+        if len(kept) < len(hypotheses) * self.n_keep:
+            self.add_unfinished(hypotheses, *unfinished)
         if self.groups == 1 and not any(job.trace is not None for job in jobs):
-            return found if self.n_keep <= self.config.n_best else [own[: self.config.n_best] for own in found]
-        groups = (found[at : at + self.groups] for at in range(0, len(found), self.groups))
+            return (
+                hypotheses if self.n_keep <= self.config.n_best else [own[: self.config.n_best] for own in hypotheses]
+            )
+        groups = (hypotheses[at : at + self.groups] for at in range(0, len(hypotheses), self.groups))
         return [merge_groups(own, self.config.n_best, job.trace) for own, job in zip(groups, jobs, strict=True)]
 
     def add_unfinished(

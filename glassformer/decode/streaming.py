@@ -18,8 +18,8 @@ UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 
 def find_stop(text: str, stops: Sequence[str]) -> int | None:
     """Where the first of the stop strings begins."""
-    found = [place for place in (text.find(stop) for stop in stops) if place >= 0]
-    return min(found, default=None)
+    places = [place for place in (text.find(stop) for stop in stops) if place >= 0]
+    return min(places, default=None)
 
 
 def cut_at_stop(text: str, stops: Sequence[str]) -> str:

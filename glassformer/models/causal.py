@@ -62,8 +62,8 @@ class CausalModel(BaseModel):
         kinds = ["attention", "cross"] if hasattr(self, "encoder") else ["attention"]
         heads = [[c.kept_kv_heads(f"decoder.{i}.{kind}") for i in range(c.n_layer)] for kind in kinds]
         sizes = c.key_size, c.val_size
-        own, cross = [*heads, []][:2]
-        return KVCache(own, cross, sizes, n_slots, beams, columns, source, like=weight, static=static)
+        self_keys, cross = [*heads, []][:2]
+        return KVCache(self_keys, cross, sizes, n_slots, beams, columns, source, like=weight, static=static)
 
     @property
     def position_tables(self) -> list[Any]:

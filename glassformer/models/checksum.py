@@ -18,8 +18,8 @@ LINE_LENGTHS = (8191, 8179)
 
 def saved_buffers(model: Any) -> list[Tensor]:
     """What is saved with the parameters and is none: running statistics. Tables that are computed and grow are not."""
-    own = [(module, name, b) for module in model.modules() for name, b in module.named_buffers(recurse=False)]
-    return [b for module, name, b in own if name not in module._non_persistent_buffers_set]
+    buffers = [(module, name, b) for module in model.modules() for name, b in module.named_buffers(recurse=False)]
+    return [b for module, name, b in buffers if name not in module._non_persistent_buffers_set]
 
 
 def weight_checksum(model: Any) -> Tensor:

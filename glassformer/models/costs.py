@@ -107,12 +107,12 @@ def tensors_of(module: nn.Module, name: str = "") -> Iterator[ParameterTensor]:
     """The tensors of a module, those of its parts first; a weight and its bias together."""
     for child, inner in module.named_children():
         yield from tensors_of(inner, f"{name}.{child}" if name else child)
-    own = {key: tuple(parameter.shape) for key, parameter in module.named_parameters(recurse=False)}
-    if "weight" in own:
-        kind: Kind = "table" if is_embedding(f"{name}.weight") else "matrix" if len(own["weight"]) == 2 else "gain"
-        yield ParameterTensor(name, kind, own["weight"], math.prod(own.get("bias", (0,))))
+    shapes = {key: tuple(parameter.shape) for key, parameter in module.named_parameters(recurse=False)}
+    if "weight" in shapes:
+        kind: Kind = "table" if is_embedding(f"{name}.weight") else "matrix" if len(shapes["weight"]) == 2 else "gain"
+        yield ParameterTensor(name, kind, shapes["weight"], math.prod(shapes.get("bias", (0,))))
     else:
-        yield from (ParameterTensor(f"{name}.{key}" if name else key, "gain", shape) for key, shape in own.items())
+        yield from (ParameterTensor(f"{name}.{key}" if name else key, "gain", shape) for key, shape in shapes.items())
 
 
 def starred(name: str) -> str:

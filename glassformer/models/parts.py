@@ -145,8 +145,8 @@ class BaseModel(Tapped):
         """`help()` and completion show each setting of ModelConfig as a keyword of the constructor."""
         super().__init_subclass__(**kwargs)
         config = inspect.Parameter("config", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
-        own = inspect.signature(ModelConfig).parameters.values()
-        cls.__signature__ = inspect.Signature([config, *(p for p in own if p.name != "family")])  # type: ignore[attr-defined]
+        parameters = inspect.signature(ModelConfig).parameters.values()
+        cls.__signature__ = inspect.Signature([config, *(p for p in parameters if p.name != "family")])  # type: ignore[attr-defined]
 
     @classmethod
     def resolve(cls, config: ModelConfig | None, settings: Mapping[str, Any]) -> ModelConfig:

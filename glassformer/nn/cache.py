@@ -238,8 +238,8 @@ class KVCache:
         """Several tokens of every row at once: each sees those of its own row up to itself; later ones see what is real."""
         n, new, beams = step.n, step.new, self.beams
         earlier = torch.ones(new, new, dtype=torch.bool, device=self.bias.device).tril()
-        own = torch.block_diag(*[earlier] * beams)
-        hidden = torch.where(own, 0.0, -math.inf).to(self.bias.dtype)
+        ancestors = torch.block_diag(*[earlier] * beams)
+        hidden = torch.where(ancestors, 0.0, -math.inf).to(self.bias.dtype)
         bias = self.bias[:n, :, None, : step.n_keys].repeat(1, 1, new, 1).flatten(1, 2)
         bias.scatter_(2, step.columns[:, None].expand(-1, beams * new, -1), hidden.expand(n, -1, -1))
         step.hidden = bias[:, None]
@@ -349,8 +349,8 @@ class KVCache:
         hidden = torch.where(real, 0.0, -math.inf).to(self.bias.dtype)
         hidden = hidden.unflatten(0, (-1, rows)).repeat_interleave(copies, 0)
         for k in range(self.beams):
-            own = k if rows > 1 else 0
-            self.bias[where, k, own * width : (own + 1) * width] = hidden[:, own]
+            row = k if rows > 1 else 0
+            self.bias[where, k, row * width : (row + 1) * width] = hidden[:, row]
         self.positions[where, : rows * width] = torch.arange(width, device=where.device).repeat(rows)
 
     # ---- beams

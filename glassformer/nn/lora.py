@@ -44,7 +44,7 @@ def matches(name: str, patterns: Sequence[str]) -> bool:
 def add_lora(model: nn.Module, rank: int, alpha: float, targets: Sequence[str]) -> list[str]:
     """Gives every linear layer whose name matches a low-rank update (A from torch's global random state), and freezes its weight.
     The names of the layers."""
-    found = []
+    adapters = []
     for name, module in model.named_modules():
         if type(module) is nn.Linear and matches(name, targets):
             weight = module.weight
@@ -53,8 +53,8 @@ def add_lora(model: nn.Module, rank: int, alpha: float, targets: Sequence[str]) 
             module.register_parameter("lora_b", nn.Parameter(weight.new_zeros(weight.size(0), rank)))
             module.register_buffer("lora_scale", torch.tensor(alpha / rank, device=weight.device))
             nn.init.kaiming_uniform_(module.get_parameter("lora_a"), a=math.sqrt(5))
-            found.append(name)
-    return found
+            adapters.append(name)
+    return adapters
 
 
 def merge_lora(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -79,14 +79,14 @@ def tap_shapes(model: nn.Module) -> dict[str, tuple[str, str]]:
 
 def find_taps(model: nn.Module, *patterns: str) -> dict[str, tuple[Tapped, str]]:
     """The taps whose full name matches any of the patterns: name -> (module, its own name for it)."""
-    found: dict[str, tuple[Tapped, str]] = {}
+    taps: dict[str, tuple[Tapped, str]] = {}
     for path, module in model.named_modules():
         if isinstance(module, Tapped):
             for name in module.tap_names:
                 full = f"{path}.{name}" if path else name
                 if any(fnmatchcase(full, pattern) for pattern in patterns):
-                    found[full] = (module, name)
-    return found
+                    taps[full] = (module, name)
+    return taps
 
 
 def matching(model: nn.Module, *patterns: str) -> dict[str, tuple[Tapped, str]]:

@@ -105,37 +105,37 @@ def look_at_checkpoints(run: RunFolder, problems: dict[int, str | None]) -> list
     """Whether each checkpoint is whole, and which is the best and the latest."""
     latest = max((step for step, wrong in problems.items() if wrong is None), default=None)
     best = run.checkpoints.state(latest).get("best_step") if latest is not None else None
-    found = []
+    findings = []
     for step, wrong in problems.items():
         path = run.checkpoints.path(step)
         about = wrong or MARKS[step == best, step == latest]
-        found.append(
+        findings.append(
             RunFinding(f"checkpoints/{path.name}", "good" if wrong is None else "damaged", about, size_of(path))
         )
     if best is not None and best not in problems:
-        found.append(
+        findings.append(
             RunFinding(f"checkpoints/{run.checkpoints.path(best).name}", "damaged", _("the best one is missing"))
         )
-    return found
+    return findings
 
 
 def look_at_weights(run: RunFolder) -> list[RunFinding]:
     """Whether snapshots and kept weights are whole."""
-    found = []
+    findings = []
     for name, kept in {"snapshots": run.snapshots, "history": run.history}.items():
         for step, wrong in kept.problems().items():
             path = kept.path(step)
-            found.append(
+            findings.append(
                 RunFinding(
                     f"{name}/{path.name}", "good" if wrong is None else "damaged", wrong or _("whole"), size_of(path)
                 )
             )
     if run.final.is_dir():
         wrong = run.final_problem()
-        found.append(
+        findings.append(
             RunFinding("final", "good" if wrong is None else "damaged", wrong or _("whole"), size_of(run.final))
         )
-    return found
+    return findings
 
 
 def look_at_metrics(run: RunFolder) -> list[RunFinding]:
@@ -200,29 +200,29 @@ def outlook(run: RunFolder, problems: dict[int, str | None], busy: bool) -> str:
     good = [step for step, wrong in problems.items() if wrong is None]
     if not good:
         return _("it cannot be resumed: not one checkpoint is whole")
-    said = _("{command} goes on from step {step:,} of {steps:,}", command=command, step=max(good), steps=steps)
+    message = _("{command} goes on from step {step:,} of {steps:,}", command=command, step=max(good), steps=steps)
     if run.sealed:
-        return said
-    return _("{outlook}, once the change in run.json is confirmed by --accept-changes", outlook=said)
+        return message
+    return _("{outlook}, once the change in run.json is confirmed by --accept-changes", outlook=message)
 
 
 def look_at_model(run: RunFolder) -> list[RunFinding]:
     """Whether what is whole also belongs together: tokenizers and labels of the model's sizes, weights that are numbers."""
-    found = []
+    findings = []
     with suppress(UserError):
         if run.prepared and not any(run.file_problems().values()):
             try:
                 _unused = run.tokenizers
             except UserError as error:
-                found.append(RunFinding("tokenizers", "damaged", str(error)))
+                findings.append(RunFinding("tokenizers", "damaged", str(error)))
     if run.final.is_dir() and run.final_problem() is None:
         try:
             weights = read_checkpoint(run.final)[0].get("model", {})
             check_finite(weights, run.final)
             check_fits(run.recipe, weights, run.final)
         except UserError as error:
-            found.append(RunFinding("final", "damaged", str(error)))
-    return found
+            findings.append(RunFinding("final", "damaged", str(error)))
+    return findings
 
 
 def left_by(run: RunFolder) -> list[Leftover]:
@@ -238,16 +238,16 @@ def name_of(left: Leftover, folder: Path) -> str:
 
 def examine_folder(path: Path) -> Diagnosis:
     """What was left behind in a folder that is no run itself, but holds some, or had something left in it."""
-    found = list(leftovers.beside(path))
-    if not found and not any(RunFolder.is_run(one) for one in path.iterdir()):
+    leftover = list(leftovers.beside(path))
+    if not leftover and not any(RunFolder.is_run(one) for one in path.iterdir()):
         raise UserError("{path} is not a run: it has no run.json", path=path)
-    findings = [RunFinding(left.path.name, "note", left.about, size_of(left.path)) for left in found]
-    said = (
+    findings = [RunFinding(left.path.name, "note", left.about, size_of(left.path)) for left in leftover]
+    message = (
         _("glassformer doctor {folder} --prune clears away what was left", folder=quote(str(path)))
-        if found
+        if leftover
         else _("nothing was left behind")
     )
-    return Diagnosis(findings, said)
+    return Diagnosis(findings, message)
 
 
 def prune(path: Path) -> list[Pruned]:
@@ -291,8 +291,8 @@ def examine(path: Path) -> Diagnosis:
     busy = is_busy(run)
     for _unused in range(LOOKS if busy else 0):
         with suppress(OSError, UserError):  # a checkpoint went away between its name and its files
-            found = look(RunFolder(path), busy)
-            if not found.damaged:
-                return found
+            diagnosis = look(RunFolder(path), busy)
+            if not diagnosis.damaged:
+                return diagnosis
         time.sleep(0.2)
     return look(RunFolder(path), busy)

@@ -332,10 +332,10 @@ class RunFolder:
             saved = next((c for c in kept if step in c.steps()), None)
             if saved is None:
                 there = ", ".join(map(str, sorted({s for c in kept for s in c.steps()}))) or "none"
-                said = _(
+                message = _(
                     "{path} has no checkpoint of step {n}; there are: {there}", path=self.path, n=step, there=there
                 )
-                raise UserError(said)
+                raise UserError(message)
             if (wrong := saved.problem(step)) is not None:
                 raise self.unusable(saved.path(step), wrong)
             return saved.path(step)

@@ -59,21 +59,21 @@ def inside(run: RunFolder) -> Iterator[Leftover]:
 
 def set_aside(path: Path) -> Leftover:
     """A run that another was to replace: dropped where that one has weights, else put back."""
-    said = staging.read_replaced(path)
-    if said is None:
+    owner = staging.read_replaced(path)
+    if owner is None:
         return Leftover(path, _("a run that was set aside, and does not say whose place it had"), None)
-    out = path.with_name(said.name)
-    if said.dropped or (RunFolder.is_run(out) and RunFolder(out).has_weights):
+    out = path.with_name(owner.name)
+    if owner.dropped or (RunFolder.is_run(out) and RunFolder(out).has_weights):
         return Leftover(
-            path, _("the run that was in {said} before", said=said.name), partial(staging.drop_replaced, out)
+            path, _("the run that was in {said} before", said=owner.name), partial(staging.drop_replaced, out)
         )
     if staging.to_put_back(out) == path and not owned.is_locked(out / ".lock"):
         about = _(
             "the run that was in {said} before; the new one has no checkpoint yet, and --prune puts the old one back",
-            said=said.name,
+            said=owner.name,
         )
         return Leftover(path, about, partial(staging.put_back, out))
-    return Leftover(path, _("the run that was in {said} before", said=said.name), None)
+    return Leftover(path, _("the run that was in {said} before", said=owner.name), None)
 
 
 def beside(folder: Path, run: Path | None = None) -> Iterator[Leftover]:

@@ -231,7 +231,7 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
         limit = math.inf if room is None else SAFE * room
         micro_tokens = recipe.data.batch_tokens / recipe.train.accumulate
         needed, advice = float(fixed), ""
-        trial = found = None
+        trial = measured = None
         if needed >= limit:
             advice = _("the weights, their gradients and the optimizer's state alone need more; make the model smaller")
         try:
@@ -245,25 +245,25 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
                     share = max(2**-10, (limit - fixed) / (needed - fixed))
                     advice = memory.less_memory(recipe, 2.0 ** math.floor(math.log2(share)))
             if not advice:
-                found = try_out(run, recipe, texts, seconds)
-                needed = max(needed, fixed + found.activations)
+                measured = try_out(run, recipe, texts, seconds)
+                needed = max(needed, fixed + measured.activations)
         except (MemoryError, RuntimeError) as error:
             if not memory.is_out_of_memory(error):
                 raise
             needed, advice = max(needed, limit), memory.less_memory(recipe)
-    seen = found or trial
+    seen = measured or trial
     return TrainingPlan(
         device=torch.cuda.get_device_name() if device.type == "cuda" else cpu_in_words(),
         parameters=parameters,
         non_embedding=non_embedding,
         memory=int(needed),
         available=room,
-        tokens_per_second=found.step_tokens / found.step_seconds if found is not None else None,
+        tokens_per_second=measured.step_tokens / measured.step_seconds if measured is not None else None,
         steps=recipe.train.steps,
-        step_tokens=found.step_tokens if found is not None else float(recipe.data.batch_tokens),
+        step_tokens=measured.step_tokens if measured is not None else float(recipe.data.batch_tokens),
         examples=seen.examples if seen is not None else None,
         unit=seen.unit if seen is not None else "",
-        epoch_steps=found.epoch_steps if found is not None else None,
+        epoch_steps=measured.epoch_steps if measured is not None else None,
         cut_short=more,
         advice=advice,
         notes=(*(() if report is None else report.notes()), *(() if seen is None else seen.notes)),

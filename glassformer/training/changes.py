@@ -71,8 +71,8 @@ def as_prepared(recipe: Recipe, run: Recipe) -> Recipe:
     run, which has what it needs of them: a project may be moved, and only other names are another thing."""
     moved = {key: getattr(run.data, key) for key in FILES if same_files(recipe, run, key)}
     filled_in = {name: getattr(run.model, name) for name in FILLED_IN}
-    own = recipe.train.metric == "auto" and run.train.metric == FOR_SHORT_TARGETS
-    train = replace(recipe.train, metric=run.train.metric) if own else recipe.train
+    short_targets = recipe.train.metric == "auto" and run.train.metric == FOR_SHORT_TARGETS
+    train = replace(recipe.train, metric=run.train.metric) if short_targets else recipe.train
     return replace(recipe, model=replace(recipe.model, **filled_in), data=replace(recipe.data, **moved), train=train)
 
 

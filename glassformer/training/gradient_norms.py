@@ -27,12 +27,12 @@ def layer_of(name: str) -> str | None:
 
 def layers_of(named: Iterable[tuple[str, nn.Parameter]]) -> dict[str, list[nn.Parameter]]:
     """The parameters that learn, by the layer they belong to, in the model's order."""
-    found: dict[str, list[nn.Parameter]] = {}
+    layers: dict[str, list[nn.Parameter]] = {}
     for name, parameter in named:
         layer = layer_of(name)
         if layer is not None and parameter.requires_grad:
-            found.setdefault(layer, []).append(parameter)
-    return found
+            layers.setdefault(layer, []).append(parameter)
+    return layers
 
 
 def gradient_norms(layers: Iterable[list[nn.Parameter]], device: torch.device) -> Float[Tensor, " layers"]:

@@ -77,8 +77,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     """torch says it in its own class on CUDA, and as a RuntimeError with a certain sentence on a CPU."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    said = str(error)
-    return isinstance(error, RuntimeError) and ("can't allocate memory" in said or "not enough memory" in said)
+    message = str(error)
+    return isinstance(error, RuntimeError) and ("can't allocate memory" in message or "not enough memory" in message)
 
 
 def less_memory(recipe: Recipe, share: float = 0.5) -> str:

@@ -37,9 +37,9 @@ def r_drop_loss(
     hidden = model.hidden(*(twice(rows) for rows in inputs))
     scores = F.linear(hidden, model.output_weight, model.output_bias).flatten(0, 1)
     first, second = scores.to(torch.promote_types(scores.dtype, torch.float32)).log_softmax(-1).chunk(2)
-    wanted = labels.flatten()
-    counts = wanted != IGNORE
-    right = wanted.masked_fill(~counts, 0)[:, None]
+    targets = labels.flatten()
+    counts = targets != IGNORE
+    right = targets.masked_fill(~counts, 0)[:, None]
     mean = (first + second) / 2
     loss = -(1 - smoothing) * mean.gather(1, right)[:, 0] - smoothing * mean.mean(-1)
     disagreement = ((first.exp() - second.exp()) * (first - second)).sum(-1)

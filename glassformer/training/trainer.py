@@ -165,9 +165,9 @@ class Trainer:
         summed = self.gradients(micro, total)
         grads = [p.grad for p in self.parameters if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(grads) if grads else torch.zeros((), device=self.device)
-        found = torch.stack([summed, norm.to(summed)])
+        values = torch.stack([summed, norm.to(summed)])
         if self.layers:  # before clipping, as the norm of all is
-            found = torch.cat([found, gradient_norms(self.layers.values(), self.device).to(found)])
+            values = torch.cat([values, gradient_norms(self.layers.values(), self.device).to(values)])
         finite = self.is_finite(summed, norm)
         if self.device.type == "cuda" or bool(finite):
             if self.config.clip is not None:
@@ -177,7 +177,7 @@ class Trainer:
             self.restore_buffers(buffers, finite)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
-        return found
+        return values
 
     def step(self) -> None:
         """One optimizer step on one batch in `accumulate` micro-batches, eagerly or by the captured graph."""

@@ -32,6 +32,13 @@ class UnknownName(UserError, KeyError):
     __str__ = ValueError.__str__  # a KeyError shows its sentence in quotation marks
 
 
+class Notice(UserWarning):
+    """A warning with a sentence of ours. As a str it is plain text: whoever collects warnings may send them elsewhere."""
+
+    def __str__(self) -> str:
+        return "".join(self.args)
+
+
 def packages_of(extra: str) -> list[str]:
     """The packages that an extra of ours asks for, by their names; empty where the package was never installed."""
     try:

@@ -19,7 +19,7 @@ from glassformer.cli.main import tell
 from glassformer.cli.verbs import in_the_persons_language, make_app, run_command
 from glassformer.config import ModelConfig
 from glassformer.config.recipe import read_recipe
-from glassformer.errors import UserError
+from glassformer.errors import Notice, UserError
 from glassformer.language import _
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.launch import out_of_memory
@@ -196,3 +196,10 @@ def test_help_wraps_and_loses_nothing(
         command = command.commands[word]
     for thing in command.params:
         assert re.sub(r"\s|\\(?=\[)", "", getattr(thing, "help", None) or "") in flat
+
+
+def test_a_warning_is_plain_text_to_whoever_collects_it(chinese: None) -> None:
+    """Caught: a warning that another process cannot be told of, since its text is more than a str."""
+    notice = Notice(language._("there is no file {path}", path="a.tsv"))
+    assert type(str(notice)) is str and str(notice) == "there is no file a.tsv"
+    assert language.localized(notice.args[0]) == "没有文件 a.tsv"

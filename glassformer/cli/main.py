@@ -12,7 +12,7 @@ from typing import Any
 
 from glassformer.cli.verbs import run_command
 from glassformer.config import VERSION
-from glassformer.errors import UserError
+from glassformer.errors import Notice, UserError
 from glassformer.files.streams import open_standard_streams
 from glassformer.language import _, localized
 from glassformer.screen import warn
@@ -25,7 +25,7 @@ OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory") 
 def show_warning(message: Warning | str, category: type[Warning], filename: str, *rest: Any, **more: Any) -> None:
     """What our own code warns of is a sentence for the person; what a library warns of is shown as Python shows it."""
     if os.path.dirname(os.path.dirname(os.path.abspath(__file__))) in os.path.abspath(filename):
-        warn(f"glassformer: {localized(str(message))}")
+        warn(f"glassformer: {localized(message.args[0] if isinstance(message, Notice) else str(message))}")
     else:
         AS_PYTHON_DOES(message, category, filename, *rest, **more)
 

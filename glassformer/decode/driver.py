@@ -36,7 +36,7 @@ from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
 from glassformer.decode.stepper import ModelStepper, PlainStepper, Stepper, context_start, has_bounded_context
 from glassformer.decode.streaming import Decode, cut_at_stop, stopping_criterion
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, Notice
 from glassformer.language import _
 from glassformer.models.eval_mode import eval_mode
 
@@ -113,7 +113,7 @@ class Driver:
                 block_size=c.block_size,
                 kept=kept,
             )
-            warnings.warn(text, stacklevel=5)
+            warnings.warn(Notice(text), stacklevel=5)
         return Job(
             limit=most,
             minimum=minimum,
@@ -332,15 +332,13 @@ class Driver:
         """With text and alignment, where they are asked for."""
         n_best = self.config.n_best
         if self.config.groups > 1 and len(hypotheses) < n_best and request.ids:
-            warnings.warn(
-                _(
-                    "the groups of the beam found {n_hypotheses} different texts, and decode.n_best={wanted} were asked for; "
-                    "raise decode.beam or decode.diversity",
-                    n_hypotheses=len(hypotheses),
-                    wanted=n_best,
-                ),
-                stacklevel=5,
+            sentence = _(
+                "the groups of the beam found {n_hypotheses} different texts, and decode.n_best={wanted} were asked for; "
+                "raise decode.beam or decode.diversity",
+                n_hypotheses=len(hypotheses),
+                wanted=n_best,
             )
+            warnings.warn(Notice(sentence), stacklevel=5)
         if self.text is not None:
             stops = request.constraints.stops
             for h in hypotheses:

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from glassformer.decode.search import SearchState
+from glassformer.errors import Notice
 from glassformer.language import _
 from glassformer.nn.cache import KVCache
 
@@ -83,9 +84,8 @@ class GraphRunner:
                 finally:
                     graph.capture_end()
         except RuntimeError as error:
-            warnings.warn(
-                _("this step could not be captured as a graph, and runs slowly: {error}", error=error), stacklevel=2
-            )
+            sentence = _("this step could not be captured as a graph, and runs slowly: {error}", error=error)
+            warnings.warn(Notice(sentence), stacklevel=2)
             torch.cuda.synchronize()
             torch.cuda.empty_cache()
             self.uncapturable.add(bucket)

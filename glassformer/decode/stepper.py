@@ -28,6 +28,7 @@ from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.decode.slots import Job, Slots
+from glassformer.errors import Notice
 from glassformer.language import _
 from glassformer.nn.cache import KVCache
 from glassformer.nn.host import on_device
@@ -159,14 +160,12 @@ class ModelStepper:
                     contexts.append([*text, *ids][context_start(length, config) : -1])
         if slots and not self.warned:
             self.warned = True
-            warnings.warn(
-                _(
-                    "a text has grown past the {block_size} tokens this model reads at once: from there on it sees the "
-                    "last of them only",
-                    block_size=config.block_size,
-                ),
-                stacklevel=2,
+            sentence = _(
+                "a text has grown past the {block_size} tokens this model reads at once: from there on it sees the "
+                "last of them only",
+                block_size=config.block_size,
             )
+            warnings.warn(Notice(sentence), stacklevel=2)
         if slots:
             self.cache.grow(self.beams * (config.block_size + 1))
             self.read_prompts(slots, contexts)

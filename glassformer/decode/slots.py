@@ -29,6 +29,7 @@ from glassformer.decode.request import (
     TokenConstraints,
     ranked,
 )
+from glassformer.errors import UserError
 from glassformer.nn.host import move_slots, on_device
 
 ENDINGS: tuple[Ending, ...] = ("length", "eos", "stop")
@@ -251,11 +252,14 @@ class Slots:
             )
         if len(kept) < len(hypotheses) * self.n_keep:
             self.add_unfinished(hypotheses, *unfinished)
-        if self.groups == 1 and not any(job.trace is not None for job in jobs):
-            return (
-                hypotheses if self.n_keep <= self.config.n_best else [own[: self.config.n_best] for own in hypotheses]
+        groups = [hypotheses[at : at + self.groups] for at in range(0, len(hypotheses), self.groups)]
+        if not all(map(any, groups)):
+            raise UserError(
+                "the model's scores are not numbers (NaN), so no token can be chosen: its weights have grown without bound; "
+                "use an earlier checkpoint, or train with a lower train.learning_rate"
             )
-        groups = (hypotheses[at : at + self.groups] for at in range(0, len(hypotheses), self.groups))
+        if self.groups == 1 and not any(job.trace is not None for job in jobs):
+            return [rows[: self.config.n_best] for rows in hypotheses]
         return [merge_groups(own, self.config.n_best, job.trace) for own, job in zip(groups, jobs, strict=True)]
 
     def add_unfinished(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import threading
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import torch
 from glassformer.config import DecodeConfig
 from glassformer.decode import Request, TokenConstraints, answer, driver, engines, generate_batch, translate_batch
 from glassformer.decode import search as search_module
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, UserError
 from glassformer.models.checksum import weight_checksum
 from glassformer.text.tokenizer import Tokenizer
 from tests.counts import count
@@ -271,3 +272,14 @@ def test_a_gpt_whose_positions_end_may_write_long(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(engines.machine, "available_memory", lambda device: 100 << 20)
     model = small("gpt", tie_output=False, positions="learned", block_size=24)
     assert engines.slots_that_fit(model, DecodeConfig(beam=1), 10**6, 5) >= 1
+
+
+@pytest.mark.parametrize("engine", ["auto", "plain"])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_scores_that_are_not_numbers_are_told(beam: int, engine: str) -> None:
+    """Caught: an answer without a single hypothesis, which whoever asks for the best of them trips over."""
+    model = small("transformer")
+    with torch.no_grad():
+        model.decoder.layers[-1].mlp.up.weight.fill_(math.nan)
+    with pytest.raises(UserError, match="not numbers"):
+        translate_batch(model, [[3, 4], [5]], DecodeConfig(beam=beam, engine=engine, max_new_tokens=4))

@@ -104,13 +104,13 @@ class DecodingBlock(Block):
 class FollowingNorm(nn.Module):
     """The norm at the end of a stack, where the last block has computed it already."""
 
-    def __init__(self, norm: nn.Module, ops: TorchOps) -> None:
+    def __init__(self, norm: nn.Module, ops: TorchOps, *, to_output: bool) -> None:
         super().__init__()
-        self.norm, self.ops = norm, ops
+        self.norm, self.ops, self.to_output = norm, ops, to_output
 
     def forward(self, x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T C"]:
         """(B, T, C) -> (B, T, C)"""
-        return self.ops.last_norm(x, x.normed)  # type: ignore[attr-defined]
+        return self.ops.last_norm(x, x.normed, to_output=self.to_output)  # type: ignore[attr-defined]
 
 
 def copied(module: Any, **modules: nn.Module) -> Any:
@@ -120,8 +120,8 @@ def copied(module: Any, **modules: nn.Module) -> Any:
     return twin
 
 
-def decoding_stack(stack: Stack, ops: TorchOps) -> Stack:
-    """A stack whose known blocks are `DecodingBlock`s."""
+def decoding_stack(stack: Stack, ops: TorchOps, *, to_output: bool) -> Stack:
+    """A stack whose known blocks are `DecodingBlock`s. `to_output`: only the output layer reads what comes out of it."""
     if not is_known(stack):
         return stack
     blocks = {
@@ -136,7 +136,7 @@ def decoding_stack(stack: Stack, ops: TorchOps) -> Stack:
         if isinstance(following, DecodingBlock):
             block.next_norm = following.norms[0]
         elif following is None and stack.norm is not None and is_known(stack.norm):
-            block.next_norm, modules["norm"] = stack.norm, FollowingNorm(stack.norm, ops)
+            block.next_norm, modules["norm"] = stack.norm, FollowingNorm(stack.norm, ops, to_output=to_output)
     twin = copied(stack, **modules)
     twin.checkpoint_activations = False
     return twin  # type: ignore[no-any-return]
@@ -145,7 +145,9 @@ def decoding_stack(stack: Stack, ops: TorchOps) -> Stack:
 def decoding_copy(model: Any, ops: TorchOps) -> Any:
     """The model with modules for decoding in the places of known ones; weights and everything else are shared."""
     stacks = {
-        name: decoding_stack(getattr(model, name), ops) for name in ("encoder", "decoder") if hasattr(model, name)
+        name: decoding_stack(getattr(model, name), ops, to_output=name == "decoder")
+        for name in ("encoder", "decoder")
+        if hasattr(model, name)
     }
     twin = copied(model, **stacks)
     if is_known(model) and twin.output_kernel is F.linear and getattr(model, "head", None) is None:

@@ -127,8 +127,8 @@ class TorchOps:
         total = change if x is None else change.add_(x)
         return total, self.norm(total, norm)
 
-    def last_norm(self, x: Float[Tensor, "B T C"], normed: Any) -> Float[Tensor, "B T C"]:
-        """What a stack ends with: the norm that its last block has computed."""
+    def last_norm(self, x: Float[Tensor, "B T C"], normed: Any, *, to_output: bool) -> Float[Tensor, "B T C"]:
+        """What a stack ends with: the norm that its last block has computed. `to_output`: only the output layer reads it."""
         return normed.view_as(x)  # type: ignore[no-any-return]
 
     def install(self, model: Any) -> None:

@@ -119,9 +119,10 @@ class TritonOps(TorchOps):
         logits = self.linear(x.flatten(0, -2) if rows is None else rows, self.packed_output)
         return logits.unflatten(0, x.shape[:-1])  # type: ignore[no-any-return]
 
-    def last_norm(self, x: Float[Tensor, "B T C"], normed: Any) -> Float[Tensor, "B T C"]:
-        """What a stack ends with; of few rows the norm is left to the product that follows, where that is ours."""
-        if not isinstance(normed, DeferredNorm) or not self.owns_output:
+    def last_norm(self, x: Float[Tensor, "B T C"], normed: Any, *, to_output: bool) -> Float[Tensor, "B T C"]:
+        """What a stack ends with; of few rows the norm is left to the output layer, where that is ours. An encoder's norm is
+        computed at once: its rows are read by every block of the decoder."""
+        if not isinstance(normed, DeferredNorm) or not (to_output and self.owns_output):
             return self.materialize(normed).view_as(x)
         x = x.view_as(x)
         x.deferred = normed  # type: ignore[attr-defined]

@@ -23,6 +23,7 @@ from glassformer.api.activations import ActivationCache, text_with_cache, texts_
 from glassformer.api.options import DecodeOptions, WritingOptions, spelled_out, split_options
 from glassformer.api.results import Classification, Filling, Generation, Tagging, Translation
 from glassformer.config import DecodeConfig, ModelConfig, Recipe, did_you_mean
+from glassformer.decode.garbage import full_collections_wait
 from glassformer.errors import UserError
 from glassformer.evaluation.metrics import measures_text
 from glassformer.models import BERT, GPT, Transformer
@@ -53,7 +54,8 @@ def one_or_many(texts: Any, answer: Callable[[list[Any]], list[T]]) -> T | list[
         raise UserError("a text or a list of texts is needed, not {kind}", kind=type(texts).__name__)
     given = [texts] if isinstance(texts, str) else list(texts)
     tasks.check_lengths(given)
-    return answer(given)[0] if isinstance(texts, str) else answer(given)
+    with full_collections_wait():
+        return answer(given)[0] if isinstance(texts, str) else answer(given)
 
 
 def in_words(count: int) -> str:

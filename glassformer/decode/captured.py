@@ -49,9 +49,9 @@ class CapturedStepper(ModelStepper):
         self.session = session
         # Where empty columns cost nothing a bucket may be wide, and few are captured.
         skips = partial(model.decoding_ops.skips_empty_columns, cache=session.cache)
-        skips_self = all(skips(block.attention, source=False) for block in model.decoding_blocks)
+        skips_self = all(skips(block.attention, source=False) for block in model.decoder.layers)
         self.wide_buckets = skips_self and all(
-            skips(b.cross, source=True) for b in model.decoding_blocks if b.cross is not None
+            skips(b.cross, source=True) for b in model.decoder.layers if b.cross is not None
         )
 
     def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
@@ -272,6 +272,8 @@ def make_driver(model: Any, config: DecodeConfig | None = None, *given: Any, **n
     plain = not named.get("cached", True) or named.get("trace") or settings.engine in EXTERNAL_ENGINES
     if plain or not next(model.parameters()).is_cuda or answers_itself(model, settings):
         return Driver(model, config, *given, **named)
-    # A step is captured where all of it is ours; what is not known may look at values of the device.
-    whole = len(getattr(decoding_model(model, settings, settings.beams), "decoding_blocks", ())) == model.config.n_layer
-    return (CapturedDriver if whole else Driver)(model, config, *given, **named)
+    try:
+        from glassformer.accel.decoding.block import is_whole
+    except ImportError:  # without that room the model itself decodes
+        return Driver(model, config, *given, **named)
+    return (CapturedDriver if is_whole(model) else Driver)(model, config, *given, **named)

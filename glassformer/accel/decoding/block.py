@@ -153,12 +153,11 @@ def decoding_copy(model: Any, ops: TorchOps) -> Any:
     if is_known(model) and twin.output_kernel is F.linear and getattr(model, "head", None) is None:
         twin.output_kernel = ops.output
     twin.decoding_ops = ops
-    blocks = stacks["decoder"].layers if "decoder" in stacks else ()
-    twin.decoding_blocks = [block for block in blocks if isinstance(block, DecodingBlock)]
     ops.install(twin)
     return twin
 
 
 def is_whole(model: Any) -> bool:
-    """Have all blocks of a decoding copy been replaced, so that a step can be captured?"""
-    return len(model.decoding_blocks) == model.decoder.depth
+    """Can every block of a model's decoder be replaced, so that a step can be captured? What is not known may look at values of
+    the device."""
+    return is_known(model.decoder) and all(is_known(part) for block in model.decoder.layers for part in block.modules())

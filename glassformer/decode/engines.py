@@ -68,7 +68,7 @@ def decoding_model(model: Any, config: DecodeConfig, rows: int) -> Any:
         from glassformer.accel.decoding.operations import PackedOps, TorchOps
     except ImportError:  # without that room the model itself decodes
         return model
-    kind = precision if weight.is_cuda else "single" if rows == 1 else "packed"
+    kind = precision if weight.is_cuda else "single" if rows == 1 else "strict" if config.strict else "packed"
     modules = [(id(module), type(module), is_known(module)) for module in model.modules()]
     modules += [(*map(id, model.parameters()), weight.device, weight.dtype)]
     checksum = weight_checksum(model) if kind != "single" else torch.empty(0)
@@ -83,7 +83,13 @@ def decoding_model(model: Any, config: DecodeConfig, rows: int) -> Any:
         if known is None or not same:
             base = converted(model, torch.bfloat16) if precision == "bf16" else model
             base = base if not weight.is_cuda or base is not model else converted(model, weight.dtype)
-            ops = gpu_ops(model) if weight.is_cuda else TorchOps() if kind == "single" else PackedOps()
+            ops = (
+                gpu_ops(model)
+                if weight.is_cuda
+                else TorchOps()
+                if kind == "single"
+                else PackedOps(drops_padding=kind == "packed")
+            )
             known = kept[kind] = DecodingCopy(modules, checksum, ops, decoding_copy(base, ops))
     return known.model
 

@@ -225,7 +225,7 @@ class BaseModel(Tapped):
     ) -> BlockInputs:
         """What every block is told of these rows: masks, rotary angles or ALiBi's bias, and which tokens are real."""
         mask = self_mask(rows, causal=causal, window=self.config.window)
-        real = rows.real if self.config.norm == "batch" and rows.layout != "whole" else None
+        real = rows.real if rows.layout != "whole" else None
         inputs = BlockInputs(mask, cross_mask or AttentionMask(), None, real)
         return self.add_positions(inputs, rows.broadcast_positions, rows.broadcast_positions, rows.n_positions)
 

@@ -27,7 +27,7 @@ from glassformer.nn.taps import Tapped
 @dataclass(frozen=True)
 class BlockInputs:
     """What every block of a stack is told of its rows; computed once and shared: the masks of self-attention and of
-    cross-attention, the rotary angles, and which tokens are real (None: all, or no norm asks)."""
+    cross-attention, the rotary angles, and which tokens are real (None: all)."""
 
     mask: AttentionMask
     cross_mask: AttentionMask = field(default_factory=AttentionMask)

@@ -6,24 +6,38 @@ same modules' weights and settings and compute the same by the operations of a t
 as itself, so what is forgotten here is slow, never wrong.
 
 Where a block is followed by another of these, the sum that it ends with and the norm that the next one begins with are one
-operation; the result is handed on beside the sum (`normed`).
+operation; the result is handed on beside the sum (`normed`). An encoder of such blocks computes the real tokens of a batch
+alone (`UnpaddedEncoder`).
 """
 
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from typing import Any
 
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from glassformer.accel.decoding.operations import TorchOps, qkv_sizes, split_heads
 from glassformer.nn.attention import KeyValues
-from glassformer.nn.block import Block, BlockInputs, Stack
+from glassformer.nn.block import Block, BlockInputs, Encoder, Stack
 from glassformer.nn.cache import KVCache
 from glassformer.nn.feedforward import GatedMLP
 from glassformer.nn.known import is_known
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnpaddedInputs(BlockInputs):
+    """What blocks are told of rows of which only the real tokens are computed: which of the B·T they are."""
+
+    tokens: Int[Tensor, "R"]
+    shape: tuple[int, int]
+
+    def pad(self, x: Float[Tensor, "R C"]) -> Float[Tensor, "BT C"]:
+        """Back in padded rows; zeros in the padding."""
+        return x.new_zeros(self.shape[0] * self.shape[1], x.size(1)).index_copy_(0, self.tokens, x)
 
 
 class DecodingBlock(Block):
@@ -52,7 +66,8 @@ class DecodingBlock(Block):
     def project_memory(self, memory: Float[Tensor, "B S C"]) -> KeyValues:
         """The encoder's output as keys and values of cross-attention."""
         cross, n = self.cross, memory.size(0)
-        k, v = self.ops.linear(memory.flatten(0, 1), self.cross_key_value).split(qkv_sizes(cross)[1:], dim=-1)
+        rows, pad = getattr(memory, "unpadded", None) or (memory.flatten(0, 1), lambda x: x)
+        k, v = pad(self.ops.linear(rows, self.cross_key_value)).split(qkv_sizes(cross)[1:], dim=-1)
         return split_heads(k, n, cross.head_size, cross.key_norm), split_heads(v, n, cross.value_size)
 
     def feed_forward(self, y: Any) -> Any:
@@ -88,7 +103,13 @@ class DecodingBlock(Block):
             total, normed = ops.add_and_norm(x if residual else None, change, norm)
             return (total if pre_norm else normed), normed
 
-        heads = ops.self_attend(linear(y, self.qkv), self.attention, inputs, shape, cache, layer)
+        if isinstance(inputs, UnpaddedInputs):  # attention alone needs to know which sentence a token is of
+            qkv = inputs.pad(linear(y, self.qkv))
+            heads = ops.self_attend(qkv, self.attention, inputs, inputs.shape, cache, layer).index_select(
+                0, inputs.tokens
+            )
+        else:
+            heads = ops.self_attend(linear(y, self.qkv), self.attention, inputs, shape, cache, layer)
         x, y = add(linear(heads, self.out, to_residual=True), norms[0])
         if block.has_cross:
             assert memory is not None
@@ -111,6 +132,25 @@ class FollowingNorm(nn.Module):
     def forward(self, x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T C"]:
         """(B, T, C) -> (B, T, C)"""
         return self.ops.last_norm(x, x.normed, to_output=self.to_output)  # type: ignore[attr-defined]
+
+
+class UnpaddedEncoder(Encoder):
+    """An encoder of `DecodingBlock`s. Whether a token is padding is a value of the device, so this is for the CPU; and how many
+    rows a product has depends on the neighbours, so it is not for strict mode."""
+
+    def forward(
+        self, x: Float[Tensor, "B T C"], inputs: BlockInputs, *given: Any, **named: Any
+    ) -> Float[Tensor, "B T C"]:
+        """The encoder's output; zeros in the padding."""
+        if inputs.real is None:
+            return super().forward(x, inputs, *given, **named)
+        tokens = inputs.real.flatten().nonzero().flatten()
+        fields = {name: getattr(inputs, name) for name in ("mask", "cross_mask", "rotation", "real")}
+        unpadded = UnpaddedInputs(**fields, tokens=tokens, shape=(x.size(0), x.size(1)))
+        rows = super().forward(x.flatten(0, 1).index_select(0, tokens)[None], unpadded, *given, **named)[0]
+        x = unpadded.pad(rows).view_as(x)
+        x.unpadded = rows, unpadded.pad  # type: ignore[attr-defined]  # who projects it need not compute the padding either
+        return x
 
 
 def copied(module: Any, **modules: nn.Module) -> Any:
@@ -139,6 +179,14 @@ def decoding_stack(stack: Stack, ops: TorchOps, *, to_output: bool) -> Stack:
             block.next_norm, modules["norm"] = stack.norm, FollowingNorm(stack.norm, ops, to_output=to_output)
     twin = copied(stack, **modules)
     twin.checkpoint_activations = False
+    whole = all(isinstance(block, DecodingBlock) for block in blocks.values())
+    if (
+        type(stack) is Encoder
+        and ops.drops_padding
+        and whole
+        and isinstance(modules.get("norm", stack.norm), (FollowingNorm, type(None)))
+    ):
+        twin.__class__ = UnpaddedEncoder
     return twin  # type: ignore[no-any-return]
 
 

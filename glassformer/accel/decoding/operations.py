@@ -107,6 +107,9 @@ class TorchOps:
     def refresh(self) -> None:
         """Weights have changed: copies of them are made anew."""
 
+    drops_padding = False
+    """Does an encoder compute the real tokens of a batch alone?"""
+
     holds_copies = False
     """Are there copies of weights? If so, the weights are looked at before each use."""
 
@@ -209,7 +212,8 @@ class PackedOps(TorchOps):
     in), and one product of several weights side by side less than several. A single row gains nothing: it reads every weight
     once, in whatever order, so it uses the model's own. Packed weights are copies, made when they are first needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, drops_padding: bool = True) -> None:
+        self.drops_padding = drops_padding
         self.packs: list[TransposedWeights] = []
         self.packed_output: tuple[Tensor, Tensor] | None = None  # the weight of the logits, and the same transposed
 

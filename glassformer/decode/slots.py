@@ -8,7 +8,7 @@ so slots may have begun at different times. Every tensor begins with the slot an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -252,15 +252,20 @@ class Slots:
             )
         if len(kept) < len(hypotheses) * self.n_keep:
             self.add_unfinished(hypotheses, *unfinished)
-        groups = [hypotheses[at : at + self.groups] for at in range(0, len(hypotheses), self.groups)]
-        if not all(map(any, groups)):
+
+        def by_slot() -> Iterator[list[list[Hypothesis]]]:
+            return (hypotheses[at : at + self.groups] for at in range(0, len(hypotheses), self.groups))
+
+        if not all(hypotheses) and not all(map(any, by_slot())):
             raise UserError(
                 "the model's scores are not numbers (NaN), so no token can be chosen: its weights have grown without bound; "
                 "use an earlier checkpoint, or train with a lower train.learning_rate"
             )
         if self.groups == 1 and not any(job.trace is not None for job in jobs):
-            return [rows[: self.config.n_best] for rows in hypotheses]
-        return [merge_groups(own, self.config.n_best, job.trace) for own, job in zip(groups, jobs, strict=True)]
+            return (
+                hypotheses if self.n_keep <= self.config.n_best else [own[: self.config.n_best] for own in hypotheses]
+            )
+        return [merge_groups(own, self.config.n_best, job.trace) for own, job in zip(by_slot(), jobs, strict=True)]
 
     def add_unfinished(
         self,

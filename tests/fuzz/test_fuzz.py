@@ -40,19 +40,29 @@ def answers(home: Path) -> dict[str, str]:
     return found
 
 
+@pytest.fixture(scope="module")
+def most_seconds(home: Path, tmp_path_factory: pytest.TempPathFactory) -> float:
+    """Of processor time: what is spoilt may take twice what the dearest command takes here undisturbed, all pictures drawn."""
+    sound = worker.run(
+        ["look", home / "pairs" / "run", "eins zwei", "--out", "new", "--across"], tmp_path_factory.mktemp("sound")
+    )
+    assert sound.code == 0, sound
+    return max(worker.MOST_SECONDS, 2 * sound.seconds)
+
+
 def fingerprint(folder: Path) -> dict[str, tuple[int, int]]:
     """What would show that a file was written: size and time of each."""
     return {p.as_posix(): (p.stat().st_size, p.stat().st_mtime_ns) for p in folder.rglob("*") if p.is_file()}
 
 
-def try_case(number: int, home: Path, answers: dict[str, str], folder: Path) -> str | None:
+def try_case(number: int, home: Path, answers: dict[str, str], folder: Path, most_seconds: float) -> str | None:
     """What is wrong with how a case ended; None if all is well."""
     folder.mkdir()
     case = Case(number, home, folder)
     theirs = contents(case.theirs)
     command = case.command()
     done = worker.run(command, folder)
-    wrong = done.complaint()
+    wrong = done.complaint(most_seconds)
     if wrong is None and case.answer_counts and command == case.own_verb() and done.code == 0 and not done.err.strip():
         wrong = None if done.out == answers[case.kind] else "another answer, without a word"
     left = contents(case.theirs)
@@ -64,12 +74,14 @@ def try_case(number: int, home: Path, answers: dict[str, str], folder: Path) -> 
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_whatever_it_is_given(group: int, home: Path, answers: dict[str, str], tmp_path: Path) -> None:
+def test_whatever_it_is_given(
+    group: int, home: Path, answers: dict[str, str], most_seconds: float, tmp_path: Path
+) -> None:
     before = fingerprint(home)
     found = []
     for number in range(group, CASES, GROUPS):
         folder = tmp_path / str(number)
-        if (wrong := try_case(number, home, answers, folder)) is not None:
+        if (wrong := try_case(number, home, answers, folder, most_seconds)) is not None:
             found.append(wrong)
         shutil.rmtree(folder, ignore_errors=True)
     strangers = {p.name for p in tmp_path.iterdir() if not p.name.partition(".")[0].isdigit()}

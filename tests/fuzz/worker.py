@@ -14,7 +14,7 @@ from typing import Any
 from tests.commands import ENVIRONMENT
 from tests.programs import command
 
-MOST_SECONDS = 10.0
+MOST_SECONDS = 10.0  # of processor time, where a sound command does not take half of that itself
 MOST_MEMORY = 1 << 30
 PATIENCE = 150  # seconds of the clock, on a machine that may be busy, before a command counts as hanging
 
@@ -30,7 +30,7 @@ class Outcome:
     memory: int
     hung: bool
 
-    def complaint(self) -> str | None:
+    def complaint(self, most_seconds: float = MOST_SECONDS) -> str | None:
         """What no command may do, whatever it is given."""
         if self.hung:
             return "it hangs"
@@ -38,7 +38,7 @@ class Outcome:
             return f"exit code {self.code}"
         if "Traceback (most recent call last)" in self.err + self.out:
             return "a traceback"
-        if self.seconds > MOST_SECONDS:
+        if self.seconds > most_seconds:
             return f"{self.seconds:.0f} seconds of processor time"
         if self.memory > MOST_MEMORY:
             return f"{self.memory / 2**30:.1f} GB more memory"

@@ -145,7 +145,7 @@ class UnpaddedEncoder(Encoder):
         if inputs.real is None:
             return super().forward(x, inputs, *given, **named)
         tokens = inputs.real.flatten().nonzero().flatten()
-        fields = {name: getattr(inputs, name) for name in ("mask", "cross_mask", "rotation", "real")}
+        fields = {name: getattr(inputs, name) for name in ("mask", "cross_mask", "rotation")}
         unpadded = UnpaddedInputs(**fields, tokens=tokens, shape=(x.size(0), x.size(1)))
         rows = super().forward(x.flatten(0, 1).index_select(0, tokens)[None], unpadded, *given, **named)[0]
         x = unpadded.pad(rows).view_as(x)

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import datetime
 import gc
+import json
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -23,11 +25,13 @@ from glassformer.lab.report import commit, device_name, made_with, write_report
 from glassformer.lab.reproduce.metrics import device_of, score
 from glassformer.lab.reproduce.report import Outcome, ReproductionReport
 from glassformer.lab.reproduce.table import Metric, Reproduction, reproduction
-from glassformer.lab.reproduce.times import FirstLook, times_of
+from glassformer.lab.reproduce.times import FirstLook, Times, times_of
+from glassformer.lab.runner import KEPT, TrialCall, read_kept, run_trials
 from glassformer.models.costs import costs
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.plan import TrainingPlan, make_plan
 from glassformer.screen import roughly, say
+from glassformer.training.changes import as_prepared, changes
 
 
 def data_settings(what: Reproduction, folder: Path | None, out: Path) -> list[str]:
@@ -74,10 +78,13 @@ def begin_afresh() -> None:
 
 
 def train_and_score(recipe: Recipe, folder: Path, metric: Metric, *, overwrite: bool = False) -> Outcome:
-    """One training from a fresh random state, timed and scored."""
+    """One training from a fresh random state, timed and scored. One that was broken off goes on."""
     begin_afresh()
     look, began = FirstLook(), time.perf_counter()
-    run = runs.train(recipe, folder, overwrite=overwrite, callbacks=[look])
+    if RunFolder.is_run(folder) and not overwrite:
+        run = runs.resume(folder, recipe, callbacks=[look]) or RunFolder.open(folder)
+    else:
+        run = runs.train(recipe, folder, overwrite=overwrite, callbacks=[look])
     ended = time.perf_counter()
     lines = run.metrics()
     logged = [line for line in lines if "loss" in line]
@@ -128,20 +135,26 @@ def announce(plan: TrainingPlan, name: str, times: int, tell: Tell) -> float:
     return seconds
 
 
-def train_all(
-    recipes: dict[str, Recipe], out: Path, times: int, metric: Metric, *, overwrite: bool, tell: Tell
-) -> dict[str, list[Outcome]]:
-    """Every recipe so many times, each time with another seed."""
-    outcomes: dict[str, list[Outcome]] = {each: [] for each in recipes}
-    for i in range(times):
-        for each, recipe in recipes.items():
-            seed = recipe.train.seed + i
-            tell(f"{each}, seed {seed} ({i + 1} of {times})")
-            seeded = replace(recipe, train=replace(recipe.train, seed=seed))
-            done = train_and_score(seeded, out / f"{each}-seed-{seed}", metric, overwrite=overwrite)
-            tell(f"{each}, seed {seed}: {metric} {done.score:.4f}")
-            outcomes[each].append(done)
-    return outcomes
+def trial(
+    recipe: Recipe, folder: Path, metric: Metric, overwrite: bool, tell: Tell, *, recipe_name: str, seed: int
+) -> dict[str, Any]:
+    """One training of a reproduction, as it is kept."""
+    tell(f"{recipe_name}, seed {seed}")
+    done = train_and_score(recipe, folder, metric, overwrite=overwrite)
+    tell(f"{recipe_name}, seed {seed}: {metric} {done.score:.4f}")
+    return asdict(done)
+
+
+def outcome_of(measured: Mapping[str, Any]) -> Outcome:
+    """A training that was kept."""
+    fields = {name: value for name, value in measured.items() if name != "seconds"}
+    return Outcome(**fields | {"times": Times(**measured["times"])})
+
+
+def is_this_run(folder: Path, recipe: Recipe) -> bool:
+    """Was the run that lies there trained with these settings?"""
+    there = RunFolder.open(folder).recipe
+    return not changes(there, as_prepared(recipe, there))
 
 
 def reproduce(
@@ -155,7 +168,8 @@ def reproduce(
     measure_first: bool = True,
     tell: Tell = say,
 ) -> ReproductionReport:
-    """Train, score and judge; everything is left in `out`: a run folder a seed, and NAME.json."""
+    """Train, score and judge; everything is left in `out`: a run folder a seed, what each scored, and NAME.json. What was broken
+    off goes on with what is missing."""
     what = reproduction(name)
     times = what.seeds if seeds is None else seeds
     if times < 1:
@@ -163,17 +177,31 @@ def reproduce(
     settings = data_settings(what, data, out)
     names = [name] if what.beside is None else [name, what.beside]
     recipes = {each: recipe_of(each, what, settings, overrides) for each in names}
-    folders = [out / f"{each}-seed-{recipes[each].train.seed + i}" for each in names for i in range(times)]
-    if not overwrite and (there := next((f for f in folders if RunFolder.is_run(f)), None)) is not None:
-        raise UserError(
-            "{there} holds a run already; choose another --out, or replace what is there by --overwrite", there=there
-        )
+    path, calls = out / KEPT, {}
+    for i in range(times):
+        for each, recipe in recipes.items():
+            seed = recipe.train.seed + i
+            seeded, folder = replace(recipe, train=replace(recipe.train, seed=seed)), out / f"{each}-seed-{seed}"
+            if not overwrite and RunFolder.is_run(folder) and not is_this_run(folder, seeded):
+                raise UserError(
+                    "{there} holds a run already, with other settings; choose another --out, or replace what is there by "
+                    "--overwrite",
+                    there=folder,
+                )
+            key = json.dumps([each, what.metric, seeded.to_dict()], sort_keys=True)
+            arguments = (seeded, folder, what.metric, overwrite, tell)
+            calls[key] = TrialCall(trial, arguments, {"recipe_name": each, "seed": seed})
     expected = None
     with OwnedFiles(out).exclusive_lock("reproduction"):
-        if measure_first:
+        OwnedFiles(out).claim(KEPT)
+        if overwrite:
+            path.unlink(missing_ok=True)
+        missing = calls.keys() - read_kept(path).keys()
+        if measure_first and missing:
             begin_afresh()
-            expected = announce(make_plan(recipes[name], seconds=3.0), name, times * len(names), tell)
-        outcomes = train_all(recipes, out, times, what.metric, overwrite=overwrite, tell=tell)
+            expected = announce(make_plan(recipes[name], seconds=3.0), name, len(missing), tell)
+        kept = [outcome_of(one.measured) for one in run_trials(name, calls, path, 1).values()]
+    outcomes = {each: [one for one in kept if one.recipe == recipes[each].name] for each in names}
     beside = outcomes[what.beside] if what.beside is not None else []
     goal = what.goal if what.goal is not None else what.margin + statistics.median(one.score for one in beside)
     trained = RunFolder.open(outcomes[name][0].folder).recipe

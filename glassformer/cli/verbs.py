@@ -19,6 +19,7 @@ import typer
 
 from glassformer.cli.completion import COMPLETED
 from glassformer.config import PARTS, VERSION, did_you_mean
+from glassformer.config.other_names import OTHER_NAMES
 from glassformer.errors import ConfigError
 from glassformer.language import _, language, localized
 from glassformer.screen import be_quiet
@@ -170,6 +171,12 @@ def example(name: str) -> str:
     return _("Example: glassformer {command}", command=EXAMPLES[name])
 
 
+def own_name(option: str) -> str:
+    """Of an option of decoding under an earlier name today's (`strict` is batch-invariant); any other word as it is."""
+    names = OTHER_NAMES["decode"]
+    return names[option].replace("_", "-") if option in names else option
+
+
 def make_app() -> typer.Typer:
     """The command line with all its verbs."""
     from glassformer.cli import data
@@ -178,7 +185,7 @@ def make_app() -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
-        context_settings={"help_option_names": ["--help", "-h"]},
+        context_settings={"help_option_names": ["--help", "-h"], "token_normalize_func": own_name},
     )
     app.callback()(before_any_verb)
     for heading, verbs in groups().items():

@@ -147,9 +147,9 @@ def train(
     if isinstance(recipe, str | Path) and RunFolder.is_run(Path(recipe)):
         if not resume:
             raise UserError(
-                "{recipe} is a run, not a recipe; go on with it by train({recipe_2!r}, resume=True)",
+                "{recipe} is a run, not a recipe; go on with it by train({quoted_recipe!r}, resume=True)",
                 recipe=recipe,
-                recipe_2=str(recipe),
+                quoted_recipe=str(recipe),
             )
         folder = Path(recipe)
         changed = make_recipe(RunFolder(folder).recipe, overrides) if overrides else None

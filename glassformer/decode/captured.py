@@ -106,11 +106,8 @@ class CapturedDriver(Driver):
         self.decodes = model = decoding_model(self.model, config, self.max_requests * beams)
         if not self.more_may_come and not config.batch_invariant:
             self.max_requests = min(self.max_requests, len(self.pending))
-        slots = (
-            slot_bucket(self.max_requests * self.samples)
-            if not config.batch_invariant
-            else self.max_requests * self.samples
-        )
+        slots = self.max_requests * self.samples
+        slots = slots if config.batch_invariant else slot_bucket(slots)
         # Twice as much as the next smaller: memory that grows later has to be captured on anew.
         longest = next_power_of_2(max(job.limit for *_, job in self.pending), least=64) + 1
         texts = next_power_of_2(max(length for length, *_ in self.pending), least=64)
@@ -118,11 +115,8 @@ class CapturedDriver(Driver):
         columns = width_bucket(prompt + longest * beams)
         sizes = (slots, columns, source, longest)
         # Batch-invariant, every shape depends on the sentence alone, the memory's too.
-        self.kind = (
-            replace(config, seed=0, batch_size=None, engine="auto"),
-            self.special,
-            config.batch_invariant and sizes,
-        )
+        shapes = config.batch_invariant and sizes
+        self.kind = (replace(config, seed=0, batch_size=None, engine="auto"), self.special, shapes)
         session = session_pool(model).acquire(self.kind, sizes)
         if session is None:
             cache = model.make_cache(slots, columns, beams=beams, source=source, static=True)

@@ -89,13 +89,8 @@ class ModelStepper:
     may_join = True
 
     def __init__(self, model: Any, n_slots: int, beams: int, bos: int, *, batch_invariant: bool = False) -> None:
-        self.model, self.n_slots, self.beams, self.bos, self.batch_invariant = (
-            model,
-            n_slots,
-            beams,
-            bos,
-            batch_invariant,
-        )
+        self.model, self.n_slots, self.beams, self.bos = model, n_slots, beams, bos
+        self.batch_invariant = batch_invariant
         self.config: ModelConfig = model.config
         self.has_source = self.config.family == "transformer"
         self.cache: KVCache | None = None

@@ -40,7 +40,7 @@ class DecodeOptions(TypedDict, total=False):
     no_repeat_ngram: int
     allow_unknown: bool
     batch_size: int | None
-    strict: bool
+    batch_invariant: bool
     engine: str
     precision: str
 

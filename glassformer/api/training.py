@@ -43,15 +43,15 @@ def place_of(name: str) -> tuple[str, str]:
     if rest:
         return part, rest
     found = [own for own, kind in PARTS.items() if name in {f.name for f in dataclasses.fields(kind)}]
-    found = ["model"] if name in OTHER_NAMES else found
+    found = found or [part for part, names in OTHER_NAMES.items() if name in names]
     if len(found) == 1:
         return found[0], name
     if found:
         raise ConfigError(
-            "{name} is a setting of {found}; say which, as {found_2}={{{name!r}: …}}",
+            "{name} is a setting of {found}; say which, as {part}={{{name!r}: …}}",
             name=name,
             found=" and ".join(found),
-            found_2=found[0],
+            part=found[0],
         )
     known = [f.name for kind in PARTS.values() for f in dataclasses.fields(kind)]
     raise ConfigError("there is no setting {name!r}{suggestion}", name=name, suggestion=did_you_mean(name, known))
@@ -73,12 +73,10 @@ def with_settings(values: dict[str, Any], overrides: Mapping[str, Any]) -> dict[
         else:
             part, setting = place_of(name)
             given.append((part, setting, "none" if value is None else value))
-    with_own_names({setting: value for part, setting, value in given if part == "model"})  # refuses contradictions
+    for own in OTHER_NAMES:  # refuses contradictions
+        with_own_names({setting: value for part, setting, value in given if part == own}, own)
     for part, setting, value in given:
-        if part == "model":
-            put(out.setdefault(part, {}), setting, value)
-        else:
-            out.setdefault(part, {})[setting] = value
+        put(out.setdefault(part, {}), part, setting, value)
     return out
 
 
@@ -149,9 +147,9 @@ def train(
     if isinstance(recipe, str | Path) and RunFolder.is_run(Path(recipe)):
         if not resume:
             raise UserError(
-                "{recipe} is a run, not a recipe; go on with it by train({recipe_2!r}, resume=True)",
+                "{recipe} is a run, not a recipe; go on with it by train({quoted_recipe!r}, resume=True)",
                 recipe=recipe,
-                recipe_2=str(recipe),
+                quoted_recipe=str(recipe),
             )
         folder = Path(recipe)
         changed = make_recipe(RunFolder(folder).recipe, overrides) if overrides else None

@@ -112,9 +112,9 @@ def print_comparison(found: Any, show: int) -> None:
         listed = ", ".join(f"{name} {apart.distance:.2f}" for name, apart in furthest)
         console.print(
             _(
-                "Heads of {names} that look least like any of {names_2}: {listed} (0 the same, 1 nothing in common).",
-                names=found.names[0],
-                names_2=found.names[1],
+                "Heads of {first} that look least like any of {second}: {listed} (0 the same, 1 nothing in common).",
+                first=found.names[0],
+                second=found.names[1],
                 listed=listed,
             )
         )

@@ -40,14 +40,15 @@ BatchSize = Annotated[int | None, typer.Option(help="Texts answered at a time.")
 # How a model is told to write.
 NAMED = (
     *("beam", "n_best", "temperature", "top_k", "top_p", "min_p", "num_samples", "seed", "max_new_tokens"),
-    *("strict", "batch_size", "engine"),
+    *("batch_invariant", "batch_size", "engine"),
 )
 
 
 def decode_option(name: str) -> Any:
     """The option of a setting of `[decode]`, with the setting's own documentation as its help."""
     about = next(field.metadata["about"] for field in fields(DecodeConfig) if field.name == name).partition("; none")[0]
-    flag = (f"--{name}",) if type_hints(DecodeConfig)[name] is bool else ()  # else there were a --no-strict, too
+    # Of a bool, else there were a --no-batch-invariant, too.
+    flag = (f"--{name.replace('_', '-')}",) if type_hints(DecodeConfig)[name] is bool else ()
     return typer.Option(*flag, help=f"{about[0].upper()}{about[1:]}.")
 
 

@@ -31,8 +31,8 @@ def serve(
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="A site whose pages may ask, such as https://example.org.")
     ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="An answer never depends on its neighbours; slower.")
+    batch_invariant: Annotated[
+        bool, typer.Option("--batch-invariant", help="An answer never depends on its neighbours in the batch; slower.")
     ] = False,
     limit: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Change a limit, such as queue=64 or seconds=30.")
@@ -63,7 +63,7 @@ def serve(
         languages=languages or [],
         key_file=key_file,
         names=(allow_host or [], allow_origin or []),
-        strict=strict,
+        batch_invariant=batch_invariant,
         limits=limit or [],
         device=device,
     )

@@ -6,6 +6,7 @@ and exit code 2, as any other mistake does. Nothing here imports torch: a verb f
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import re
@@ -19,6 +20,7 @@ import typer
 
 from glassformer.cli.completion import COMPLETED
 from glassformer.config import PARTS, VERSION, did_you_mean
+from glassformer.config.other_names import OTHER_NAMES
 from glassformer.errors import ConfigError
 from glassformer.language import _, language, localized
 from glassformer.screen import be_quiet
@@ -170,6 +172,12 @@ def example(name: str) -> str:
     return _("Example: glassformer {command}", command=EXAMPLES[name])
 
 
+def own_name(option: str) -> str:
+    """Of an option of decoding under an earlier name today's (`strict` is batch-invariant); any other word as it is."""
+    names = OTHER_NAMES["decode"]
+    return names[option].replace("_", "-") if option in names else option
+
+
 def make_app() -> typer.Typer:
     """The command line with all its verbs."""
     from glassformer.cli import data
@@ -178,7 +186,7 @@ def make_app() -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
-        context_settings={"help_option_names": ["--help", "-h"]},
+        context_settings={"help_option_names": ["--help", "-h"], "token_normalize_func": own_name},
     )
     app.callback()(before_any_verb)
     for heading, verbs in groups().items():
@@ -264,16 +272,19 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def as_setting(option: str, words: Sequence[str], command: Any) -> str | None:
-    """What stands on a command line for an option, as the setting that it is: `--steps 3` as `train.steps=3`. None where the
-    verb takes no settings, or has none of this name."""
-    name = option.lstrip("-").replace("-", "_")
-    parts = [part for part, kind in PARTS.items() if name in {f.name for f in fields(kind)}]
-    if not parts or "overrides" not in {param.name for param in command.params}:
-        return None
+def settings_of(command: Any) -> dict[str, str]:
+    """The settings that a verb takes behind its name, by what they would be called as options: train.steps by steps."""
+    if "overrides" not in {param.name for param in command.params}:
+        return {}
+    named = [(field.name, f"{part}.{field.name}") for part, kind in PARTS.items() for field in fields(kind)]
+    return {name.replace("_", "-"): setting for name, setting in reversed(named)}  # of two parts' the first one's
+
+
+def with_value(setting: str, option: str, words: Sequence[str]) -> str:
+    """A setting as it is written, with what the words of a command line have as the option's value."""
     place = next((i for i, word in enumerate(words) if word.partition("=")[0] == option), len(words))
     given = [*words, "", ""][place].partition("=")[2] or [*words, "", ""][place + 1]
-    return f"{parts[0]}.{name}={given if given and not given.startswith('-') else '…'}"
+    return f"{setting}={given if given and not given.startswith('-') else '…'}"
 
 
 def sentence_of(error: Any, words: Sequence[str] = ()) -> str:
@@ -287,12 +298,16 @@ def sentence_of(error: Any, words: Sequence[str] = ()) -> str:
         known = list(getattr(context.command, "commands", {}))
         word = said.split("'")[1] if said.count("'") > 1 else ""
         said = _("there is no command {word!r}{suggestion}", word=word, suggestion=did_you_mean(word, known))
-    elif wrong is not None and context is not None and (setting := as_setting(wrong, words, context.command)):
-        said = _("{option} is a setting and no option; write {setting}", option=wrong, setting=setting)
     elif wrong is not None:
-        close = list(getattr(error, "possibilities", None) or [])
-        suggestion = _(" (did you mean {name!r}?)", name=close[0]) if close else ""
-        said = _("there is no option {option}{suggestion}", option=wrong, suggestion=suggestion)
+        name, settings = wrong.lstrip("-").replace("_", "-"), {} if context is None else settings_of(context.command)
+        known = {option.lstrip("-"): option for option in getattr(error, "possibilities", None) or []}
+        known = {one: with_value(setting, wrong, words) for one, setting in settings.items()} | known
+        if name in settings:
+            said = _("{option} is a setting and no option; write {setting}", option=wrong, setting=known[name])
+        else:
+            close = difflib.get_close_matches(name, known, n=1)
+            suggestion = _(" (did you mean {name!r}?)", name=known[close[0]]) if close else ""
+            said = _("there is no option {option}{suggestion}", option=wrong, suggestion=suggestion)
     elif type(error).__name__ == "MissingParameter" and (match := re.fullmatch("Missing argument (.*)", said)):
         said = _("missing argument {name}", name=match[1])
     else:

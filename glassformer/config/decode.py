@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from glassformer.config.fields import check, setting
+from glassformer.config.other_names import takes_other_names
 from glassformer.errors import ConfigError
 
 
+@takes_other_names("decode")
 @dataclass(frozen=True, kw_only=True)
 class DecodeConfig:
     """How a model's scores become text. Temperature 0 searches (a beam; greedy where it is 1), above 0 draws.
@@ -61,7 +63,9 @@ class DecodeConfig:
     batch_size: int | None = setting(
         None, "texts decoded at a time; none: as many as bring something and fit into memory", ge=1, le=10**5
     )
-    strict: bool = setting(False, "always so many rows of the same width: an answer never depends on its neighbours")
+    batch_invariant: bool = setting(
+        False, "always so many rows of the same width: an answer never depends on its neighbours in the batch"
+    )
     engine: Literal["auto", "plain", "fast", "int8", "ctranslate2", "onnx"] = setting(
         "auto",
         "what runs the model: auto, plain (the model itself) and fast are ours; int8 and ctranslate2 are CTranslate2 (in 8 "
@@ -111,10 +115,10 @@ class DecodeConfig:
                 "they are {decode.groups} and {decode.diversity}",
                 decode=self,
             )
-        if self.strict and self.engine in ("int8", "ctranslate2", "onnx"):
+        if self.batch_invariant and self.engine in ("int8", "ctranslate2", "onnx"):
             raise ConfigError(
                 "decode.engine={decode.engine} is another program, where an answer may depend on its neighbours; "
-                "strict mode needs decode.engine=auto, fast or plain",
+                "decode.batch_invariant=true needs decode.engine=auto, fast or plain",
                 decode=self,
             )
         if self.max_new_tokens is not None and self.min_new_tokens > self.max_new_tokens:

@@ -12,6 +12,7 @@ from typing import Any
 from glassformer.config.data import DataConfig
 from glassformer.config.fields import coerce, type_hints
 from glassformer.config.model import ModelConfig
+from glassformer.config.other_names import with_own_names
 from glassformer.config.presets import PRESETS
 from glassformer.config.recipe import Recipe
 from glassformer.errors import ConfigError
@@ -51,7 +52,7 @@ def fine_tuned(run: Recipe, values: Mapping[str, Any], *, name: str = "recipe", 
     if out["data"]["task"] in ("classify", "tag"):
         out["model"].setdefault("head", out["data"]["task"])
         out["model"]["head"] = out["data"]["task"]
-    out["decode"] = base["decode"] | dict(out.get("decode", {}))
+    out["decode"] = base["decode"] | with_own_names(out.get("decode", {}), "decode")
     out["train"] = dict(out.get("train", {}))
     if "learning_rate" not in out["train"]:
         out["train"]["learning_rate"] = run.train.learning_rate * (1 if resumed else LOWER)

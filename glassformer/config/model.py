@@ -12,7 +12,7 @@ from glassformer.errors import ConfigError
 from glassformer.language import _
 
 
-@takes_other_names
+@takes_other_names("model")
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """A model in numbers and choices: what a recipe's [model] holds. `glassformer info --settings model` shows them all.

@@ -66,9 +66,10 @@ class Recipe:
         """From the tables of a TOML file; an unknown key is an error with a suggestion."""
         values = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
         refuse_unknown(values, [f.name for f in dataclasses.fields(Recipe)], "recipe")
+        for part in PARTS.keys() & values.keys():
+            if isinstance(values[part], dict):
+                values[part] = with_own_names(values[part], part)
         model = values.get("model", {})
-        if isinstance(model, dict):
-            values["model"] = model = with_own_names(model)
         if isinstance(model, dict) and "preset" in model:
             preset = model.pop("preset")
             if not isinstance(preset, str) or preset not in PRESETS:
@@ -106,7 +107,7 @@ class Recipe:
 
     def with_model(self, **changes: Any) -> Recipe:
         """The same recipe with these fields of its model changed."""
-        return dataclasses.replace(self, model=dataclasses.replace(self.model, **with_own_names(changes)))
+        return dataclasses.replace(self, model=dataclasses.replace(self.model, **with_own_names(changes, "model")))
 
 
 def plain(value: Any) -> Any:
@@ -212,20 +213,18 @@ def apply_override(values: dict[str, Any], override: str) -> None:
     section = values.setdefault(part, {})
     if not isinstance(section, dict):
         raise ConfigError("[{part}] must be a table of settings, not {section}", part=part, section=shortened(section))
-    if part == "model":
-        put(section, name, text.strip())
-    else:
-        section[name] = text.strip()
+    put(section, part, name, text.strip())
 
 
 def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> None:
     """One after the other; two that contradict each other under two names of one setting are refused."""
-    given: dict[str, Any] = {}
+    given: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
     for override in overrides:
         key, _, text = override.partition("=")
-        if key.strip().startswith("model."):
-            given[key.strip().removeprefix("model.")] = text.strip()
-    with_own_names(given)
+        part, _, name = key.strip().partition(".")
+        given.get(part, {})[name] = text.strip()
+    for part, own in given.items():
+        with_own_names(own, part)
     for override in overrides:
         apply_override(values, override)
 

@@ -171,11 +171,11 @@ class Tag(OneSided):
         wrong = np.flatnonzero(text.lengths != tags.lengths)
         if len(wrong):
             raise UserError(
-                "example {wrong} has {lengths} tokens and {lengths_2} tags; "
+                "example {number} has {n_tokens} tokens and {n_tags} tags; "
                 "each token needs one (-100 where there is none)",
-                wrong=wrong[0],
-                lengths=text.lengths[wrong[0]],
-                lengths_2=tags.lengths[wrong[0]],
+                number=wrong[0],
+                n_tokens=text.lengths[wrong[0]],
+                n_tags=tags.lengths[wrong[0]],
             )
         self.text, self.tags, self.closed = text, tags, closed
         super().__init__(text.lengths + 1 + closed)

@@ -111,10 +111,10 @@ def aligned_lines(first: Path, second: Path, context: ReadContext) -> Iterator[t
             yield left[0], left[1].strip(), right[1].strip()
     if counts[0] != counts[1]:
         problem = _(
-            "{counts} lines, but {second} has {counts_2}; line n of one must translate line n of the other",
-            counts=counts[0],
+            "{first_count} lines, but {second} has {second_count}; line n of one must translate line n of the other",
+            first_count=counts[0],
             second=second,
-            counts_2=counts[1],
+            second_count=counts[1],
         )
         context.complain(BadLine("counts", first, None, problem))
 

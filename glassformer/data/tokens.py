@@ -150,10 +150,10 @@ class TokenFile:
             raise damaged from None
         if layout.format not in (1, FORMAT):
             raise UserError(
-                "{path} has token file format {format}, this version reads {format_2}; prepare the data again",
+                "{path} has token file format {format}, this version reads {known_format}; prepare the data again",
                 path=path,
                 format=layout.format,
-                format_2=FORMAT,
+                known_format=FORMAT,
             )
         width, offsets_end = layout.dtype.itemsize, layout.offsets_at + 8 * (layout.count + 1)
         tokens_end = layout.tokens_at + layout.total * width

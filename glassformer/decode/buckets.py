@@ -1,9 +1,9 @@
-"""Buckets of shapes: numbers rounded up, so that a device captures few graphs, and strict mode decodes like with like."""
+"""Buckets of shapes: numbers rounded up, so that a device captures few graphs, and `batch_invariant` decodes like with like."""
 
 from __future__ import annotations
 
 SLOT_STEP = 256  # slots from bucket to bucket, where there are many
-STRICT_STEP = 8  # strict mode: widths are multiples of this
+INVARIANT_STEP = 8  # batch-invariant: widths are multiples of this
 
 
 def slot_bucket(number: int) -> int:
@@ -24,9 +24,9 @@ def width_bucket(number: int, *, least: int = 8) -> int:
     return -(-number // step) * step
 
 
-def strict_width(length: int, longest: int | None) -> int:
-    """The width of the rows in which strict mode decodes a text of so many tokens. `longest` is as wide as rows may be."""
-    width = (length // STRICT_STEP + 1) * STRICT_STEP
+def invariant_width(length: int, longest: int | None) -> int:
+    """The width of the rows of a text of so many tokens, batch-invariant. `longest` is as wide as rows may be."""
+    width = (length // INVARIANT_STEP + 1) * INVARIANT_STEP
     if longest is None or width <= longest:
         return width
     return longest if length < longest else length

@@ -43,8 +43,8 @@ POLL_EVERY = 2  # steps
 class CapturedStepper(ModelStepper):
     """A copy for decoding on the cache of a session, by captured steps."""
 
-    def __init__(self, model: Any, session: GraphSession, bos: int, *, strict: bool) -> None:
-        super().__init__(model, session.cache.n_slots, session.cache.beams, bos, strict=strict)
+    def __init__(self, model: Any, session: GraphSession, bos: int, *, batch_invariant: bool) -> None:
+        super().__init__(model, session.cache.n_slots, session.cache.beams, bos, batch_invariant=batch_invariant)
         self.cache: KVCache = session.cache
         self.session = session
         # Where empty columns cost nothing a bucket may be wide, and few are captured.
@@ -76,7 +76,7 @@ class CapturedStepper(ModelStepper):
             n_source = next_power_of_2(n_source) if 0 < n_source <= 64 else n_source
         else:
             n_keys = width_bucket(n_keys, least=max(16, 8 * min(self.beams, 4)))
-        n = n if self.strict else slot_bucket(n)
+        n = n if self.batch_invariant else slot_bucket(n)
         self.session.runner.step((n, min(n_keys, cache.capacity), min(n_source, cache.source_capacity)))
 
 
@@ -104,17 +104,19 @@ class CapturedDriver(Driver):
         config, beams = self.config, self.config.beams
         self.max_requests = self.batch_size()
         self.decodes = model = decoding_model(self.model, config, self.max_requests * beams)
-        if not self.more_may_come and not config.strict:
+        if not self.more_may_come and not config.batch_invariant:
             self.max_requests = min(self.max_requests, len(self.pending))
-        slots = slot_bucket(self.max_requests * self.samples) if not config.strict else self.max_requests * self.samples
+        slots = self.max_requests * self.samples
+        slots = slots if config.batch_invariant else slot_bucket(slots)
         # Twice as much as the next smaller: memory that grows later has to be captured on anew.
         longest = next_power_of_2(max(job.limit for *_, job in self.pending), least=64) + 1
         texts = next_power_of_2(max(length for length, *_ in self.pending), least=64)
         prompt, source = (0, texts) if self.has_source else (texts, 0)
         columns = width_bucket(prompt + longest * beams)
         sizes = (slots, columns, source, longest)
-        # In strict mode every shape depends on the sentence alone, the memory's too.
-        self.kind = (replace(config, seed=0, batch_size=None, engine="auto"), self.special, config.strict and sizes)
+        # Batch-invariant, every shape depends on the sentence alone, the memory's too.
+        shapes = config.batch_invariant and sizes
+        self.kind = (replace(config, seed=0, batch_size=None, engine="auto"), self.special, shapes)
         session = session_pool(model).acquire(self.kind, sizes)
         if session is None:
             cache = model.make_cache(slots, columns, beams=beams, source=source, static=True)
@@ -126,7 +128,7 @@ class CapturedDriver(Driver):
         session.state.config = config
         session.state.jobs = []
         self.copied = np.zeros(session.cache.n_slots, dtype=bool)
-        return CapturedStepper(model, session, self.special.bos, strict=config.strict), session.state
+        return CapturedStepper(model, session, self.special.bos, batch_invariant=config.batch_invariant), session.state
 
     def admit(self) -> None:
         """As every driver; what joins is not copied yet."""
@@ -191,7 +193,7 @@ class CapturedDriver(Driver):
             event.synchronize()
         done = np.zeros(self.n, dtype=bool)
         done[:count] = flags.numpy()
-        if self.config.strict and not done.all():
+        if self.config.batch_invariant and not done.all():
             return
         jobs = self.state.jobs
         fresh = [slot for slot in np.flatnonzero(done & ~self.copied[: self.n]).tolist() if jobs[slot].request_id >= 0]

@@ -8,8 +8,8 @@ are finished. Below it is the Driver: `add` a request, `step` while `busy`, `can
 everybody: requests that wait take free slots, the model gives logits (stepper.py), the search chooses (search.py), and slots that
 are done are free for others (continuous batching).
 
-Strict mode is a policy of who is decoded with whom. The last digits of a matrix product depend on the shape of the
-matrix, so a sentence decoded among others may, once in a while, get another word than alone. In strict mode every shape
+`batch_invariant` is a policy of who is decoded with whom. The last digits of a matrix product depend on the shape of the
+matrix, so a sentence decoded among others may, once in a while, get another word than alone. Batch-invariant, every shape
 depends on the sentence's own length alone: sentences of one length bucket are decoded together, always in the same number of
 rows (empty ones are filled up), and nobody joins or leaves. A bucket is wider than its sentences: padding, hence one kernel.
 """
@@ -27,7 +27,7 @@ import torch
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.decode.admission import check_ids, check_settings, empty_answer, limits_for
 from glassformer.decode.align import alignments
-from glassformer.decode.buckets import STRICT_STEP, strict_width
+from glassformer.decode.buckets import INVARIANT_STEP, invariant_width
 from glassformer.decode.choose import hash_ids
 from glassformer.decode.engines import decoding_model, slots_that_fit, suits_external
 from glassformer.decode.external import LogitsEngine, SearchEngine, external_engine
@@ -40,7 +40,7 @@ from glassformer.errors import ConfigError, Notice
 from glassformer.language import _
 from glassformer.models.eval_mode import eval_mode
 
-STRICT_ROWS = 32  # strict mode: sentences at a time, where the settings do not say
+INVARIANT_ROWS = 32  # batch-invariant: sentences at a time, where the settings do not say
 LOOKAHEAD_BATCHES = 4  # batches of requests that are sorted by length together
 FIRST_BATCH = 256  # requests that are taken in before a batch's size is known
 Result = tuple[int, list[Hypothesis]]
@@ -134,28 +134,28 @@ class Driver:
         slots = slots_that_fit(self.model, self.config, max(job.limit for *_, job in self.pending), longest)
         if self.config.batch_size is not None:
             return self.config.batch_size
-        return STRICT_ROWS if self.config.strict else max(1, slots // self.samples)
+        return INVARIANT_ROWS if self.config.batch_invariant else max(1, slots // self.samples)
 
     def row_width(self, request: Request, job: Job) -> int | None:
-        """Strict mode: how wide a request's rows are. A text that will outgrow its positions is recomputed when it does, and
+        """Batch-invariant: how wide a request's rows are. A text that will outgrow its positions is recomputed when it does, and
         so that its neighbours are then too, they have exactly its length."""
-        if not self.config.strict:
+        if not self.config.batch_invariant:
             return None
         c, length = self.model_config, len(request.ids)
         if self.has_source:
-            return strict_width(length, c.block_size if c.positions == "learned" else None)
+            return invariant_width(length, c.block_size if c.positions == "learned" else None)
         if not has_bounded_context(c):
-            return strict_width(length, None)
+            return invariant_width(length, None)
         length -= context_start(length, c)
-        outgrows = len(request.ids) + job.limit > c.block_size - STRICT_STEP
-        return length if outgrows else strict_width(length, c.block_size)
+        outgrows = len(request.ids) + job.limit > c.block_size - INVARIANT_STEP
+        return length if outgrows else invariant_width(length, c.block_size)
 
     def start(self) -> tuple[Stepper, SearchState]:
         """The stepper and the search, for as many slots as there will be."""
         config, beams, bos = self.config, self.config.beams, self.special.bos
         self.max_requests = self.batch_size()
         slots = self.max_requests * self.samples
-        if not self.more_may_come and not config.strict:
+        if not self.more_may_come and not config.batch_invariant:
             slots = min(slots, len(self.pending) * self.samples)
         weight = next(self.model.parameters())
         stepper: Stepper
@@ -165,7 +165,7 @@ class Driver:
             stepper = PlainStepper(self.engine.net(self.model, [one[1:] for one in self.pending]), beams, bos)
         else:
             decodes = decoding_model(self.model, config, slots * beams)
-            stepper = ModelStepper(decodes, slots, beams, bos, strict=config.strict)
+            stepper = ModelStepper(decodes, slots, beams, bos, batch_invariant=config.batch_invariant)
         limit, c = max(job.limit for *_, job in self.pending), self.model_config
         state = SearchState(
             slots, limit, config, self.special, device=weight.device, dtype=weight.dtype, vocab_size=c.vocab_size
@@ -178,16 +178,16 @@ class Driver:
         """Requests that a step may take in now."""
         assert self.stepper is not None
         free = self.max_requests - -(-self.n // self.samples)
-        closed = self.n and (not self.stepper.may_join or self.config.strict or free * 4 < self.max_requests)
+        closed = self.n and (not self.stepper.may_join or self.config.batch_invariant or free * 4 < self.max_requests)
         return 0 if closed else free
 
     @property
     def free_capacity(self) -> int:
-        """Requests that the next step would take in beside those that wait. A strict batch is decoded to its end first."""
-        if self.config.strict and self.busy:
+        """Requests that the next step would take in beside those that wait. A batch-invariant one is decoded to its end first."""
+        if self.config.batch_invariant and self.busy:
             return 0
         if self.stepper is None:
-            rows = STRICT_ROWS if self.config.strict else FIRST_BATCH
+            rows = INVARIANT_ROWS if self.config.batch_invariant else FIRST_BATCH
             free = self.config.batch_size or max(1, rows // self.samples)
         else:
             free = self.admissible()
@@ -204,13 +204,13 @@ class Driver:
             self.cancel_slots([slot for slot, job in enumerate(jobs) if job.request_id in request_ids])
 
     def cancel_slots(self, slots: Sequence[int]) -> None:
-        """Free these slots; in strict mode, and where nobody is left, they stay until the batch is done."""
+        """Free these slots; batch-invariant, and where nobody is left, they stay until the batch is done."""
         assert self.state is not None
         if slots:
             self.state.cancel(slots)
             if all(job.request_id < 0 for job in self.state.jobs[: self.n]):
                 self.n = 0
-            elif not self.config.strict:
+            elif not self.config.batch_invariant:
                 self.condense([job.request_id < 0 for job in self.state.jobs[: self.n]])
 
     def admit(self) -> None:
@@ -223,7 +223,7 @@ class Driver:
         if not free:
             return
         self.pending.sort(key=itemgetter(0), reverse=True)
-        if not self.config.strict:
+        if not self.config.batch_invariant:
             chosen, self.pending = self.pending[:free], self.pending[free:]
             width = None
         else:
@@ -243,7 +243,7 @@ class Driver:
         self.n += len(jobs)
 
     def batch_key(self, one: tuple[int, Request, Job]) -> tuple[int | None, bool]:
-        """Strict mode: those with equal keys may be decoded together."""
+        """Batch-invariant: those with equal keys may be decoded together."""
         length, request, job = one
         width = self.row_width(request, job)
         return width, width == length - (0 if self.has_source else context_start(length, self.model_config))
@@ -266,7 +266,7 @@ class Driver:
                 slot for slot, (job, over) in enumerate(zip(self.state.jobs, is_done)) if over and job.request_id >= 0
             ]
             waiting = sum(job.request_id >= 0 for job in self.state.jobs) - len(done)
-            if self.config.strict and waiting:
+            if self.config.batch_invariant and waiting:
                 self.stepper.reorder(parents, tokens)
                 return []
             results = self.collect(done) if done else []

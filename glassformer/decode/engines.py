@@ -68,7 +68,8 @@ def decoding_model(model: Any, config: DecodeConfig, rows: int) -> Any:
         from glassformer.accel.decoding.operations import PackedOps, TorchOps
     except ImportError:  # without that room the model itself decodes
         return model
-    kind = precision if weight.is_cuda else "single" if rows == 1 else "strict" if config.strict else "packed"
+    packed = "invariant" if config.batch_invariant else "packed"
+    kind = precision if weight.is_cuda else "single" if rows == 1 else packed
     modules = [(id(module), type(module), is_known(module)) for module in model.modules()]
     modules += [(*map(id, model.parameters()), weight.device, weight.dtype)]
     checksum = weight_checksum(model) if kind != "single" else torch.empty(0)

@@ -88,8 +88,9 @@ class ModelStepper:
 
     may_join = True
 
-    def __init__(self, model: Any, n_slots: int, beams: int, bos: int, *, strict: bool = False) -> None:
-        self.model, self.n_slots, self.beams, self.bos, self.strict = model, n_slots, beams, bos, strict
+    def __init__(self, model: Any, n_slots: int, beams: int, bos: int, *, batch_invariant: bool = False) -> None:
+        self.model, self.n_slots, self.beams, self.bos = model, n_slots, beams, bos
+        self.batch_invariant = batch_invariant
         self.config: ModelConfig = model.config
         self.has_source = self.config.family == "transformer"
         self.cache: KVCache | None = None
@@ -177,7 +178,7 @@ class ModelStepper:
         cache.tokens[:n] = tokens
         if self.beams > 1:
             cache.reorder(parents)
-            if not self.strict and not cache.static and cache.tokens.device.type == "cpu":
+            if not self.batch_invariant and not cache.static and cache.tokens.device.type == "cpu":
                 cache.compact(n)
 
     def move(self, from_slots: Sequence[int], to_slots: Sequence[int], n: int) -> None:

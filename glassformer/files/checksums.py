@@ -39,7 +39,7 @@ def file_problem(path: Path, expected: ListedFile, *, again: bool = False) -> st
             return _("is missing") if not path.exists() else _("is not a regular file")
         size = path.stat().st_size
         if size != expected.size:
-            return _("has {size:,} bytes and should have {size_2:,}", size=size, size_2=expected.size)
+            return _("has {size:,} bytes and should have {expected_size:,}", size=size, expected_size=expected.size)
         key, now = (str(path.absolute()), expected.sha256), signature(path)
         if not again and VERIFIED.get(key) == now:
             return None

@@ -100,12 +100,12 @@ def foreign_attention(
     for number, layer in enumerate(layers):
         if layer.shape[1:] != (len(queries[1]), len(keys[1])):
             raise UserError(
-                "{what} of layer {number} is {shape} x {shape_2}, and there are {n_queries} and "
+                "{what} of layer {number} is {rows} x {columns}, and there are {n_queries} and "
                 "{n_keys} tokens; give the tokens as the model read them, special ones included",
                 what=what,
                 number=number,
-                shape=layer.shape[1],
-                shape_2=layer.shape[2],
+                rows=layer.shape[1],
+                columns=layer.shape[2],
                 n_queries=len(queries[1]),
                 n_keys=len(keys[1]),
             )

@@ -29,7 +29,7 @@ def search(model: TextModel, ids: list[int], *, beam: int | None, new: int) -> t
     own = decode_settings(model).beams if decode_settings(model).temperature == 0 else 1
     wide = beam if beam is not None else own if own > 1 else BEAM
     answer_beam = wide if beam is not None or own > 1 else 1
-    how: dict[str, Any] = {"temperature": 0.0, "strict": False}
+    how: dict[str, Any] = {"temperature": 0.0, "batch_invariant": False}
     if model.kind == "gpt":
         room = min(new, net.config.block_size - len(ids))
         if room < 1:

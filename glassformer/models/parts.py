@@ -159,21 +159,21 @@ class BaseModel(Tapped):
             )
         if settings.get("family", cls.family) != cls.family:
             raise ConfigError(
-                "{cls} is of family {family}, and model.family={family_2} is another",
+                "{cls} is of family {family}, and model.family={given_family} is another",
                 cls=cls.__name__,
                 family=cls.family,
-                family_2=settings["family"],
+                given_family=settings["family"],
             )
         settings = {name: value for name, value in settings.items() if name != "family"}
         refuse_unknown(settings, [f.name for f in fields(ModelConfig) if f.name != "family"], "model")
         config = ModelConfig(family=cls.family, **settings) if config is None else replace(config, **settings)  # type: ignore[arg-type]
         if config.family != cls.family:
             raise ConfigError(
-                "{cls} is built from a config of family {family}, and this one describes a {family_2}; "
+                "{cls} is built from a config of family {family}, and this one describes a {given_family}; "
                 "build_model(config) builds what a config describes",
                 cls=cls.__name__,
                 family=cls.family,
-                family_2=config.family,
+                given_family=config.family,
             )
         return config
 

@@ -38,10 +38,10 @@ def load_model_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     for name, tensor in own.items():
         if tensor.shape != tensors[name].shape:
             raise UserError(
-                "{name} has shape {shape} in the file and {shape_2} in the model",
+                "{name} has shape {file_shape} in the file and {model_shape} in the model",
                 name=name,
-                shape=tuple(tensors[name].shape),
-                shape_2=tuple(tensor.shape),
+                file_shape=tuple(tensors[name].shape),
+                model_shape=tuple(tensor.shape),
             )
     for name, tensor in own.items():
         tensor.copy_(tensors[name])

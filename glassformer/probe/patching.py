@@ -34,10 +34,10 @@ def patch(model: Any, activations: Mapping[str, Tensor], positions: Sequence[int
         def change(value: Tensor) -> Tensor:
             if other.shape[1:] != value.shape[1:]:
                 raise UserError(
-                    "an activation of shape {shape} cannot stand for one of shape {shape_2}; "
+                    "an activation of shape {other_shape} cannot stand for one of shape {own_shape}; "
                     "the two inputs must have the same number of tokens",
-                    shape=tuple(other.shape),
-                    shape_2=tuple(value.shape),
+                    other_shape=tuple(other.shape),
+                    own_shape=tuple(value.shape),
                 )
             if positions is None:
                 return other.to(value).expand_as(value)

@@ -25,12 +25,12 @@ def too_long(batches: Batches, split: str, recipe: Recipe) -> Iterator[str]:
     setting, limit = ("data.max_length", given) if asked else ("model.block_size", recipe.model.block_size)
     yield (
         _(
-            "{count:,} of {total:,} {split} examples ({count_2:.1%}) have more than {setting}={limit} tokens and are left "
+            "{count:,} of {total:,} {split} examples ({share:.1%}) have more than {setting}={limit} tokens and are left "
             "out; 99% have at most {most}",
             count=count,
             total=total,
             split=split,
-            count_2=count / total,
+            share=count / total,
             setting=setting,
             limit=limit,
             most=most,

@@ -63,15 +63,15 @@ def migrated(facts: dict[str, Any], path: Path) -> dict[str, Any]:
         return facts
     age = "newer" if isinstance(version, int) and version > RUN_FORMAT else "unknown"
     raise UserError(
-        "{path} is a run in the {age} format {version}, written by glassformer "
-        "{facts}; this is glassformer {version_2}, which reads format {run_format}: install "
+        "{path} is a run in the {age} format {format}, written by glassformer "
+        "{writer}; this is glassformer {version}, which reads format {known_format}: install "
         "the version that wrote it, or a newer one",
         path=path,
         age=age,
-        version=str(version)[:40],
-        facts=str(facts.get("glassformer"))[:40],
-        version_2=VERSION,
-        run_format=RUN_FORMAT,
+        format=str(version)[:40],
+        writer=str(facts.get("glassformer"))[:40],
+        version=VERSION,
+        known_format=RUN_FORMAT,
     )
 
 

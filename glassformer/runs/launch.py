@@ -313,8 +313,8 @@ def prepare_again(
         start = start_of(Path(str(origin.get("path"))))
         if start.run.id != origin.get("id"):
             raise UserError(
-                "{path} is not the run that {path_2} was to begin with; bring that back, or train anew",
-                path=start.run.path,
-                path_2=run.path,
+                "{start} is not the run that {run} was to begin with; bring that back, or train anew",
+                start=start.run.path,
+                run=run.path,
             )
     return train(wanted or run.recipe, run.path, overwrite=True, callbacks=callbacks, start=start)

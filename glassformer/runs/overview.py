@@ -301,11 +301,10 @@ def which_weights(run: Any, recipe: Recipe) -> str:
         steps = came_from["averaged"]
         return (
             _(
-                "the mean of the weights at {n_steps} steps, {steps:,} to {steps_2:,} (train.average_last="
-                "{average_last})",
+                "the mean of the weights at {n_steps} steps, {first:,} to {last:,} (train.average_last={average_last})",
                 n_steps=len(steps),
-                steps=steps[0],
-                steps_2=steps[-1],
+                first=steps[0],
+                last=steps[-1],
                 average_last=recipe.train.average_last,
             )
             if len(steps) > 1

@@ -129,7 +129,9 @@ class Session:
         """The run's folder may have been moved while it trains, and another may stand in its place: write into one's own."""
         path = self.held.find(self.run.path)
         if path != self.run.path:
-            self.message(_("{path} is in {path_2} now; training goes on there", path=self.run.path, path_2=path))
+            self.message(
+                _("{old_path} is in {new_path} now; training goes on there", old_path=self.run.path, new_path=path)
+            )
             self.run = RunFolder(path)
 
     # ---- validation

@@ -98,7 +98,7 @@ def run_server(
     languages: Sequence[str] = (),
     key_file: Path | None = None,
     names: tuple[Sequence[str], Sequence[str]] = ((), ()),
-    strict: bool = False,
+    batch_invariant: bool = False,
     limits: Sequence[str] = (),
     device: str = "auto",
 ) -> None:
@@ -109,7 +109,9 @@ def run_server(
     bounds, key, hosts = limits_from(limits), key_from(key_file, host), list(names[0])
 
     async def serve() -> Models:
-        models = Models(served_runs(paths, languages), bounds, device=device, strict=strict, report=say)
+        models = Models(
+            served_runs(paths, languages), bounds, device=device, batch_invariant=batch_invariant, report=say
+        )
         for run in models.runs.values():
             if run.translates:
                 say(

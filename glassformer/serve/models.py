@@ -88,11 +88,11 @@ class Models:
         limits: Limits,
         *,
         device: str = "auto",
-        strict: bool = False,
+        batch_invariant: bool = False,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.runs = {run.name: run for run in runs}
-        self.limits, self.device, self.strict, self.report = limits, device, strict, report
+        self.limits, self.device, self.batch_invariant, self.report = limits, device, batch_invariant, report
         if len(self.runs) < len(runs):
             raise UserError("two of the runs have the same name; rename one of their folders")
         largest = max(runs, key=lambda run: run.bytes)
@@ -189,8 +189,8 @@ class Models:
         stamp = run.now()
         seal = run.seal()
         model = await asyncio.to_thread(load, run.path, device=self.device)
-        if self.strict:
-            model.recipe = replace(model.recipe, decode=replace(model.recipe.decode, strict=True))
+        if self.batch_invariant:
+            model.recipe = replace(model.recipe, decode=replace(model.recipe.decode, batch_invariant=True))
         worker = Worker(model, self.limits, self.report)
         try:
             await self.try_out(run, worker)

@@ -91,7 +91,7 @@ class TextModel:
                 "this run is {family} without a head, which embeds texts; it cannot {verb}", family=family, verb=verb
             )
         return WrongVerb(
-            "this run is {family} made to {verb}; it cannot {verb_2}", family=family, verb=self.verb, verb_2=verb
+            "this run is {family} made to {own_verb}; it cannot {verb}", family=family, own_verb=self.verb, verb=verb
         )
 
     @property

@@ -55,6 +55,11 @@ def test_help_shows_the_verbs_in_groups(capsys: pytest.CaptureFixture[str]) -> N
             ["train", "x", "--n-head=2"],
             "--n-head is a setting and no option; write model.n_head=2; see: glassformer train --help",
         ),
+        (
+            ["train", "x", "--stepz", "3"],
+            "there is no option --stepz (did you mean 'train.steps=3'?); see: glassformer train --help",
+        ),
+        (["serve", "x", "--stepz", "3"], "there is no option --stepz; see: glassformer serve --help"),
         (["train", "--opt", "x"], "there is no option --opt (did you mean '--out'?); see: glassformer train --help"),
         (["translate"], "missing argument 'run'; see: glassformer translate --help"),
         (["data", "chek"], "there is no command 'chek' (did you mean 'check'?); see: glassformer data --help"),

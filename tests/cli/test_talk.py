@@ -89,10 +89,10 @@ def quick_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_arguments_stdin_and_file_give_the_same_answers(run: Path, tmp_path: Path) -> None:
     source = tmp_path / "source.txt"
     source.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
-    by_argument = call("translate", run, *TEXTS, "--strict")
-    by_pipe = call("translate", run, "--strict", stdin=source.read_bytes())
-    by_file = call("translate", run, "--strict", "--file", source, "--out", tmp_path / "out.txt")
-    expected = load(run).translate(TEXTS, strict=True)
+    by_argument = call("translate", run, *TEXTS, "--batch-invariant")
+    by_pipe = call("translate", run, "--batch-invariant", stdin=source.read_bytes())
+    by_file = call("translate", run, "--batch-invariant", "--file", source, "--out", tmp_path / "out.txt")
+    expected = load(run).translate(TEXTS, batch_invariant=True)
     assert by_argument.returncode == by_pipe.returncode == by_file.returncode == 0
     assert by_argument.stdout.decode().split("\n")[:-1] == expected
     assert by_argument.stdout == by_pipe.stdout == (tmp_path / "out.txt").read_bytes()
@@ -106,13 +106,13 @@ def test_a_bad_line_costs_a_sentence_and_not_its_neighbours(run: Path, tmp_path:
     glossary.write_text("cat\t1979\nriver\t丂\n", encoding="utf-8")
     bad = [b"\xff\xfe", "\ud800".encode("utf-8", "surrogatepass"), b"a\0b", b"x" * 1_000_000, b"the river"]
     stdin = b"Anna\n" + b"\n".join(bad) + b"\n\nthe cat\n"
-    done = call("translate", run, "--glossary", glossary, "--strict", stdin=stdin)
+    done = call("translate", run, "--glossary", glossary, "--batch-invariant", stdin=stdin)
     out, said = done.stdout.decode().split("\n"), done.stderr.decode().splitlines()
     model = load(run)
     assert out == [
-        *model.translate(["Anna"], strict=True),
+        *model.translate(["Anna"], batch_invariant=True),
         *[""] * 6,
-        *model.translate(["the cat"], strict=True, glossary={"cat": "1979"}),
+        *model.translate(["the cat"], batch_invariant=True, glossary={"cat": "1979"}),
         "",
     ]
     assert "1979" in out[7] and done.returncode == 1
@@ -228,7 +228,7 @@ def test_json_has_everything_and_one_object_a_text(quick_run: Path, capfd: pytes
         {"file": Path("no such file"), "texts": None},
         {"glossary": Path("no such file")},
         {"engine": "abacus"},
-        {"engine": "int8", "strict": True},
+        {"engine": "int8", "batch_invariant": True},
     ],
 )
 def test_what_contradicts_is_refused_before_anything_is_answered(

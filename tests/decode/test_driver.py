@@ -215,14 +215,14 @@ def test_fewer_diverse_answers_than_asked_for_are_told() -> None:
 
 
 def test_a_prompt_longer_than_the_block_is_cropped_and_it_is_said() -> None:
-    """Strict mode included; and the crop is the context that generation would have come to."""
+    """Batch-invariant, too; and the crop is the context that generation would have come to."""
     for positions in ("learned", "sinusoidal"):
         model = float_model("gpt", positions=positions, block_size=24)
         prompts = some_texts([61, 30, 5])
         config = DecodeConfig(beam=2, max_new_tokens=4, batch_size=4)
-        for strict in (False, True):
+        for batch_invariant in (False, True):
             with pytest.warns(UserWarning, match="reads 24 at once"):
-                found = generate_batch(model, prompts, replace(config, strict=strict))
+                found = generate_batch(model, prompts, replace(config, batch_invariant=batch_invariant))
             reference = generate_batch(model, prompts, replace(config, engine="plain"), cached=False)
             assert [h[0].ids for h in found] == [h[0].ids for h in reference]
 

@@ -1,4 +1,4 @@
-"""An answer is the sentence's own: in strict mode to the last bit, and a draw in any batch."""
+"""An answer is the sentence's own: batch-invariant to the last bit, and a draw in any batch."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def some_text(draw: random.Random) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["transformer", "gpt"])
 def test_a_needle_is_found_again_in_any_haystack(family: str, record_property: Any) -> None:
-    """Strict: the same tokens and the same bits, alone and in batches of 2, 3, 8 and 32 random sentences, at any place: two
-    families, 25 needles each, four batches, 200 trials. Caught: rows that leave; a mask that is dropped when all neighbours
+    """Batch-invariant: the same tokens and the same bits, alone and in batches of 2, 3, 8 and 32 random sentences, at any place:
+    two families, 25 needles each, four batches, 200 trials. Caught: rows that leave; a mask that is dropped when all neighbours
     happen to be full; a cache as wide as the widest prompt. The fast mode does not promise this; how often it differs is
     measured and printed."""
     model = float_model(family, positions="learned" if family == "gpt" else "sinusoidal", n_layer=1)
@@ -48,14 +48,14 @@ def test_a_needle_is_found_again_in_any_haystack(family: str, record_property: A
     for number in range(count(fast=25, soak=200)):
         search = {"beam": 3} if number % 3 else {"temperature": 1.0}
         fast = DecodeConfig(**search, max_new_tokens=4, min_new_tokens=draw.randrange(4))
-        strict = replace(fast, strict=True, batch_size=(4, 8, 32)[number % 5 % 3])
+        invariant = replace(fast, batch_invariant=True, batch_size=(4, 8, 32)[number % 5 % 3])
         needle = some_text(draw)
-        alone, strictly = decode(model, [needle], fast)[0][0], decode(model, [needle], strict)[0]
+        alone, alone_invariant = decode(model, [needle], fast)[0][0], decode(model, [needle], invariant)[0]
         for size in (2, 3, 8, 32):
             texts = [some_text(draw) for _ in range(size - 1)]
             place = draw.randrange(size)
             texts.insert(place, needle)
-            assert decode(model, texts, strict)[place] == strictly
+            assert decode(model, texts, invariant)[place] == alone_invariant
             inside = decode(model, texts, fast)[place][0]
             trials += 1
             other_tokens += inside.ids != alone.ids
@@ -67,11 +67,11 @@ def test_a_needle_is_found_again_in_any_haystack(family: str, record_property: A
     assert other_bits > 0  # or neighbours would not matter here at all, and the test would see nothing
 
 
-def test_strict_mode_past_the_block_of_learned_positions() -> None:
+def test_batch_invariance_past_the_block_of_learned_positions() -> None:
     """Rows that are read in again must be so together with neighbours of their own length, or not at all."""
     model = float_model("gpt", positions="learned", block_size=24)
     draw = random.Random(2)
-    config = DecodeConfig(beam=2, max_new_tokens=16, min_new_tokens=16, strict=True, batch_size=4)
+    config = DecodeConfig(beam=2, max_new_tokens=16, min_new_tokens=16, batch_invariant=True, batch_size=4)
     for _ in range(count(fast=2, soak=30)):
         needle = some_text(draw)
         texts = [some_text(draw) for _ in range(5)] + [[7] * len(needle)]
@@ -80,15 +80,15 @@ def test_strict_mode_past_the_block_of_learned_positions() -> None:
         assert generate_batch(model, texts, config)[place] == generate_batch(model, [needle], config)[0]
 
 
-def test_strict_mode_answers_what_the_fast_mode_answers() -> None:
+def test_batch_invariant_answers_are_those_of_the_fast_mode() -> None:
     """In double precision, where the last digits decide nothing; sources as long as the block included."""
     model = small("transformer", positions="learned", tie_output=False, block_size=16)
     draw = random.Random(3)
     texts = [[draw.randrange(5, VOCABULARY) for _ in range(n)] for n in (16, 3, 16, 15, 0, 7, 8)]
     options = {"beam": 3, "max_ratio": 0.0, "max_extra": 8}
-    strict = translate_batch(model, texts, DecodeConfig(**options, strict=True, batch_size=3))
+    invariant = translate_batch(model, texts, DecodeConfig(**options, batch_invariant=True, batch_size=3))
     fast = translate_batch(model, texts, DecodeConfig(**options))
-    assert [h[0].ids for h in strict] == [h[0].ids for h in fast]
+    assert [h[0].ids for h in invariant] == [h[0].ids for h in fast]
 
 
 def test_a_sample_can_be_repeated_in_any_batch() -> None:

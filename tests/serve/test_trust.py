@@ -302,10 +302,10 @@ def test_a_worker_that_hangs_is_not_ready_and_then_not_alive(paths: list[Path]) 
     assert Limits().hung_seconds < 10
 
 
-# ---- strict
+# ---- batch-invariant
 
 
-def test_in_strict_mode_an_answer_does_not_depend_on_its_neighbours(paths: list[Path]) -> None:
+def test_batch_invariant_an_answer_does_not_depend_on_its_neighbours(paths: list[Path]) -> None:
     texts = [
         "the cat",
         "a dog ran to the river; the river was cold",
@@ -314,7 +314,7 @@ def test_in_strict_mode_an_answer_does_not_depend_on_its_neighbours(paths: list[
         "the mat",
     ] * 3
     asked = [{**ASKED, "q": text, "scores": True} for text in texts]
-    with running(paths[:1], strict=True) as server, ThreadPoolExecutor(15) as pool:
+    with running(paths[:1], batch_invariant=True) as server, ThreadPoolExecutor(15) as pool:
         alone = [server.post("/translate", one) for one in asked]
         with held_up() as go:
             together = [pool.submit(server.post, "/translate", one) for one in asked]

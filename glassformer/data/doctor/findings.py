@@ -143,11 +143,11 @@ def across(config: DataConfig, train: SplitFacts, other: SplitFacts) -> Iterator
     if len(leaked):
         level: Literal["error", "warning"] = "error" if len(leaked) > LEAK_LIMIT * total else "warning"
         message = _(
-            "{n_leaked} of {total} examples of {other} occur in train ({n_leaked_2:.1%})",
+            "{n_leaked} of {total} examples of {other} occur in train ({share:.1%})",
             n_leaked=len(leaked),
             total=total,
             other=other.name,
-            n_leaked_2=len(leaked) / total,
+            share=len(leaked) / total,
         )
         yield Finding(level, other.name, "leaked", message, len(leaked), lines_at(other, leaked))
     known = np.setdiff1d(found_in(other.source, train.source), leaked)

@@ -7,8 +7,8 @@ taken out before the softmax, so `score` adds up what is left (`logprob` and `to
 for when somebody looks); of a sentence whose beam reaches the limit, hypotheses that were cut may push out some that ended; and
 prompts of different lengths are not decoded together.
 
-What it cannot do (`unsupported`): draws that can be repeated, traces, glossary terms, forced places, diverse groups, strict mode,
-repetition penalties, a stop that is exact, stop strings with a beam, texts that outgrow learned positions.
+What it cannot do (`unsupported`): draws that can be repeated, traces, glossary terms, forced places, diverse groups, batch
+invariance, repetition penalties, a stop that is exact, stop strings with a beam, texts that outgrow learned positions.
 """
 
 from __future__ import annotations

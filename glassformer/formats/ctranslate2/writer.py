@@ -43,7 +43,7 @@ def refuse(model: TextModel) -> None:
     """Where CTranslate2 has no word for something, that is said with the nearest it has."""
     if (lacking := spec.unsupported(model.model.config)) is not None:
         raise UserError(
-            "CTranslate2 has nothing for {what}; {what_2}, and onnx can say more", what=lacking[0], what_2=lacking[1]
+            "CTranslate2 has nothing for {what}; {advice}, and onnx can say more", what=lacking[0], advice=lacking[1]
         )
 
 

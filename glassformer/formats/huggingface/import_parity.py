@@ -124,10 +124,10 @@ class ImportComparison:
             if here != there:
                 apart.append(
                     _(
-                        "the text {text!r} is {some} there and {some_2} here, in ids of theirs",
+                        "the text {text!r} is {their_ids} there and {our_ids} here, in ids of theirs",
                         text=text[:60],
-                        some=some(there),
-                        some_2=some(here),
+                        their_ids=some(there),
+                        our_ids=some(here),
                     )
                 )
         self.report.same_ids = 1 - len(apart) / max(1, len(texts))
@@ -151,10 +151,10 @@ class ImportComparison:
                 continue
             apart.append(
                 _(
-                    "after {text!r} it writes {some}, and the run {some_2}, in ids of ours",
+                    "after {text!r} it writes {their_ids}, and the run {our_ids}, in ids of ours",
                     text=text[:60],
-                    some=some(there),
-                    some_2=some(here),
+                    their_ids=some(there),
+                    our_ids=some(here),
                 )
             )
         if cut:

@@ -170,10 +170,10 @@ def least_important(found: HeadImportances, count: int) -> list[Component]:
     order = found.order()
     if not 1 <= count < len(order):
         raise UserError(
-            "--prune takes out between 1 and {n_everything} of this model's {n_everything_2} heads, not {prune}",
-            n_everything=len(order) - 1,
-            n_everything_2=len(order),
-            prune=count,
+            "--prune takes out between 1 and {most} of this model's {of} heads, not {n}",
+            most=len(order) - 1,
+            of=len(order),
+            n=count,
         )
     return order[:count]
 

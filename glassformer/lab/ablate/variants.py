@@ -102,7 +102,7 @@ def merged(overrides: Sequence[str], settings: Sequence[str]) -> list[str]:
     def own_name(setting: str) -> str:
         key = setting.partition("=")[0].strip()
         part, _, name = key.partition(".")
-        return f"model.{OTHER_NAMES[name]}" if part == "model" and name in OTHER_NAMES else key
+        return f"{part}.{OTHER_NAMES.get(part, {}).get(name, name)}" if name else key
 
     replaced = {own_name(setting) for setting in settings}
     return [*(one for one in overrides if own_name(one) not in replaced), *settings]

@@ -9,9 +9,10 @@ person's language (language.py).
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -110,15 +111,24 @@ class Progress:
     interruption. Nothing is shown before `after` seconds, so that short jobs stay silent."""
 
     EVERY = 10.0  # seconds between two lines where there is no terminal
+    LEAST_SECONDS, LEAST_SHARE, STEADY = 3.0, 0.05, 1.5  # before a time to the end is shown: see `time_left`
 
     def __init__(
-        self, what: str, total: int | float, *, first: int | float = 0, after: int | float = 1.0, keep: bool = False
+        self,
+        what: str,
+        total: int | float,
+        *,
+        first: int | float = 0,
+        after: int | float = 1.0,
+        keep: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.what, self.total = what, max(1.0, float(total))
+        self.what, self.total, self.clock = what, max(1.0, float(total)), clock
         self.after, self.keep = after, keep
-        self.began = self.last_line = time.monotonic()
+        self.began = self.last_line = clock()
         self.done, self.facts = float(first), ""
-        self.origin: tuple[float, float] | None = None  # when the first update came, and how far it was then
+        # When, and how far it was then: at the first update, and whenever twice the time since has passed.
+        self.marks: list[tuple[float, float]] = []
         self.live: Any = None
         self.bar: Any = None
         self.silent = QUIET.get()
@@ -152,17 +162,16 @@ class Progress:
         if self.silent or self.live is not None or not self.on_terminal:
             return
         from rich.live import Live
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
 
         with self.unbroken():
             console = watcher_console()
             percent = TextColumn("{task.percentage:>3.0f}%", markup=False)
             name = TextColumn("{task.description}", markup=False)
-            self.bar = Bar(
-                name, percent, BarColumn(bar_width=30), TextColumn("ETA"), TimeRemainingColumn(), console=console
-            )
-            self.task = self.bar.add_task(self.what, total=self.total, completed=self.done)
+            left = TextColumn("{task.fields[left]}", markup=False)
+            self.bar = Bar(name, percent, BarColumn(bar_width=30), left, console=console)
+            self.task = self.bar.add_task(self.what, total=self.total, completed=self.done, left="")
             self.live = Live(
                 get_renderable=self.picture, console=console, refresh_per_second=4, transient=not self.keep
             )
@@ -178,8 +187,9 @@ class Progress:
     def update(self, done: int | float, facts: str = "", what: str | None = None, *, line: bool = False) -> None:
         """So far it is. `line`: say so even if the last line was a moment ago."""
         self.done, self.facts, self.what = done, facts, what or self.what
-        now = time.monotonic()
-        self.origin = self.origin or (now, done)
+        now = self.clock()
+        if not self.marks or now - self.marks[0][0] >= max(1.0, 2 * (self.marks[-1][0] - self.marks[0][0])):
+            self.marks.append((now, done))
         if self.silent:
             return
         if self.on_terminal:
@@ -187,18 +197,25 @@ class Progress:
                 self.draw()
             if self.live is not None:
                 with self.unbroken():
-                    self.bar.update(self.task, completed=done, total=self.total, description=self.what)
+                    left = self.time_left(now)
+                    self.bar.update(self.task, completed=done, total=self.total, description=self.what, left=left)
         elif line or now - self.last_line > self.EVERY:
             self.last_line = now
             warn("  ".join(part for part in (self.what, facts, self.time_left(now)) if part))
 
     def time_left(self, now: float) -> str:
-        """The time to the end at the speed since the first update, as the bar on a terminal has it: what came before that
-        (a model being compiled) was no work on these steps. Empty where nobody can know."""
-        then, before = self.origin or (now, self.done)
-        if not before < self.done < self.total:
+        """The time to the end at the speed of late: at least the later half of the time since the first update, so that what was
+        slow only in the beginning (a model being compiled, a first batch) is forgotten. Empty where that means nothing
+        yet: before some seconds, and before some of the work, unless the speed has been steady."""
+        if not self.done < self.total or not self.marks or now - self.marks[0][0] < self.LEAST_SECONDS:
             return ""
-        return f"ETA {duration((now - then) * (self.total - self.done) / (self.done - before))}"
+        first, (then, before) = self.marks[0][1], self.marks[-2]
+        speed = (self.done - before) / (now - then)
+        speeds = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.pairwise(self.marks[-3:])]
+        steady = len(speeds) == 2 and max(speeds) <= self.STEADY * min(speeds)
+        if speed <= 0 or not (steady or self.done - first >= self.LEAST_SHARE * (self.total - first)):
+            return ""
+        return f"ETA {duration((self.total - self.done) / speed)}"
 
     def message(self, text: str) -> None:
         """A line that stays, above the bar."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from glassformer.accel.compile_cache import use_compile_cache
 from glassformer.accel.dropout import HashDropout
 from glassformer.accel.fp8 import use_float8
 from glassformer.accel.fused_qkv import FusedQKVAttention
@@ -34,5 +35,6 @@ def accelerate(model: nn.Module, *, compiled: bool = False, float8: bool = False
     if float8:
         use_float8(model)
     if compiled or float8:
+        use_compile_cache()
         model.cross_entropy = LossBackend(kernel=on_cuda, float8=float8)  # type: ignore[assignment]
     return model

@@ -84,12 +84,16 @@ def check(
 def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Remove all of it; runs need nothing of it.")] = False,
 ) -> None:
-    """Prepared data that is kept so that another run on it begins at once: list it, or clear it."""
+    """Prepared data and compiled code, kept so that another run begins at once: list them, or clear them."""
+    from glassformer.accel.compile_cache import compiled_entries
     from glassformer.data import cache as prepared
+    from glassformer.files.cache import cache_folder, remove
 
-    console, folder = table_console(), prepared.entries_folder()
-    kept = prepared.clear() if clear else list(prepared.entries())
+    console, folder = table_console(), cache_folder()
+    kept = [*prepared.entries(), *compiled_entries()]
     for entry in kept:
+        if clear:
+            remove(entry.path)
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
         print(f"{used}  {entry.size / 1e6:>9,.1f} MB  {entry.about}")
     if not kept:

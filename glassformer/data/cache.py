@@ -29,7 +29,7 @@ from glassformer.config import VERSION, DataConfig
 from glassformer.data.origins import SPLITS, named_files, origins_of
 from glassformer.errors import UserError
 from glassformer.files import owned, structured
-from glassformer.files.cache import cache_folder
+from glassformer.files.cache import CacheEntry, cache_folder, remove
 from glassformer.files.checksums import ListedFile
 from glassformer.files.durable import sha256, to_json, write_atomically
 from glassformer.files.user_data import FileFacts, UserFile
@@ -56,16 +56,6 @@ class EntryManifest:
 
     about: str
     files: dict[str, ListedFile]
-
-
-@dataclass(frozen=True)
-class CacheEntry:
-    """One preparation in the cache. `used`: when last, in seconds since 1970."""
-
-    path: Path
-    about: str
-    size: int
-    used: float
 
 
 def code_version() -> str:
@@ -124,14 +114,6 @@ def entries() -> Iterator[CacheEntry]:
                     size = sum(file.size for file in manifest.files.values())
                     found.append(CacheEntry(path, manifest.about, size, (path / MANIFEST).stat().st_mtime))
     yield from sorted(found, key=lambda entry: (entry.used, entry.path.name))
-
-
-def remove(path: Path) -> None:
-    """An entry goes: first its name, so that nobody finds half of it."""
-    aside = path.with_name(f".old-{path.name}-{os.getpid()}")
-    with suppress(OSError):
-        os.rename(path, aside)
-    shutil.rmtree(aside, ignore_errors=True)
 
 
 def copy_checked(source: Path, target: Path, expected: ListedFile) -> bool:
@@ -200,11 +182,3 @@ def drop_oldest(newest: str) -> None:
         if total > MOST_BYTES and entry.path.name != newest:
             remove(entry.path)
             total -= entry.size
-
-
-def clear() -> list[CacheEntry]:
-    """Removes all entries; what was removed."""
-    removed = list(entries())
-    for entry in removed:
-        remove(entry.path)
-    return removed

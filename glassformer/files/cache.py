@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 OFF = ("off", "0", "no", "false")
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    """One folder of the cache: what it holds, in words, and its bytes. `used`: when last, in seconds since 1970."""
+
+    path: Path
+    about: str
+    size: int
+    used: float
 
 
 def cache_folder() -> Path | None:
@@ -18,3 +31,11 @@ def cache_folder() -> Path | None:
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "glassformer" / "cache"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer"
+
+
+def remove(path: Path) -> None:
+    """An entry goes: first its name, so that nobody finds half of it."""
+    aside = path.with_name(f".old-{path.name}-{os.getpid()}")
+    with suppress(OSError):
+        os.rename(path, aside)
+    shutil.rmtree(aside, ignore_errors=True)

@@ -9,7 +9,7 @@ snapshots/          weights alone, for averaging
 history/            weights alone at steps 0, 10, 30, 100, 300 …: a small model's beginnings, to look at
 start/              the weights that a fine-tuning begins with
 final/              the weights one uses, once training has ended
-metrics.jsonl       a line for each log interval and each validation
+metrics.jsonl       a line for each log interval and each validation; in the end, the seconds of each phase
 train.log           what was said on the screen
 samples.jsonl, curves.png, curves.svg
 
@@ -302,7 +302,7 @@ class RunFolder:
         for line in lines:
             with suppress(ValueError, RecursionError):
                 value = json.loads(line)
-                if isinstance(value, dict) and isinstance(value.get("step"), int):
+                if isinstance(value, dict) and isinstance(value.get("step"), int) and "seconds" not in value:
                     records.append({name: number for name, number in value.items() if isinstance(number, int | float)})
         return records
 

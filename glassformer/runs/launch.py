@@ -4,6 +4,7 @@ before the first step."""
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -141,6 +142,7 @@ def make_run(
         held.enter_context(old.exclusive_lock())
     draft = staging.create_draft(out, recipe, None if start is None else start.facts())
     held.enter_context(draft.exclusive_lock())
+    began = time.perf_counter()
     try:
         with stop.may_drop():
             draft = prepared(draft, recipe, given, start)
@@ -153,12 +155,15 @@ def make_run(
             staging.commit(draft, out)
         raise
     run, aside = staging.commit(draft, out)
+    ready = time.perf_counter()
     try:
         with stop.may_drop():
-            return make_session(run, run.recipe, run.tokenizers, stop)
+            session = make_session(run, run.recipe, run.tokenizers, stop)
     except UserError:
         staging.rollback(run, out, aside, keep_folder=was_there)
         raise
+    session.clock.seconds["prepare"], session.clock.since = ready - began, ready
+    return session
 
 
 def train(

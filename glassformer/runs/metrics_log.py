@@ -105,8 +105,9 @@ def truncate_log(path: Path, size: int) -> None:
 
 
 class MetricsLog:
-    """metrics.jsonl: a line for each log interval and each validation. Times are apart, under "clock". What is said on the
-    screen goes to train.log beside it, and what was written at validations to samples.jsonl."""
+    """metrics.jsonl: a line for each log interval and each validation, and a last one with the seconds of each phase. Times are
+    apart, under "clock" and "seconds". What is said on the screen goes to train.log beside it, and what was written at
+    validations to samples.jsonl."""
 
     def __init__(self, path: Path, tensorboard: Path | None = None, wandb_name: str | None = None) -> None:
         self.metrics = LogFile(path)

@@ -26,6 +26,7 @@ from glassformer.runs import checkpoint
 from glassformer.runs.checkpoint import read_checkpoint, write_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.metrics_log import MetricsLog
+from glassformer.runs.phases import PhaseClock
 from glassformer.runs.staging import drop_replaced, replaced
 from glassformer.runs.stop import Stopped, StopRequest
 from glassformer.text.tokenizers import Tokenizers
@@ -111,6 +112,7 @@ class Session:
     saved: int | None = None  # the step of the last checkpoint, if nothing has moved since
 
     def __post_init__(self) -> None:
+        self.clock = PhaseClock(self.trainer.device)
         self.held = HeldFolder(self.run.path)
         self.replaces_a_run = bool(replaced(self.run.path))
 
@@ -255,7 +257,8 @@ class Session:
         self.find_moved_folder()
         path = self.run.history.path(step)
         if not path.exists() or self.run.history.problem(step) is not None:
-            write_checkpoint(path, {"model": self.trainer.served_tensors()}, {"step": step, "run": self.run.id})
+            with self.clock.during("save"):
+                write_checkpoint(path, {"model": self.trainer.served_tensors()}, {"step": step, "run": self.run.id})
 
     def finish(self) -> None:
         """The weights one will use: the mean of the last snapshots, or the best checkpoint's."""
@@ -294,9 +297,13 @@ class Session:
             self.after_step()  # a run that stopped before a validation owes it
             while not self.over:
                 self.trainer.step()
+                if self.clock.phase == "compile":
+                    self.clock.begin("steps")
                 self.after_step()
             self.screen.at(self.trainer.progress.step)
-        self.finish()
+        with self.clock.during("save"):
+            self.finish()
+        self.log.write({"step": self.trainer.progress.step, "seconds": self.clock.record()})
 
     def after_step(self) -> None:
         """Whatever is due at this step. The order matters: a checkpoint says that all that comes before it was done."""
@@ -308,7 +315,8 @@ class Session:
         if (step % config.validate_every == 0 or step >= config.steps) and progress.validated < step:
             self.trainer.flush_reports()
             try:
-                scores = self.validate()
+                with self.clock.during("validate"):
+                    scores = self.validate()
             except Stopped:
                 if self.saved != step:
                     self.save()
@@ -323,9 +331,11 @@ class Session:
                     )
                 )
         if config.average_last and (step % (config.snapshot_every or config.save_every) == 0 or self.over):
-            self.snapshot()
+            with self.clock.during("save"):
+                self.snapshot()
         due = step % config.save_every == 0 or self.over or progress.best_step == step or self.stop.asked
         if due and self.saved != step:
-            self.save()
+            with self.clock.during("save"):
+                self.save()
         if self.stop.asked and not self.over:
             raise Stopped

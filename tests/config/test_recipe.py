@@ -153,6 +153,23 @@ def test_every_recipe_in_the_box_reads(name: str) -> None:
                 assert preset[key] != value, f"{name}: {part}.{key} repeats the preset"
 
 
+THE_MACHINES_CHOICE = {
+    "data": ("workers", "layout"),
+    "train": ("device", "precision", "compile", "capture", "threads"),
+    "decode": ("batch_size", "engine", "precision"),
+}
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_no_recipe_sets_what_the_machine_chooses(name: str) -> None:
+    """A number that suited the machine of whoever wrote the recipe would hold back another."""
+    recipe = read_recipe(name)
+    for part, names in THE_MACHINES_CHOICE.items():
+        found, usual = getattr(recipe, part), PARTS[part]
+        for key in names:
+            assert getattr(found, key) == usual.__dataclass_fields__[key].default, f"{part}.{key}"
+
+
 def a_value(hint: Any) -> st.SearchStrategy[Any]:
     options = typing.get_args(hint)
     if type(None) in options:

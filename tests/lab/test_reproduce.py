@@ -101,8 +101,19 @@ def test_a_recipe_that_learns_passes_and_one_that_does_not_fails(tmp_path: Path)
     text = (data / "input.txt").read_text(encoding="utf-8")
     assert (out / "text" / "train.txt").read_text(encoding="utf-8") == text[: int(0.9 * len(text))]
 
-    again = call("reproduce", "shakespeare-char", "--data", data, "--no-plan", *SHAKESPEARE, cwd=tmp_path)
-    assert "holds a run already" in sentence(again)
+    # Broken off after the second training and before its score was kept: what is missing is made up for, nothing else.
+    lines = (out / "trials.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (out / "trials.jsonl").write_text(lines[0] + lines[1][:99], encoding="utf-8")
+    done = call(
+        "reproduce", "shakespeare-char", "--data", data, "--seeds", 2, "--json", "--no-plan", *SHAKESPEARE, cwd=tmp_path
+    )
+    again = json.loads(done.stdout)
+    assert [run["score"] for run in again["runs"]] == scores and again["runs"][0] == told["runs"][0]
+    assert "nothing to go on with" in done.stderr and "step 150" in done.stderr
+    other = call(
+        "reproduce", "shakespeare-char", "--data", data, *SHAKESPEARE, "train.learning_rate=2e-3", cwd=tmp_path
+    )
+    assert "holds a run already, with other settings" in sentence(other)
     broken = [*SHAKESPEARE, "train.learning_rate=1e-9", "--out", str(tmp_path / "broken"), "--no-plan"]
     done = call("reproduce", "shakespeare-char", "--data", data, *broken, cwd=tmp_path)
     assert done.returncode == 1, done.stderr

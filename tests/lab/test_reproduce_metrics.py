@@ -1,4 +1,4 @@
-"""The metrics of `glassformer reproduce` beside computations of their own, and its clock beside a log of known making."""
+"""The metrics of `glassformer reproduce` beside computations of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from glassformer.evaluation.teacher_forced import random_batches_loss, whole_los
 from glassformer.lab.reproduce import reproduction as study
 from glassformer.lab.reproduce.metrics import validation_tokens
 from glassformer.lab.reproduce.reproduction import data_settings
-from glassformer.lab.reproduce.times import Times, times_of
 from glassformer.models import GPT
 from glassformer.nn.rows import Rows
 from glassformer.text.tokenizer import Tokenizer
@@ -100,33 +99,3 @@ def test_tokenised_text_comes_back_as_it_was() -> None:
     tokenizer = Tokenizer.train("bpe", english + german, 10_000)
     for text in [*odd, *english[:50], *german[:50]]:
         assert tokenizer.decode(tokenizer.encode(text)) == text
-
-
-# The clock
-
-
-def test_times_are_told_apart() -> None:
-    """A log of known making: 7 s of compilation, steps of 0.1 s, validations of 3 s at 20 and of 5 s at 45, which is no line of
-    the log, a save of 2 s at 55. Broken variants: validation counted as training; the first interval counted as training;
-    the save counted in the usual time of a step."""
-    lines = [
-        {"step": 10, "loss": 3.0, "clock": 8.0},
-        {"step": 20, "loss": 2.0, "clock": 9.0},
-        {"step": 20, "val_loss": 2.0, "clock": 12.0},
-        {"step": 30, "loss": 1.5, "clock": 13.0},
-        {"step": 40, "loss": 1.5, "clock": 14.0},
-        {"step": 45, "val_loss": 1.5, "clock": 19.5},
-        {"step": 50, "loss": 1.4, "clock": 20.0},
-        {"step": 60, "loss": 1.4, "clock": 23.0},
-        {"step": 70, "loss": 1.4, "clock": 24.0},
-    ]
-    times = times_of(lines, before_log=2.0, whole=27.0)
-    assert times.preparation == 2.0
-    assert times.compilation == pytest.approx(7.0) and times.validation == pytest.approx(8.0)
-    assert times.training == pytest.approx(7.0) and times.saving == pytest.approx(2.0 + 1.0), (
-        "another second at the end"
-    )
-    told = (times.preparation, times.compilation, times.training, times.validation, times.saving)
-    assert sum(told) == pytest.approx(27.0)
-    short = times_of([{"step": 10, "loss": 3.0, "clock": 8.0}], before_log=2.0, whole=23.0)
-    assert short == Times(2.0, 0.0, 21.0, 0.0, 0.0), "too short to tell apart"

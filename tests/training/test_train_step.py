@@ -179,16 +179,28 @@ def test_plain_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[st
     assert "ETA" not in out[0] and "tok/s" not in out[0], "no speed is shown before there is one"
 
 
-def test_what_comes_before_the_first_report_is_no_speed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def shown(total: int, capsys: pytest.CaptureFixture[str], *updates: tuple[float, int]) -> list[str]:
+    """The times to the end that are shown at these seconds with so much done."""
+    now = [0.0]
+    with Progress("work", total, clock=lambda: now[0]) as display:
+        for now[0], done in updates:
+            display.update(done, line=True)
+    return [line.removeprefix("work").strip() for line in capsys.readouterr().err.splitlines()]
+
+
+def test_what_comes_before_the_first_report_is_no_speed(capsys: pytest.CaptureFixture[str]) -> None:
     """Ten minutes of compilation, then a step a second. Broken variant: days to go, at the speed of the first line."""
-    clock = [0.0]
-    monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    with Progress("training", 1000) as display:
-        for step, clock[0] in ((1, 600.0), (61, 660.0)):
-            display.update(step, line=True)
-    assert capsys.readouterr().err.splitlines() == ["training", "training  ETA 15:39"]
+    assert shown(1000, capsys, (600.0, 1), (660.0, 61)) == ["", "ETA 15:39"]
+
+
+def test_no_time_to_the_end_before_it_means_something(capsys: pytest.CaptureFixture[str]) -> None:
+    """A first batch that warms up, then a steady speed. Broken variants: a time after that batch (4:56); the mean of everything
+    (0:22); none for long work at a steady speed, or one at a speed that changes."""
+    assert shown(1000, capsys, (1, 1), (4, 11), (7, 209)) == ["", "", "ETA 0:11"]
+    assert shown(1000, capsys, (1, 100), (2, 200), (3, 300)) == ["", "", ""], "too early"
+    assert shown(10**6, capsys, (1, 10), (2, 20), (3, 30), (4, 40)) == ["", "", "", "ETA 27:46:36"]
+    assert shown(10**6, capsys, (1, 10), (2, 20), (3, 60), (4, 100)) == ["", "", "", ""]
+    assert shown(100, capsys, (1, 10), (5, 50), (9, 50), (10, 100)) == ["", "ETA 0:05", "", ""], "it stood still"
 
 
 def test_durations() -> None:

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from glassformer.accel.compile_cache import use_compile_cache
 from glassformer.accel.decoding import (
     attention_kernels,
     beam_kernels,
@@ -89,6 +90,7 @@ class TritonOps(TorchOps):
     holds_copies = True
 
     def __init__(self, config: ModelConfig) -> None:
+        use_compile_cache()
         self.packed_output: MergedWeights | None = None
         self.owns_output = False
         # A post-norm's output is also the next residual: it cannot be left to a product.

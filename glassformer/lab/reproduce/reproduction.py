@@ -25,7 +25,7 @@ from glassformer.lab.report import commit, device_name, made_with, write_report
 from glassformer.lab.reproduce.metrics import device_of, score
 from glassformer.lab.reproduce.report import Outcome, ReproductionReport
 from glassformer.lab.reproduce.table import Metric, Reproduction, reproduction
-from glassformer.lab.reproduce.times import FirstLook, Times, times_of
+from glassformer.lab.reproduce.times import Times, times_of
 from glassformer.lab.runner import KEPT, TrialCall, read_kept, run_trials
 from glassformer.models.costs import costs
 from glassformer.runs.folder import RunFolder
@@ -80,18 +80,13 @@ def begin_afresh() -> None:
 def train_and_score(recipe: Recipe, folder: Path, metric: Metric, *, overwrite: bool = False) -> Outcome:
     """One training from a fresh random state, timed and scored. One that was broken off goes on."""
     begin_afresh()
-    look, began = FirstLook(), time.perf_counter()
     if RunFolder.is_run(folder) and not overwrite:
-        run = runs.resume(folder, recipe, callbacks=[look]) or RunFolder.open(folder)
+        run = runs.resume(folder, recipe) or RunFolder.open(folder)
     else:
-        run = runs.train(recipe, folder, overwrite=overwrite, callbacks=[look])
+        run = runs.train(recipe, folder, overwrite=overwrite)
     ended = time.perf_counter()
-    lines = run.metrics()
-    logged = [line for line in lines if "loss" in line]
-    before_log = look.at - logged[0]["clock"] - began if look.at is not None and logged else 0.0
-    times = times_of(lines, before_log, ended - began)
     found = score(run, metric)
-    times = replace(times, scoring=time.perf_counter() - ended)
+    times = times_of(run, scoring=time.perf_counter() - ended)
     step = run.finished()
     state = run.checkpoints.state(run.checkpoints.steps()[-1])
     return Outcome(

@@ -1,0 +1,110 @@
+"""Where compiled code is kept: torch.compile's and Triton's, in the user's cache folder, so that the next process need not
+compile the same again. torch's own place is a temporary folder, which may be gone after a restart.
+
+Each torch, CUDA, GPU and processor has a folder `compiled/NAME`. What lies there is run, so it must be the user's alone: a folder
+that belongs to someone else, or that others may write into, is not used. No code is ever read from a run.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+from glassformer import machine
+from glassformer.files.cache import CacheEntry, cache_folder, remove
+from glassformer.language import _, localized
+from glassformer.screen import say
+
+MOST_BYTES = 5 << 30
+VARIABLES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+
+
+def entry_name() -> str:
+    """The name of the folder for this machine's compiled code, in words; instructions that the words leave out are in a hash."""
+    gpu = machine.gpu()
+    device = machine.cpu_name() if gpu is None else gpu.name
+    words = f"torch-{torch.__version__}-cuda-{torch.version.cuda or torch.version.hip or 'none'}-{device}"
+    instructions = hashlib.sha256(" ".join([machine.cpu_name(), *sorted(machine.cpu_flags())]).encode()).hexdigest()[:8]
+    return re.sub(r"[^\w.+]+", "-", f"{words}-{instructions}")
+
+
+def is_private(folder: Path) -> bool:
+    """Whether a folder is a real one, of this user, and nobody else may write into it."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        return False
+    return not hasattr(os, "geteuid") or (found.st_uid == os.geteuid() and not found.st_mode & 0o022)
+
+
+def bytes_in(folder: Path) -> int:
+    """The size of all that lies in a folder, in which others may be writing."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            total += path.lstat().st_size
+    return total
+
+
+def compiled_entries() -> list[CacheEntry]:
+    """The compiled code that is kept, the least recently used first."""
+    home, found = cache_folder(), []
+    with suppress(OSError):
+        for path in (home / "compiled").glob("torch-*") if home is not None else ():
+            if path.is_dir() and not path.is_symlink():
+                about = localized(_("compiled code: {name}", name=path.name))
+                found.append(CacheEntry(path, about, bytes_in(path), path.stat().st_mtime))
+    return sorted(found, key=lambda entry: (entry.used, entry.path.name))
+
+
+def make_room() -> None:
+    """Removes the least recently used until the rest is small enough."""
+    kept = compiled_entries()
+    total = sum(entry.size for entry in kept)
+    for entry in kept:
+        if total > MOST_BYTES:
+            remove(entry.path)
+            total -= entry.size
+
+
+def compile_cache() -> Path | None:
+    """The folder for compiled code, made if need be; None where nothing is to be kept, or where it would not be safe there,
+    which is said."""
+    home = cache_folder()
+    if home is None:
+        return None
+    folder = home.absolute() / "compiled"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not is_private(folder):
+            say(
+                _(
+                    "{folder} is not yours alone, so no compiled code is kept there; torch keeps it where it usually does",
+                    folder=folder,
+                )
+            )
+            return None
+        make_room()
+        entry = folder / entry_name()
+        entry.mkdir(mode=0o700, exist_ok=True)
+        os.utime(entry)
+    except OSError as error:
+        say(_("compiled code is not kept in {folder}: {why}", folder=folder, why=error.strerror))
+        return None
+    return entry
+
+
+@functools.cache
+def use_compile_cache() -> None:
+    """From now on this process keeps its compiled code in the user's cache folder; whoever has said where torch or Triton are to
+    keep theirs is heard. Before anything is compiled, once a process."""
+    wanted = [name for name in VARIABLES if not os.environ.get(name)]
+    folder = compile_cache() if wanted else None
+    for name in wanted if folder is not None else ():
+        os.environ[name] = str(folder / VARIABLES[name])  # type: ignore[operator]

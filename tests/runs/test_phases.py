@@ -1,0 +1,49 @@
+"""Where the time of a training goes: the phases follow each other without a gap, and a finished run has them in its log."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from glassformer import runs
+from glassformer.runs.phases import PHASES, PhaseClock, phase_seconds
+from tests.number_pairs import pairs, recipe, write_tsv
+
+
+def test_each_second_belongs_to_one_phase() -> None:
+    """Broken variants: a validation counted as steps as well; what follows it counted to it."""
+    now = [10.0]
+    clock = PhaseClock(torch.device("cpu"), lambda: now[0])
+    now[0] = 17.0
+    clock.begin("steps")
+    now[0] = 20.0
+    with clock.during("validate"):
+        now[0] = 24.0
+        with clock.during("save"):
+            now[0] = 25.0
+    now[0] = 27.0
+    assert clock.record() == {"prepare": 0.0, "compile": 7.0, "steps": 5.0, "validate": 4.0, "save": 1.0}
+
+
+def test_a_run_says_where_its_time_went(tmp_path: Path) -> None:
+    """All phases took their time, together no more than the training did; and nobody takes that line for a validation."""
+    (tmp_path / "data").mkdir()
+    write_tsv(tmp_path / "data" / "train.tsv", pairs(60))
+    began = time.perf_counter()
+    run = runs.train(recipe(tmp_path / "data"), tmp_path / "run")
+    whole = time.perf_counter() - began
+    found = phase_seconds(run.metrics_file)
+    assert tuple(found) == PHASES and all(found.values()) and sum(found.values()) <= whole + 0.01
+    lines = [json.loads(line) for line in run.metrics_file.read_text(encoding="utf-8").splitlines()]
+    assert lines[-1]["seconds"] == found and len(run.metrics()) == len(lines) - 1
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"step": 1, "loss": 2.0}\n', b'{"seconds": null}'])
+def test_a_log_without_them(content: bytes, tmp_path: Path) -> None:
+    """As a run of an earlier version has it, or one that was stopped."""
+    (tmp_path / "metrics.jsonl").write_bytes(content)
+    assert set(phase_seconds(tmp_path / "metrics.jsonl").values()) == {0.0}

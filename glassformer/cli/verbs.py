@@ -300,8 +300,8 @@ def sentence_of(error: Any, words: Sequence[str] = ()) -> str:
         said = _("there is no command {word!r}{suggestion}", word=word, suggestion=did_you_mean(word, known))
     elif wrong is not None:
         name, settings = wrong.lstrip("-").replace("_", "-"), {} if context is None else settings_of(context.command)
-        known = {option.lstrip("-"): option for option in getattr(error, "possibilities", None) or []}
-        known = {one: with_value(setting, wrong, words) for one, setting in settings.items()} | known
+        known = {one: with_value(setting, wrong, words) for one, setting in settings.items()}
+        known |= {str(option).lstrip("-"): str(option) for option in getattr(error, "possibilities", None) or []}
         if name in settings:
             said = _("{option} is a setting and no option; write {setting}", option=wrong, setting=known[name])
         else:

@@ -300,13 +300,13 @@ def sentence_of(error: Any, words: Sequence[str] = ()) -> str:
         said = _("there is no command {word!r}{suggestion}", word=word, suggestion=did_you_mean(word, known))
     elif wrong is not None:
         name, settings = wrong.lstrip("-").replace("_", "-"), {} if context is None else settings_of(context.command)
-        known = {option.lstrip("-"): option for option in getattr(error, "possibilities", None) or []}
-        known = {one: with_value(setting, wrong, words) for one, setting in settings.items()} | known
+        meant = {one: with_value(setting, wrong, words) for one, setting in settings.items()}
+        meant |= {str(option).lstrip("-"): str(option) for option in getattr(error, "possibilities", None) or []}
         if name in settings:
-            said = _("{option} is a setting and no option; write {setting}", option=wrong, setting=known[name])
+            said = _("{option} is a setting and no option; write {setting}", option=wrong, setting=meant[name])
         else:
-            close = difflib.get_close_matches(name, known, n=1)
-            suggestion = _(" (did you mean {name!r}?)", name=known[close[0]]) if close else ""
+            close = difflib.get_close_matches(name, meant, n=1)
+            suggestion = _(" (did you mean {name!r}?)", name=meant[close[0]]) if close else ""
             said = _("there is no option {option}{suggestion}", option=wrong, suggestion=suggestion)
     elif type(error).__name__ == "MissingParameter" and (match := re.fullmatch("Missing argument (.*)", said)):
         said = _("missing argument {name}", name=match[1])

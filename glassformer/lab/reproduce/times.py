@@ -22,4 +22,7 @@ class Times:
 
 def times_of(run: RunFolder, scoring: float) -> Times:
     """Of a run that was trained to its end and then scored in so many seconds."""
-    return Times(*phase_seconds(run.metrics_file).values(), scoring)
+    seconds = phase_seconds(run.metrics_file)
+    return Times(
+        seconds["prepare"], seconds["compile"], seconds["steps"], seconds["validate"], seconds["save"], scoring
+    )

@@ -25,8 +25,8 @@ def reproduce(
     out: Annotated[Path | None, typer.Option(help="Where runs and results go; runs/reproduce/NAME by default.")] = None,
     as_json: options.JsonObject = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Throw away runs that are there.")] = False,
-    measure_first: Annotated[
-        bool, typer.Option("--plan/--no-plan", help="Measure first, and say how long it will take.")
+    measure: Annotated[
+        bool, typer.Option("--plan/--no-plan", help="Say how long it will take, by the first steps.")
     ] = True,
 ) -> None:
     """Train a recipe, score it by the published metric, and say PASS or FAIL.
@@ -50,7 +50,7 @@ def reproduce(
             seeds=seeds,
             overrides=overrides or [],
             overwrite=overwrite,
-            measure_first=measure_first,
+            measure=measure,
         )
     except runs.Stopped:
         warn(_("stopped; nothing was judged"))

@@ -136,9 +136,7 @@ def test_translations_are_judged_and_shuffled_targets_fail(tmp_path: Path) -> No
     """The score is sacrebleu's own on what lies in the run's folder, untokenised. Broken variants: another tokenizer, hypothesis
     and reference exchanged, a detokeniser in between, the validation split scored."""
     data = write_multi30k(tmp_path / "data")
-    report = study.reproduce(
-        "multi30k-en-de", tmp_path / "out", data=data, seeds=1, overrides=MULTI30K, measure_first=False
-    )
+    report = study.reproduce("multi30k-en-de", tmp_path / "out", data=data, seeds=1, overrides=MULTI30K, measure=False)
     assert report.passed and report.median > 60, report.median
     folder = Path(report.outcomes[0].folder)
     written, wanted = (
@@ -160,7 +158,7 @@ def test_translations_are_judged_and_shuffled_targets_fail(tmp_path: Path) -> No
 def test_a_recipe_is_held_against_the_plain_one_beside_it(tmp_path: Path) -> None:
     data = write_tatoeba(tmp_path / "data")
     changes = [*SMALL_PAIRS, "train.steps=60", "train.learning_rate=5e-3", "train.validate_every=60"]
-    report = study.reproduce("tatoeba-zh-en", tmp_path / "out", data=data, overrides=changes, measure_first=False)
+    report = study.reproduce("tatoeba-zh-en", tmp_path / "out", data=data, overrides=changes, measure=False)
     assert [one.recipe for one in report.outcomes + report.beside] == ["tatoeba-zh-en", "tatoeba-zh-en-plain"]
     plain = report.beside[0].score
     assert report.goal == plain + 3 and report.passed == (report.median >= plain + 3)

@@ -43,7 +43,7 @@ class ReproductionReport:
     passed: bool
     too_large: str  # empty, or why the model is not allowed
     device: str
-    expected_s: float | None  # seconds of training a run, told beforehand
+    expected_s: float | None  # seconds of training a run, told after its first steps
     facts: dict[str, Any]
 
     @property

@@ -29,9 +29,9 @@ from glassformer.lab.reproduce.times import Times, times_of
 from glassformer.lab.runner import KEPT, TrialCall, read_kept, run_trials
 from glassformer.models.costs import costs
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.plan import TrainingPlan, make_plan
 from glassformer.screen import roughly, say
 from glassformer.training.changes import as_prepared, changes
+from glassformer.training.trainer import StepReport, TrainerCallback
 
 
 def data_settings(what: Reproduction, folder: Path | None, out: Path) -> list[str]:
@@ -77,13 +77,15 @@ def begin_afresh() -> None:
         torch.cuda.empty_cache()
 
 
-def train_and_score(recipe: Recipe, folder: Path, metric: Metric, *, overwrite: bool = False) -> Outcome:
+def train_and_score(
+    recipe: Recipe, folder: Path, metric: Metric, callbacks: Sequence[TrainerCallback] = (), *, overwrite: bool = False
+) -> Outcome:
     """One training from a fresh random state, timed and scored. One that was broken off goes on."""
     begin_afresh()
     if RunFolder.is_run(folder) and not overwrite:
-        run = runs.resume(folder, recipe) or RunFolder.open(folder)
+        run = runs.resume(folder, recipe, callbacks=callbacks) or RunFolder.open(folder)
     else:
-        run = runs.train(recipe, folder, overwrite=overwrite)
+        run = runs.train(recipe, folder, overwrite=overwrite, callbacks=callbacks)
     ended = time.perf_counter()
     found = score(run, metric)
     times = times_of(run, scoring=time.perf_counter() - ended)
@@ -114,28 +116,49 @@ def size_problem(what: Reproduction, outcomes: Sequence[Outcome], recipe: Recipe
 
 
 Tell = Callable[[str], None]
+ANNOUNCED_AFTER = 3.0  # seconds of steps
 
 
-def announce(plan: TrainingPlan, name: str, times: int, tell: Tell) -> float:
-    """Says how long it will take; the seconds of one training."""
-    if not plan.fits or plan.tokens_per_second is None:
-        raise UserError("{name} does not fit on {device}: {advice}", name=name, device=plan.device, advice=plan.advice)
-    seconds = plan.steps * plan.step_tokens / max(1.0, plan.tokens_per_second)
-    many = "" if times == 1 else f", {times} times"
-    tell(
-        f"{name} on {plan.device}: about {roughly(seconds)} of training{many} ({plan.steps:,} steps of "
-        f"{plan.step_tokens:,.0f} target tokens at {plan.tokens_per_second:,.0f} a second, measured here); validation, "
-        "compilation and scoring come on top"
-    )
-    return seconds
+class Announcement:
+    """Says how long the trainings will take, by the first steps of the first of them; a trial beforehand would compile twice."""
+
+    def __init__(self, name: str, recipe: Recipe, times: int, tell: Tell) -> None:
+        self.name, self.steps, self.times, self.tell = name, recipe.train.steps, times, tell
+        self.first: tuple[int, float] | None = None  # the first report: compiled by then
+        self.seconds: float | None = None  # of one training
+
+    def on_log(self, report: StepReport) -> None:
+        """At the second report that is some seconds after the first, or the last one there is."""
+        now = time.perf_counter()
+        if self.first is None:
+            self.first = report.step, now
+        elif self.seconds is None and (now - self.first[1] > ANNOUNCED_AFTER or report.step >= self.steps // 2):
+            step = (now - self.first[1]) / max(1, report.step - self.first[0])
+            self.seconds = self.steps * step
+            many = "" if self.times == 1 else f", {self.times} times"
+            self.tell(
+                f"{self.name}: about {roughly(self.seconds)} of training{many} ({self.steps:,} steps of {1000 * step:,.1f} ms, "
+                "measured here); validation, compilation and scoring come on top"
+            )
+
+    def on_message(self, text: str) -> None:
+        """Nothing."""
 
 
 def trial(
-    recipe: Recipe, folder: Path, metric: Metric, overwrite: bool, tell: Tell, *, recipe_name: str, seed: int
+    recipe: Recipe,
+    folder: Path,
+    metric: Metric,
+    overwrite: bool,
+    tell: Tell,
+    callbacks: Any,
+    *,
+    recipe_name: str,
+    seed: int,
 ) -> dict[str, Any]:
     """One training of a reproduction, as it is kept."""
     tell(f"{recipe_name}, seed {seed}")
-    done = train_and_score(recipe, folder, metric, overwrite=overwrite)
+    done = train_and_score(recipe, folder, metric, callbacks, overwrite=overwrite)
     tell(f"{recipe_name}, seed {seed}: {metric} {done.score:.4f}")
     return asdict(done)
 
@@ -160,7 +183,7 @@ def reproduce(
     seeds: int | None = None,
     overrides: Sequence[str] = (),
     overwrite: bool = False,
-    measure_first: bool = True,
+    measure: bool = True,
     tell: Tell = say,
 ) -> ReproductionReport:
     """Train, score and judge; everything is left in `out`: a run folder a seed, what each scored, and NAME.json. What was broken
@@ -172,6 +195,7 @@ def reproduce(
     settings = data_settings(what, data, out)
     names = [name] if what.beside is None else [name, what.beside]
     recipes = {each: recipe_of(each, what, settings, overrides) for each in names}
+    announcement = Announcement(name, recipes[name], times * len(names), tell)
     path, calls = out / KEPT, {}
     for i in range(times):
         for each, recipe in recipes.items():
@@ -184,17 +208,13 @@ def reproduce(
                     there=folder,
                 )
             key = json.dumps([each, what.metric, seeded.to_dict()], sort_keys=True)
-            arguments = (seeded, folder, what.metric, overwrite, tell)
+            arguments = (seeded, folder, what.metric, overwrite, tell, [announcement] if measure else [])
             calls[key] = TrialCall(trial, arguments, {"recipe_name": each, "seed": seed})
-    expected = None
     with OwnedFiles(out).exclusive_lock("reproduction"):
         OwnedFiles(out).claim(KEPT)
         if overwrite:
             path.unlink(missing_ok=True)
-        missing = calls.keys() - read_kept(path).keys()
-        if measure_first and missing:
-            begin_afresh()
-            expected = announce(make_plan(recipes[name], seconds=3.0), name, len(missing), tell)
+        announcement.times = len(calls.keys() - read_kept(path).keys())
         kept = [outcome_of(one.measured) for one in run_trials(name, calls, path, 1).values()]
     outcomes = {each: [one for one in kept if one.recipe == recipes[each].name] for each in names}
     beside = outcomes[what.beside] if what.beside is not None else []
@@ -209,7 +229,7 @@ def reproduce(
         passed=what.reached(statistics.median(one.score for one in outcomes[name]), goal) and not too_large,
         too_large=too_large,
         device=device_name(device_of(trained)),
-        expected_s=expected,
+        expected_s=announcement.seconds,
         facts={
             "overrides": list(overrides),
             **made_with(),

@@ -12,7 +12,9 @@ import hashlib
 import os
 import re
 import stat
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -108,3 +110,23 @@ def use_compile_cache() -> None:
     folder = compile_cache() if wanted else None
     for name in wanted if folder is not None else ():
         os.environ[name] = str(folder / VARIABLES[name])  # type: ignore[operator]
+
+
+@contextmanager
+def compiler_loading(device: torch.device) -> Iterator[None]:
+    """While the block runs, a thread of its own imports torch's compiler and starts the GPU: seconds that the first step would
+    take otherwise."""
+    use_compile_cache()
+
+    def load() -> None:
+        with suppress(Exception):  # whatever is wrong is told where it is needed
+            torch.empty(0, device=device)
+            import torch._dynamo
+            import torch._inductor.compile_fx  # noqa: F401
+
+    thread = threading.Thread(target=load, name="loading the compiler")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()

@@ -10,6 +10,7 @@ memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -65,13 +66,13 @@ def encode_pairs(
         sampler = tokenizer.bpe_dropout(config.bpe_dropout, seed=f"{seed} {('source', 'target')[side]}")
         return lambda texts: sampler.encode_batch(texts, times)
 
-    for source, target in ((0, 1), (1, 0)) if to_learn and config.both_ways else ((0, 1),):
-        encode = encoder(tokenizers.source, source), encoder(tokenizers.target, target)
-        for group in chunks(pairs, lambda pair: len(pair[0]) + len(pair[1]), most):
-            yield {
-                "source": encode[0]([pair[source] for pair in group]),
-                "target": encode[1]([pair[target] for pair in group]),
-            }
+    with ThreadPoolExecutor(1) as beside:  # NumPy and the tokenizers library let other threads run while they compute
+        for source, target in ((0, 1), (1, 0)) if to_learn and config.both_ways else ((0, 1),):
+            encode_source, encode_target = encoder(tokenizers.source, source), encoder(tokenizers.target, target)
+            for group in chunks(pairs, lambda pair: len(pair[0]) + len(pair[1]), most):
+                sources = beside.submit(encode_source, [pair[source] for pair in group])
+                targets = encode_target([pair[target] for pair in group])
+                yield {"source": sources.result(), "target": targets}
 
 
 def encode_text(tokenizer: Tokenizer, documents: Iterable[Document], *, begin: bool = False) -> Iterator[Encoded]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glassformer.accel.compile_cache import compiler_loading
 from glassformer.config import VERSION, Recipe
 from glassformer.data.batches import check_task
 from glassformer.data.prepare import complete_model, prepare
@@ -30,7 +31,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.metrics_log import truncate_log
 from glassformer.runs.overview import overview
 from glassformer.runs.session import Session, check_state
-from glassformer.runs.setup import make_session
+from glassformer.runs.setup import is_compiled, make_session, pick_device
 from glassformer.runs.stop import Stopped, StopRequest
 from glassformer.screen import say
 from glassformer.training.changes import as_prepared, changes, check_changes
@@ -144,7 +145,9 @@ def make_run(
     held.enter_context(draft.exclusive_lock())
     began = time.perf_counter()
     try:
-        with stop.may_drop():
+        device = pick_device(recipe.train)
+        compiling = is_compiled(recipe.train, device)
+        with stop.may_drop(), compiler_loading(device) if compiling else nullcontext():
             draft = prepared(draft, recipe, given, start)
     except BaseException as error:
         # Settings or data that cannot be: a folder that looks like a run would only be in the way. What a stop or a full

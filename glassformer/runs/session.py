@@ -23,6 +23,7 @@ from glassformer.language import _, localized
 from glassformer.models.weights import ema_or_model_weights, inference_weights, load_model_tensors, model_tensors
 from glassformer.nn.lora import adapter_tensors
 from glassformer.runs import checkpoint
+from glassformer.runs.background import BackgroundWriter, copied
 from glassformer.runs.checkpoint import read_checkpoint, write_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.metrics_log import MetricsLog
@@ -113,6 +114,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.clock = PhaseClock(self.trainer.device)
+        self.writer = BackgroundWriter()
         self.held = HeldFolder(self.run.path)
         self.replaces_a_run = bool(replaced(self.run.path))
 
@@ -228,24 +230,34 @@ class Session:
         state["metrics_bytes"] = self.log.metrics.size()
         state["samples_bytes"] = self.log.samples.size()
         state["recipe"] = self.recipe.to_dict()
-        checkpoints = self.run.checkpoints
-        write_checkpoint(checkpoints.path(progress.step), self.trainer.tensors(), state)
-        self.saved = progress.step
-        if self.replaces_a_run:
-            self.replaces_a_run = False
-            drop_replaced(self.run.path)
-        # Should the newest turn out damaged, the one before it must find what it calls the best.
-        named = (checkpoints.state(step).get("best_step") for step in checkpoints.steps()[-self.config.keep_last :])
-        checkpoints.prune(self.config.keep_last, {best for best in named if best is not None})
+        tensors = {group: copied(members) for group, members in self.trainer.tensors().items()}
+        run, replaces, self.replaces_a_run = self.run, self.replaces_a_run, False
 
-    def snapshot(self) -> None:
-        """Weights alone, for averaging; older than the last few are dropped."""
+        def write() -> None:
+            write_checkpoint(run.checkpoints.path(state["step"]), tensors, state)
+            if replaces:
+                drop_replaced(run.path)
+            # Should the newest turn out damaged, the one before it must find what it calls the best.
+            newest = run.checkpoints.steps()[-self.config.keep_last :]
+            named = (run.checkpoints.state(step).get("best_step") for step in newest)
+            run.checkpoints.prune(self.config.keep_last, {best for best in named if best is not None})
+
+        self.writer.submit(write)
+        self.saved = progress.step
+
+    def keep_weights(self, folder: str, most: int | None = None) -> None:
+        """The weights alone, in a folder of their own, unless they are there; no more than the last `most`."""
         self.find_moved_folder()
-        step = self.trainer.progress.step
-        path = self.run.snapshots.path(step)
-        if not path.exists() or self.run.snapshots.problem(step) is not None:
-            write_checkpoint(path, {"model": self.trainer.served_tensors()}, {"step": step, "run": self.run.id})
-        self.run.snapshots.prune(self.config.average_last)
+        kept, step = self.run.saved_in(folder), self.trainer.progress.step
+        weights = copied(self.trainer.served_tensors())
+
+        def write() -> None:
+            if not kept.path(step).exists() or kept.problem(step) is not None:
+                write_checkpoint(kept.path(step), {"model": weights}, {"step": step, "run": self.run.id})
+            if most is not None:
+                kept.prune(most)
+
+        self.writer.submit(write)
 
     def keep_history(self) -> None:
         """The weights at logarithmic steps (0, 10, 30, 100, 300 …), where the model is small or the recipe says so."""
@@ -254,11 +266,8 @@ class Session:
             return
         if history is None and sum(p.numel() * p.element_size() for p in self.model.parameters()) > SMALL_MODEL:
             return
-        self.find_moved_folder()
-        path = self.run.history.path(step)
-        if not path.exists() or self.run.history.problem(step) is not None:
-            with self.clock.during("save"):
-                write_checkpoint(path, {"model": self.trainer.served_tensors()}, {"step": step, "run": self.run.id})
+        with self.clock.during("save"):
+            self.keep_weights("history")
 
     def finish(self) -> None:
         """The weights one will use: the mean of the last snapshots, or the best checkpoint's."""
@@ -293,7 +302,7 @@ class Session:
     def train(self) -> None:
         """Step after step until it is over, with validations and checkpoints on the way."""
         self.model.train()
-        with self.screen:
+        with self.screen, self.writer:
             self.after_step()  # a run that stopped before a validation owes it
             while not self.over:
                 self.trainer.step()
@@ -301,6 +310,8 @@ class Session:
                     self.clock.begin("steps")
                 self.after_step()
             self.screen.at(self.trainer.progress.step)
+            with self.clock.during("save"):
+                self.writer.wait()
         with self.clock.during("save"):
             self.finish()
         self.log.write({"step": self.trainer.progress.step, "seconds": self.clock.record()})
@@ -309,6 +320,7 @@ class Session:
         """Whatever is due at this step. The order matters: a checkpoint says that all that comes before it was done."""
         progress, config = self.trainer.progress, self.config
         step = progress.step
+        self.writer.check()
         self.keep_history()
         if step == 0:
             return
@@ -332,7 +344,7 @@ class Session:
                 )
         if config.average_last and (step % (config.snapshot_every or config.save_every) == 0 or self.over):
             with self.clock.during("save"):
-                self.snapshot()
+                self.keep_weights("snapshots", config.average_last)
         due = step % config.save_every == 0 or self.over or progress.best_step == step or self.stop.asked
         if due and self.saved != step:
             with self.clock.during("save"):

@@ -41,6 +41,11 @@ def pick_device(config: TrainConfig) -> torch.device:
     return torch.device("cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu")
 
 
+def is_compiled(config: TrainConfig, device: torch.device) -> bool:
+    """Whether the steps are compiled: where the recipe says so, and on CUDA unless it says no."""
+    return config.compile if config.compile is not None else device.type == "cuda"
+
+
 def set_up(config: TrainConfig, device: torch.device) -> None:
     """The settings of torch that hold for the whole process: threads, determinism, the seed."""
     if config.threads is not None:
@@ -127,7 +132,7 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
             layout=how,  # type: ignore[arg-type]
         )
 
-    compiling = config.compile if config.compile is not None else device.type == "cuda"
+    compiling = is_compiled(config, device)
     loss = make_loss(model, config, device, compiling=compiling)
     half = config.precision in ("bf16", "fp8") or (config.precision == "auto" and device.type == "cuda")
     log = MetricsLog(

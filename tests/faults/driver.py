@@ -16,6 +16,7 @@ limits, or gets an error from a system call. What is arranged is only the moment
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import ctypes
 import errno
@@ -50,6 +51,7 @@ from glassformer.cli.main import main
 from glassformer.data.stream import Position
 from glassformer.files import durable
 from glassformer.runs import checkpoint, curves, session, setup
+from glassformer.runs.background import BackgroundWriter
 from glassformer.training.trainer import Trainer, TrainerState
 
 for verb in pkgutil.iter_modules(glassformer.cli.__path__):
@@ -120,9 +122,23 @@ def arrange_moment(fault: dict[str, Any], root: Path) -> None:
     def moment(name: str) -> None:
         seen[name] += 1
         if name == fault["at"] and seen[name] == fault["nth"]:
+            if name in (
+                "batch",
+                "step",
+                "micro-batch",
+            ):  # the checkpoint before it is to be gone on from: let it be written
+                concurrent.futures.wait(writes)
             for _ in range(fault.get("times", 1)):
                 actions[fault["do"]]()
 
+    writes: list[concurrent.futures.Future[None]] = []
+    real_submit = BackgroundWriter.submit
+
+    def submit(self: BackgroundWriter, write: Callable[[], None]) -> None:
+        real_submit(self, write)
+        writes[:] = [self.pending] if self.pending else []
+
+    BackgroundWriter.submit = submit  # type: ignore[method-assign]
     durable.fault_point = moment
     real_batch, real_step, real_loss = Trainer.next_batch, Trainer.step, setup.batch_loss
 

@@ -7,6 +7,7 @@ import datetime
 import gc
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -71,7 +72,9 @@ def recipe_of(name: str, what: Reproduction, settings: Sequence[str], overrides:
 
 def begin_afresh() -> None:
     """Compiled functions of one run are of no use to the next, and after a few torch would stop compiling."""
-    if torch.cuda.is_available():
+    if (
+        torch.cuda.is_available() and "torch._dynamo" in sys.modules
+    ):  # else nothing was compiled yet, and it takes seconds to load
         torch.compiler.reset()
         gc.collect()
         torch.cuda.empty_cache()

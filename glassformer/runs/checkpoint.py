@@ -6,8 +6,8 @@ place; a folder that has its final name is complete. What is removed is renamed 
 nothing half deleted under a checkpoint's name. Reading verifies every byte before a tensor is handed out. No pickle.
 
 The manifest is made from the bytes in memory, not from what the disk gives back, so a write that quietly lost something
-is found out. The price: while a group of tensors is saved it is held twice (three times with the copy that training leaves alone, see
-runs/background.py).
+is found out. The price: while a group of tensors is saved it is held twice, beside the copy that a training goes on without
+(runs/background.py).
 
     run/checkpoints/step-00000500/{model,training}.safetensors, state.json, manifest.json, SEAL
 

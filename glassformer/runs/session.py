@@ -342,7 +342,10 @@ class Session:
                         waiting=progress.waiting,
                     )
                 )
-        if config.average_last and (step % (config.snapshot_every or config.save_every) == 0 or self.over):
+        every = config.snapshot_every or config.save_every
+        # Of a run that may end early nobody knows which snapshots are the last.
+        averaged = config.patience is not None or step > config.steps - every * config.average_last
+        if config.average_last and averaged and (step % every == 0 or self.over):
             with self.clock.during("save"):
                 self.keep_weights("snapshots", config.average_last)
         due = step % config.save_every == 0 or self.over or progress.best_step == step or self.stop.asked

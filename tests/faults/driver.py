@@ -28,6 +28,7 @@ import pkgutil
 import resource
 import signal
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,8 @@ from glassformer.runs import checkpoint, curves, session, setup
 from glassformer.runs.background import BackgroundWriter
 from glassformer.training.trainer import Trainer, TrainerState
 
+with torch.autograd.profiler.record_function("imports more at its first use"):
+    pass
 for verb in pkgutil.iter_modules(glassformer.cli.__path__):
     importlib.import_module(f"glassformer.cli.{verb.name}")
 
@@ -79,7 +82,7 @@ class PowerCut:
     delayed allocation leaves them, and files that only grow lose what was added."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.unsynced = root, set[tuple[int, int]]()
+        self.root, self.unsynced, self.power = root, set[tuple[int, int]](), threading.Lock()
         self.sizes: dict[tuple[int, int], int] = {}
         real_write, real_fsync = os.write, os.fsync
 
@@ -88,17 +91,20 @@ class PowerCut:
             return found.st_dev, found.st_ino
 
         def write(descriptor: int, data: Any) -> int:
-            self.unsynced.add(identity(descriptor))
-            return real_write(descriptor, data)
+            with self.power:  # once it is cut, no thread writes any more
+                self.unsynced.add(identity(descriptor))
+                return real_write(descriptor, data)
 
         def fsync(descriptor: int) -> None:
-            real_fsync(descriptor)
-            self.unsynced.discard(identity(descriptor))
-            self.sizes[identity(descriptor)] = os.fstat(descriptor).st_size
+            with self.power:
+                real_fsync(descriptor)
+                self.unsynced.discard(identity(descriptor))
+                self.sizes[identity(descriptor)] = os.fstat(descriptor).st_size
 
         os.write, os.fsync = write, fsync
 
     def happen(self) -> None:
+        self.power.acquire()
         for path in self.root.rglob("*"):
             found = path.lstat()
             who = found.st_dev, found.st_ino

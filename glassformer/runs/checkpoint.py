@@ -263,7 +263,10 @@ def read_checkpoint(
         )
     try:
         tensors = {group: load_tensors(folder / f"{group}.safetensors") for group in groups or listed}
-    except (SafetensorError, ValueError, KeyError, OSError, OverflowError) as error:
+    except (SafetensorError, ValueError, KeyError, OSError, OverflowError, RuntimeError) as error:
+        # Some builds map a file by torch, whose errors are all of one kind.
+        if isinstance(error, RuntimeError) and "unable to open file" not in str(error):
+            raise
         raise Damaged(
             "{folder} cannot be used: its tensors cannot be read: {error}", folder=folder, error=error
         ) from None

@@ -94,7 +94,9 @@ def test_a_part_is_cut_and_put_back(tab: LiveTab, paths: list[Path], server: Run
     assert cut["cut"]["after"] != pytest.approx(cut["cut"]["before"], abs=1e-3)
     assert tab.page.locator("#effect .one").count() == len(written)
     assert re.search(r"[+−]\d", tab.page.inner_text("#loss"))
-    assert server.post("/translate", {"q": TEXT, "source": "de", "target": "en"})["translatedText"] == whole["answer"]
+    run = server.served.models.get(paths[0].name)
+    asked = {"q": TEXT, "source": run.sources[0], "target": run.target}
+    assert server.post("/translate", asked)["translatedText"] == whole["answer"]
     tab.page.click("#undo")
     assert tab.wait(TEXT)["outputs"] == whole["outputs"]
     assert tab.page.locator("#cuts .cut").count() == 0
@@ -112,14 +114,22 @@ def test_the_address_is_the_view(browser: Any, server: Running) -> None:
     wrong.context.close()
 
 
-def test_a_gpt_and_an_example(tab: LiveTab, paths: list[Path]) -> None:
-    """Another run of the same server, chosen on the page; and a text of its own data."""
-    example = tab.page.inner_text(".example >> nth=0")
-    tab.page.click(".example >> nth=0")
+def test_a_text_of_its_own_data(tab: LiveTab, paths: list[Path]) -> None:
+    """One click, and it is read."""
+    example = tab.page.get_attribute(".example >> nth=1", "title")
+    tab.page.click(".example >> nth=1")
     assert tab.wait(example)["title"] == paths[0].name
-    tab.page.select_option("#live select", paths[1].name)
-    tab.page.wait_for_function("name => live.data?.title === name", arg=paths[1].name, timeout=60_000)
-    assert tab.page.evaluate("live.data.kind") == "gpt"
+
+
+def test_a_gpt_goes_on(browser: Any, server: Running, paths: list[Path]) -> None:
+    """Another run of the same server, named in the address; its prompt is no part of the answer that a cut is measured on."""
+    address = f"/open?model={paths[1].name}&text=the+cat&cut=decoder.0.mlp"
+    found = LiveTab(browser, server, address)
+    data = found.wait("the cat", 1)
+    assert data["title"] == paths[1].name and data["kind"] == "gpt"
+    assert 0 < len(data["cut"]["tokens"]) < len(data["outputs"]["tokens"])
+    assert not found.complaints
+    found.context.close()
 
 
 @pytest.mark.parametrize(

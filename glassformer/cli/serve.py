@@ -1,13 +1,20 @@
-"""`glassformer serve`: runs behind HTTP, for clients of LibreTranslate and of OpenAI, and for a browser."""
+"""`glassformer serve`: runs behind HTTP, for clients of LibreTranslate and of OpenAI, and for a browser; `glassformer open`: the
+live page of runs, on one's own machine."""
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
+import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from glassformer.cli import options
+from glassformer.language import _
+from glassformer.screen import say
 
 
 def serve(
@@ -45,18 +52,7 @@ def serve(
     (`--limit`) are queue, body, file, text, batch, total, rows, alternatives, choices, logprobs, new_tokens, seconds,
     read_seconds, connections, drain_seconds, memory and a few more; see docs/how-to/serve.md.
     """
-    try:
-        from glassformer.serve.command import run_server
-    except ModuleNotFoundError as error:
-        from glassformer.errors import UserError, install_hint
-
-        if (error.name or "").startswith("glassformer"):
-            raise
-        raise UserError(
-            "serving needs the package {name}; install it with: {command}",
-            name=error.name,
-            command=install_hint("serve"),
-        ) from None
+    run_server = server_or_hint()
     run_server(
         runs,
         (host, port),
@@ -67,3 +63,60 @@ def serve(
         limits=limit or [],
         device=device,
     )
+
+
+def open_page(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders, or a folder in which there are some.")
+    ],
+    port: Annotated[int, typer.Option(help="The port on this machine; 0 takes a free one.")] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only say the address; open it yourself.")] = False,
+    device: options.Device = "auto",
+) -> None:
+    """Type, and see inside with every key; cut heads, MLPs and layers, and see what the answer becomes.
+
+    A page in the browser, served by this machine for itself alone, until Ctrl-C. Its address holds the text, the cuts and the
+    view.
+    """
+    run_server = server_or_hint()
+    from glassformer.runs.folder import RunFolder
+
+    found = [run for path in runs for run in ([path] if RunFolder.is_run(path) else runs_in(path))]
+    has_screen = sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
+
+    def show(address: str) -> None:
+        say(_("open {address} in a browser; Ctrl-C ends it", address=address))
+        if has_screen and not no_browser:
+            threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
+
+    run_server(found, ("127.0.0.1", port), device=device, opened=show)
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The runs in a folder that can be served, by name; where there are none the folder itself, so that the reason is told."""
+    from glassformer.runs.folder import RunFolder
+    from glassformer.serve.models import kind_of
+
+    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    trained = [path for path in inside if RunFolder.is_run(path) and RunFolder(path).finished() is not None]
+    return [path for path in trained if kind_of(RunFolder(path).recipe) in ("transformer", "gpt", "gpt on pairs")] or [
+        folder
+    ]
+
+
+def server_or_hint() -> Any:
+    """The function that serves; where its packages are missing, a sentence that names the one to install."""
+    try:
+        from glassformer.serve.command import run_server
+
+        return run_server
+    except ModuleNotFoundError as error:
+        from glassformer.errors import UserError, install_hint
+
+        if (error.name or "").startswith("glassformer"):
+            raise
+        raise UserError(
+            "serving needs the package {name}; install it with: {command}",
+            name=error.name,
+            command=install_hint("serve"),
+        ) from None

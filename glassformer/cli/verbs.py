@@ -49,6 +49,7 @@ EXAMPLES = {
     "import": "import Helsinki-NLP/opus-mt-de-en",
     "export": "export runs/dates --to ct2 --quantize int8",
     "study": "study residuals --quick",
+    "open": "open runs/dates",
     "look": 'look runs/dates "3 mai 1979"',
     "heads": "heads runs/dates --prune 6",
     "figures": "figures",
@@ -163,7 +164,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         },
         "In and out": {"import": import_model.import_model, "export": export.export},
         "Ask what is true": {"study": study.study},
-        "See inside": {"look": look.look, "heads": heads.heads, "figures": figures.figures},
+        "See inside": {"open": serve.open_page, "look": look.look, "heads": heads.heads, "figures": figures.figures},
     }
 
 

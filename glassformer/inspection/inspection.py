@@ -118,9 +118,16 @@ DOES = {"gpt": "goes on with a text", "mlm": "fills in masks", "classify": "clas
 
 
 def look_inside(
-    model: TextModel, text: str, target: str | None = None, *, beam: int | None = None, new: int = NEW
+    model: TextModel,
+    text: str,
+    target: str | None = None,
+    *,
+    beam: int | None = None,
+    new: int = NEW,
+    explained: bool = True,
 ) -> Inspection:
-    """Let the model read the sentence and answer (or force `target` on it), and record everything."""
+    """Let the model read the sentence and answer (or force `target` on it), and record everything. `explained`: attribution and
+    saliency, too, which take most of the time."""
     if target is not None and model.kind not in ("transformer", "gpt on pairs"):
         raise UserError("target is an answer to a text, and this run {does}; leave it out", does=DOES[model.kind])
     if beam is not None and beam < 1:
@@ -163,6 +170,6 @@ def look_inside(
         model_input,
         activations,
         found,
-        attribution=attribute(model.model, model_input, activations),
-        saliency=saliency(model.model, model_input, activations),
+        attribution=attribute(model.model, model_input, activations) if explained else None,
+        saliency=saliency(model.model, model_input, activations) if explained else None,
     )

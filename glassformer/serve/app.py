@@ -27,7 +27,13 @@ class Served:
     """The ASGI application and what stands behind it."""
 
     def __init__(
-        self, models: Models, limits: Limits, auth: Auth | None = None, report: Callable[[str], None] = lambda _: None
+        self,
+        models: Models,
+        limits: Limits,
+        auth: Auth | None = None,
+        report: Callable[[str], None] = lambda _: None,
+        *,
+        examples: bool = False,
     ) -> None:
         self.models, self.limits = models, limits
         self.metrics = Metrics()
@@ -39,7 +45,7 @@ class Served:
             [
                 *Libre(service).routes(),
                 *OpenAI(service).routes(),
-                *Pages(service).routes(),
+                *Pages(service, examples=examples).routes(),
                 *(
                     DocumentedRoute(path, endpoint, status, errors=(400, 403, 503))
                     for path, endpoint in (("/livez", self.live), ("/readyz", self.ready), ("/health", self.ready))

@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -101,8 +101,10 @@ def run_server(
     batch_invariant: bool = False,
     limits: Sequence[str] = (),
     device: str = "auto",
+    opened: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve until a signal comes."""
+    """Serve until a signal comes. `opened`: called with the address of the live page once it can be asked for; the machine is the
+    runs' owner's, who may see their data."""
     host, port = address
     if not 0 <= port <= 65535:
         raise ConfigError("a port is a number from 0 to 65535, not {port}", port=port)
@@ -117,8 +119,8 @@ def run_server(
                 say(
                     _("{name}: {sources} to {target}", name=run.name, sources=", ".join(run.sources), target=run.target)
                 )
-        served = Served(models, bounds, Auth(key, [*hosts, host], names[1]), say)
-        server = Server(served, host, port, say)
+        served = Served(models, bounds, Auth(key, [*hosts, host], names[1]), say, examples=opened is not None)
+        server = Server(served, host, port, say, opened)
         await server.serve()
         models.close()
         return models

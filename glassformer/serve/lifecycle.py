@@ -26,7 +26,14 @@ TELL_SECONDS = 1.0  # that being told takes
 class Server(uvicorn.Server):
     """uvicorn, ending as it is written above."""
 
-    def __init__(self, served: Served, host: str, port: int, report: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        served: Served,
+        host: str,
+        port: int,
+        report: Callable[[str], None] = lambda _: None,
+        opened: Callable[[str], None] | None = None,
+    ) -> None:
         asked = served.limits.connections
         most, backlog = connections_that_fit(asked)
         if most < asked:
@@ -54,7 +61,7 @@ class Server(uvicorn.Server):
             backlog=backlog,
         )
         super().__init__(config)
-        self.served, self.report = served, report
+        self.served, self.report, self.opened = served, report, opened
         self.asked_to_end_at: float | None = None
         self.told_at: float | None = None
         self.looked_at = 0.0
@@ -105,3 +112,5 @@ class Server(uvicorn.Server):
         await super().startup(sockets=sockets)
         if self.started:
             self.report(_("listening on {address}", address=self.address()))
+            if self.opened is not None:
+                self.opened(f"{self.address()}/open")

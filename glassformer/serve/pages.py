@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import re
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from glassformer.errors import UserError
 from glassformer.inspection.page.bundle import page_files as shared_files
-from glassformer.inspection.page.bundle import with_chinese
+from glassformer.inspection.page.bundle import page_html, page_json, with_chinese
+from glassformer.runs.folder import RunFolder
 from glassformer.serve.api_errors import APIError
 from glassformer.serve.fields import DocumentedRoute, read_as
 from glassformer.serve.jobs import FunctionJob
+from glassformer.serve.responses import as_json
 from glassformer.serve.service import Service
 from glassformer.tasks import TextModel
 
@@ -26,6 +32,8 @@ KINDS = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
 }
+MOST_CUT = 1024  # parts
+EXAMPLES, EXAMPLE_LENGTH = 4, 80  # texts of a run's own data, each of so many characters at most
 LOOKED_AT = 400  # characters: a report grows with the square of its text
 
 
@@ -35,6 +43,11 @@ class LookFields(BaseModel):
     text: str
     target: str | None = Field(None, description="An answer that is forced on the model.")
     model: str
+    cut: list[str] = Field(
+        [], max_length=MOST_CUT, description="Parts to switch off, such as decoder.0.attention:1 or encoder.0.mlp."
+    )
+    data: bool = Field(False, description="The report's numbers as JSON, in place of a page.")
+    explained: bool = Field(True, description="With attribution and saliency, which take the longest.")
 
 
 @cache
@@ -60,11 +73,29 @@ def report_policy(page: str) -> str:
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}; img-src data:; frame-ancestors 'none'"
 
 
-class Pages:
-    """The routes that a browser opens: the page at /, its files, the documentation of the routes, and reports of `look`."""
+def own_examples(folder: RunFolder) -> list[str]:
+    """A few short texts of a run's test data, or of its validation data."""
+    from glassformer.data.store import run_examples
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
+    data = folder.recipe.data
+    for split in ("test", "val"):
+        with suppress(UserError, OSError):
+            texts = (
+                example[0] if data.task == "pairs" else example.text
+                for example in run_examples(data, split, folder.path / "data")
+            )
+            short = itertools.islice((" ".join(text[: 4 * EXAMPLE_LENGTH].split()) for text in texts), 64)
+            if found := [text for text in dict.fromkeys(short) if 0 < len(text) <= EXAMPLE_LENGTH][:EXAMPLES]:
+                return found
+    return []
+
+
+class Pages:
+    """The routes that a browser opens: the page at /, the live one at /open, their files, the documentation of the routes, and
+    reports of `look`. `examples`: texts of the runs' own data may be shown, as on their owner's machine."""
+
+    def __init__(self, service: Service, *, examples: bool = False) -> None:
+        self.service, self.shows_examples = service, examples
 
     async def home(self, request: Request) -> Response:
         """The page on which one types and sees the translation being written."""
@@ -87,22 +118,34 @@ class Pages:
             raise APIError(400, f"text: a report is made of at most {LOOKED_AT} characters", param="text")
         run = self.service.models.get(fields.model)
 
-        def report(model: TextModel) -> str:
-            from glassformer.inspection import look_inside
-            from glassformer.inspection.data import page_data
-            from glassformer.inspection.page import page_html
+        def report(model: TextModel) -> dict[str, Any]:
+            from glassformer.inspection.cuts import live_data
 
-            return page_html(page_data(look_inside(model, fields.text, fields.target), run.name))
+            return live_data(model, fields.text, fields.target, run.name, fields.cut, explained=fields.explained)
 
-        page = await self.service.ask(run, FunctionJob(report))
+        data = await self.service.ask(run, FunctionJob(report))
+        if fields.data:
+            return Response(page_json(data).encode("utf-8", "replace"), media_type="application/json")
+        page = page_html(data)
         body = page.encode("utf-8", "replace")
         return Response(body, media_type=KINDS[".html"], headers={"Content-Security-Policy": report_policy(page)})
+
+    async def open(self, request: Request) -> Response:
+        """The page on which one types, and sees the model's inside change with every key."""
+        return content("live.html")
+
+    async def examples(self, request: Request) -> Response:
+        """A few short texts of a run's own test or validation data; none where the server is not its owner's alone."""
+        run = self.service.models.get(request.path_params["model"])
+        return as_json({"examples": own_examples(run.folder) if self.shows_examples else []})
 
     def routes(self) -> list[Route]:
         """Every route of the page; of the report also its schema."""
         ways = ("application/json", "application/x-www-form-urlencoded")
         return [
             Route("/", self.home),
+            Route("/open", self.open),
+            Route("/open/{model}/examples", self.examples),
             Route("/docs", self.docs),
             Route("/page/{name}", self.file),
             DocumentedRoute("/look", self.look, {"text/html": {}}, fields=LookFields, kinds=ways),

@@ -92,7 +92,13 @@ class Running:
 
 @contextmanager
 def running(
-    runs: Sequence[Path], limits: Limits | None = None, auth: Auth | None = None, *, ready: bool = True, **how: Any
+    runs: Sequence[Path],
+    limits: Limits | None = None,
+    auth: Auth | None = None,
+    *,
+    ready: bool = True,
+    examples: bool = False,
+    **how: Any,
 ) -> Iterator[Running]:
     """A server, from when it is ready until the block is left."""
     started, box, log = threading.Event(), {}, []
@@ -101,7 +107,7 @@ def running(
         async def serve() -> None:
             bounds = limits or Limits()
             models = Models([ServedRun(run) for run in runs], bounds, **({"device": "cpu", "report": log.append} | how))
-            served = Served(models, bounds, auth, log.append)
+            served = Served(models, bounds, auth, log.append, examples=examples)
             server = Server(served, "127.0.0.1", 0, log.append)
             box.update(served=served, server=server)
             task = asyncio.ensure_future(server._serve())

@@ -78,10 +78,14 @@ def bundled(modules: dict[str, str], entry: str) -> str:
     return "\n".join([*written, f"const {{ show }} = {identifier(entry)};"])
 
 
+def page_json(data: dict[str, Any]) -> str:
+    """The data of a page as it is sent to one that is open."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
 def page_html(data: dict[str, Any]) -> str:
     """One file that holds all it needs."""
-    parts = page_files()
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    parts, text = page_files(), page_json(data)
     # Nothing in a text may end the element it stands in.
     text = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     fillings = {"STYLE": parts["style.css"], "MODULES": bundled(parts, "page.js"), "DATA": text}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -107,6 +108,10 @@ def translate(
     file: options.InputFile = None,
     out: options.OutputFile = None,
     resume: options.Resume = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="With --file and --out: so many processes; the same command goes on after a kill."),
+    ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="The score before each answer, and a tab.")] = False,
     align: Annotated[
         bool,
@@ -139,4 +144,10 @@ def translate(
     shown = Shown(scores, align or align_words, align_words, as_json, trace)
     shown.check()
     constraints = writing.make_constraints(term, glossary, prefix, ban, stop)
-    lines.reply(given, make_job(run, device, step, options, constraints, shown, names_run=out is not None))
+    made = partial(make_job, run, device, step, options, constraints, shown, names_run=out is not None)
+    if jobs is None:
+        return lines.reply(given, made())
+    lines.check_counts(jobs=jobs)
+    from glassformer.cli import bulk
+
+    bulk.reply_in_bulk(given, made, bulk.LocalWorkers(jobs, device))

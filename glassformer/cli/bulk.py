@@ -27,7 +27,7 @@ from glassformer.cli.job import Output, TextJob, Unknown
 from glassformer.cli.line_input import READ, open_lines, read_groups
 from glassformer.cli.lines import Input, Speed, job_facts, reply_into
 from glassformer.errors import ConfigError, UserError
-from glassformer.language import localized
+from glassformer.language import _, localized
 from glassformer.screen import say, warn
 
 TRIES = 3  # workers that a chunk is given to
@@ -108,6 +108,9 @@ class Answerer:
             return self.answer(chunk, self.job)
         except UserError as error:
             return ChunkAnswer(refusal=localized(str(error)))
+        except OSError as error:
+            told = _("{file} cannot be read by a worker: {reason}", file=self.request.file, reason=error.strerror)
+            return ChunkAnswer(refusal=localized(told))
 
     def answer(self, chunk: Chunk, job: TextJob) -> ChunkAnswer:
         """As one process answers the group, but what it says is kept for the process that asked."""
@@ -254,7 +257,9 @@ def reply_in_bulk(given: Input, make_job: Callable[[], TextJob], compute: Comput
         speed, place = Speed(job.verb, os.fstat(file.fileno()).st_size), 0
     answers = AnswerFile(given.out, facts, resume=True)
     left = [chunk for chunk in chunks if chunk.before + chunk.lines > answers.lines]
-    answered = in_order(compute(BulkRequest(given.file, make_job, job.run), left), left[0].number if left else 0)
+    answered = in_order(
+        compute(BulkRequest(given.file.absolute(), make_job, job.run), left), left[0].number if left else 0
+    )
 
     def reply(chunk: Chunk) -> Iterator[tuple[Output, bool]]:
         nonlocal place

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.cli import lines, options, writing
+from glassformer.cli.bulk import LocalWorkers, reply_in_bulk
 from glassformer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -112,6 +113,9 @@ def translate(
         int | None,
         typer.Option(help="With --file and --out: so many processes; the same command goes on after a kill."),
     ] = None,
+    ray: Annotated[
+        bool, typer.Option("--ray", help="As --jobs, by Ray: an actor for each GPU or core of a cluster.")
+    ] = False,
     scores: Annotated[bool, typer.Option("--scores", help="The score before each answer, and a tab.")] = False,
     align: Annotated[
         bool,
@@ -144,10 +148,18 @@ def translate(
     shown = Shown(scores, align or align_words, align_words, as_json, trace)
     shown.check()
     constraints = writing.make_constraints(term, glossary, prefix, ban, stop)
-    made = partial(make_job, run, device, step, options, constraints, shown, names_run=out is not None)
-    if jobs is None:
-        return lines.reply(given, made())
     lines.check_counts(jobs=jobs)
-    from glassformer.cli import bulk
+    made = partial(
+        make_job,
+        run if jobs is None and not ray else run.absolute(),  # a worker may be in another folder
+        *(device, step, options, constraints, shown),
+        names_run=out is not None,
+    )
+    if ray:
+        from glassformer.cli.ray_workers import RayWorkers
 
-    bulk.reply_in_bulk(given, made, bulk.LocalWorkers(jobs, device))
+        reply_in_bulk(given, made, RayWorkers(jobs, device))
+    elif jobs is not None:
+        reply_in_bulk(given, made, LocalWorkers(jobs, device))
+    else:
+        lines.reply(given, made())

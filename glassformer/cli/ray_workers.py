@@ -64,7 +64,8 @@ class RayWorkers:
                     batch_size=1,
                     fn_constructor_args=(request,),
                     compute=ray.data.ActorPoolStrategy(min_size=1, max_size=actors, initial_size=actors),
-                    **{f"num_{unit.lower()}s": 1},
+                    num_gpus=1 if unit == "GPU" else None,
+                    num_cpus=1 if unit == "CPU" else None,
                     max_task_retries=TRIES - 1,
                 )
             for row in answered.iter_rows():

@@ -243,7 +243,7 @@ def workers_of(process: psutil.Process) -> list[psutil.Process]:
     return found
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 240.0) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until
@@ -272,10 +272,10 @@ def test_killed_workers_and_a_killed_command(run: Path, tmp_path: Path) -> None:
         if kill_command:
             others = workers_of(process)
             job.kill()
-            psutil.wait_procs(others, timeout=20)
+            psutil.wait_procs(others, timeout=60)
             assert not any(worker.is_running() for worker in others)
             assert 0 < out.stat().st_size < whole.stat().st_size
-        codes.append(job.wait(120))
+        codes.append(job.wait(240))
     assert codes == [-signal.SIGKILL, 0]
     assert out.read_bytes() == whole.read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {

@@ -61,7 +61,7 @@ def test_killed_actors_and_a_killed_command(cluster: str, tmp_path: Path) -> Non
     for kill_command in (True, False):
         job = subprocess.Popen(command, cwd=tmp_path, env=environment)
         before = out.stat().st_size if out.exists() else 0
-        wait_for(lambda before=before: out.exists() and out.stat().st_size > before, 120)  # type: ignore[misc]
+        wait_for(lambda before=before: out.exists() and out.stat().st_size > before)  # type: ignore[misc]
         if kill_command:
             job.kill()
             psutil.wait_procs(actors(), timeout=60)

@@ -4,8 +4,8 @@ A step on one GPU takes, for each of its `accumulate` micro-batches, a floor and
 On N GPUs the batch stays what it is, and each has 1/N of it. DDP (Li et al. 2020) keeps everything on every GPU and sums the
 gradients once a step by a ring, which sends 2 (N-1)/N of their bytes from each GPU (Patarasuk & Yuan 2009), behind the
 backward pass of the last micro-batch, two thirds of it. FSDP (Zhao et al. 2023), taken where that does not fit, keeps 1/N of
-weights, gradients and moments, and two blocks whole; it sends (N-1)/N of the weights' bytes twice a micro-batch and of the
-gradients' once a step, behind everything. All is float32, as the trainer keeps it. Left out: the latency of messages, slow
+weights, gradients and moments, and two blocks whole; it sends (N-1)/N of the weights' bytes twice and of the gradients' once
+for each micro-batch, behind everything. All is float32, as the trainer keeps it. Left out: the latency of messages, slow
 machines, validation, reading data.
 """
 
@@ -103,7 +103,7 @@ def needs(one: OneGpu, gpus: int, cluster: Cluster) -> Need:
     shard = gpus > 1 and memory > SAFE * cluster.memory
     if shard:
         memory = one.fixed / gpus + activations + 2 * 4 * one.parameters / one.blocks
-        traffic, behind = (2 * pieces + 1) * ring, work + floor
+        traffic, behind = 3 * pieces * ring, work + floor
     wait = max(0.0, traffic / cluster.bandwidth(gpus) - behind)
     seconds = one.steps * (work + floor + wait)
     fits = memory <= SAFE * cluster.memory

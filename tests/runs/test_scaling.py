@@ -80,6 +80,8 @@ def test_what_does_not_fit_is_sharded() -> None:
     assert not alone.fits and not alone.shard and eight.shard and eight.fits
     assert eight.memory == pytest.approx(16 * 1200 / 8 + eight.micro_tokens * 50 + 2 / 3 * 4 * 1200)
     assert eight.traffic == pytest.approx(3 * 7 / 8 * 4 * 1200)
+    two = needs(ONE, 2, room)
+    assert two.shard and two.accumulate == 2 and two.traffic == pytest.approx(2 * 3 * 1 / 2 * 4 * 1200)
 
 
 def test_the_floor_is_where_the_line_begins() -> None:

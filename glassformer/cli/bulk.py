@@ -30,6 +30,7 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.language import _, localized
 from glassformer.screen import say, warn
 
+MOST = 1024  # processes of one machine
 TRIES = 3  # workers that a chunk is given to
 AHEAD = 8  # chunks a worker: no more are answered before the first of them is, so a kill loses no more
 
@@ -161,6 +162,8 @@ class LocalWorkers:
     """So many processes, each a pool of one, so that one that dies takes nobody with it. GPUs are given out in turn."""
 
     def __init__(self, jobs: int, device: str) -> None:
+        if jobs > MOST:
+            raise ConfigError("--jobs must be at most {most:,}, not {jobs:,}", most=MOST, jobs=jobs)
         self.jobs, self.device = jobs, device
 
     def begin(self, request: BulkRequest, number: int) -> ProcessPoolExecutor:

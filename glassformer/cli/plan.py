@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from glassformer.runs.scaling import Cluster, OneGpu
 
 LONGEST = 3600  # seconds; after an hour of measuring one might as well train
+MOST = 10**6  # GPUs
 
 
 def show(title: str, rows: Sequence[tuple[str, str]]) -> None:
@@ -74,8 +76,8 @@ def plan(
     if gpus is None:
         if speed is not None:
             raise ConfigError("--speed is what one of several GPUs does; say how many by --gpus")
-    elif gpus < 1 or network <= 0 or (speed is not None and speed <= 0):
-        raise ConfigError("--gpus must be at least 1, and --speed and --network above 0")
+    elif not (1 <= gpus <= MOST and 0 < network < math.inf and (speed is None or 0 < speed < math.inf)):
+        raise ConfigError("--gpus must be at least 1 and at most {most:,}, --speed and --network above 0", most=MOST)
     from glassformer.runs import pick_device
     from glassformer.runs.plan import make_plan
     from glassformer.runs.scaling import Cluster, measured, stated

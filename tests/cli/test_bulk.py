@@ -171,6 +171,7 @@ def test_another_request_leaves_everything_as_it_is(
     ("given", "said"),
     [
         ({"jobs": 0}, "--jobs must be at least 1"),
+        ({"jobs": 10**9}, "--jobs must be at most 1,024"),
         ({"jobs": 2}, "name it by --file"),
         ({"jobs": 2, "texts": ["the cat"]}, "name it by --file"),
         ({"jobs": 2, "file": "source.txt"}, "the answers' by --out"),

@@ -145,6 +145,8 @@ def test_the_command() -> None:
     assert "for the network" in slow.stdout and "5000 GB/s between machines" in slow.stdout
     for words, said in (
         (["--gpus", "0", "--speed", "1"], "--gpus must be at least 1"),
+        (["--gpus", f"{10**400}", "--speed", "1"], "--gpus must be at least 1"),
+        (["--gpus", "2", "--speed", "nan"], "--speed and --network above 0"),
         (["--gpus", "2", "train.device=cpu"], "there is no GPU here to measure on"),
         (["--speed", "5"], "say how many by --gpus"),
     ):

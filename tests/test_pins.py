@@ -80,7 +80,7 @@ def complaints(extra: str, python: str, platform: str, held: list[Requirement], 
     return refused
 
 
-@pytest.mark.parametrize("extra", ["demo", "dev", "serve", "docs"])
+@pytest.mark.parametrize("extra", ["demo", "dev", "serve", "docs", "ray"])
 def test_the_pins_agree_with_those_who_ask(extra: str) -> None:
     found = {
         (python, platform): refused

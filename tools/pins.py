@@ -97,7 +97,8 @@ def read_metadata(wheel: str) -> str:
             return str(page.read().decode())
     except HTTPError:
         with urlopen(wheel, timeout=300) as page, zipfile.ZipFile(io.BytesIO(page.read())) as archive:
-            (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+            # A wheel may have others within it, of what it brings along.
+            (name,) = (name for name in archive.namelist() if re.fullmatch(r"[^/]+[.]dist-info/METADATA", name))
             return archive.read(name).decode()
 
 

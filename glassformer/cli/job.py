@@ -45,6 +45,7 @@ class Unknown:
 
     pieces: Callable[[str], list[str]]
     told: bool = False
+    say: Callable[[str], None] = say
 
     def tell(self, texts: Iterable[str]) -> None:
         """Say it of the first few pieces, unless it was said already."""
@@ -54,7 +55,7 @@ class Unknown:
         shown = ", ".join(repr(piece) for piece in found[:SHOWN])
         told = _("not in this model's vocabulary, and read as unknown: {shown}", shown=shown)
         more = len(found) - SHOWN
-        say(_("{told} and {more:,} more", told=told, more=more) if more > 0 else told)
+        self.say(_("{told} and {more:,} more", told=told, more=more) if more > 0 else told)
 
     def fact(self, text: str) -> dict[str, Any]:
         """The field of a text's JSON, where there is anything to tell."""
@@ -90,6 +91,7 @@ class TextJob:
     begins: bool = False  # without a text, one begins
     escape: Callable[[str], str] = str  # of an argument's answer; lines of a file have no line breaks in them
     unknown: Unknown = field(default_factory=lambda: Unknown(lambda text: []))
+    warn: Callable[[str], None] = warn
 
     def blank(self, text: str) -> Output:
         """The answer to a text in which there is nothing."""
@@ -99,7 +101,7 @@ class TextJob:
         """What stands in the place of an answer that could not be given."""
         return Output([as_line({"error": problem})] if self.as_json else [""] * self.wide)
 
-    def reply(self, lines: Sequence[Line], called: str) -> Iterator[tuple[Output, bool]]:
+    def reply(self, lines: Sequence[Line], called: str = "line") -> Iterator[tuple[Output, bool]]:
         """The output for each line, as it comes, and whether it is an answer."""
         begins = self.begins and len(lines) == 1
         real = [line.text for line in lines if line.problem is None and (begins or not line.blank)]
@@ -131,5 +133,5 @@ class TextJob:
                     raise
                 except UserError as error:
                     problem = str(error)
-            warn(f"glassformer: {called} {line.number}: {localized(problem)}")
+            self.warn(f"glassformer: {called} {line.number}: {localized(problem)}")
             yield self.failed(problem), False

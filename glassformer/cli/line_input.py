@@ -78,14 +78,16 @@ def raw_lines(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
         yield [start]
 
 
-def read_groups(read: Callable[[int], bytes], batch: int, most: int, *, promptly: bool) -> Iterator[list[Line]]:
+def read_groups(
+    read: Callable[[int], bytes], batch: int, most: int, *, promptly: bool, before: int = 0
+) -> Iterator[list[Line]]:
     """Groups of lines. Promptly: what has come is a group, so nobody waits for lines that are not there yet; a model that
     is busy finds more lines waiting the next time, of which it takes one batch at first and then more. Else every group but
-    the last has the size `most`, so groups always begin at the same lines."""
+    the last has the size `most`, so groups always begin at the same lines. So many lines stand `before` the first."""
     group: list[Line] = []
     most = max(1, batch, most)
     size = max(1, batch) if promptly else most
-    number = 0
+    number = before
     for lines in raw_lines(read):
         for raw in lines:
             number += 1

@@ -17,10 +17,10 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from glassformer.cli.answer_file import AnswerFile, refuse_same_file, sha256_of_input
 from glassformer.cli.job import BATCH, Output, TextJob, Unknown, as_line, escaped
@@ -29,6 +29,7 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.language import _
 from glassformer.screen import Progress, say
 
+G = TypeVar("G", bound=Sized)  # a group of lines, or what stands for one
 SOON = 0.2  # seconds that an answer waits for others, to be written with them
 
 
@@ -103,8 +104,8 @@ class Speed:
 
 
 def reply_to_groups(
-    groups: Iterable[list[Line]],
-    job: TextJob,
+    groups: Iterable[G],
+    reply: Callable[[G], Iterable[tuple[Output, bool]]],
     write: Callable[[str, int], None],
     after: Callable[[list[Output]], None] = lambda outputs: None,
     skip: int = 0,
@@ -117,6 +118,7 @@ def reply_to_groups(
         if skip >= len(group):
             skip -= len(group)
             continue
+        replies = reply(group)
         waiting: list[Output] = []
         written = time.monotonic()
 
@@ -127,7 +129,7 @@ def reply_to_groups(
                 after(waiting)
             waiting, written = [], time.monotonic()
 
-        for output, answered in job.reply(group, "line"):
+        for output, answered in replies:
             if skip:
                 skip -= 1
                 continue
@@ -169,16 +171,16 @@ def reply_to_file(given: Input, job: TextJob) -> int:
         with speed.display:
             if given.out is None:
                 return reply_to_groups(
-                    groups, job, lambda text, _: stdout_write(text), lambda o: speed.advance(o, place)
+                    groups, job.reply, lambda text, _: stdout_write(text), lambda o: speed.advance(o, place)
                 )
             answers = AnswerFile(given.out, job_facts(job, file), resume=given.resume)
-            return reply_into(answers, groups, job, speed, lambda: place)
+            return reply_into(answers, groups, job.reply, speed, lambda: place)
 
 
 def reply_into(
     answers: AnswerFile,
-    groups: Iterable[list[Line]],
-    job: TextJob,
+    groups: Iterable[G],
+    reply: Callable[[G], Iterable[tuple[Output, bool]]],
     speed: Speed | None = None,
     place: Callable[[], int] = lambda: 0,
 ) -> int:
@@ -198,7 +200,7 @@ def reply_into(
         try:
             return reply_to_groups(
                 groups,
-                job,
+                reply,
                 answers.write,
                 lambda outputs: None if speed is None else speed.advance(outputs, place()),
                 skip=answers.lines,
@@ -243,7 +245,7 @@ def reply(given: Input, job: TextJob) -> None:
             stdout_write(text)
         else:
             group = [check_line(text, number) for number, text in enumerate(given.texts, 1)]
-            failures = reply_into(AnswerFile(given.out, {"verb": job.verb}, resume=False), [group], job)
+            failures = reply_into(AnswerFile(given.out, {"verb": job.verb}, resume=False), [group], job.reply)
     else:
         if sys.stdin is None:
             raise UserError("there is no stdin to read texts from; give texts, or --file")
@@ -254,9 +256,9 @@ def reply(given: Input, job: TextJob) -> None:
         if job.begins:
             groups = or_a_beginning(groups)
         if given.out is None:
-            failures = reply_to_groups(groups, job, lambda text, _: stdout_write(text))
+            failures = reply_to_groups(groups, job.reply, lambda text, _: stdout_write(text))
         else:
-            failures = reply_into(AnswerFile(given.out, {"verb": job.verb}, resume=False), groups, job)
+            failures = reply_into(AnswerFile(given.out, {"verb": job.verb}, resume=False), groups, job.reply)
     if failures:
         raise SystemExit(1)
 

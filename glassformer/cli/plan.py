@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,34 +15,87 @@ from glassformer.errors import ConfigError
 from glassformer.language import _, localized
 from glassformer.screen import table_console
 
+if TYPE_CHECKING:
+    from glassformer.runs.scaling import Cluster, OneGpu
+
 LONGEST = 3600  # seconds; after an hour of measuring one might as well train
+MOST = 10**6  # GPUs
+
+
+def show(title: str, rows: Sequence[tuple[str, str]]) -> None:
+    """A table of what and how much."""
+    from rich.table import Table
+
+    table = Table(title=title, show_header=False, title_justify="left")
+    table.add_column(style="bold")
+    table.add_column()
+    for name, value in rows:
+        table.add_row(localized(name), localized(value))
+    table_console().print(table)
+
+
+def show_scaling(recipe: Recipe, one: OneGpu, gpus: int, cluster: Cluster) -> None:
+    """What so many GPUs need, and by which figures."""
+    from glassformer.runs import scaling
+
+    need = scaling.needs(one, gpus, cluster)
+    show(
+        _("{name} on {gpus:,} GPU{plural}", name=recipe.name, gpus=gpus, plural="" if gpus == 1 else "s"),
+        scaling.rows(need, scaling.needs(one, 1, cluster), cluster),
+    )
+    told = _(
+        "Computed for {machine} GPUs a machine, {inside:.0f} GB/s from each inside it and {network:g} GB/s between machines, "
+        "{speed:,.0f} target tokens/s on one GPU.",
+        machine=cluster.gpus_per_machine,
+        inside=cluster.inside / 1e9,
+        network=cluster.network / 1e9,
+        speed=one.tokens_per_second,
+    )
+    table_console().print(told, soft_wrap=True)
+    if not need.fits:
+        raise SystemExit(1)
 
 
 def plan(
     recipe: Annotated[str, typer.Argument(help="A recipe's name, a .toml file or a file of data.")],
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...")] = None,
     seconds: Annotated[float, typer.Option(help="How long to measure.")] = 5.0,
+    gpus: Annotated[int | None, typer.Option(help="What so many GPUs would need, computed from one.")] = None,
+    speed: Annotated[
+        float | None, typer.Option(help="With --gpus: target tokens a second of one, if it is not to be measured here.")
+    ] = None,
+    network: Annotated[float, typer.Option(help="With --gpus: GB/s between machines, for each GPU.")] = 50.0,
 ) -> None:
     """Parameters, memory, whether it fits here, tokens a second measured in a few seconds, and the time to finish."""
     values, name = with_data(*sorted_words(recipe, [], overrides or []))
     known = Recipe.from_dict(values, name=name)
-
-    from rich.table import Table
-
-    from glassformer.runs.plan import make_plan
-
     if not 0 < seconds <= LONGEST:
         raise ConfigError(
             "--seconds must be above 0 and at most {longest:,}, not {seconds:g}", longest=LONGEST, seconds=seconds
         )
+    if gpus is None:
+        if speed is not None:
+            raise ConfigError("--speed is what one of several GPUs does; say how many by --gpus")
+    elif not (1 <= gpus <= MOST and 0 < network < math.inf and (speed is None or 0 < speed < math.inf)):
+        raise ConfigError("--gpus must be at least 1 and at most {most:,}, --speed and --network above 0", most=MOST)
+    from glassformer.runs import pick_device
+    from glassformer.runs.plan import make_plan
+    from glassformer.runs.scaling import Cluster, measured, stated
+
+    cluster = Cluster(network=network * 1e9)
+    if gpus is not None and speed is not None:
+        return show_scaling(known, stated(known, speed), gpus, cluster)
+    if gpus is not None and pick_device(known.train).type != "cuda":
+        raise ConfigError(
+            "there is no GPU here to measure on; say by --speed how many target tokens a second one trains "
+            "(docs/results.md has an H200's)"
+        )
     found = make_plan(known, seconds=seconds)
-    table = Table(title=f"{recipe} on {found.device}", show_header=False, title_justify="left")
-    table.add_column(style="bold")
-    table.add_column()
-    for name, value in found.rows():
-        table.add_row(localized(name), localized(value))
-    console = table_console()
-    console.print(table)
+    show(f"{recipe} on {found.device}", found.rows())
     if not found.fits:
-        console.print(_("It does not fit: {advice}", advice=found.advice), style="red", soft_wrap=True)
+        table_console().print(_("It does not fit: {advice}", advice=found.advice), style="red", soft_wrap=True)
         raise SystemExit(1)
+    if gpus is not None:
+        show_scaling(
+            known, measured(known, found), gpus, replace(cluster, memory=float(found.available or cluster.memory))
+        )

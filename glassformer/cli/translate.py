@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from glassformer.cli import lines, options, writing
+from glassformer.cli.bulk import LocalWorkers, reply_in_bulk
 from glassformer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -107,6 +109,13 @@ def translate(
     file: options.InputFile = None,
     out: options.OutputFile = None,
     resume: options.Resume = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="With --file and --out: so many processes; the same command goes on after a kill."),
+    ] = None,
+    ray: Annotated[
+        bool, typer.Option("--ray", help="As --jobs, by Ray: an actor for each GPU or core of a cluster.")
+    ] = False,
     scores: Annotated[bool, typer.Option("--scores", help="The score before each answer, and a tab.")] = False,
     align: Annotated[
         bool,
@@ -139,4 +148,18 @@ def translate(
     shown = Shown(scores, align or align_words, align_words, as_json, trace)
     shown.check()
     constraints = writing.make_constraints(term, glossary, prefix, ban, stop)
-    lines.reply(given, make_job(run, device, step, options, constraints, shown, names_run=out is not None))
+    lines.check_counts(jobs=jobs)
+    made = partial(
+        make_job,
+        run if jobs is None and not ray else run.absolute(),  # a worker may be in another folder
+        *(device, step, options, constraints, shown),
+        names_run=out is not None,
+    )
+    if ray:
+        from glassformer.cli.ray_workers import RayWorkers
+
+        reply_in_bulk(given, made, RayWorkers(jobs, device))
+    elif jobs is not None:
+        reply_in_bulk(given, made, LocalWorkers(jobs, device))
+    else:
+        lines.reply(given, made())

@@ -53,6 +53,8 @@ class TrainingPlan:
     epoch_steps: float | None
     cut_short: bool  # there is more data than was looked at
     advice: str  # empty where it fits
+    fixed: int = 0  # of the memory, what does not depend on the batch
+    floor: float = 0.0  # seconds of a micro-batch however small, by a small and a large step
     notes: tuple[str, ...] = ()  # what of the data is left out, a sentence each
 
     @property
@@ -128,13 +130,18 @@ class TrainingPlan:
         return rows
 
 
+def bytes_a_parameter(recipe: Recipe) -> int:
+    """That do not depend on the batch: weights, gradients, two moments (Adam's; Muon has one for its matrices, which is counted
+    as if it were two) and the moving average, in float32."""
+    return 4 * (4 + (recipe.train.ema is not None))
+
+
 def fixed_memory(recipe: Recipe) -> tuple[int, int, int]:
-    """Parameters, those without embeddings, and the bytes that do not depend on the batch: weights, gradients, two moments
-    (Adam's; Muon has one for its matrices, which is counted as if it were two) and the moving average, in float32."""
+    """Parameters, those without embeddings, and the bytes that do not depend on the batch."""
     with torch.device("meta"):
         model = build_model(recipe.model)
-    copies = 4 + (recipe.train.ema is not None)
-    return model.num_params(), model.num_params(non_embedding=True), model.num_params() * 4 * copies
+    parameters = model.num_params()
+    return parameters, model.num_params(non_embedding=True), parameters * bytes_a_parameter(recipe)
 
 
 def in_small(recipe: Recipe, tokens: int) -> Recipe:
@@ -215,6 +222,14 @@ def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -
         session.log.close()
 
 
+def step_floor(small: StepTrial | None, large: StepTrial | None, accumulate: int) -> float:
+    """Seconds of a micro-batch of no tokens: where the line through a small step and a large one begins."""
+    if small is None or large is None or large.step_tokens <= small.step_tokens:
+        return 0.0
+    a_token = (large.step_seconds - small.step_seconds) / (large.step_tokens - small.step_tokens)
+    return max(0.0, small.step_seconds - max(0.0, a_token) * small.step_tokens) / accumulate
+
+
 def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS) -> TrainingPlan:
     """Prepares some of the data, tries a few steps, and reckons up the whole training."""
     device = pick_device(recipe.train)
@@ -266,5 +281,7 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
         epoch_steps=measured.epoch_steps if measured is not None else None,
         cut_short=more,
         advice=advice,
+        fixed=fixed,
+        floor=step_floor(trial, measured, recipe.train.accumulate),
         notes=(*(() if report is None else report.notes()), *(() if seen is None else seen.notes)),
     )

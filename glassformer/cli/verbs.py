@@ -39,6 +39,7 @@ EXAMPLES = {
     "fill": 'fill runs/stdlib-bert "import ___" --top 3',
     "classify": 'classify runs/languages "Spanien und Dänemark"',
     "tag": 'tag runs/date-parts "3 mai 1979"',
+    "tokenize": 'tokenize runs/dates "3 mai 1979"',
     "serve": "serve runs/dates --port 5000",
     "evaluate": "evaluate runs/dates --limit 100",
     "score": "score runs/dates --file pairs.tsv",
@@ -127,6 +128,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         serve,
         study,
         tag,
+        tokenize,
         train,
         translate,
         verify_resume,
@@ -151,6 +153,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
             "fill": fill.fill,
             "classify": classify.classify,
             "tag": tag.tag,
+            "tokenize": tokenize.tokenize,
             "serve": serve.serve,
         },
         "Measure": {

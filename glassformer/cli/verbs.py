@@ -47,6 +47,7 @@ EXAMPLES = {
     "reproduce": "reproduce dates",
     "ablate": "ablate dates --vary model.n_layer=1,2,4 --seeds 3",
     "complexity": "complexity --quick",
+    "audit": "audit my_model.py:Model --arg vocab_size=100",
     "import": "import Helsinki-NLP/opus-mt-de-en",
     "export": "export runs/dates --to ct2 --quantize int8",
     "study": "study residuals --quick",
@@ -106,6 +107,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
     """Every verb by its name, under the heading it has in `--help`."""
     from glassformer.cli import (
         ablate,
+        audit,
         classify,
         compare,
         complexity,
@@ -163,6 +165,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
             "reproduce": reproduce.reproduce,
             "ablate": ablate.ablate,
             "complexity": complexity.complexity,
+            "audit": audit.audit,
         },
         "In and out": {"import": import_model.import_model, "export": export.export},
         "Ask what is true": {"study": study.study},

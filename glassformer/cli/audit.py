@@ -14,6 +14,7 @@ from glassformer.screen import table_console
 
 HEADS = (_("law"), _("verdict"), _("measured"))
 VERDICTS = {"holds": _("holds"), "broken": _("broken"), "look": _("look"), "not asked": _("not asked")}
+CURE = _("cure:")
 KINDS = ("auto", "decoder", "encoder", "encoder-decoder")
 
 
@@ -57,7 +58,7 @@ def audit(
         for one in (one for one in found if one["says"]):
             console.print(f"\n{localized(one['says'])}", markup=False, soft_wrap=True)
             places = [one["where"], one["erratum"]]
-            console.print(f"  {localized(_('cure:'))} {localized(one['cure'])}", markup=False, soft_wrap=True)
+            console.print(f"  {localized(CURE)} {localized(one['cure'])}", markup=False, soft_wrap=True)
             console.print("  " + ", ".join(place for place in places if place), markup=False, soft_wrap=True)
     if any(one["verdict"] == "broken" for one in found):
         raise typer.Exit(1)

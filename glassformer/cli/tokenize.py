@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -48,5 +48,5 @@ def tokenize(
     def answer(texts: Sequence[str]) -> list[lines.Output]:
         return [lines.Output([written(text)]) for text in texts]
 
-    empty = {"text": ""} if decode else {"ids": [], "pieces": []}
+    empty: dict[str, Any] = {"text": ""} if decode else {"ids": [], "pieces": []}
     lines.reply(given, lines.TextJob("tokenize", "", {"json": as_json}, answer, as_json, empty))

@@ -17,7 +17,7 @@ from torch import nn
 import glassformer
 from glassformer.classic import GPT, Config, Transformer
 from glassformer.errors import UserError
-from glassformer.lab.audit import Finding, audit, build, facts_of, find_subject, known, parse_args
+from glassformer.lab.audit import AuditResult, audit, build, facts_of, find_subject, known, parse_args
 from tests.commands import call
 from tests.lab import audited_models as models
 
@@ -26,7 +26,7 @@ SIZES: dict[str, Any] = {"n_layer": 2, "n_head": 4, "n_embd": 32, "vocab_size": 
 pytestmark = pytest.mark.usefixtures("as_in_production")
 
 
-def mistakes(model: nn.Module, **how: Any) -> dict[str, Finding]:
+def mistakes(model: nn.Module, **how: Any) -> dict[str, AuditResult]:
     """What is found in a model, by its mistake; a law that could not be asked is one."""
     torch.manual_seed(0)
     found = audit(find_subject(model, **how))

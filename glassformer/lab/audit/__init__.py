@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from glassformer.lab.audit.laws import Finding, audit
+from glassformer.lab.audit.laws import AuditResult, audit
 from glassformer.lab.audit.subject import build, find_subject, parse_args
 
 
@@ -17,7 +17,7 @@ def known() -> dict[str, dict[str, dict[str, Any]]]:
     return tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text(encoding="utf-8"))
 
 
-def facts_of(finding: Finding) -> dict[str, Any]:
+def facts_of(finding: AuditResult) -> dict[str, Any]:
     """A finding with what is said of its law and its mistake: `verdict` is holds, broken, look or not asked."""
     about, mistake = known()["law"].get(finding.law, {}), known()["mistake"].get(finding.mistake, {})
     broken = "broken" if mistake.get("grave", True) else "look"
@@ -28,4 +28,4 @@ def facts_of(finding: Finding) -> dict[str, Any]:
     return {"law": finding.law, "about": about.get("about", ""), "verdict": verdict, **measured, **said}
 
 
-__all__ = ["Finding", "audit", "build", "facts_of", "find_subject", "known", "parse_args"]
+__all__ = ["AuditResult", "audit", "build", "facts_of", "find_subject", "known", "parse_args"]

@@ -36,7 +36,7 @@ PADS = ("pad_idx", "pad_id", "pad_token_id", "src_pad_idx", "padding_idx")
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditResult:
     """What became of one law: it holds, or the name of a mistake and its place; with neither, it could not be asked."""
 
     law: str
@@ -46,12 +46,18 @@ class Finding:
     where: str = ""
 
 
-def judged(law: str, holds: bool, mistake: str, measured: str, module: nn.Module, words: Sequence[str] = ()) -> Finding:
+def judged(
+    law: str, holds: bool, mistake: str, measured: str, module: nn.Module, words: Sequence[str] = ()
+) -> AuditResult:
     """A finding, with its place where the law is broken."""
-    return Finding(law, True, "", measured) if holds else Finding(law, False, mistake, measured, line_of(module, words))
+    return (
+        AuditResult(law, True, "", measured)
+        if holds
+        else AuditResult(law, False, mistake, measured, line_of(module, words))
+    )
 
 
-def shapes(subject: Subject) -> Iterator[Finding]:
+def shapes(subject: Subject) -> Iterator[AuditResult]:
     """Any batch size and length, the source's apart from the target's."""
     for rows, source, target in ((3, 5, 8), (1, 7, 4), (2, 4, 1)):
         try:
@@ -63,12 +69,12 @@ def shapes(subject: Subject) -> Iterator[Finding]:
                     paired = subject.logits(subject.texts(rows, target, target)) is not None
             place = re.search(r"\(([^()]+:\d+)\)$", told)
             mistake = "keys cut by the query's length" if paired else "one shape"
-            yield Finding("one shape", False, mistake, told, place[1] if place else line_of(subject.model))
+            yield AuditResult("one shape", False, mistake, told, place[1] if place else line_of(subject.model))
             return
-    yield Finding("one shape", True)
+    yield AuditResult("one shape", True)
 
 
-def stillness(subject: Subject) -> Iterator[Finding]:
+def stillness(subject: Subject) -> Iterator[AuditResult]:
     """Numbers, and the same ones twice."""
     texts = subject.texts()
     once, again = subject.logits(texts), subject.logits(texts)
@@ -80,7 +86,7 @@ def stillness(subject: Subject) -> Iterator[Finding]:
         yield judged("eval", torch.equal(once, again), "random in eval", f"{apart(once, again):.2g}", module, words)
 
 
-def causality(subject: Subject) -> Iterator[Finding]:
+def causality(subject: Subject) -> Iterator[AuditResult]:
     """What comes later moves no earlier logit; what came before does; the source does; targets do not."""
     texts = subject.texts(2, 7, 6)
     model, length, base = subject.model, texts[-1].size(1), subject.logits(texts)
@@ -94,9 +100,9 @@ def causality(subject: Subject) -> Iterator[Finding]:
         )
         mistake, words = ("encoder shows the answer", ("encoder(", "enc(")) if shown else ("future", MIXING)
         where = line_of(model if shown or place is None else place.module, words)
-        yield Finding("causality", False, mistake, f"{share:.2g} {name}", where)
+        yield AuditResult("causality", False, mistake, f"{share:.2g} {name}", where)
     elif subject.kind != "encoder":
-        yield Finding("causality", True, "", f"{share:.2g}")
+        yield AuditResult("causality", True, "", f"{share:.2g}")
     share = apart(base[:, 1:], subject.logits([*texts[:-1], changed(texts[-1], 0, subject.vocab)])[:, 1:])
     yield judged("context", share > subject.tolerance, "alone", f"{share:.2g}", model)
     if "target" in subject.names:
@@ -114,11 +120,11 @@ def causality(subject: Subject) -> Iterator[Finding]:
     if "labels" in subject.names and subject.vocab:
         labels = torch.randint(0, subject.vocab, texts[-1].shape)
         share = apart(*(subject.logits(texts, labels=(labels + i) % subject.vocab) for i in (0, 1)))
-        words = (subject.names["labels"],)
-        yield judged("targets", share <= subject.tolerance, "targets in the logits", f"{share:.2g}", model, words)
+        holds = share <= subject.tolerance
+        yield judged("targets", holds, "targets in the logits", f"{share:.2g}", model, (subject.names["labels"],))
 
 
-def order(subject: Subject) -> Iterator[Finding]:
+def order(subject: Subject) -> Iterator[AuditResult]:
     """The first part that mixes positions gives another answer when the tokens before come in another order."""
     for side in (
         range(2 if "target" in subject.names else 1) if subject.vocab else ()
@@ -136,7 +142,7 @@ def order(subject: Subject) -> Iterator[Finding]:
             yield judged("order", share > subject.tolerance, "positions ignored", measured, subject.model)
 
 
-def neighbours(subject: Subject) -> Iterator[Finding]:
+def neighbours(subject: Subject) -> Iterator[AuditResult]:
     """Other rows in the batch, or none, leave a row's logits as they are."""
     texts = subject.texts(3)
     other = [torch.cat([t[:1], o[1:]]) for t, o in zip(texts, subject.texts(3), strict=True)]
@@ -163,7 +169,7 @@ def padding_words(subject: Subject, real: Tensor) -> Iterator[dict[str, Any]]:
             yield from ({name: mask} for mask in (real[:, None, :], real[:, None, None, :], real, ~real))
 
 
-def padding(subject: Subject) -> Iterator[Finding]:
+def padding(subject: Subject) -> Iterator[AuditResult]:
     """What stands at padding of the source changes nothing. (In a decoder, padding on the right is the future.)"""
     if subject.kind == "decoder":
         return
@@ -200,7 +206,7 @@ def with_norms(model: nn.Module) -> list[tuple[nn.Module, list[nn.Module], list[
     return found
 
 
-def residuals(subject: Subject) -> Iterator[Finding]:
+def residuals(subject: Subject) -> Iterator[AuditResult]:
     """With its parts at zero a layer is the identity (pre-norm), or else its output is normalised (post-norm)."""
 
     def nothing(_module: nn.Module, _args: Any, out: Any) -> Any:
@@ -222,7 +228,7 @@ def residuals(subject: Subject) -> Iterator[Finding]:
         yield judged("residual", identity or normal, "residual after the norm", "", layer, ("norm", "ln"))
 
 
-def dropped(subject: Subject) -> Iterator[Finding]:
+def dropped(subject: Subject) -> Iterator[AuditResult]:
     """With every dropout at one half, half of what enters the first layer is zero, and not three quarters."""
     trained = replace(subject, model=copy.deepcopy(subject.model).train())
     drops = [m for m in trained.model.modules() if isinstance(m, nn.Dropout)]
@@ -237,7 +243,7 @@ def dropped(subject: Subject) -> Iterator[Finding]:
         yield judged("dropout", share < 0.65, "dropout twice", f"{share:.0%}", subject.model, ("drop",))
 
 
-def first_loss(subject: Subject) -> Iterator[Finding]:
+def first_loss(subject: Subject) -> Iterator[AuditResult]:
     """On random targets it is ln V; the output is logits; word 0 can be learned."""
     texts = subject.texts(8, 16, 16)
     logits, labels = (
@@ -253,7 +259,7 @@ def first_loss(subject: Subject) -> Iterator[Finding]:
     entropy = float(F.cross_entropy(logits.flatten(0, 1), labels.flatten()))
     if bool((logits >= 0).all()) and float((logits.sum(-1) - 1).abs().max()) < 1e-4:
         twice = own is not None and abs(float(own) - entropy) < 1e-3
-        yield Finding(
+        yield AuditResult(
             "logits", False, "softmax twice" if twice else "probabilities", "", line_of(subject.model, ("softmax",))
         )
     first, expected = entropy if own is None else float(own), math.log(logits.size(-1))
@@ -265,13 +271,13 @@ def first_loss(subject: Subject) -> Iterator[Finding]:
         yield judged("word 0", learned, "word 0 not learned", "", subject.model, ("ignore_index", "cross_entropy"))
 
 
-def gradients(subject: Subject) -> Iterator[Finding]:
+def gradients(subject: Subject) -> Iterator[AuditResult]:
     """Every parameter gets one, and every layer is known to the model."""
     known = set(subject.model.modules())
     for module in known:
         for name, value in vars(module).items():
             if isinstance(value, list | tuple) and any(isinstance(v, nn.Module) and v not in known for v in value):
-                yield Finding(
+                yield AuditResult(
                     "layers", False, "layers in a list", f"{type(module).__name__}.{name}", line_of(module, (name,))
                 )
     trained = replace(subject, model=copy.deepcopy(subject.model).train())
@@ -287,7 +293,7 @@ def gradients(subject: Subject) -> Iterator[Finding]:
     yield judged("gradients", not without, "no gradient", names, subject.model)
 
 
-def generation(subject: Subject) -> Iterator[Finding]:
+def generation(subject: Subject) -> Iterator[AuditResult]:
     """What is generated greedily is the argmax of the logits of the whole text so far, past the last position too."""
     generate = getattr(subject.model, "generate", None)
     if generate is None or subject.kind != "decoder" or not subject.vocab:
@@ -314,7 +320,7 @@ def generation(subject: Subject) -> Iterator[Finding]:
         yield judged("long generation", not told, "generation overruns", told, subject.model)
 
 
-def cached(subject: Subject) -> Iterator[Finding]:
+def cached(subject: Subject) -> Iterator[AuditResult]:
     """Token by token through a cache as Hugging Face's models have it, beside the whole text at once."""
     if subject.kind != "decoder" or not {"past_key_values", "use_cache"} <= subject.parameters.keys():
         return
@@ -328,7 +334,7 @@ def cached(subject: Subject) -> Iterator[Finding]:
     yield judged("cache", share <= subject.tolerance, "cache", f"{share:.2g}", subject.model)
 
 
-ASKED: dict[str, Callable[[Subject], Iterator[Finding]]] = {
+ASKED: dict[str, Callable[[Subject], Iterator[AuditResult]]] = {
     "causality": causality,
     "order": order,
     "neighbours": neighbours,
@@ -341,7 +347,7 @@ FRESH = {"residual": residuals, "dropout": dropped, "first loss": first_loss, "g
 """Those asked of the model as it was made."""
 
 
-def audit(subject: Subject) -> list[Finding]:
+def audit(subject: Subject) -> list[AuditResult]:
     """What became of every law that can be asked of this model."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -365,5 +371,5 @@ def audit(subject: Subject) -> list[Finding]:
             try:
                 found += list(law(subject if name in FRESH else shaken))
             except Exception as error:
-                found.append(Finding(name, False, "", one_line(error)))
+                found.append(AuditResult(name, False, "", one_line(error)))
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -308,6 +309,23 @@ class TorchLM(nn.Module):
     def forward(self, src: Tensor, src_mask: Tensor | None = None) -> Tensor:
         x = self.embedding(src) + self.positions[: src.size(0)]
         return self.out(self.layers(x, src_mask))
+
+
+@dataclass
+class OwnConfig:
+    """A config class of the model's own, with sizes that are no small ones."""
+
+    vocab_size: int = 50000
+    n_embd: int = 768
+    flavour: str = "plain"
+
+
+class WithConfig(TinyGPT):
+    """A model that is made from it."""
+
+    def __init__(self, config: OwnConfig) -> None:
+        assert isinstance(config, OwnConfig) and config.flavour
+        super().__init__(config.vocab_size, n_embd=config.n_embd)
 
 
 def make_gpt() -> TinyGPT:

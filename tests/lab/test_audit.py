@@ -216,5 +216,7 @@ def test_the_verb(tmp_path: Path) -> None:
 def test_arguments_are_read_as_python_writes_them() -> None:
     assert parse_args(["a=3", "b=True", "c=relu", "d=(1, 2)"]) == {"a": 3, "b": True, "c": "relu", "d": (1, 2)}
     assert isinstance(build(f"{FILE}:TorchLM", {"nhead": 2}), models.nn.Module)
+    own = build(f"{FILE}:WithConfig", {"vocab_size": 77})  # its own class of configs, small
+    assert own.wte.weight.shape == (77, 32)  # type: ignore[union-attr]
     with pytest.raises(UserError, match="cannot be made"):
         build(f"{FILE}:TinyGPT", {"n_embd": "wide"})

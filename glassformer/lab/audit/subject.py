@@ -98,6 +98,15 @@ def parse_args(args: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def make_config(annotation: Any, thing: Any, known: Mapping[str, Any]) -> Any:
+    """A config for a constructor: of its own class, small where the names are known; or any object with the fields."""
+    kind = vars(sys.modules[thing.__module__]).get(annotation) if isinstance(annotation, str) else annotation
+    if isinstance(kind, type) and kind is not inspect.Parameter.empty:
+        with contextlib.suppress(Exception):
+            return kind(**{name: known[name] for name in inspect.signature(kind).parameters if name in known})
+    return SimpleNamespace(**known)
+
+
 def build(target: str, args: Mapping[str, Any], vocab: int = 0) -> nn.Module:
     """The model itself; or made by a function or class, with the given arguments and small sizes for others that it needs."""
     thing = load_object(target)
@@ -113,12 +122,12 @@ def build(target: str, args: Mapping[str, Any], vocab: int = 0) -> nn.Module:
         given = {name: value for name, value in args.items() if name in parameters}
         for name, p in parameters.items():
             if p.default is p.empty and name not in given and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
-                as_object = name in ("config", "args", "cfg", "hparams", "opt")
+                as_object = name in ("config", "args", "cfg", "hparams", "params", "opt")
                 if not as_object and name not in known:
                     raise UserError("{target} needs {name}; say it by --arg {name}=VALUE", target=target, name=name)
-                given[name] = SimpleNamespace(**known) if as_object else known[name]
+                given[name] = make_config(p.annotation, thing, known) if as_object else known[name]
         unused = args.keys() - given.keys()
-        if unused and not any(isinstance(value, SimpleNamespace) for value in given.values()):
+        if unused and given.keys() <= args.keys() | known.keys():
             raise UserError("{target} takes no {name}", target=target, name=min(unused))
     try:
         model = thing(**given)

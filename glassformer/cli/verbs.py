@@ -51,6 +51,7 @@ EXAMPLES = {
     "import": "import Helsinki-NLP/opus-mt-de-en",
     "export": "export runs/dates --to ct2 --quantize int8",
     "study": "study residuals --quick",
+    "homework": "homework attention",
     "look": 'look runs/dates "3 mai 1979"',
     "heads": "heads runs/dates --prune 6",
     "figures": "figures",
@@ -119,6 +120,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         fill,
         generate,
         heads,
+        homework,
         import_model,
         info,
         init,
@@ -168,7 +170,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
             "audit": audit.audit,
         },
         "In and out": {"import": import_model.import_model, "export": export.export},
-        "Ask what is true": {"study": study.study},
+        "Ask what is true": {"study": study.study, "homework": homework.homework},
         "See inside": {"look": look.look, "heads": heads.heads, "figures": figures.figures},
     }
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.lab.audit.laws import AuditResult, audit
-from glassformer.lab.audit.subject import build, find_subject, parse_args
+from glassformer.lab.audit.making import build, parse_args
+from glassformer.lab.audit.subject import find_subject
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from torch import Tensor
 from glassformer.classic import transformer as classic
 from glassformer.errors import UserError
 from glassformer.lab.audit.making import load_object, one_line
-from glassformer.language import Message, _
+from glassformer.language import _
 
-Case = tuple[Message, Callable[[], Any], Any]
+Case = tuple[str, Callable[[], Any], Any]
 """What a case shows, the reader's answer, and the right one."""
 
 
@@ -30,7 +31,7 @@ def softmax(own: Any) -> Iterator[Case]:
     """Shares, also of large numbers."""
     (x,) = tensors((2, 3))
     for shown, scores in ((_("two rows"), x), (_("large numbers"), x * 1000), (_("three dimensions"), x[None])):
-        yield shown, lambda scores=scores: own(scores), scores.softmax(-1)
+        yield shown, partial(own, scores), scores.softmax(-1)
 
 
 def attention(own: Any) -> Iterator[Case]:
@@ -44,7 +45,7 @@ def attention(own: Any) -> Iterator[Case]:
 def mask(own: Any) -> Iterator[Case]:
     """Lower triangular."""
     for length in (1, 4):
-        yield _("{length} positions", length=length), lambda length=length: own(length), classic.causal_mask(length)
+        yield _("{length} positions", length=length), partial(own, length), classic.causal_mask(length)
 
 
 def padding(own: Any) -> Iterator[Case]:
@@ -57,7 +58,7 @@ def positions(own: Any) -> Iterator[Case]:
     """The worked examples."""
     for n in (100.0, 10000.0):
         right = classic.sinusoids(4, 4, n).float()
-        yield _("four positions, width 4, n = {n:.0f}", n=n), lambda n=n: own(4, 4, n).float(), right
+        yield _("four positions, width 4, n = {n:.0f}", n=n), partial(own, 4, 4, n), right
 
 
 def norm(own: Any) -> Iterator[Case]:
@@ -78,14 +79,14 @@ def layers(kind: type) -> Callable[[Any], Iterator[Case]]:
         x, y = tensors((2, 3, 4), (2, 5, 4))
         real = (torch.arange(5) < torch.tensor([5, 2])[:, None])[:, None, None, :]
         if kind is classic.EncoderLayer:
-            given: list[tuple[Message, tuple[Any, ...]]] = [(_("one text"), (y,)), (_("with padding"), (y, real))]
+            given: list[tuple[str, tuple[Any, ...]]] = [(_("one text"), (y,)), (_("with padding"), (y, real))]
         elif kind is classic.DecoderLayer:
             given = [(_("a target and a source"), (x, y)), (_("with padding"), (x, y, real))]
         else:
             given = [(_("self-attention"), (x, x, x)), (_("keys of another length"), (x, y, y))]
             given += [(_("with a mask"), (x, x, x, classic.causal_mask(3)))]
         for shown, texts in given:
-            yield shown, lambda texts=texts: theirs(*texts), ours(*texts).detach()
+            yield shown, partial(theirs, *texts), ours(*texts).detach()
 
     return cases
 
@@ -120,7 +121,7 @@ NAMES = {
 """What an exercise is called in the reader's file, where it is not its own name."""
 
 
-def problem_of(answer: Callable[[], Any], right: Any) -> Message | None:
+def problem_of(answer: Callable[[], Any], right: Any) -> str | None:
     """What is wrong with an answer, in numbers; None: nothing."""
     try:
         found = answer()
@@ -130,7 +131,10 @@ def problem_of(answer: Callable[[], Any], right: Any) -> Message | None:
         return _("it raises {error}", error=one_line(error))
     if not isinstance(right, Tensor):
         return None if found == right else _("it is not so")
-    if not isinstance(found, Tensor) or found.shape != right.shape or found.dtype != right.dtype:
+    other = (
+        isinstance(found, Tensor) and found.is_floating_point() != right.is_floating_point()
+    )  # single or double is one
+    if not isinstance(found, Tensor) or found.shape != right.shape or other:
         kind = f"{found.dtype} {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
         return _("it should be {right}, not {kind}", right=f"{right.dtype} {tuple(right.shape)}", kind=kind)
     found = found.detach()
@@ -147,14 +151,14 @@ def problem_of(answer: Callable[[], Any], right: Any) -> Message | None:
     )
 
 
-def check(path: Path) -> list[tuple[str, Message, Message | None]]:
+def check(path: Path) -> list[tuple[str, str, str | None]]:
     """For every exercise that the file has: its name, what a case shows, and what is wrong there (None: nothing)."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError) as error:
         raise UserError("{path} cannot be imported: {error}", path=path, error=one_line(error)) from None
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    results: list[tuple[str, Message, Message | None]] = []
+    results: list[tuple[str, str, str | None]] = []
     for name in (name for name in CASES if NAMES.get(name, name) in defined):
         torch.manual_seed(1)
         own = load_object(f"{path}:{NAMES.get(name, name)}")

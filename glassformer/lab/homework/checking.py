@@ -121,6 +121,11 @@ NAMES = {
 """What an exercise is called in the reader's file, where it is not its own name."""
 
 
+def sort_of(x: Tensor) -> tuple[bool, bool]:
+    """Booleans, whole numbers or floats; single and double are one."""
+    return x.is_floating_point(), x.dtype == torch.bool
+
+
 def problem_of(answer: Callable[[], Any], right: Any) -> str | None:
     """What is wrong with an answer, in numbers; None: nothing."""
     try:
@@ -131,10 +136,7 @@ def problem_of(answer: Callable[[], Any], right: Any) -> str | None:
         return _("it raises {error}", error=one_line(error))
     if not isinstance(right, Tensor):
         return None if found == right else _("it is not so")
-    other = (
-        isinstance(found, Tensor) and found.is_floating_point() != right.is_floating_point()
-    )  # single or double is one
-    if not isinstance(found, Tensor) or found.shape != right.shape or other:
+    if not isinstance(found, Tensor) or found.shape != right.shape or sort_of(found) != sort_of(right):
         kind = f"{found.dtype} {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
         return _("it should be {right}, not {kind}", right=f"{right.dtype} {tuple(right.shape)}", kind=kind)
     found = found.detach()

@@ -36,7 +36,7 @@ PO = PACKAGE / "locale" / "zh" / "LC_MESSAGES" / "glassformer.po"
 ERRORS = ("UserError", "ConfigError", "UnknownName", "WrongVerb", "NotFinite", "Unreadable", "Damaged")
 """Errors that are given their sentence and its values, as `_` is."""
 MARKS: dict[str, Any] = dict.fromkeys(("_", *ERRORS))
-SHOWN_KEYS = ("about", "what")
+SHOWN_KEYS = ("about", "what", "says", "cure")
 """Keys of TOML files whose texts are shown."""
 TYPERS = ("Options", "Arguments", "Commands", "[required]", "[default: {}]")
 """What Typer itself puts into help."""

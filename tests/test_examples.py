@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,3 +45,19 @@ def test_the_forty_lines_learn() -> None:
     assert len(answers) == 2 and all(text.split(", ") == answer.split(", ")[::-1] for text, answer in answers), (
         done.stdout
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("tiny_transformer", lambda loss: loss < 0.1),
+        ("course_gpt", lambda text: text.startswith("the cat sat on the mat. the dog sat on the log")),
+        ("happy_llm", lambda shape: shape == (1, 16, 23)),
+        ("whole_machine", lambda moved: moved == 7),
+        ("from_scratch", lambda share: share > 0.9),
+    ],
+)
+def test_the_tutorials_mains_run_and_learn(name: str, right: Callable[[Any], bool]) -> None:
+    """Broken variants: a call of theirs that no longer works; a model that does not learn; tokens that see no other."""
+    assert right(importlib.import_module(f"examples.tutorials.{name}").main())

@@ -142,6 +142,8 @@ def upward_imports(known: dict[str, ast.Module]) -> list[str]:
         for other in imports(name, tree, known):
             if other.split(".")[0] != "glassformer" or room(other) == here:
                 continue
+            if here == "lab" and room(other) == "classic":
+                continue  # homework is parts of it with a hole
             if here == "classic" or room(other) in OUTSIDE or FLOORS[room(other)] >= FLOORS[here]:
                 found.append(f"{name} imports {other}")
     return found

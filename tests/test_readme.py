@@ -144,6 +144,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_data(folder, "pairs")
     (folder / "train.tsv").rename(folder / "pairs.tsv")
     (folder / "mine.toml").write_text(fenced(ENGLISH, "toml")[0], encoding="utf-8")
+    (folder / "my_model.py").write_text("from glassformer.classic import GPT as Model\n", encoding="utf-8")
     done = call("train", "dates", *DATES, cwd=folder)
     assert done.returncode == 0, done.stderr
     for other in ("a", "b"):

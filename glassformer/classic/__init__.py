@@ -7,6 +7,33 @@ Run either: `python glassformer/classic/transformer.py` trains it on a toy task 
 """
 
 from glassformer.classic.gpt import GPT
-from glassformer.classic.transformer import Config, Transformer
+from glassformer.classic.transformer import (
+    MLP,
+    Config,
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    LayerNorm,
+    MultiHeadAttention,
+    PositionalEncoding,
+    PositionEncoding,
+    Transformer,
+    attention,
+)
 
-__all__ = ["GPT", "Config", "Transformer"]
+__all__ = [
+    "GPT",
+    "MLP",
+    "Config",
+    "Decoder",
+    "DecoderLayer",
+    "Encoder",
+    "EncoderLayer",
+    "LayerNorm",
+    "MultiHeadAttention",
+    "PositionEncoding",
+    "PositionalEncoding",
+    "Transformer",
+    "attention",
+]

@@ -1,7 +1,7 @@
 """The GPT in one file, as the course writes it, but right: a decoder-only Transformer (Radford et al. 2018, 2019).
 
 Read it from top to bottom; nothing is used before it is explained. Names and calls are the course's, and work, or say what
-would be right. Four places say RIGHT: where the course goes wrong; docs/errata.md has every mistake with its proof.
+would be right. Five places say RIGHT: where the course goes wrong; docs/errata.md has every mistake with its proof.
 `python glassformer/classic/gpt.py` teaches it a poem in seconds.
 
 Given up for being short: it reads the whole text again for every new token (the package keeps a cache), and learns from rows
@@ -38,6 +38,14 @@ def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
+def as_mask(mask: Tensor) -> Tensor:
+    """True where attention is allowed, from booleans or from zeros and ones of any type (a `tril` buffer); any other numbers
+    as they are, to be added to the scores: 0, or -inf where attention is forbidden."""
+    # RIGHT: ones and zeros that are added hide nothing; floats without a one (all 0: nothing is hidden) are added.
+    added = mask.is_floating_point() and bool(((mask != 0) & (mask != 1)).any() or not mask.any())
+    return mask if added else mask != 0
+
+
 def sample(logits: Tensor, temperature: float | int = 1.0, top_k: int | None = None) -> Tensor:
     """One id a row, drawn from the `top_k` likeliest (all, if None); temperature 0 takes the likeliest. (B, V) -> (B, 1)"""
     if temperature == 0:
@@ -64,8 +72,7 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(B, T, C) -> (B, T, C) and the weights (B, H, T, T), before dropout, so that their rows sum to one.
 
-        A mask of the reader's own is added to the scores: 0, or -inf where attention is forbidden; or it is True (1) where
-        attention is allowed. The future never is."""
+        A mask of the reader's own (see as_mask) hides more; the future is always hidden."""
         q, k, v = (
             layer(x).unflatten(-1, (self.num_head, -1)).transpose(1, 2)  # (B, H, T, D)
             for layer in (self.q_layer, self.k_layer, self.v_layer)
@@ -73,7 +80,8 @@ class SelfAttention(nn.Module):
         # RIGHT: torch.sqrt takes a tensor, and raises a TypeError for the number that the width is.
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
         if mask is not None:
-            scores = scores + mask if mask.is_floating_point() else scores.masked_fill(mask == 0, -math.inf)
+            mask = as_mask(mask)
+            scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
         weights = scores.masked_fill(~causal_mask(x.size(1), x.device), -math.inf).softmax(dim=-1)
         y = (self.attn_drop(weights) @ v).transpose(1, 2).flatten(2)  # the heads side by side again
         return self.proj_drop(self.proj_layer(y)), weights
@@ -86,11 +94,11 @@ class FFN(nn.Module):
         super().__init__()
         self.fc1 = nn.Linear(embed_dim, feedforward_dim)
         self.fc2 = nn.Linear(feedforward_dim, embed_dim)
-        self.dropout = nn.Dropout(dropout)
+        self.drop = self.dropout = nn.Dropout(dropout)  # both names are used
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, C) -> (B, T, C)"""
-        return self.dropout(self.fc2(gelu(self.fc1(x))))
+        return self.drop(self.fc2(gelu(self.fc1(x))))
 
 
 class TransformerLayer(nn.Module):
@@ -108,7 +116,8 @@ class TransformerLayer(nn.Module):
         self.ffn = FFN(embed_dim, feedforward_dim, dropout)
 
     def __getattr__(self, name: str) -> Any:
-        """layer.q_layer is layer.attention.q_layer, and so for the other parts of the attention."""
+        """layer.q_layer is layer.attention.q_layer, and so for its other parts; `attn`, `ln1`, `ln2` as some spell them."""
+        name = {"attn": "attention", "ln1": "norm1", "ln2": "norm2"}.get(name, name)
         if name in ("q_layer", "k_layer", "v_layer", "proj_layer", "attn_drop", "proj_drop", "num_head"):
             return getattr(self.attention, name)
         return super().__getattr__(name)
@@ -149,15 +158,17 @@ class GPT(nn.Module):
         self.norm = nn.LayerNorm(embed_dim)
         self.language_model_head = nn.Linear(embed_dim, vocab_size, bias=False)
         self.language_model_head.weight = self.word_token_embedding.weight
-        self.apply(self.init_weights)
-        # Each layer adds twice to the residual stream; dividing by √(2·num_layer) keeps the variance of the sum.
-        # RIGHT: the FFN's second matrix is one of the two, and is scaled as well.
-        for name, parameter in self.named_parameters():
-            if name.endswith(("proj_layer.weight", "fc2.weight")):
-                nn.init.normal_(parameter, mean=0.0, std=0.02 / math.sqrt(2 * num_layer))
+        self.init_weights()
 
-    def init_weights(self, module: nn.Module) -> None:
-        """Matrices and tables from N(0, 0.02), biases zero."""
+    def init_weights(self, module: nn.Module | None = None) -> None:
+        """Matrices and tables from N(0, 0.02), biases zero; without a module the whole model, begun anew."""
+        if module is None:
+            self.apply(self.init_weights)
+            # Each layer adds twice to the residual stream; dividing by √(2·num_layer) keeps the variance of the sum.
+            # RIGHT: the FFN's second matrix is one of the two, and is scaled as well.
+            for name, parameter in self.named_parameters():
+                if name.endswith(("proj_layer.weight", "fc2.weight")):
+                    nn.init.normal_(parameter, mean=0.0, std=0.02 / math.sqrt(2 * self.num_layer))
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, mean=0.0, std=0.02)
         if isinstance(module, nn.Linear) and module.bias is not None:
@@ -207,7 +218,8 @@ class GPT(nn.Module):
     ) -> Any:
         """idx (B, T) and what follows it; with `eos`, a row ends there and holds eos from then on. Call .eval() before.
 
-        Temperature 0 takes the likeliest id. What comes as a NumPy array goes back as one."""
+        Temperature 0 takes the likeliest id. What comes as a NumPy array goes back as one. Rows stay rows: where the course
+        has one text without its B, take [0]: `[int(i) for i in gpt.generate(idx, n)[0]]`."""
         text = as_ids(idx)
         ended = torch.zeros_like(text[:, :1], dtype=torch.bool)
         for _ in range(max_new_tokens):

@@ -1,5 +1,5 @@
 """The encoder-decoder Transformer in one file, as the tutorials tell it, but right: the machine of "Attention Is All You Need"
-(Vaswani et al. 2017), pre-norm, under their names. Their calls work, or say what would be right; where they go wrong, six
+(Vaswani et al. 2017), pre-norm, under their names. Their calls work, or say what would be right; where they go wrong, seven
 places say RIGHT:, and docs/errata.md has the proofs. `python glassformer/classic/transformer.py` trains it in seconds.
 
 Letters in shapes: B batch, T target length, S source length, H heads, D head size, C = H·D model width, V vocabulary.
@@ -49,12 +49,21 @@ def as_ids(ids: Any) -> Tensor:
     return ids.long().view(-1, ids.size(-1))
 
 
+def as_mask(mask: Tensor) -> Tensor:
+    """True where attention is allowed, from booleans or from zeros and ones of any type (a `tril` buffer); any other numbers
+    as they are, to be added to the scores: 0, or -inf where attention is forbidden."""
+    # RIGHT: ones and zeros that are added hide nothing; floats without a one (all 0: nothing is hidden) are added.
+    added = mask.is_floating_point() and bool(((mask != 0) & (mask != 1)).any() or not mask.any())
+    return mask if added else mask != 0
+
+
 def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None) -> Tensor:
     """softmax(QKᵀ/√D), (..., T, D), (..., S, D) -> (..., T, S): how much of every key position goes into position t.
     The mask is True (1) where attention is allowed, or a number added to each score (0, or -inf where it is not)."""
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
     if mask is None:
         return F.softmax(scores, dim=-1)
+    mask = as_mask(mask)
     hidden = mask == (-math.inf if mask.is_floating_point() else 0)
     scores = (scores + mask if mask.is_floating_point() else scores).masked_fill(hidden, torch.finfo(scores.dtype).min)
     return F.softmax(scores, dim=-1).masked_fill(hidden, 0.0)  # a row that may see nothing gets 0, not NaN
@@ -85,17 +94,25 @@ class MultiHeadAttention(nn.Module):
         config = as_config(config)
         if config.n_embd % config.n_head:
             raise ValueError(f"n_embd {config.n_embd} is not divisible by n_head {config.n_head}")
-        self.n_head, self.is_causal = config.n_head, is_causal
+        self.n_head, self.n_embd, self.dropout = config.n_head, config.n_embd, config.dropout
+        self.is_causal, self.block_size = is_causal, config.block_size
         self.c_attns = nn.ModuleList(nn.Linear(config.n_embd, config.n_embd, bias=config.bias) for _ in range(3))
         self.c_proj = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
         self.attn_dropout, self.resid_dropout = nn.Dropout(config.dropout), nn.Dropout(config.dropout)
         self.flash = True  # torch's kernel; False: the equation, which leaves its `weights` to look at
 
+    @property
+    def bias(self) -> Tensor:
+        """Their buffer: 1 where attention is allowed, 0 elsewhere, (1, 1, block_size, block_size)."""
+        ones = torch.ones(1, 1, self.block_size, self.block_size, device=self.c_proj.weight.device)
+        return ones.tril() if self.is_causal else ones
+
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-        """(B, T, C), (B, S, C), (B, S, C) -> (B, T, C). `mask` (T, S) or (B, T, S): True where allowed, or added to scores."""
+        """(B, T, C), (B, S, C), (B, S, C) -> (B, T, C). `mask` (T, S) or (B, T, S): see as_mask."""
         # RIGHT: keys and values are cut into heads by their own length (the -1); by the query's, S must equal T.
         given = zip(self.c_attns, (query, key, value), strict=True)
         q, k, v = (f(x).unflatten(-1, (self.n_head, -1)).transpose(1, 2) for f, x in given)  # (B, H, T or S, D)
+        mask = None if mask is None else as_mask(mask)
         if self.is_causal:
             allowed = causal_mask(query.size(1), query.device)
             mask = allowed if mask is None else mask.masked_fill(~allowed, -math.inf if mask.is_floating_point() else 0)
@@ -130,7 +147,14 @@ class LayerNorm(nn.LayerNorm):
         super().__init__(ndim, bias=bias)
 
 
-class EncoderLayer(nn.Module):
+class Layer(nn.Module):
+    """What the two kinds of layer share: `ln1` is `ln_1`, as some spell it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return super().__getattr__(f"ln_{name[2]}" if name in ("ln1", "ln2", "ln3") else name)
+
+
+class EncoderLayer(Layer):
     """Every source token looks at every source token, then thinks by itself."""
 
     def __init__(self, config: Any) -> None:
@@ -147,7 +171,7 @@ class EncoderLayer(nn.Module):
         return x + self.mlp(self.ln_2(x))
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(Layer):
     """Every target token looks at itself and the ones before it, then at the whole source, then thinks by itself."""
 
     def __init__(self, config: Any) -> None:
@@ -217,7 +241,9 @@ class PositionalEncoding(nn.Module):
         return self.dropout(x + self.pe[: x.size(1)])
 
 
-PositionEncoding = PositionalEncoding  # as some spell it
+def PositionEncoding(seq_len: Any, d_model: int | None = None, n: float = 10000.0) -> Any:
+    """The table of one text, a NumPy array (seq_len, d_model); given a config alone, the layer, as another spells it."""
+    return PositionalEncoding(seq_len) if d_model is None else sinusoids(seq_len, d_model, n).numpy()
 
 
 class Transformer(nn.Module):
@@ -254,16 +280,22 @@ class Transformer(nn.Module):
         return self.drop(self.wpe(self.wte(idx) * self.config.n_embd ** (0.5 * self.config.scale_embeddings)))
 
     def forward(
-        self, src: Any, tgt: Any = None, targets: Any = None, src_lengths: Any = None, tgt_lengths: Any = None
-    ) -> tuple[Tensor, Tensor | None]:
+        self, src: Any = None, tgt: Any = None, targets: Any = ..., src_lengths: Any = None, tgt_lengths: Any = None,
+        **theirs: Any,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """src (B, S), tgt (B, T): BOS w1 w2 ..., targets (B, T): w1 w2 ... EOS -> logits (B, T, V), mean loss.
 
-        Without targets: those after the last token of each row, (B, 1, V), and None. Rows are padded on the right, and the
+        With targets=None: those after the last token of each row, (B, 1, V), and None. Rows are padded on the right, and the
         lengths (B,) say how far each goes; a target below 0 (-1, -100) is not learned."""
         # RIGHT: two texts. With one in both, the encoder shows the decoder its answer: even random ids are "learned".
-        src, tgt = as_ids(src), None if tgt is None else as_ids(tgt)
-        if tgt is None or (targets is None and bool((tgt[:, 0] != self.config.bos).any())):
-            raise TypeError("use model(src, tgt, targets): two texts, the target from BOS on; for one text, GPT")
+        unsaid = targets is ... and src_lengths is None and tgt_lengths is None  # model(idx, targets) looks like this
+        targets, tgt = None if targets is ... else targets, None if tgt is None else as_ids(tgt)
+        if theirs or src is None or tgt is None or unsaid or (targets is None and (tgt[:, 0] != self.config.bos).any()):
+            raise TypeError(
+                "use model(src, tgt, targets): two texts, the target from BOS on; targets=None asks for what comes next; "
+                "for one text, GPT"
+            )
+        src = as_ids(src)
         # RIGHT: padding is hidden from everyone and left out of the loss.
         src_mask = None if src_lengths is None else real_tokens(src_lengths, src)[:, None, None, :]
         x = self.decoder(self.embed(tgt), self.encoder(self.embed(src), src_mask), src_mask)
@@ -286,10 +318,13 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def generate(
-        self, src: Any, max_new_tokens: int, temperature: float | int = 1, top_k: Any = None, src_lengths: Any = None
-    ) -> Any:
+        self, src: Any = None, max_new_tokens: Any = None, temperature: float | int = 1, top_k: Any = None,
+        src_lengths: Any = None, **theirs: Any,
+    ) -> Any:  # fmt: skip
         """The target of each source, (B, at most max_new_tokens), ended by EOS; a NumPy array comes back as one."""
         # RIGHT: the source is encoded once, only the target grows, and it ends at EOS.
+        if theirs or src is None or max_new_tokens is None:
+            raise TypeError("use generate(src, max_new_tokens): a source in, its target out; to go on with a text, GPT")
         ids = as_ids(src)
         src_mask = None if src_lengths is None else real_tokens(src_lengths, ids)[:, None, None, :]
         enc_out = self.encoder(self.embed(ids), src_mask)
@@ -336,7 +371,7 @@ def main(steps: int = 200) -> float:
     written = [row[: row.index(config.eos)] if config.eos in row else row for row in written]
     cross = model.decoder.layers[-1].attn
     cross.flash = False  # by the equation, which holds its weights
-    model(src[1:2], tgt[1:2], src_lengths=src_lengths[1:2])
+    model(src[1:2], tgt[1:2], None, src_lengths=src_lengths[1:2])
     print([names[i] for i in test[1]], "->", [names[i] for i in written[1]], "and where each token looks:")
     for i, row in zip(tgt[1].tolist(), cross.weights[0].mean(0).tolist()):
         print(f"  {names[i]:>5} | " + " ".join(f"{10 * w:2.0f}" for w in row))

@@ -57,6 +57,7 @@ COMPLETED: dict[str, Callable[[str], list[str]]] = {
     "first": complete_run,
     "second": complete_run,
     "from_run": complete_run,
+    "tokenizer": complete_run,
     "recipe": complete_recipe,
     "overrides": complete_setting,
 }

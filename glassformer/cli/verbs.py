@@ -39,6 +39,7 @@ EXAMPLES = {
     "fill": 'fill runs/stdlib-bert "import ___" --top 3',
     "classify": 'classify runs/languages "Spanien und Dänemark"',
     "tag": 'tag runs/date-parts "3 mai 1979"',
+    "tokenize": 'tokenize runs/dates "3 mai 1979"',
     "serve": "serve runs/dates --port 5000",
     "evaluate": "evaluate runs/dates --limit 100",
     "score": "score runs/dates --file pairs.tsv",
@@ -46,9 +47,11 @@ EXAMPLES = {
     "reproduce": "reproduce dates",
     "ablate": "ablate dates --vary model.n_layer=1,2,4 --seeds 3",
     "complexity": "complexity --quick",
+    "audit": "audit my_model.py:Model --arg vocab_size=100",
     "import": "import Helsinki-NLP/opus-mt-de-en",
     "export": "export runs/dates --to ct2 --quantize int8",
     "study": "study residuals --quick",
+    "homework": "homework attention",
     "open": "open runs/dates",
     "look": 'look runs/dates "3 mai 1979"',
     "heads": "heads runs/dates --prune 6",
@@ -106,6 +109,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
     """Every verb by its name, under the heading it has in `--help`."""
     from glassformer.cli import (
         ablate,
+        audit,
         classify,
         compare,
         complexity,
@@ -117,6 +121,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         fill,
         generate,
         heads,
+        homework,
         import_model,
         info,
         init,
@@ -128,6 +133,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         serve,
         study,
         tag,
+        tokenize,
         train,
         translate,
         verify_resume,
@@ -152,6 +158,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
             "fill": fill.fill,
             "classify": classify.classify,
             "tag": tag.tag,
+            "tokenize": tokenize.tokenize,
             "serve": serve.serve,
         },
         "Measure": {
@@ -161,9 +168,10 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
             "reproduce": reproduce.reproduce,
             "ablate": ablate.ablate,
             "complexity": complexity.complexity,
+            "audit": audit.audit,
         },
         "In and out": {"import": import_model.import_model, "export": export.export},
-        "Ask what is true": {"study": study.study},
+        "Ask what is true": {"study": study.study, "homework": homework.homework},
         "See inside": {"open": serve.open_page, "look": look.look, "heads": heads.heads, "figures": figures.figures},
     }
 

@@ -42,6 +42,8 @@ from glassformer.nn.rows import Rows
 from glassformer.nn.taps import Tapped
 
 M = TypeVar("M", bound="BaseModel")
+COURSE_NAMES = {"max_seq_len", "num_layer", "embed_dim", "num_head", "feedforward_dim", "no_res", "no_pos"}
+"""What the GPT of a course (glassformer.classic.GPT) calls its settings."""
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
@@ -153,7 +155,8 @@ class BaseModel(Tapped):
         """The config of this family: `config`, or the defaults, with the settings on top."""
         if config is not None and not isinstance(config, ModelConfig):
             raise ConfigError(
-                "{cls} takes its settings by name, such as n_layer=2, or a ModelConfig, not {kind}",
+                "{cls} takes its settings by name, such as n_layer=2, or a ModelConfig, not {kind}; the tutorials' classes "
+                "are in glassformer.classic",
                 cls=cls.__name__,
                 kind=type(config).__name__,
             )
@@ -165,6 +168,12 @@ class BaseModel(Tapped):
                 given_family=settings["family"],
             )
         settings = {name: value for name, value in settings.items() if name != "family"}
+        if course := settings.keys() & COURSE_NAMES:
+            raise ConfigError(
+                "{cls} has no {key}; the tutorials' classes are in glassformer.classic",
+                cls=cls.__name__,
+                key=min(course),
+            )
         refuse_unknown(settings, [f.name for f in fields(ModelConfig) if f.name != "family"], "model")
         config = ModelConfig(family=cls.family, **settings) if config is None else replace(config, **settings)  # type: ignore[arg-type]
         if config.family != cls.family:

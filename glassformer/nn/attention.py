@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 
 from glassformer.nn.cache import KVCache
 from glassformer.nn.grouped_query import gqa_kwargs, repeat_kv
-from glassformer.nn.masks import AttentionMask, as_mask
+from glassformer.nn.masks import AttentionMask, as_mask, split_mask
 from glassformer.nn.modes import is_symbolic
 from glassformer.nn.norms import RMSNorm
 from glassformer.nn.positions import Rotation
@@ -50,23 +51,28 @@ def masked_softmax(scores: Float[Tensor, "*b T S"], mask: Bool[Tensor, "..."] | 
 def attention_weights(
     q: Float[Tensor, "*b T D"],
     k: Float[Tensor, "*b S D"],
-    mask: Bool[Tensor, "..."] | None = None,
+    mask: Tensor | None = None,
     *,
     scaled: bool = True,
 ) -> Float[Tensor, "*b T S"]:
-    """softmax(Q K^T / sqrt(d_k)): what share of each value goes to each query."""
-    return masked_softmax(attention_scores(q, k, scaled=scaled), mask)
+    """softmax(Q K^T / sqrt(d_k)): what share of each value goes to each query. A mask in any of the ways of `split_mask`."""
+    scores = attention_scores(q, k, scaled=scaled)
+    if mask is None or mask.dtype == torch.bool:
+        return masked_softmax(scores, mask)
+    allowed, bias = split_mask(mask)
+    return masked_softmax(scores if bias is None else scores + bias, allowed)
 
 
 def attention(
     q: Float[Tensor, "*b T D"],
     k: Float[Tensor, "*b S D"],
     v: Float[Tensor, "*b S Dv"],
-    mask: Bool[Tensor, "..."] | None = None,
+    mask: Tensor | None = None,
     *,
     scaled: bool = True,
 ) -> Float[Tensor, "*b T Dv"]:
     """The equation. For each query, a weighted mean of the values; the weights say how well each key answers it.
+    The mask is True or 1 where attention is allowed, or 0 and -inf, added.
 
     >>> import torch
     >>> x = torch.randn(2, 5, 8)
@@ -180,8 +186,15 @@ class MultiHeadAttention(Tapped):
         qk_norm: bool | float = False,
         scaled: bool = True,
         head_ids: Sequence[int] | None = None,
+        **unknown: Any,
     ) -> None:
         super().__init__()
+        if unknown or not isinstance(n_embd, int):
+            what = f"no {next(iter(unknown))}" if unknown else f"not {type(n_embd).__name__}"
+            raise TypeError(
+                f"MultiHeadAttention takes numbers, n_embd=512, n_head=8, and {what}; the tutorials', made from a config, is "
+                "glassformer.classic.MultiHeadAttention"
+            )
         if head_size is None:
             if n_embd % n_head:
                 raise ValueError(f"n_embd {n_embd} is not divisible by n_head {n_head}; change one or set head_size")
@@ -233,7 +246,7 @@ class MultiHeadAttention(Tapped):
     def forward(
         self,
         x: Float[Tensor, "B T C"],
-        mask: AttentionMask | Bool[Tensor, "..."] | None = None,
+        mask: AttentionMask | Tensor | None = None,
         memory: KeyValues | Float[Tensor, "B S C"] | None = None,
         *,
         rotation: Rotation | None = None,

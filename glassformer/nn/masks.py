@@ -62,19 +62,29 @@ def cross_mask(queries: Rows, keys: Rows, *, window: int | None = None) -> Atten
     return AttentionMask(mask[:, None])
 
 
-def as_mask(allowed: Tensor | None, shape: tuple[int, int, int | None]) -> AttentionMask:
-    """A boolean tensor, True where attention is allowed, as a mask: (T, S), (B, T, S) or (B, 1, T, S); (B, S) would be
-    ambiguous and is to be written (B, 1, S). None: all see all. `shape` is (B, T, S) of the attention, where S is known."""
-    if allowed is None:
+def split_mask(mask: Tensor) -> tuple[Bool[Tensor, "..."], Float[Tensor, "..."] | None]:
+    """Where attention is allowed, and what is added to the scores (None: nothing), of a mask in any of the ways that people
+    write one: True or 1 where attention is allowed, also as floats (torch.ones(T, T).tril()), or 0 and -inf to be added.
+
+    Floats are added unless they are zeros and ones with a one among them: added, such a mask would hide nothing."""
+    if not mask.is_floating_point() or not (((mask != 0) & (mask != 1)).any() or not mask.any()):
+        return mask != 0, None
+    allowed = mask != -torch.inf
+    bias = mask.masked_fill(~allowed, 0.0)
+    return allowed, bias if bool(bias.any()) or bias.requires_grad else None
+
+
+def as_mask(given: Tensor | None, shape: tuple[int, int, int | None]) -> AttentionMask:
+    """A tensor as a mask (see `split_mask`): (T, S), (B, T, S) or (B, 1, T, S); (B, S) would be ambiguous and is to be
+    written (B, 1, S). None: all see all. `shape` is (B, T, S) of the attention, where S is known."""
+    if given is None:
         return AttentionMask()
-    if allowed.dtype != torch.bool:
-        instead = "mask == 0 for one that is added to the scores" if allowed.is_floating_point() else "mask.bool()"
-        raise TypeError(f"a mask is boolean, True where attention is allowed, not {allowed.dtype}; write {instead}")
     shaped = {2: lambda m: m[None, None], 3: lambda m: m[:, None], 4: lambda m: m}
-    mask = shaped.get(allowed.dim(), lambda m: m)(allowed)
+    mask = shaped.get(given.dim(), lambda m: m)(given)
     batch, queries, keys = shape
     sizes = zip(mask.shape, (batch, None, queries, keys), strict=False)
     if mask.dim() != 4 or any(own not in (1, size) for own, size in sizes if size is not None):
         known = ", ".join(f"{name}={size}" for name, size in zip("BTS", shape) if size is not None)
-        raise ValueError(f"a mask is (T, S), (B, T, S) or (B, 1, T, S) with {known} here, not {tuple(allowed.shape)}")
-    return AttentionMask(mask)
+        raise ValueError(f"a mask is (T, S), (B, T, S) or (B, 1, T, S) with {known} here, not {tuple(given.shape)}")
+    allowed, bias = split_mask(mask)
+    return AttentionMask(allowed, bias=bias)

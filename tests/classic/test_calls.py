@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import glassformer
 from glassformer.classic import gpt as gpt_file
 from glassformer.classic import transformer as file
 from glassformer.classic.gpt import GPT
@@ -39,16 +40,19 @@ def test_names_and_attributes_of_the_encoder_decoder() -> None:
         assert getattr(model, name) is model.transformer[name]
     assert model.lm_head.weight.shape == (10, 16)
     assert model.wpe.pe.shape == (12, 16)
-    assert file.PositionEncoding is file.PositionalEncoding
+    assert isinstance(file.PositionEncoding(config), file.PositionalEncoding)
     model._init_weights(model.lm_head)
     x, enc = torch.randn(2, 5, 16), torch.randn(2, 7, 16)
     attn = file.MultiHeadAttention(config, is_causal=False)
     assert {"c_attns", "c_proj", "attn_dropout", "resid_dropout", "flash", "n_head"} <= set(dir(attn))
+    assert (attn.n_embd, attn.dropout, attn.is_causal) == (16, 0.0, False)
+    assert torch.equal(file.MultiHeadAttention(config, True).bias, torch.tril(torch.ones(12, 12)).view(1, 1, 12, 12))
     assert attn(query=x, key=enc, value=enc).shape == (2, 5, 16)
     assert file.MLP(config)(x).shape == file.LayerNorm(16, bias=False)(x).shape == x.shape
     layer, decoder = file.EncoderLayer(config), file.DecoderLayer(config)
     assert {"ln_1", "attn", "ln_2", "mlp"} <= set(dict(layer.named_children()))
     assert {"ln_1", "m_attn", "ln_2", "attn", "ln_3", "mlp"} == set(dict(decoder.named_children()))
+    assert layer.ln1 is layer.ln_1 and layer.ln2 is layer.ln_2 and decoder.ln3 is decoder.ln_3
     assert file.Encoder(config)(x).shape == file.Decoder(config)(x, enc).shape == decoder(x, enc).shape == x.shape
     assert file.PositionalEncoding(config)(x).shape == x.shape
     assert file.attention(x, enc, enc).shape == x.shape
@@ -61,12 +65,29 @@ def test_one_text_for_both_sides_is_refused_in_a_sentence() -> None:
     """Broken: model(idx, targets) returning a loss of None without a word."""
     model = Transformer(SimpleNamespace(**THEIRS))
     idx, targets = torch.randint(2, 10, (2, 5)), torch.randint(2, 10, (2, 5))
-    for call in (lambda: model(idx, targets), lambda: model(idx), lambda: model(idx, targets=targets)):
+    from_zero = F.pad(targets[:, :-1], (1, 0))  # looks like a target that begins with BOS
+    given: list[dict[str, Any]] = [
+        {"idx": idx},
+        {"input": idx},
+        {"idx": idx, "targets": targets},
+        {"targets": targets},
+        {},
+    ]
+    for call in (
+        *(lambda given=given: model(**given) for given in given),
+        *(lambda tgt=tgt: model(idx, tgt) for tgt in (targets, from_zero)),
+        lambda: model(idx),
+        lambda: model(idx, targets=targets),
+        lambda: model(idx, targets, None),
+    ):
         with pytest.raises(TypeError, match=r"model\(src, tgt, targets\): two texts"):
             call()
+    for named in ({"idx": idx}, {"input": idx}, {}):
+        with pytest.raises(TypeError, match=r"generate\(src, max_new_tokens\)"):
+            model.generate(**named, max_new_tokens=3)
     logits, loss = model(idx, F.pad(targets[:, :-1], (1, 0)), targets)
     assert logits.shape == (2, 5, 10) and loss.dim() == 0
-    logits, loss = model(idx, torch.zeros(2, 1, dtype=torch.long))
+    logits, loss = model(idx, torch.zeros(2, 1, dtype=torch.long), None)
     assert logits.shape == (2, 1, 10) and loss is None
 
 
@@ -121,6 +142,72 @@ def test_a_mask_of_one_kind_is_that_of_another() -> None:
     assert not torch.allclose(expected, course(x[:1])[0])
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.long, torch.uint8, torch.bool])
+def test_a_triangle_of_ones_is_causal_whatever_its_type(dtype: torch.dtype) -> None:
+    """`torch.tril(torch.ones(T, T))`, as a buffer is written. Broken variant: it is added to the scores, and hides nothing."""
+    tril = torch.ones(5, 5).tril().to(dtype)
+    q, k, v = (torch.randn(2, 5, 8) for _ in range(3))
+    expected = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    torch.testing.assert_close(file.attention(q, k, v, tril), expected)
+    torch.testing.assert_close(glassformer.attention(q, k, v, tril), expected)
+    attn, x = file.MultiHeadAttention(SimpleNamespace(**THEIRS)), torch.randn(2, 5, 16)
+    causal = file.MultiHeadAttention(SimpleNamespace(**THEIRS), is_causal=True)
+    causal.load_state_dict(attn.state_dict())
+    for attn.flash in (True, False):
+        for mask in (tril, tril[None], tril[None, None]):
+            torch.testing.assert_close(attn(x, x, x, mask), causal(x, x, x))
+    module = glassformer.MultiHeadAttention(16, 2)
+    torch.testing.assert_close(module(x, mask=tril), module(x, mask=tril.bool()))
+    course = gpt_file.SelfAttention(16, 2)
+    hidden = tril * (1 - torch.eye(5).roll(1, 1)).tril().to(dtype)  # and one more than the future
+    torch.testing.assert_close(course(x, hidden)[0], course(x, hidden.bool())[0])
+    for one in (torch.ones(1, 1), torch.ones(5, 5)):  # all allowed, and added it would say the same
+        torch.testing.assert_close(file.attention(q, k, v, one), file.attention(q, k, v))
+
+
+def test_a_mask_that_is_added_at_top_level_is_that_of_torch() -> None:
+    """0 and -inf, all zeros (nothing hidden), and other numbers. Broken variants: zeros taken for forbidden; a one among other
+    numbers taken for allowed; a row that may see nothing becomes NaN."""
+    module, x = glassformer.MultiHeadAttention(16, 2), torch.randn(2, 5, 16)
+    q, k, v = (torch.randn(2, 5, 8) for _ in range(3))
+    minus_inf = torch.triu(torch.full((1, 12, 12), float("-inf")), diagonal=1)[:, :5, :5]
+    preference = -(torch.arange(5)[:, None] - torch.arange(5)).abs().double()
+    for mask in (minus_inf, torch.zeros(5, 5), preference, preference + 1, minus_inf + preference):
+        expected = F.scaled_dot_product_attention(q, k, v, mask.expand(2, 5, 5))
+        for attention in (glassformer.attention, file.attention):
+            torch.testing.assert_close(attention(q, k, v, mask), expected)
+        heads = F.scaled_dot_product_attention(module.queries(x), *module.keys_values(x), mask.expand(2, 1, 5, 5))
+        torch.testing.assert_close(module(x, mask=mask), module.out(heads.transpose(1, 2).flatten(2)))
+    torch.testing.assert_close(module(x, mask=minus_inf), module(x, mask=minus_inf == 0))
+    nothing = glassformer.attention(q, k, v, torch.full((5, 5), float("-inf")))
+    assert torch.equal(nothing, torch.zeros_like(nothing))
+
+
+def test_the_function_of_one_text_makes_the_table() -> None:
+    """`PositionEncoding(seq_len=4, d_model=4, n=100)`: the worked example, in NumPy."""
+    table = file.PositionEncoding(seq_len=4, d_model=4, n=100)
+    assert isinstance(table, np.ndarray) and table.shape == (4, 4)
+    for k in range(4):
+        for i in range(2):
+            angle = k / np.power(100, 2 * i / 4)
+            np.testing.assert_allclose(table[k, 2 * i : 2 * i + 2], [np.sin(angle), np.cos(angle)])
+    np.testing.assert_allclose(file.PositionEncoding(4, 4), file.sinusoids(4, 4).numpy())
+
+
+@pytest.mark.usefixtures("as_in_production")
+def test_the_tutorials_classes_at_top_level_say_where_they_are() -> None:
+    args = SimpleNamespace(**THEIRS)
+    for call in (
+        lambda: glassformer.Transformer(args),
+        lambda: glassformer.GPT(vocab_size=10, max_seq_len=12, num_layer=2),
+        lambda: glassformer.MultiHeadAttention(args, is_causal=True),
+        lambda: glassformer.MultiHeadAttention(args),
+    ):
+        with pytest.raises((TypeError, ValueError), match=r"glassformer\.classic"):
+            call()
+    assert glassformer.classic.MultiHeadAttention is file.MultiHeadAttention
+
+
 def test_a_config_without_a_vocabulary_is_refused() -> None:
     """Broken variant: a model of no words, from a dictionary that was taken for an object without fields."""
     for wrong in (None, THEIRS, SimpleNamespace(n_embd=16)):
@@ -159,7 +246,15 @@ def test_names_and_attributes_of_the_course() -> None:
     assert model.language_model_head.weight is model.word_token_embedding.weight
     assert model.word_pos_embedding.weight.shape == (12, 16)
     model.init_weights(model.language_model_head)
+    before = {name: p.clone() for name, p in GPT(10, 12, 2, 16, 2, 32).named_parameters()}
+    for p in model.parameters():
+        nn.init.ones_(p)
+    model.init_weights()
+    spread = {n: (p.std(), before[n].std()) for n, p in model.named_parameters() if p.dim() == 2}
+    assert all(0.5 < a / b < 2 for a, b in spread.values())
     layer = model.transformer[0]
+    assert layer.attn is layer.attention and layer.attn.q_layer is layer.q_layer
+    assert layer.ln1 is layer.norm1 and layer.ln2 is layer.norm2 and layer.ffn.drop is layer.ffn.dropout
     for name in ("norm1", "norm2", "q_layer", "k_layer", "v_layer", "proj_layer", "attn_drop"):
         assert isinstance(getattr(layer, name), nn.Module)
     out, attn = gpt_file.TransformerLayer(16, 2, 32, 0.0, False)(torch.randn(2, 5, 16))

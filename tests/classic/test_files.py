@@ -30,7 +30,7 @@ def test_it_imports_torch_and_the_standard_library_alone() -> None:
             elif isinstance(node, ast.ImportFrom):
                 imported.add((node.module or "").split(".")[0])
         assert imported - set(sys.stdlib_module_names) == {"torch"}
-        assert len(file.read_text(encoding="utf-8").splitlines()) <= 350
+        assert len(file.read_text(encoding="utf-8").splitlines()) <= 390
 
 
 @pytest.mark.slow

@@ -94,7 +94,7 @@ def test_source_and_target_have_lengths_of_their_own(s: int, t: int) -> None:
     """Broken: keys reshaped with the query's length, a RuntimeError (control) where the lengths differ."""
     model, src, tgt = transformer(), ids(2, s), begun(ids(2, t))
     assert logits_of(model, src, tgt).shape == (2, t, 11)
-    last, loss = model(src, tgt)
+    last, loss = model(src, tgt, None)
     assert last.shape == (2, 1, 11) and loss is None
     torch.testing.assert_close(last, logits_of(model, src, tgt)[:, -1:])
     if s != t:

@@ -22,7 +22,7 @@ def test_generation_is_forward_repeated_from_bos() -> None:
     src = ids(1, 5)
     tgt = torch.tensor([[3]])
     for _ in range(6):
-        tgt = torch.cat((tgt, model(src, tgt)[0][:, -1].argmax(-1, keepdim=True)), 1)
+        tgt = torch.cat((tgt, model(src, tgt, None)[0][:, -1].argmax(-1, keepdim=True)), 1)
         if tgt[0, -1] == 7:
             break
     assert torch.equal(model.generate(src, 6, temperature=0.0), tgt[:, 1:])

@@ -53,6 +53,7 @@ COMMANDS: dict[str, list[Any]] = {
     "fill": ["masked", "eins ___"],
     "classify": ["classify", "eins"],
     "tag": ["tag", "eins"],
+    "tokenize": ["pairs", "eins"],
     "evaluate": ["pairs", "--limit", "2"],
     "score": ["text", "eins zwei"],
     "compare": ["pairs", "pairs", "--examples", "2"],

@@ -85,16 +85,13 @@ def test_what_is_no_setting_and_no_id_is_refused_in_a_sentence(kind: Any) -> Non
 
 @pytest.mark.usefixtures("as_in_production")
 def test_masks_that_do_not_fit_are_refused_in_a_sentence() -> None:
-    """And what is advised is right: an additive mask as it should be written gives the attention that it meant. Caught: the
-    advice `mask.bool()`, by which 0 (allowed) would be forbidden."""
+    """And those that do fit, added or of whole numbers, give the attention that they mean. Caught: a mask that is added and
+    taken by its truth, by which 0 (allowed) would be forbidden."""
     mha, x = MultiHeadAttention(16, 2), torch.randn(3, 5, 16)
     causal = torch.ones(5, 5, dtype=torch.bool).tril()
     added = torch.zeros(5, 5).masked_fill(~causal, -torch.inf)
-    with pytest.raises(TypeError, match="write mask == 0 for one that is added"):
-        mha(x, mask=added)
-    torch.testing.assert_close(mha(x, mask=added == 0), mha(x, mask=causal))
-    with pytest.raises(TypeError, match=r"write mask\.bool"):
-        mha(x, mask=causal.long())
+    for mask in (added, causal.long(), causal.float()):
+        torch.testing.assert_close(mha(x, mask=mask), mha(x, mask=causal))
     for shape in ((3, 3), (3, 5), (2, 5, 5), (3, 2, 4, 5), (5,), (1, 1, 1, 5, 5)):
         with pytest.raises(ValueError, match=r"with B=3, T=5, S=5 here, not \("):
             mha(x, mask=torch.ones(shape, dtype=torch.bool))

@@ -18,5 +18,5 @@ for kind in (GPT, Transformer, BERT):
 for wrong in (torch.randn(2, 3), torch.tensor([1, 2])):
     with pytest.raises(ValueError, match="rows"):
         model(wrong)
-with pytest.raises(TypeError, match="bool"):
-    MultiHeadAttention(16, 2)(torch.randn(1, 3, 16), mask=torch.ones(3, 3))
+with pytest.raises(ValueError, match="a mask is"):
+    MultiHeadAttention(16, 2)(torch.randn(1, 3, 16), mask=torch.ones(3, 4))

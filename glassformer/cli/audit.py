@@ -1,0 +1,64 @@
+"""`glassformer audit`: the laws of a Transformer, run against anyone's."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from glassformer.cli import options
+from glassformer.errors import ConfigError
+from glassformer.language import _, localized
+from glassformer.screen import table_console
+
+HEADS = (_("law"), _("verdict"), _("measured"))
+VERDICTS = {"holds": _("holds"), "broken": _("broken"), "look": _("look"), "not asked": _("not asked")}
+CURE = _("cure:")
+KINDS = ("auto", "decoder", "encoder", "encoder-decoder")
+
+
+def audit(
+    model: Annotated[
+        str, typer.Argument(metavar="FILE.py:NAME", help="A file, or module, and a class, function or model in it.")
+    ],
+    arg: Annotated[
+        list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="For its constructor. Repeatable.")
+    ] = None,
+    vocab: Annotated[int, typer.Option(min=0, help="How many ids it knows; found out if not said.")] = 0,
+    kind: Annotated[str, typer.Option(help="decoder, encoder or encoder-decoder; guessed if not said.")] = "auto",
+    time_first: Annotated[bool, typer.Option("--time-first", help="Its forward takes (T, B) and not (B, T).")] = False,
+    as_json: options.JsonObject = False,
+) -> None:
+    """Look for the known mistakes in anyone's Transformer in torch: its file is run, small random texts go in, and what must not
+    change its logits (later tokens, padding, neighbours) is changed. Exit code 1 where a law is broken.
+    """
+    if kind not in KINDS:
+        raise ConfigError("--kind is one of {choices}, not {kind!r}", choices=", ".join(KINDS), kind=kind)
+    from rich.table import Table
+
+    from glassformer.lab import audit as laws
+
+    subject = laws.find_subject(
+        laws.build(model, laws.parse_args(arg or []), vocab), vocab=vocab, kind=kind, time_first=time_first
+    )
+    found = [laws.facts_of(finding) for finding in laws.audit(subject)]
+    if as_json:
+        facts = {"model": model, "called": subject.called, "kind": subject.kind, "vocab_size": subject.vocab}
+        print(json.dumps(facts | {"laws": found}, ensure_ascii=False))
+    else:
+        console = table_console()
+        table = Table(title=f"{model}: {subject.called}, {subject.kind}", title_justify="left")
+        for head in HEADS:
+            table.add_column(localized(head), overflow="fold")
+        for one in found:
+            verdict = localized(VERDICTS[one["verdict"]])
+            table.add_row(localized(one["about"] or one["law"]), verdict, one["measured"])
+        console.print(table)
+        for one in (one for one in found if one["says"]):
+            console.print(f"\n{localized(one['says'])}", markup=False, soft_wrap=True)
+            places = [one["where"], one["erratum"]]
+            console.print(f"  {localized(CURE)} {localized(one['cure'])}", markup=False, soft_wrap=True)
+            console.print("  " + ", ".join(place for place in places if place), markup=False, soft_wrap=True)
+    if any(one["verdict"] == "broken" for one in found):
+        raise typer.Exit(1)

@@ -34,9 +34,8 @@ ENDS = 3.4  # of these are granted where the longer side has a sentence end more
 SENTENCE_END = re.compile(r"[.!?…]+[\"'”’»“)]*(?=\s|$)|[。！？]+")
 NEAREST = 3  # pairs shown that a rule just left
 
-LOST = re.compile(
-    "[\ufffd\0]|[^\\W\\d_]\\?[^\\W\\d_]|^\\W*\\?\\?\\W*$"
-)  # U+FFFD, NUL, "M?nner", "????": never to be undone
+# What cannot be undone: U+FFFD, NUL, "M?nner", "zu ?ber", "????".
+LOST = re.compile("[\ufffd\0]|[^\\W\\d_]\\?+[^\\W\\d_]|(?:^|\\s)\\?+[^\\W\\d_]|^\\W*\\?\\?\\W*$")
 URL = re.compile(r"(?:https?://|ftp://|www\.)[!-~]+|[\w.+-]+@[\w-]+\.[\w.-]+", re.ASCII)
 NUMBER = re.compile(r"\d+(?:[.,:'’]\d+|[ \u00a0\u202f]\d{3}(?!\d))*")
 HOURS = re.compile("[ap]\\.?m\\b|o'clock|:|uhr|[点點时時]", re.I)

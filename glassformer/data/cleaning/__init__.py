@@ -72,7 +72,7 @@ class Cleaned:
         found = rule(self.kept, languages) if self.kept else RuleMatch(())
         taken, kept = set(found.places), self.kept
         removed = [Removed(name, self.lines[i], *kept[i]) for i in found.places]
-        examples = [(str(one.line), one.source, one.target) for one in removed[:SHOWN]]
+        examples: list[tuple[str, ...]] = [(str(one.line), one.source, one.target) for one in removed[:SHOWN]]
         self.rules[name] = Tally(why, len(removed), found.note, examples, [kept[i] for i in found.left])
         self.removed += removed
         self.lines = [line for i, line in enumerate(self.lines) if i not in taken]

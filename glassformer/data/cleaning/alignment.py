@@ -42,7 +42,7 @@ class Words(NamedTuple):
 
     ids: Numbers
     lengths: Numbers
-    count: int
+    size: int
 
 
 def words_of(texts: Sequence[str]) -> Words:
@@ -61,7 +61,7 @@ def words_of(texts: Sequence[str]) -> Words:
 
 def moved(words: Words) -> Words:
     """The same sides, each beside the pair before its own."""
-    return Words(np.roll(words.ids, -int(words.lengths[0])), np.roll(words.lengths, -1), words.count)
+    return Words(np.roll(words.ids, -int(words.lengths[0])), np.roll(words.lengths, -1), words.size)
 
 
 class Links(NamedTuple):
@@ -83,7 +83,7 @@ def links_of(source: Words, target: Words) -> Links:
     pair = pair_of[words]
     place = np.where(turn == 0, len(source.ids) + pair, (np.cumsum(source.lengths) - source.lengths)[pair] + turn - 1)
     ids = np.append(source.ids, np.zeros(len(source.lengths), np.int64))[place]
-    return Links(words, place, ids, ids * target.count + target.ids[words])
+    return Links(words, place, ids, ids * target.size + target.ids[words])
 
 
 def gains(source: Words, target: Words) -> tuple[Values, Values]:
@@ -96,11 +96,11 @@ def gains(source: Words, target: Words) -> tuple[Values, Values]:
         chance = table[entry]
         expected = chance / np.bincount(links.target, chance, len(target.ids))[links.target]
         counts = np.bincount(entry, expected, len(keys))
-        totals = np.bincount(keys // target.count, counts, source.count)
-        table = counts / np.maximum(totals[keys // target.count], 1e-9)
+        totals = np.bincount(keys // target.size, counts, source.size)
+        table = counts / np.maximum(totals[keys // target.size], 1e-9)
     own = np.bincount(links.place, expected, len(source.ids) + len(source.lengths))
     left, total = counts[entry] - expected, totals[links.source_id] - own[links.place]
-    uses = np.bincount(target.ids, minlength=target.count)
+    uses = np.bincount(target.ids, minlength=target.size)
 
     def gain(target: Words, links: Links, chance: Values) -> Values:
         found = np.bincount(links.target, chance, len(target.ids)) / np.bincount(

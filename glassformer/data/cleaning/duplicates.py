@@ -65,8 +65,8 @@ def is_duplicate(pair: Pair, other: Pair) -> bool:
     return len(mine & its) >= ALIKE * len(mine | its)
 
 
-def duplicates(pairs: Sequence[Pair]) -> Iterator[tuple[int, int]]:
-    """The places of pairs that stand before, each with the place of the first."""
+def duplicates(pairs: Sequence[Pair]) -> Iterator[int]:
+    """The places of pairs that stand before."""
     from datasketch import MinHash, MinHashLSH
 
     known = MinHashLSH(num_perm=PERMUTATIONS, params=(BANDS, ROWS))
@@ -74,9 +74,7 @@ def duplicates(pairs: Sequence[Pair]) -> Iterator[tuple[int, int]]:
     for start in range(0, len(pairs), AT_ONCE):
         some = [shingles(pair) for pair in texts[start : start + AT_ONCE]]
         for place, signature in enumerate(MinHash.bulk(some, num_perm=PERMUTATIONS), start):
-            same = (other for other in sorted(known.query(signature)) if is_duplicate(texts[place], texts[other]))
-            first = next(same, None)
-            if first is None:
-                known.insert(place, signature, check_duplication=False)
+            if any(is_duplicate(texts[place], texts[other]) for other in known.query(signature)):
+                yield place
             else:
-                yield place, first
+                known.insert(place, signature, check_duplication=False)

@@ -110,11 +110,6 @@ def numbers_differ(source: str, target: str) -> bool:
     return bool(here and there)
 
 
-def are_exchanged(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
-    """Pairs whose source reads like a target and whose target like a source, by the words of all (doctor/sides.py)."""
-    return RuleMatch(exchanged(pairs))
-
-
 def is_other_language(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
     """Pairs of which a side is in another language than the others (py3langid)."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
@@ -171,11 +166,6 @@ def is_misaligned(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
     return beyond(scores, limit, _("score below {limit}", limit=f"{limit:.2g}"))
 
 
-def is_again(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
-    """Pairs that stand in the file before (duplicates.py)."""
-    return RuleMatch([place for place, _first in duplicates(pairs)])
-
-
 RULES: dict[str, tuple[str, Rule]] = {
     "empty": (_("a side is empty"), each(has_empty_side)),
     "encoding": (_("letters are lost: a wrong encoding that cannot be undone"), each(is_broken)),
@@ -183,10 +173,13 @@ RULES: dict[str, tuple[str, Rule]] = {
     "copy": (_("the sides are the same"), each(is_copy)),
     "urls": (_("the sides have different addresses"), each(urls_differ)),
     "numbers": (_("the sides have different numbers"), each(numbers_differ)),
-    "exchanged": (_("the sides are exchanged"), are_exchanged),
+    "exchanged": (_("the sides are exchanged"), lambda pairs, _languages: RuleMatch(exchanged(pairs))),
     "language": (_("a side is in another language"), is_other_language),
     "ratio": (_("one side is far too long for the other"), is_odd_ratio),
     "misaligned": (_("the sides do not translate each other"), is_misaligned),
-    "duplicate": (_("the pair stands in the file before"), is_again),
+    "duplicate": (
+        _("the pair stands in the file before"),
+        lambda pairs, _languages: RuleMatch(list(duplicates(pairs))),
+    ),
 }
 """By name, in order: what a pair has that is taken, and the rule."""

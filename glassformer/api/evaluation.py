@@ -22,6 +22,7 @@ from glassformer.api.models import LoadedModel
 from glassformer.config import DataConfig, Recipe
 from glassformer.config.data import DataFile
 from glassformer.config.recipe import apply_override
+from glassformer.data.augment import PERTURBATIONS, perturbed
 from glassformer.data.batches import Batch, SentenceBatches, make_batches
 from glassformer.data.encoding import encode_split, open_files
 from glassformer.data.files import ReadContext
@@ -105,9 +106,10 @@ def evaluate_run(
     limit: int | None = None,
     device: str = "auto",
     model: LoadedModel | None = None,
+    perturb: str | None = None,
 ) -> Evaluation:
     """Scores of a run on one of its splits or on files, one or two aligned ones; of at most `limit` examples. `model`: the run's
-    model as it is in memory, in the place of the weights on disk."""
+    model as it is in memory, in the place of the weights on disk. `perturb`: on pairs that are changed so (data/augment.py)."""
     run = RunFolder.open(path)
     recipe = with_overrides(run.recipe, overrides)
     changed = {override.partition("=")[0] for override in overrides}
@@ -125,6 +127,13 @@ def evaluate_run(
         data, on, folder = recipe.data, split, run.path / "data"
         run.check_data(split)
         examples = run_examples(data, split, folder)  # type: ignore[arg-type]
+    if perturb is not None:
+        if data.task != "pairs" or perturb not in PERTURBATIONS:
+            known = ", ".join(PERTURBATIONS)
+            raise UserError(
+                "perturb changes pairs, and is one of {known}, not {perturb!r}", known=known, perturb=perturb
+            )
+        examples, on, folder = perturbed(examples, perturb), f"{on}, {perturb}", None
     model = load(path, device=device) if model is None else model
     scores, count, more = score_examples(model, recipe, data, split, examples, limit, folder)
     weights = model.origin.weights if model.origin is not None else "final weights"

@@ -1,4 +1,4 @@
-"""`glassformer data`: fetch data that is on the network, and look at data before training on it."""
+"""`glassformer data`: fetch data that is on the network, and look at data and clean it before training on it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import options
+from glassformer.cli.clean import clean
 from glassformer.language import _
 from glassformer.screen import table_console
 
-HELP = "Fetch data, and look at it before training."
+HELP = "Fetch data, look at it and clean it before training."
 
 
 def get(
@@ -109,4 +110,4 @@ def cache(
     console.print(said, soft_wrap=True)
 
 
-VERBS: dict[str, Callable[..., None]] = {"get": get, "check": check, "cache": cache}
+VERBS: dict[str, Callable[..., None]] = {"get": get, "check": check, "clean": clean, "cache": cache}

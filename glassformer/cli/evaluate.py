@@ -45,6 +45,10 @@ def evaluate(
     file: Annotated[Path | None, typer.Option(help="Score this file instead, in a format of training data.")] = None,
     source: Annotated[Path | None, typer.Option(help="Score this file of sources (one a line) instead.")] = None,
     target: Annotated[Path | None, typer.Option(help="The references of --source, line by line.")] = None,
+    perturb: Annotated[
+        str | None,
+        typer.Option(help="Change the pairs as people paste text: upper, title, typos, stops, emoji, lines."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the model's answers there, a line each; a new file.")] = None,
     limit: Annotated[int | None, typer.Option(help="At most so many examples.")] = None,
     as_json: options.JsonObject = False,
@@ -63,7 +67,7 @@ def evaluate(
     files = [path for path in (file, source, target) if path is not None]
     write = new_file(out) if out is not None else None
     settings = [*(overrides or []), *([f"decode.engine={engine}"] if engine is not None else [])]
-    found = evaluate_run(run, split=split, files=files, overrides=settings, limit=limit, device=device)
+    found = evaluate_run(run, split=split, files=files, overrides=settings, limit=limit, device=device, perturb=perturb)
     for note in found.notes:
         warn(note)
     if write is not None:

@@ -58,6 +58,7 @@ EXAMPLES = {
     "figures": "figures",
     "get": "data get shakespeare",
     "check": "data check pairs.tsv",
+    "clean": "data clean pairs.tsv --out clean.tsv",
     "cache": "data cache --clear",
 }
 """What one would type, for the foot of each verb's help."""

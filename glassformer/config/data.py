@@ -102,10 +102,23 @@ class DataConfig:
     )
     separate_vocabularies: bool = setting(False, "one tokenizer a side")
     bpe_dropout: float = setting(
-        0.0, "above 0: training text is cut into pieces with this share of BPE's merges left out ...", ge=0, lt=1
+        0.0,
+        "above 0: training text is cut into pieces with this share of BPE's merges left out; see segmentations",
+        ge=0,
+        lt=1,
+    )
+    augment: float = setting(
+        0.0,
+        "pairs: this share of the training data is changed as people paste text: UPPER CASE, Title Case, typos, no full stop, "
+        "emoji; see segmentations",
+        ge=0,
+        le=1,
     )
     segmentations: int = setting(
-        16, "... and each sentence is in the training data so many times, cut otherwise each time", ge=1, le=10**4
+        16,
+        "with bpe_dropout or augment each sentence is in the training data so many times, cut or changed otherwise each time",
+        ge=1,
+        le=10**4,
     )
     lowercase: bool = setting(False, "all text is read and learned in lower case")
     max_length: int | None = setting(
@@ -134,10 +147,15 @@ class DataConfig:
     )
 
     @property
+    def copies(self) -> int:
+        """How often each pair is in the training data, drawn otherwise each time; 1 where nothing is drawn."""
+        return self.segmentations if self.bpe_dropout or self.augment else 1
+
+    @property
     def multiplied(self) -> bool:
         """Are there more examples to learn from than pairs?"""
         weighted = isinstance(self.train, tuple) and any(file.weight != 1 for file in self.train)
-        return self.bpe_dropout > 0 or self.both_ways or weighted
+        return self.bpe_dropout > 0 or self.augment > 0 or self.both_ways or weighted
 
     def files(self, split: str) -> tuple[DataFile, ...]:
         """What the configuration names for a split; nothing where it names nothing."""
@@ -182,5 +200,7 @@ class DataConfig:
                 task=self.task,
                 tokenizer=self.tokenizer,
             )
+        if self.augment and self.task != "pairs":
+            raise ConfigError('data.augment is for data.task="pairs", not {task}', task=self.task)
         if self.both_ways and (self.task != "pairs" or self.separate_vocabularies):
             raise ConfigError("data.both_ways is for pairs whose two sides share one vocabulary")

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Int
 
 from glassformer.config import DataConfig
+from glassformer.data.augment import Augmented
 from glassformer.data.files import Document
 from glassformer.data.tokens import TokenFile, TokenWriter
 from glassformer.errors import UserError
@@ -57,7 +58,10 @@ def encode_pairs(
     config: DataConfig, pairs: Iterable[tuple[str, str]], tokenizers: Tokenizers, to_learn: bool, seed: int
 ) -> Iterator[dict[str, Encoded]]:
     """Source and target; where both directions are learned, then the same the other way round."""
-    times = config.segmentations if to_learn and config.bpe_dropout else 1
+    times = config.copies if to_learn else 1
+    if to_learn and config.augment:
+        tags = tuple(file.tag for file in config.files("train") if file.tag)
+        pairs, times = Augmented(pairs, config.augment, seed, times, tags), 1
     most = ENCODED_AT_ONCE if times == 1 else max(1, CUT_AT_ONCE // times)
 
     def encoder(tokenizer: Tokenizer, side: int) -> Callable[[Sequence[str]], Encoded]:

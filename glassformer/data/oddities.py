@@ -45,7 +45,7 @@ def is_mojibake(text: str) -> bool:
                 behind = raw[:cut].decode("utf-8")
             except UnicodeDecodeError:
                 continue
-            if len(behind) > 1 and all(map(USUAL.match, behind)):
+            if len(behind) > 1 and all(map(USUAL.match, behind)) and max(behind) > "\u2e80":
                 return True
     return "锟斤拷" in text
 

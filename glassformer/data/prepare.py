@@ -17,6 +17,7 @@ from typing import Any
 
 from glassformer.config import DataConfig, Recipe
 from glassformer.data import cache
+from glassformer.data.augment import Augmented
 from glassformer.data.encoding import encode_split, file_names
 from glassformer.data.files import ReadContext
 from glassformer.data.origins import SPLITS, named_files
@@ -114,6 +115,8 @@ def learn_tokenizers(config: DataConfig, train: Any, count: int) -> Tokenizers:
         return Tokenizer.train(config.tokenizer, texts, config.vocab_size, config.lowercase)
 
     labels = labels_of(config, train)
+    if config.augment:
+        train = Augmented(train, config.augment, seed=0)  # the vocabulary is the same whatever the seed of the training
     if config.task == "pairs" and config.separate_vocabularies:
         return Tokenizers(learn(1), learn(0), labels)
     joint = learn(0, 1) if config.task == "pairs" else learn(0)
@@ -188,7 +191,7 @@ def training_examples(config: DataConfig, data: Path, report: DataReport) -> Any
 def encode_training(recipe: Recipe, train: Any, tokenizers: Tokenizers, data: Path, count: int) -> None:
     """Writes the token files that are learned from."""
     config = recipe.data
-    total = count * (1 + config.both_ways) * (config.segmentations if config.bpe_dropout else 1)
+    total = count * (1 + config.both_ways) * config.copies
     encode_split(config, "train", train, tokenizers, data, to_learn=True, seed=recipe.train.seed, total=total)
 
 
@@ -200,7 +203,7 @@ def from_cache(recipe: Recipe, folder: Path, files: Iterable[FileFacts]) -> Toke
     assert report is not None
     replace(report, files=[replace(file, modified=modified[file.path]) for file in report.files]).write(data)
     tokenizers = Tokenizers.load(folder)
-    if config.bpe_dropout:
+    if config.bpe_dropout or config.augment:
         train = training_examples(config, data, report)
         encode_training(recipe, train, tokenizers, data, report.learned)
     say(_("this data was prepared before and is taken from the cache (see `glassformer data cache`)"))
@@ -235,7 +238,8 @@ def prepare(
     read = {(file.path, file.sha256) for file in report.files}
     if key is not None and files is not None and read <= {(os.path.abspath(f.path), f.sha256) for f in files}:
         about = config.builtin or ", ".join(os.path.basename(file.path) for file in files)
-        drawn = [f"data/train.{name}.tokens" for name in file_names(config)] if config.bpe_dropout else []
+        draws = config.bpe_dropout or config.augment
+        drawn = [f"data/train.{name}.tokens" for name in file_names(config)] if draws else []
         cache.keep(key, folder, f"{about} ({report.learned:,} examples)", without=drawn)
     return tokenizers
 

@@ -118,6 +118,7 @@ def same_examples(first: TextModel, second: TextModel, split: str, held: HeldOut
         first.recipe.data,
         tokenizer=second.recipe.data.tokenizer,
         bpe_dropout=0.0,
+        augment=0.0,
         prompt_answer=second.recipe.data.prompt_answer,
         lowercase=second.recipe.data.lowercase,
     )

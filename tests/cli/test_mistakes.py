@@ -140,6 +140,18 @@ MISTAKES: list[tuple[str, str]] = [
     ("evaluate runs/mt --split dev", "train, val or test, not 'dev'"),
     ("info gpt2 --context 0", "--context must be at least 1, not 0"),
     ("data get tatoeba:en-xx", "tatoeba:en-xx"),
+    # ---- cleaning
+    ("data clean nowhere.tsv --out c.tsv", "there is no file nowhere.tsv"),
+    ("data clean pairs.tsv --out pairs.tsv", "pairs.tsv is there already"),
+    (
+        "data clean pairs.tsv --out c.tsv --languages en",
+        "--languages are two codes with a comma between, such as en,de",
+    ),
+    (
+        "data clean pairs.tsv --out c.tsv --without spelling",
+        "there is no rule 'spelling'; there are mojibake, entities",
+    ),
+    ("data clean pairs.tsv --out c.tsv --score-column 3", "line 1 has no number in the column of scores"),
     # ---- a decoder alone, positions, made-up data
     (
         "train sort model.family=gpt data.size=40",

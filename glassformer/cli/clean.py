@@ -1,0 +1,113 @@
+"""`glassformer data clean`: pairs without what teaches wrong things, and a report of what was taken."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.errors import UserError
+from glassformer.language import _, localized
+from glassformer.screen import table_console
+
+
+def losses_of(run: str) -> Any:
+    """A run's mean loss of a word of each target."""
+    from glassformer.api import load
+    from glassformer.tasks.score import score
+
+    model = load(run)
+
+    def losses(pairs: Sequence[tuple[str, str]]) -> list[float | None]:
+        own = score(model, pairs)
+        return [None if found is None else -found.log_probability / max(1, found.tokens) for found in own]
+
+    return losses
+
+
+def as_tsv(rows: Iterable[Iterable[object]]) -> str:
+    """Rows with tabs between their cells; a cell is one line and has no tab."""
+    return "".join("\t".join(" ".join(str(cell).split()) for cell in row) + "\n" for row in rows)
+
+
+def clean(
+    files: Annotated[list[Path], typer.Argument(help="A file of pairs, or two aligned ones.")],
+    out: Annotated[Path, typer.Option(help="The clean pairs, a TSV; its other files are named after it. New files.")],
+    languages: Annotated[
+        str | None, typer.Option(help="Of source and target, such as en,de; found out if not said.")
+    ] = None,
+    without: Annotated[list[str] | None, typer.Option(help="Leave out this rule; may be given again.")] = None,
+    score: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="FORWARD BACKWARD", help="Two runs, one each way: dual conditional cross-entropy."),
+    ] = None,
+    score_column: Annotated[
+        str | None, typer.Option(help="Another program's scores: the number of the column, or the field.")
+    ] = None,
+    least: Annotated[float, typer.Option(help="The lowest score of --score-column that is good.")] = 0.5,
+    source_field: Annotated[str, typer.Option(help="CSV, JSON, Parquet: the field of the source.")] = "source",
+    target_field: Annotated[str, typer.Option(help="The field of the target.")] = "target",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of a table.")] = False,
+) -> None:
+    """Repair pairs and take out those that teach wrong things. What is taken is kept in OUT.removed.tsv with the rule that took
+    it, and OUT.report.md and .json show examples of every rule."""
+    from glassformer.cli.evaluate import new_file
+    from glassformer.data import cleaning
+    from glassformer.data.doctor.roles import arrange
+
+    write = {
+        ending: new_file(Path(f"{out.with_suffix('')}{ending}"))
+        for ending in (".removed.tsv", ".report.md", ".report.json")
+    }
+    write_pairs = new_file(out)
+    sides = [] if languages is None else languages.split(",")
+    if len(sides) not in (0, 2):
+        raise UserError(
+            "--languages are two codes with a comma between, such as en,de; not {languages}", languages=languages
+        )
+    cleaning.need_extra()
+    cleaned = cleaning.clean(
+        arrange(files, "pairs", {"source_field": source_field, "target_field": target_field}),
+        languages=sides,
+        without=without or (),
+        column=score_column,
+        least=least,
+        models=None if score is None else (losses_of(score[0]), losses_of(score[1])),
+    )
+    facts = cleaned.to_dict()
+    write[".removed.tsv"](as_tsv((one.rule, one.line, one.source, one.target) for one in cleaned.removed))
+    write[".report.md"](cleaned.markdown())
+    write[".report.json"](json.dumps(facts, ensure_ascii=False, indent=1) + "\n")
+    write_pairs(as_tsv(cleaned.kept))
+    if as_json:
+        print(json.dumps(facts, ensure_ascii=False))
+    else:
+        show(cleaned, out)
+
+
+def show(cleaned: Any, out: Path) -> None:
+    """What every rule did, and where it can be read."""
+    from rich.table import Table
+
+    table = Table()
+    table.add_column(_("rule"))
+    table.add_column(_("pairs"), justify="right")
+    table.add_column(_("why"))
+    for name, tally in (*cleaned.repairs.items(), *cleaned.rules.items()):
+        if tally.count or tally.note:
+            table.add_row(
+                name, f"{tally.count:,}", "; ".join(localized(part) for part in (tally.why, tally.note) if part)
+            )
+    console = table_console()
+    console.print(table)
+    told = _(
+        "{kept:,} of {read:,} pairs are in {out}; what was taken is in {removed}",
+        kept=len(cleaned.kept),
+        read=cleaned.read,
+        out=out,
+        removed=f"{out.with_suffix('')}.removed.tsv",
+    )
+    console.print(told, soft_wrap=True)

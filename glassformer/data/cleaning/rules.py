@@ -1,0 +1,185 @@
+"""The rules by which pairs are taken out of a file, each a small function with a name.
+
+A rule is handed all pairs that the rules before it left, and says the places of those it takes. Rules that need one pair only
+come first, since those that learn from the whole file (its languages, its usual lengths, a dictionary) learn better from what is
+left. Duplicates come last: of two alike the first good one stays.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.data.cleaning.alignment import TELLING, Pair, alignment_scores, border
+from glassformer.data.cleaning.duplicates import bare, duplicates
+from glassformer.data.doctor.sides import exchanged
+from glassformer.data.oddities import is_blank, is_mojibake
+from glassformer.language import _
+
+LONGEST = 1000  # characters; no sentence is so long: paragraphs that were not cut, tables, lost line breaks
+COPIED_WORDS = 2  # a copy of fewer words may be right: a name, "OK", "Taxi"
+OTHER_LANGUAGE = 10.0  # times likelier than the one that is expected; short sentences are often a little likelier
+LOOKED_AT = 2000  # sides that say which language a side has
+FEWEST_PAIRS = 2000  # to learn a dictionary from: of fewer, too many good pairs look wrong
+SMOOTHING = 5  # characters added to both sides of a ratio, as short sentences vary much
+SPREADS = 4.0  # standard deviations (by the median of deviations) of the logarithm of the ratio
+ENDS = 3.4  # of these are granted where the longer side has a sentence end more
+SENTENCE_END = re.compile(r"[.!?…]+[\"'”’»“)]*(?=\s|$)|[。！？]+")
+NEAREST = 3  # pairs shown that a rule just left
+
+# What cannot be undone: U+FFFD, NUL, "M?nner", "zu ?ber", "????".
+LOST = re.compile("[\ufffd\0]|[^\\W\\d_]\\?+[^\\W\\d_]|(?:^|\\s)\\?+[^\\W\\d_]|^\\W*\\?\\?\\W*$")
+URL = re.compile(r"(?:https?://|ftp://|www\.)[!-~]+|[\w.+-]+@[\w-]+\.[\w.-]+", re.ASCII)
+NUMBER = re.compile(r"\d+(?:[.,:'’]\d+|[ \u00a0\u202f]\d{3}(?!\d))*")
+HOURS = re.compile("[ap]\\.?m\\b|o'clock|:|uhr|[点點时時]", re.I)
+SCALES = re.compile("[千万萬亿億百]|hundred|thousand|million|billion|hundert|tausend|milli|mio|mrd", re.I)
+
+
+@dataclass(frozen=True)
+class RuleMatch:
+    """The places of pairs that a rule takes; what it learned for that, in words; places of pairs that it just left."""
+
+    places: Sequence[int]
+    note: str = ""
+    left: Sequence[int] = ()
+
+
+Rule = Callable[[Sequence[Pair], Sequence[str]], RuleMatch]
+"""Called with pairs and with the languages of the sides, where these were given."""
+
+
+def each(holds: Callable[[str, str], bool]) -> Rule:
+    """A rule of what is true of a pair by itself."""
+    return lambda pairs, _languages: RuleMatch([i for i, pair in enumerate(pairs) if holds(*pair)])
+
+
+def has_empty_side(source: str, target: str) -> bool:
+    """A side in which nothing can be seen."""
+    return is_blank(source) or is_blank(target)
+
+
+def is_broken(source: str, target: str) -> bool:
+    """Letters that an encoding lost, or mojibake that could not be read anew."""
+    return any(LOST.search(URL.sub("", text)) or is_mojibake(text) for text in (source, target))
+
+
+def is_long(source: str, target: str) -> bool:
+    """A side longer than any sentence."""
+    return max(len(source), len(target)) > LONGEST
+
+
+def is_copy(source: str, target: str) -> bool:
+    """Two sides that are the same but for case and punctuation."""
+    return bare(source) == bare(target) and (len(source.split()) >= COPIED_WORDS or len(source) > 20)
+
+
+def urls_differ(source: str, target: str) -> bool:
+    """Addresses of one side that the other has not."""
+    first, second = ({found.rstrip(".,;:!?)'\"") for found in URL.findall(text)} for text in (source, target))
+    return first != second
+
+
+def numbers_of(text: str) -> Counter[str]:
+    """The numbers that stand in digits, without what parts their digits: 1,000 and 1.000 are 1000, 10:30 is 1030."""
+    found = NUMBER.findall(unicodedata.normalize("NFKC", URL.sub(" ", text)))
+    return Counter(re.sub(r"\D", "", number).lstrip("0") or "0" for number in found)
+
+
+def numbers_differ(source: str, target: str) -> bool:
+    """Numbers on both sides that the other one has not. Where only one side has one, the other may have it in words. 1:30 p.m. is
+    13:30, '80 is 1980, 20 million is 2000万, and 6-0 is 6:0."""
+    first, second = numbers_of(source), numbers_of(target)
+    if first == second or re.sub(r"\D", "", source) == re.sub(r"\D", "", target):
+        return False
+    hours, scaled = (bool(words.search(f"{source} {target}")) for words in (HOURS, SCALES))
+
+    def is_there(number: str, others: Counter[str]) -> bool:
+        near = {str(int(number) + d) for d in (-1200, -12, 12, 1200)} if hours and len(number) <= 4 else {number}
+        year = {other for other in others if sorted(map(len, (number, other))) == [2, 4] and number[-2:] == other[-2:]}
+        scale = {other for other in others if scaled and number.rstrip("0") == other.rstrip("0")}
+        return bool(year or scale or near & others.keys())
+
+    here, there = ([n for n in a - b if not is_there(n, b - a)] for a, b in ((first, second), (second, first)))
+    return bool(here and there)
+
+
+def is_other_language(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
+    """Pairs of which a side is in another language than the others (py3langid)."""
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    taken: set[int] = set()
+    notes = []
+    for side, given in zip((0, 1), languages or ("", ""), strict=True):
+        texts = [pair[side].lower() if pair[side].isupper() else pair[side] for pair in pairs]
+        seen = Counter(identifier.classify(text)[0] for text in texts[:: max(1, len(texts) // LOOKED_AT)])
+        usual, count = seen.most_common(1)[0] if seen else ("", 0)
+        expected = given or usual
+        if not given and count < 0.5 * sum(seen.values()):
+            notes.append(_("the {side} is in no one language", side=_("source") if side == 0 else _("target")))
+            continue
+        notes.append(expected)
+        for place, text in enumerate(texts):
+            chances: dict[str, float] = dict(identifier.rank(text))
+            if any(map(str.isalpha, text)) and OTHER_LANGUAGE * chances.get(expected, 0.0) < max(chances.values()):
+                taken.add(place)
+    return RuleMatch(sorted(taken), " → ".join(notes))
+
+
+def beyond(scores: Any, limit: float, note: str) -> RuleMatch:
+    """The pairs whose scores are below a limit, and of the others the nearest."""
+    places = np.flatnonzero(scores < limit)
+    order = np.argsort(scores, kind="stable")
+    return RuleMatch(places.tolist(), note, order[len(places) : len(places) + NEAREST].tolist())
+
+
+def is_odd_ratio(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
+    """Pairs of which one side is far longer, beside the other, than is usual in this file: something was cut off or added. Where
+    the longer side has more sentence ends, too, less than far is enough."""
+    ratio = np.array([math.log((len(target) + SMOOTHING) / (len(source) + SMOOTHING)) for source, target in pairs])
+    ends = np.array([len(SENTENCE_END.findall(target)) - len(SENTENCE_END.findall(source)) for source, target in pairs])
+    usual = float(np.median(ratio))
+    spread = max(0.05, 1.4826 * float(np.median(np.abs(ratio - usual))))
+    away = (ratio - usual) / spread
+    odd = np.abs(away) + ENDS * ((ends != 0) & (np.sign(ends) == np.sign(away)))
+    most = math.exp(SPREADS * spread)
+    return beyond(
+        -odd,
+        -SPREADS,
+        _("usually {usual:.2f}, at most {most:.1f} times more or less", usual=math.exp(usual), most=most),
+    )
+
+
+def is_misaligned(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
+    """Pairs whose sides do not translate each other, by a dictionary of all the others (alignment.py)."""
+    if len(pairs) < FEWEST_PAIRS:
+        return RuleMatch((), _("not applied: a dictionary needs {fewest:,} pairs or more", fewest=FEWEST_PAIRS))
+    scores, wrong = alignment_scores(pairs)
+    limit = border(scores, wrong, TELLING)
+    return beyond(scores, limit, _("score below {limit}", limit=f"{limit:.2g}"))
+
+
+RULES: dict[str, tuple[str, Rule]] = {
+    "empty": (_("a side is empty"), each(has_empty_side)),
+    "encoding": (_("letters are lost: a wrong encoding that cannot be undone"), each(is_broken)),
+    "long": (_("a side has more than {longest:,} characters", longest=LONGEST), each(is_long)),
+    "copy": (_("the sides are the same"), each(is_copy)),
+    "urls": (_("the sides have different addresses"), each(urls_differ)),
+    "numbers": (_("the sides have different numbers"), each(numbers_differ)),
+    "exchanged": (_("the sides are exchanged"), lambda pairs, _languages: RuleMatch(exchanged(pairs))),
+    "language": (_("a side is in another language"), is_other_language),
+    "ratio": (_("one side is far too long for the other"), is_odd_ratio),
+    "misaligned": (_("the sides do not translate each other"), is_misaligned),
+    "duplicate": (
+        _("the pair stands in the file before"),
+        lambda pairs, _languages: RuleMatch(list(duplicates(pairs))),
+    ),
+}
+"""By name, in order: what a pair has that is taken, and the rule."""

@@ -1,0 +1,114 @@
+"""Training text changed as people paste it: by the seed alone, with what belongs to it in the target, and not at all when off."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassformer.config import DataConfig, Recipe, TrainConfig
+from glassformer.data.augment import EMOJI, LEARNED, PERTURBATIONS, Augmented, perturbed
+from glassformer.data.prepare import prepare
+from glassformer.data.tokens import TokenFile
+from glassformer.errors import ConfigError
+from tests.commands import call
+from tests.small_runs import small_run
+from tests.text.test_bpe_dropout import ENGLISH, GERMAN
+
+PAIRS = list(zip(ENGLISH, GERMAN, strict=True))
+
+
+def learned(folder: Path, seed: int = 1, **data: Any) -> dict[str, list[str]]:
+    """The texts that a preparation leaves to be learned from and to be validated on, read back from their tokens."""
+    folder.mkdir(parents=True)
+    (folder / "a").write_text("\n".join(ENGLISH), encoding="utf-8")
+    (folder / "b").write_text("\n".join(GERMAN), encoding="utf-8")
+    files = {"train": "a", "train_target": "b", "val": "a", "val_target": "b"}
+    config = DataConfig(path=str(folder), vocab_size=500, **files, **data)  # type: ignore[arg-type]
+    texts = prepare(Recipe(data=config, train=TrainConfig(seed=seed)), folder)
+    found = {}
+    for side, tokenizer in (("source", texts.source), ("target", texts.target)):
+        for split in ("train", "val"):
+            file = TokenFile.open(folder / "data" / f"{split}.{side}")
+            found[f"{split}.{side}"] = [tokenizer.decode(file[i].tolist()) for i in range(len(file))]
+    return found
+
+
+@pytest.mark.parametrize("more", [{}, {"bpe_dropout": 0.2}], ids=["plain", "dropout"])
+def test_what_is_learned_follows_from_the_seed_and_validation_is_untouched(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
+    """Broken variants: draws of the process; the seed not asked; every copy changed alike; val changed as well."""
+    data = {"augment": 0.5, "segmentations": 4} | more
+    first = learned(tmp_path / "1", **data)
+    assert learned(tmp_path / "2", **data) == first
+    assert learned(tmp_path / "3", seed=2, **data)["train.source"] != first["train.source"]
+    wanted = list(Augmented(PAIRS, 0.5, 1, times=4))
+    assert list(zip(first["train.source"], first["train.target"], strict=True)) == wanted
+    assert len({*wanted[:4]}) > 1 and len(wanted) == 4 * len(PAIRS)
+    assert first["val.source"] == ENGLISH and first["val.target"] == GERMAN
+
+
+def test_off_it_changes_nothing(tmp_path: Path) -> None:
+    off = learned(tmp_path / "off", segmentations=4)
+    assert off["train.source"] == ENGLISH and off["train.target"] == GERMAN
+    assert list(Augmented(PAIRS, 0.0, 1)) == PAIRS
+
+
+def test_a_share_is_changed_and_targets_get_what_belongs_to_the_change() -> None:
+    """Broken variants: a target in small letters beside a source in capitals; another emoji; a typo in the target."""
+    pairs = PAIRS * 60
+    for share in (0.3, 1.0):
+        many = list(Augmented(pairs, share, 3))
+        changed = sum(new != old for new, old in zip(many, pairs, strict=True)) / len(pairs)
+        assert 0.6 * share < changed < share + 0.1  # a typo may find no word, a full stop may be missing already
+        for (source, target), (old, wanted) in zip(many, pairs, strict=True):
+            if source == old.upper():
+                assert target == wanted.upper()
+            elif source[len(old) :].strip() in EMOJI:
+                assert (source, target) == (old + (end := source[len(old) :]), wanted + end)
+            else:
+                assert target == wanted
+
+
+def test_each_change_is_what_its_name_says() -> None:
+    pair = "the keys are under an old red table in www.example.org/a today.", "Schlüssel."
+    found = {kind: next(iter(perturbed([pair], kind))) for kind in PERTURBATIONS}
+    assert found["upper"] == ("THE KEYS ARE UNDER AN OLD RED TABLE IN www.example.org/a TODAY.", "SCHLÜSSEL.")
+    assert found["title"] == ("The Keys Are Under An Old Red Table In www.example.org/a Today.", pair[1])
+    assert found["stops"] == (pair[0][:-1], pair[1])
+    assert found["lines"][0].split() == pair[0].split() and 1 <= found["lines"][0].count("\n") <= 2
+    typos = [source for source, _target in perturbed([pair] * 200, "typos")]
+    assert len({*typos}) > 20
+    assert all("www.example.org/a" in typo and typo.split()[0] == "the" for typo in typos)
+    assert {*LEARNED} == {*PERTURBATIONS} - {"lines"}
+
+
+def test_a_tag_before_a_source_stays() -> None:
+    tagged = [(f"<bt> {source}", target) for source, target in PAIRS] * 10
+    assert all(source.startswith("<bt> ") for source, _target in Augmented(tagged, 1.0, 1, tags=("<bt>",)))
+
+
+def test_other_tasks_refuse_it() -> None:
+    with pytest.raises(ConfigError, match=r"data\.augment is for"):
+        DataConfig(task="text", augment=0.1)
+
+
+@pytest.mark.slow
+def test_evaluate_on_a_changed_test_set_is_evaluate_on_a_file_so_changed(tmp_path: Path) -> None:
+    """Broken variants: the source alone changed; the tokens of the unchanged split taken from the run."""
+    run = small_run(tmp_path, "pairs").path
+    pairs = [("eins zwei drei", "one two three"), ("vier fünf", "four five"), ("sechs", "six")]
+    plain, shouted = tmp_path / "plain.tsv", tmp_path / "shouted.tsv"
+    plain.write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    shouted.write_text("".join(f"{a}\t{b}\n" for a, b in perturbed(pairs, "upper")), encoding="utf-8")
+    said = [
+        json.loads(call("evaluate", run, "--file", file, "--json", *more, cwd=tmp_path).stdout)
+        for file, more in ((plain, ["--perturb", "upper"]), (shouted, []), (plain, []))
+    ]
+    scores = [{k: v for k, v in one.items() if isinstance(v, float)} for one in said]
+    assert scores[0] == scores[1] != scores[2] and said[0]["on"] == f"{plain}, upper"
+    refused = call("evaluate", run, "--perturb", "lower", cwd=tmp_path)
+    assert refused.returncode == 2 and "upper, title, typos, stops, emoji, lines, not 'lower'" in refused.stderr

@@ -33,7 +33,7 @@ from glassformer.nn.taps import SHAPES
 
 PACKAGE = Path(__file__).parents[1] / "glassformer"
 PO = PACKAGE / "locale" / "zh" / "LC_MESSAGES" / "glassformer.po"
-ERRORS = ("UserError", "ConfigError", "UnknownName", "WrongVerb", "NotFinite", "Unreadable", "Damaged")
+ERRORS = ("UserError", "ConfigError", "UnknownName", "WrongVerb", "NotFinite", "Unreadable", "Damaged", "ProcessLost")
 """Errors that are given their sentence and its values, as `_` is."""
 MARKS: dict[str, Any] = dict.fromkeys(("_", *ERRORS))
 SHOWN_KEYS = ("about", "what", "says", "cure")

@@ -10,6 +10,7 @@ person's language (language.py).
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -37,6 +38,12 @@ def quietly(quiet: bool) -> Iterator[None]:
         yield
     finally:
         QUIET.reset(before)
+
+
+def rank_of_several() -> int | None:
+    """The rank of this process, where torchrun, or whatever else sets its variables, started it as one of several."""
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "MASTER_ADDR" in os.environ
+    return int(os.environ.get("RANK", "0")) if several else None
 
 
 def warn(text: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "glassformer"
-ERRORS = {"UserError", "ConfigError", "WrongVerb", "UnknownName", "NotFinite", "Damaged", "Unreadable"}
+ERRORS = {"UserError", "ConfigError", "WrongVerb", "UnknownName", "NotFinite", "Damaged", "Unreadable", "ProcessLost"}
 SAID_BY = {*ERRORS, "BadLine", "warn", "say"}
 
 

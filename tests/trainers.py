@@ -19,8 +19,9 @@ from glassformer.models import build_model
 from glassformer.nn.loss import IGNORE
 from glassformer.text.tokenizer import CONTROL
 from glassformer.training.optim import make_optimizers
+from glassformer.training.progress import StepReport
 from glassformer.training.schedules import schedule
-from glassformer.training.trainer import StepReport, Trainer
+from glassformer.training.trainer import Trainer
 
 WORDS = 31
 CPU = torch.device("cpu")

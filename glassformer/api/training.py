@@ -17,7 +17,7 @@ from glassformer.config.recipe import PARTS, read_recipe, read_values
 from glassformer.errors import ConfigError, UserError
 from glassformer.runs.folder import RunFolder
 from glassformer.screen import quietly
-from glassformer.training.trainer import StepReport
+from glassformer.training.progress import StepReport
 
 Callback = Callable[[StepReport], Any]
 

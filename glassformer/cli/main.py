@@ -15,7 +15,7 @@ from glassformer.config import VERSION
 from glassformer.errors import Notice, UserError
 from glassformer.files.streams import open_standard_streams
 from glassformer.language import _, localized
-from glassformer.screen import warn
+from glassformer.screen import rank_of_several, warn
 
 DEFECT = 70  # EX_SOFTWARE
 AS_PYTHON_DOES = warnings.showwarning
@@ -59,10 +59,16 @@ def keep_trace(error: BaseException) -> str | None:
     return None
 
 
+def speaker() -> str:
+    """Who says it: one of several processes tells its rank."""
+    rank = rank_of_several()
+    return "glassformer" if rank is None else f"glassformer, rank {rank}"
+
+
 def tell(error: BaseException) -> int:
     """One sentence for whatever ended a command, and its exit code."""
     if isinstance(error, UserError):
-        warn(f"glassformer: {localized(str(error))}")
+        warn(f"{speaker()}: {localized(str(error))}")
         return 2
     if isinstance(error, OSError) and error.errno is not None:
         where = error.filename if error.filename is not None else "stdout"
@@ -81,18 +87,18 @@ def tell(error: BaseException) -> int:
                 said = _("{filename} cannot be written: {reason}", filename=where, reason=error.strerror)
             else:
                 said = _("{path} cannot be used: {reason}", path=where, reason=error.strerror)
-            warn(f"glassformer: {localized(said)}")
+            warn(f"{speaker()}: {localized(said)}")
             return 2
     if isinstance(error, MemoryError) or any(sign in str(error) for sign in OUT_OF_MEMORY):
         said = _("out of memory; ask for less at a time (a smaller model, batch, beam or text)")
-        warn(f"glassformer: {localized(said)}")
+        warn(f"{speaker()}: {localized(said)}")
         return 2
     kept = keep_trace(error)
     what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
     said = _("this is a defect of glassformer, not of yours ({what})", what=what)
     if kept:
         said = _("{defect}; what happened is written in {path}", defect=said, path=kept)
-    warn(f"glassformer: {localized(said)}")
+    warn(f"{speaker()}: {localized(said)}")
     return DEFECT
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.cli import options
+from glassformer.cli.nproc import launch
 from glassformer.cli.own_data import sorted_words, with_data
 from glassformer.config import RECIPE_FOLDER, Recipe, read_recipe
 from glassformer.config.fields import check_name
@@ -19,7 +22,7 @@ from glassformer.config.recipe import apply_overrides
 from glassformer.errors import ConfigError
 from glassformer.files.streams import unbreakable_screen
 from glassformer.language import _, localized, width
-from glassformer.screen import QUIET, say
+from glassformer.screen import QUIET, rank_of_several, say
 
 if TYPE_CHECKING:
     from glassformer.runs.folder import RunFolder
@@ -31,6 +34,15 @@ WhatToTrain = Annotated[
 DataFiles = Annotated[
     list[Path] | None,
     typer.Option("--data", help="Train on this file; again for val and test. Without a recipe, one is chosen for it."),
+]
+Overwrite = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite", help="Replace the run that is there; it goes when the new one has its first checkpoint."
+    ),
+]
+NumberOfProcesses = Annotated[
+    int, typer.Option("--nproc", min=1, max=1024, help="Train with so many processes, such as one for each GPU here.")
 ]
 
 
@@ -46,12 +58,8 @@ def train(
     accept_changes: Annotated[
         bool, typer.Option("--accept-changes", help="With --resume: yes, go on with other settings than before.")
     ] = False,
-    overwrite: Annotated[
-        bool,
-        typer.Option(
-            "--overwrite", help="Replace the run that is there; it goes when the new one has its first checkpoint."
-        ),
-    ] = False,
+    overwrite: Overwrite = False,
+    nproc: NumberOfProcesses = 1,
 ) -> None:
     """Train a model: [bold]glassformer train dates[/], [bold]glassformer train my.toml train.steps=200[/]; or go on
     from one that is there, on other data: [bold]glassformer train mine.toml --from runs/dates[/].
@@ -60,14 +68,25 @@ def train(
     [bold]glassformer init pairs.tsv[/] writes that recipe down, to be changed.
 
     A recipe with --resume goes on with its run, or starts it where there is none yet, so the same command can be given
-    again and again. Exit codes: 0 trained; 2 something to put right; 75 stopped on request (Ctrl-C or SIGTERM) and saved,
+    again and again. With --nproc, or under torchrun, several processes share each step, and a run goes on with any number
+    of them. Exit codes: 0 trained; 2 something to put right; 75 stopped on request (Ctrl-C or SIGTERM) and saved,
     go on with --resume.
     """
+    if rank_of_several():
+        follow()
+        return
+
     from glassformer.runs.facts import is_run
 
+    # A process that torchrun, or --nproc, starts again goes on.
+    resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     recipe, files, changes = sorted_words(recipe, data or [], overrides or [], resume=resume)
     if not resume and from_run is None and not files and recipe is not None and not is_run(Path(recipe)):
         read_recipe(recipe, changes)  # what is wrong with it is said before torch is waited for
+    if nproc > 1 and rank_of_several() is None:
+        place = Path(recipe) if recipe is not None and is_run(Path(recipe)) else out
+        place = Path("runs") / recipe_name(*with_data(recipe, files, changes)) if place is None else place
+        raise SystemExit(launch(sys.argv[1:], nproc, place, may_restart=not overwrite))
 
     from glassformer import runs
     from glassformer.runs import staging
@@ -89,14 +108,29 @@ def train(
     if resume and recipe is not None and Path(recipe).is_dir():
         RunFolder.open(recipe)  # says what is wrong with it
     values, name = with_data(recipe, files, changes, say)
-    called = str(values.get("name", name))
-    check_name(called, "a recipe's name")
-    folder = out or Path("runs") / called
+    folder = out or Path("runs") / recipe_name(values, name)
     if resume and RunFolder.is_run(folder):
         resolved = resumed_recipe(RunFolder(folder), values, name)
         run_it(lambda: runs.resume(folder, resolved, accept_changes=accept_changes), folder)
     else:
         begin(values, name, folder, from_run, overwrite=overwrite)
+
+
+def recipe_name(values: dict[str, Any], name: str) -> str:
+    """What a recipe calls itself, or else is called."""
+    called = str(values.get("name", name))
+    check_name(called, "a recipe's name")
+    return called
+
+
+def follow() -> None:
+    """A rank other than 0: no words, no files, its part of each step."""
+    from glassformer import runs
+
+    try:
+        runs.follow()
+    except runs.Stopped:
+        raise SystemExit(runs.STOPPED) from None
 
 
 def resumed_recipe(run: RunFolder, values: dict[str, Any], name: str) -> Recipe:

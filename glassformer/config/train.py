@@ -93,6 +93,11 @@ class TrainConfig:
     checkpoint_activations: bool = setting(
         False, "keep little for the backward pass and compute it again: less memory, a third slower"
     )
+    shard: bool = setting(
+        False,
+        "split weights, gradients and optimizer over the processes (FSDP2), for a model that does not fit one device; one "
+        "process has all of it",
+    )
     ema: float | None = setting(
         None,
         "decay of a moving average of the weights, such as 0.999, which is then what is validated and used; none: no average",
@@ -146,5 +151,7 @@ class TrainConfig:
             )
         if self.r_drop and self.precision == "fp8":
             raise ConfigError("train.r_drop and train.precision=fp8 do not go together; set train.precision=auto")
+        if self.shard and self.optimizer == "muon":
+            raise ConfigError("train.shard cuts the matrices that Muon needs whole; set train.optimizer=adamw")
         if self.lora_rank and (self.precision == "fp8" or self.optimizer == "muon"):
             raise ConfigError("LoRA goes with train.precision=auto and train.optimizer=adamw; set those")

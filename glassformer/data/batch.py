@@ -47,6 +47,16 @@ class Batch:
         labels = self.labels.to(device, non_blocking=non_blocking)
         return replace(self, source=source, rows=self.rows.to(device, non_blocking), labels=labels)
 
+    def blank(self) -> Batch:
+        """A batch of this shape that is all padding: its loss, and the gradient of it, are zero."""
+
+        def emptied(rows: Rows) -> Rows:
+            return replace(rows, segments=torch.zeros_like(rows.segments))
+
+        source = emptied(self.source) if self.source is not None else None
+        labels = torch.full_like(self.labels, IGNORE)
+        return Batch(source, emptied(self.rows), labels, 0, ())
+
     def pieces(self, count: int, *, one_shape: bool = False) -> list[Batch]:
         """At most `count` micro-batches with equally many of the rows, whose summed losses are this batch's. `one_shape`: the
         last is filled up with empty rows; else each is as narrow as its rows."""

@@ -32,6 +32,7 @@ class Stream(IntEnum):
     BATCHES = 2  # in which order batches come
     PHASE = 3  # where blocks or buckets begin
     MASK = 4  # which tokens BERT must guess
+    DROPOUT = 5  # what a step draws on one of several processes (the epoch is the step, the item the rank)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from glassformer.errors import UserError
 from glassformer.language import _
 from glassformer.runs.checkpoint import Checkpoints, read_checkpoint
 from glassformer.runs.folder import RunFolder
-from glassformer.training.trainer import StepReport
+from glassformer.training.progress import StepReport
 
 EXAMPLES = 32  # decoded at a validation
 POSITION = ("epoch", "index")

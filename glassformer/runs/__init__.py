@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from glassformer.runs.fine_tune import Start, start_of
-    from glassformer.runs.launch import resume, train
+    from glassformer.runs.launch import follow, resume, train
     from glassformer.runs.session import Session
     from glassformer.runs.setup import make_session, pick_device
     from glassformer.runs.stop import STOPPED, Stopped
 
 # Fetched when they are first asked for: to read what a run says of itself (facts.py) nobody has to wait for torch.
 HOMES = {
+    "follow": "launch",
     "resume": "launch",
     "train": "launch",
     "Session": "session",
@@ -40,4 +41,15 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-__all__ = ["STOPPED", "Session", "Start", "Stopped", "make_session", "pick_device", "resume", "start_of", "train"]
+__all__ = [
+    "STOPPED",
+    "Session",
+    "Start",
+    "Stopped",
+    "follow",
+    "make_session",
+    "pick_device",
+    "resume",
+    "start_of",
+    "train",
+]

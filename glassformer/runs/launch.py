@@ -4,9 +4,11 @@ before the first step."""
 from __future__ import annotations
 
 import errno
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -31,12 +33,16 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.metrics_log import truncate_log
 from glassformer.runs.overview import overview
 from glassformer.runs.session import Session, check_state
-from glassformer.runs.setup import is_compiled, make_session, pick_device
+from glassformer.runs.setup import is_compiled, make_session, pick_device, refuse_several
 from glassformer.runs.stop import Stopped, StopRequest
-from glassformer.screen import say
+from glassformer.screen import be_quiet, say
 from glassformer.training.changes import as_prepared, changes, check_changes
 from glassformer.training.memory import is_out_of_memory, less_memory
-from glassformer.training.trainer import TrainerCallback
+from glassformer.training.processes import ProcessLost, current, is_lost
+from glassformer.training.progress import TrainerCallback, TrainerState
+
+LOST = 71
+"""The exit code of a process that ends because another process of its training has."""
 
 
 def out_of_memory(path: Path, recipe: Recipe, *, goes_on: bool) -> UserError:
@@ -78,6 +84,12 @@ def friendly_errors(path: Path, recipe: Recipe, *, anew: bool = False) -> Iterat
                 "glassformer train {path} --resume",
                 where=where,
                 reason=error.strerror or error,
+                path=quote(str(path)),
+            ) from error
+        if is_lost(error):
+            raise ProcessLost(
+                "another process of this training has ended; what was saved before is untouched. Put right what it says, "
+                "then go on with: glassformer train {path} --resume",
                 path=quote(str(path)),
             ) from error
         no_memory = isinstance(error, MemoryError | RuntimeError) and is_out_of_memory(error)
@@ -124,6 +136,7 @@ def reset_stale_best(session: Session, trained_with: Recipe) -> None:
 def run_session(session: Session, callbacks: Sequence[TrainerCallback]) -> RunFolder:
     """Train to the end, with these callbacks, and leave the run behind."""
     session.trainer.callbacks.extend(callbacks)
+    current().broadcast(asdict(session.trainer.progress))
     for line in overview(session):
         session.message(line)
     try:
@@ -158,6 +171,7 @@ def make_run(
             staging.commit(draft, out)
         raise
     run, aside = staging.commit(draft, out)
+    current().broadcast([os.path.abspath(run.path), None])
     ready = time.perf_counter()
     try:
         with stop.may_drop():
@@ -181,7 +195,10 @@ def train(
     """Trains from nothing into a new or an empty folder. `overwrite`: a run that is there is replaced, and dropped when the
     new one has its first checkpoint. `given`: data in memory (see data/memory.py) instead of the recipe's files. `start`: the run
     whose weights and tokenizers it begins with (and `recipe` is one for that: see config/fine_tune.py)."""
+    if current().rank != 0:
+        return follow(callbacks) or RunFolder(out)
     # What cannot be measured or learned from is refused before anything is read.
+    refuse_several(recipe)
     metric_of(recipe)
     check_task(recipe.data, recipe.model.family, recipe.model.head)
     stop = StopRequest()
@@ -234,7 +251,17 @@ def restored(run: RunFolder, step: int | None, trained_with: Recipe, stop: StopR
             checkpoint.remove(kept.path(later))
     truncate_log(run.metrics_file, state.get("metrics_bytes", 0))
     truncate_log(run.samples_file, state.get("samples_bytes", 0))
+    current().broadcast([os.path.abspath(run.path), step])
     session = make_session(run, run.recipe, run.tokenizers, stop)
+    restore(session, step, tensors, state)
+    if step is not None:
+        reset_stale_best(session, trained_with)
+    return session
+
+
+def restore(session: Session, step: int | None, tensors: dict[str, dict[str, Tensor]], state: dict[str, Any]) -> None:
+    """Puts what a checkpoint holds into a session, if there is one."""
+    run = session.run
     if step is not None:
         try:
             session.trainer.restore(tensors, state)
@@ -249,7 +276,6 @@ def restored(run: RunFolder, step: int | None, trained_with: Recipe, stop: StopR
                 )
             ) from error
         session.saved = session.screen.first = step
-        reset_stale_best(session, trained_with)
         threads = state.get("threads", torch.get_num_threads())
         if threads != torch.get_num_threads() and session.trainer.device.type == "cpu":
             say(
@@ -260,7 +286,30 @@ def restored(run: RunFolder, step: int | None, trained_with: Recipe, stop: StopR
                     get_num_threads=torch.get_num_threads(),
                 )
             )
-    return session
+
+
+def follow(callbacks: Sequence[TrainerCallback] = ()) -> RunFolder | None:
+    """A rank other than 0: takes its part in the training that rank 0 starts or goes on with, and says nothing."""
+    be_quiet(True)
+    stop = StopRequest(silent=True)
+    with stop.listening():
+        try:
+            place = current().broadcast(None)
+            if place is None:
+                return None
+            run, step = RunFolder(Path(place[0])), place[1]
+            with friendly_errors(run.path, run.recipe):
+                session = make_session(run, run.recipe, run.tokenizers, stop)
+                tensors, state = read_checkpoint(run.checkpoints.path(step)) if step is not None else ({}, {})
+                restore(session, step, tensors, state)
+                session.trainer.progress = TrainerState(**current().broadcast(None))
+                session.trainer.callbacks.extend(callbacks)
+                session.train()
+        except (ProcessLost, RuntimeError) as error:
+            if isinstance(error, ProcessLost) or is_lost(error):
+                raise SystemExit(LOST) from None  # whoever ended first has said why
+            raise
+    return run
 
 
 def resume(
@@ -268,6 +317,8 @@ def resume(
 ) -> RunFolder | None:
     """Goes on from the newest whole checkpoint, exactly as if the run had never stopped; None where it had ended already.
     `wanted`: with these settings, if they are not the run's own; a difference must be accepted."""
+    if current().rank != 0:
+        return follow(callbacks)
     staging.adopt(out)
     run = RunFolder.open(out)
     if not run.prepared:
@@ -277,6 +328,7 @@ def resume(
         with stop.may_drop():
             run.recover()
             wanted = run.recipe if wanted is None else as_prepared(wanted, run.recipe)
+            refuse_several(wanted)
             check_files(run)
             step = run.latest_checkpoint(say)
             state = run.checkpoints.state(step) if step is not None else {}
@@ -292,6 +344,7 @@ def resume(
                         ended=ended,
                     )
                 )
+                current().broadcast(None)
                 return None
             for change in changed:
                 say(_("from here on with {change}", change=change))

@@ -15,7 +15,7 @@ from glassformer.errors import UserError, install_hint
 from glassformer.files.owned import open_own
 from glassformer.language import _
 from glassformer.screen import warn
-from glassformer.training.trainer import StepReport
+from glassformer.training.progress import StepReport
 
 
 @contextmanager
@@ -33,10 +33,12 @@ class LogFile:
     """A file that grows by whole lines. It is opened once, so it is followed wherever its folder is moved to; and it is never
     a reason to stop: what cannot be written is lost, and that is said once."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self.path = path
         self.descriptor: int | None = None
         self.told = False
+        if path is None:  # nothing is written
+            return
         try:
             self.descriptor = open_own(path, os.O_RDWR | os.O_APPEND)
         except (OSError, UserError) as error:
@@ -107,15 +109,17 @@ def truncate_log(path: Path, size: int) -> None:
 class MetricsLog:
     """metrics.jsonl: a line for each log interval and each validation, and a last one with the seconds of each phase. Times are
     apart, under "clock" and "seconds". What is said on the screen goes to train.log beside it, and what was written at
-    validations to samples.jsonl."""
+    validations to samples.jsonl. Without a path, as on all processes of a training but the first, nothing is written."""
 
-    def __init__(self, path: Path, tensorboard: Path | None = None, wandb_name: str | None = None) -> None:
+    def __init__(self, path: Path | None, tensorboard: Path | None = None, wandb_name: str | None = None) -> None:
         self.metrics = LogFile(path)
-        self.said = LogFile(path.with_name("train.log"))
-        self.samples = LogFile(path.with_name("samples.jsonl"))
+        self.said = LogFile(path and path.with_name("train.log"))
+        self.samples = LogFile(path and path.with_name("samples.jsonl"))
         self.began = time.perf_counter()
         self.tensorboard: Any = None
         self.wandb: Any = None
+        if path is None:
+            return
         if tensorboard is not None:
             with needed_for("train.tensorboard", "tensorboard"):
                 from torch.utils.tensorboard import SummaryWriter

@@ -38,6 +38,12 @@ def short(number: int | float) -> str:
 
 def device_in_words(session: Session) -> str:
     """Where it is computed, and in which numbers."""
+    one, size = device_of_one(session), session.trainer.processes.size
+    return one if size == 1 else localized(_("{count} processes, each: {device}", count=size, device=one))
+
+
+def device_of_one(session: Session) -> str:
+    """Where one process computes, and in which numbers."""
     trainer, config = session.trainer, session.config
     precision = config.precision if config.precision != "auto" else ("bf16" if trainer.autocast else "fp32")
     if trainer.device.type != "cuda":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,8 @@ class Session:
     def __post_init__(self) -> None:
         self.clock = PhaseClock(self.trainer.device)
         self.writer = BackgroundWriter()
+        self.processes = self.trainer.processes
+        self.trainer.stop_asked = lambda: self.stop.asked
         self.held = HeldFolder(self.run.path)
         self.replaces_a_run = bool(replaced(self.run.path))
 
@@ -141,19 +144,27 @@ class Session:
     # ---- validation
 
     @contextmanager
-    def with_inference_weights(self) -> Any:
-        """Validate with the weights that would be used: the moving average, where there is one."""
-        if self.trainer.ema is None:
+    def with_weights(self, weights: dict[str, Tensor] | None) -> Any:
+        """Validate with these weights, or as the model is. Of a sharded model it is a copy that is on the device as long."""
+        if weights is None:
             yield
             return
+        if self.model is not self.trainer.model:
+            load_model_tensors(self.model, weights)
+            self.model.to(self.trainer.device)
+            try:
+                yield
+            finally:
+                self.model.cpu()
+            return
         training_weights = {n: t.clone() for n, t in model_tensors(self.model).items()}
-        load_model_tensors(self.model, self.trainer.ema)
+        load_model_tensors(self.model, weights)
         try:
             yield
         finally:
             load_model_tensors(self.model, training_weights)
 
-    def validate(self) -> Scores:
+    def validate(self, weights: dict[str, Tensor] | None) -> Scores:
         """Leaves no trace in the run, not even in the random state: it can be dropped half way and made again later."""
         durable.fault_point("validating")
         self.screen.pause()
@@ -161,7 +172,7 @@ class Session:
         devices = [self.trainer.device] if self.trainer.device.type == "cuda" else []
         self.model.eval()
         try:
-            with torch.random.fork_rng(devices), self.with_inference_weights(), self.stop.may_drop():
+            with torch.random.fork_rng(devices), self.with_weights(weights), self.stop.may_drop():
                 budget = max(256, 2**25 // max(1, self.model.config.vocab_size))
                 examples = self.val_batches.in_order(budget, limit=20_000)
                 scores = teacher_forced(self.model, examples, self.trainer.device)
@@ -175,6 +186,16 @@ class Session:
         finally:
             self.model.train(was_training)
             self.screen.pause()
+
+    def validate_unless_stopped(self) -> Scores | None:
+        """Rank 0 measures, and every rank has its values; None where it was asked to stop meanwhile."""
+        scores, average = None, self.trainer.ema is not None
+        weights = self.trainer.served_tensors() if average or self.config.shard else None
+        if self.processes.rank == 0:
+            with suppress(Stopped), self.clock.during("validate"):
+                scores = self.validate(weights)
+        values = self.processes.broadcast(None if scores is None else scores.values)
+        return scores if values is None or scores is not None else Scores(values)
 
     def record_validation(self, scores: Scores) -> None:
         """Log a validation, show a few samples, and keep count of the best."""
@@ -214,10 +235,13 @@ class Session:
     # ---- saving
 
     def save(self) -> None:
-        """A checkpoint of now; refused where a number is not finite."""
+        """A checkpoint of now, written by rank 0; refused where a number is not finite."""
         progress = self.trainer.progress
-        state = self.trainer.state()
-        if (name := self.trainer.find_nonfinite()) is not None:
+        state, tensors = self.trainer.state(), self.trainer.tensors()
+        if self.processes.rank != 0:
+            self.saved = progress.step
+            return
+        if (name := self.trainer.find_nonfinite(tensors)) is not None:
             raise NotFinite(
                 "at step {step} {name} is not finite, so nothing is saved; the last checkpoint is good. Go on from it with a "
                 "lower train.learning_rate, a longer train.warmup or a lower train.clip",
@@ -230,11 +254,11 @@ class Session:
         state["metrics_bytes"] = self.log.metrics.size()
         state["samples_bytes"] = self.log.samples.size()
         state["recipe"] = self.recipe.to_dict()
-        tensors = {group: copied(members) for group, members in self.trainer.tensors().items()}
+        copies = {group: copied(members) for group, members in tensors.items()}
         run, replaces, self.replaces_a_run = self.run, self.replaces_a_run, False
 
         def write() -> None:
-            write_checkpoint(run.checkpoints.path(state["step"]), tensors, state)
+            write_checkpoint(run.checkpoints.path(state["step"]), copies, state)
             if replaces:
                 drop_replaced(run.path)
             # Should the newest turn out damaged, the one before it must find what it calls the best.
@@ -247,13 +271,15 @@ class Session:
 
     def keep_weights(self, folder: str, most: int | None = None) -> None:
         """The weights alone, in a folder of their own, unless they are there; no more than the last `most`."""
+        weights, step = self.trainer.served_tensors(), self.trainer.progress.step
+        if self.processes.rank != 0:
+            return
         self.find_moved_folder()
-        kept, step = self.run.saved_in(folder), self.trainer.progress.step
-        weights = copied(self.trainer.served_tensors())
+        kept, copies = self.run.saved_in(folder), copied(weights)
 
         def write() -> None:
             if not kept.path(step).exists() or kept.problem(step) is not None:
-                write_checkpoint(kept.path(step), {"model": weights}, {"step": step, "run": self.run.id})
+                write_checkpoint(kept.path(step), {"model": copies}, {"step": step, "run": self.run.id})
             if most is not None:
                 kept.prune(most)
 
@@ -299,10 +325,19 @@ class Session:
         out_of_patience = config.patience is not None and progress.waiting >= config.patience
         return progress.step >= config.steps or out_of_patience
 
+    @contextmanager
+    def all_at_the_end(self) -> Iterator[None]:
+        """A stop ends no rank before rank 0 has written what it saves."""
+        try:
+            yield
+        except Stopped:
+            self.processes.wait()
+            raise
+
     def train(self) -> None:
         """Step after step until it is over, with validations and checkpoints on the way."""
-        self.model.train()
-        with self.screen, self.writer:
+        self.trainer.model.train()
+        with self.all_at_the_end(), self.screen, self.writer:
             self.after_step()  # a run that stopped before a validation owes it
             while not self.over:
                 self.trainer.step()
@@ -312,8 +347,10 @@ class Session:
             self.screen.at(self.trainer.progress.step)
             with self.clock.during("save"):
                 self.writer.wait()
-        with self.clock.during("save"):
-            self.finish()
+        if self.processes.rank == 0:
+            with self.clock.during("save"):
+                self.finish()
+        self.processes.wait()
         self.log.write({"step": self.trainer.progress.step, "seconds": self.clock.record()})
 
     def after_step(self) -> None:
@@ -326,13 +363,11 @@ class Session:
             return
         if (step % config.validate_every == 0 or step >= config.steps) and progress.validated < step:
             self.trainer.flush_reports()
-            try:
-                with self.clock.during("validate"):
-                    scores = self.validate()
-            except Stopped:
+            scores = self.validate_unless_stopped()
+            if scores is None:
                 if self.saved != step:
                     self.save()
-                raise
+                raise Stopped
             self.record_validation(scores)
             if self.over and step < config.steps:
                 self.message(
@@ -348,9 +383,14 @@ class Session:
         if config.average_last and averaged and (step % every == 0 or self.over):
             with self.clock.during("save"):
                 self.keep_weights("snapshots", config.average_last)
-        due = step % config.save_every == 0 or self.over or progress.best_step == step or self.stop.asked
+        due = step % config.save_every == 0 or self.over or progress.best_step == step or self.stopping
         if due and self.saved != step:
             with self.clock.during("save"):
                 self.save()
-        if self.stop.asked and not self.over:
+        if self.stopping and not self.over:
             raise Stopped
+
+    @property
+    def stopping(self) -> bool:
+        """Whether to save and stop now; of several processes all say the same."""
+        return self.trainer.stopping if self.processes.size > 1 else self.stop.asked

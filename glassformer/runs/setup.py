@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +21,7 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.generated import TEACHER_FORCED, metric_of
 from glassformer.evaluation.teacher_forced import batch_loss, model_inputs
 from glassformer.models import build_model
+from glassformer.nn.block import Block
 from glassformer.nn.rows import Rows
 from glassformer.runs.fine_tune import choose_what_learns, load_start
 from glassformer.runs.folder import RunFolder
@@ -28,6 +30,7 @@ from glassformer.runs.session import Session
 from glassformer.runs.stop import StopRequest
 from glassformer.text.tokenizers import Tokenizers
 from glassformer.training.optim import make_optimizers
+from glassformer.training.processes import current
 from glassformer.training.r_drop import r_drop_loss
 from glassformer.training.schedules import schedule
 from glassformer.training.screen import Screen
@@ -62,8 +65,9 @@ def make_fast(model: Any, device: torch.device, *, compiled: bool, precision: st
     """Installs on the model what makes its training fast on this device (glassformer.accel)."""
     if precision == "fp8" and (why := unsupported_reason(model, device)) is not None:
         raise ConfigError("train.precision=fp8 cannot be had here: {why}; set train.precision=auto", why=why)
-    eager_on_cpu = device.type == "cpu" and not compiled
-    accelerate(model, compiled=compiled, float8=precision == "fp8", short_rows=short_rows() if eager_on_cpu else 0)
+    eager_on_cpu, processes = device.type == "cpu" and not compiled, current()
+    tried = short_rows() if eager_on_cpu and processes.rank == 0 else 0  # a trial, whose answer all processes keep to
+    accelerate(model, compiled=compiled, float8=precision == "fp8", short_rows=processes.broadcast(tried))
 
 
 def compiled_loss(model: Any, smoothing: float, r_drop: float = 0.0) -> Callable[[Batch], Tensor]:
@@ -89,7 +93,11 @@ def compiled_loss(model: Any, smoothing: float, r_drop: float = 0.0) -> Callable
 def make_loss(model: Any, config: TrainConfig, device: torch.device, *, compiling: bool) -> Callable[[Batch], Tensor]:
     """The loss of a batch as the recipe asks for it: compiled or eager, in float8 or not, with R-Drop or without."""
     make_fast(model, device, compiled=compiling, precision=config.precision)
-    if compiling:
+    if compiling and current().size > 1:
+        # Block by block: DDP and FSDP come between them, and would break the graph of the whole.
+        for block in (module for module in model.modules() if isinstance(module, Block)):
+            block.compile(dynamic=False)
+    elif compiling:
         return compiled_loss(model, config.label_smoothing, config.r_drop)
 
     def loss(batch: Batch) -> Tensor:
@@ -101,8 +109,21 @@ def make_loss(model: Any, config: TrainConfig, device: torch.device, *, compilin
     return loss
 
 
-def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: StopRequest | None = None) -> Session:
-    """Everything a training needs, ready for its first step (or for a checkpoint to be restored into)."""
+def refuse_several(recipe: Recipe) -> None:
+    """Refuses what only one process can train, where there are several."""
+    alone = {
+        "train.capture=true": recipe.train.capture is True,
+        "train.precision=fp8": recipe.train.precision == "fp8",
+        "model.norm=batch": recipe.model.norm == "batch",
+    }
+    if current().size > 1 and (asked := [setting for setting, is_asked in alone.items() if is_asked]):
+        raise ConfigError(
+            "{setting} is for one process alone, and this training has several; leave it out", setting=asked[0]
+        )
+
+
+def check_metric(recipe: Recipe) -> None:
+    """Refuses a measure of decoded examples where none are decoded."""
     config = recipe.train
     if metric_of(recipe) not in TEACHER_FORCED and config.validate_examples == 0:
         raise ConfigError(
@@ -110,7 +131,19 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
             "set train.metric=loss",
             metric=config.metric,
         )
-    device = pick_device(config)
+
+
+def to_measure(model: Any, config: TrainConfig) -> Any:
+    """The model that is validated. Of one that will be sharded rank 0 has a copy, into which the weights are gathered."""
+    return copy.deepcopy(model).cpu() if config.shard and current().size > 1 and current().rank == 0 else model
+
+
+def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: StopRequest | None = None) -> Session:
+    """Everything a training needs, ready for its first step (or for a checkpoint to be restored into)."""
+    config = recipe.train
+    check_metric(recipe)
+    processes = current()
+    device = processes.device(pick_device(config))
     set_up(config, device)
     model = build_model(recipe.model)
     choose_what_learns(model, config, load_start(run, model))
@@ -134,15 +167,17 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
 
     compiling = is_compiled(config, device)
     loss = make_loss(model, config, device, compiling=compiling)
+    measured = to_measure(model, config)
+    loss = processes.parallel(model, loss, shard=config.shard)
     half = config.precision in ("bf16", "fp8") or (config.precision == "auto" and device.type == "cuda")
     log = MetricsLog(
-        run.metrics_file,
+        run.metrics_file if processes.rank == 0 else None,
         run.path / "tensorboard" if config.tensorboard else None,
         recipe.name if config.wandb else None,
     )
     screen = Screen(config.steps)
     train_batches = batches("train", layout)
-    may_capture = device.type == "cuda" and compiling and train_batches.shape is not None
+    may_capture = device.type == "cuda" and compiling and train_batches.shape is not None and processes.size == 1
     if config.capture and not may_capture:
         raise ConfigError(
             "train.capture=true captures a compiled step on CUDA whose batches all have one shape; leave train.capture out, "
@@ -161,5 +196,13 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
         capture=may_capture and config.capture is not False,
     )
     return Session(
-        run, recipe, trainer, model, tokenizers, batches("val", "padded"), log, screen, stop if stop else StopRequest()
+        run,
+        recipe,
+        trainer,
+        measured,
+        tokenizers,
+        batches("val", "padded"),
+        log,
+        screen,
+        stop if stop else StopRequest(),
     )

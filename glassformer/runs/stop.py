@@ -29,7 +29,8 @@ class StopRequest:
     model, a validation) is dropped where it stands and done again by whoever resumes. A second one ends the process at
     once, and a crash anywhere harms nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, silent: bool = False) -> None:
+        self.silent = silent
         self.asked = False
         self.droppable = False
 
@@ -40,7 +41,7 @@ class StopRequest:
         self.asked = True
         # Not by print: the signal may have come in the middle of one.
         with suppress(OSError):
-            os.write(2, b"stopping after this step; once more to stop at once\n")
+            os.write(2, b"" if self.silent else b"stopping after this step; once more to stop at once\n")
         if self.droppable:
             self.droppable = False
             raise Stopped

@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from glassformer.training.processes import whole
+
 
 def layer_of(name: str) -> str | None:
     """The shortest prefix of a parameter's name that ends in a number; None where there is no number in it.
@@ -40,5 +42,5 @@ def gradient_norms(layers: Iterable[list[nn.Parameter]], device: torch.device) -
     norms = []
     for parameters in layers:
         grads = [p.grad for p in parameters if p.grad is not None]
-        norms.append(torch.nn.utils.get_total_norm(grads) if grads else torch.zeros((), device=device))
+        norms.append(whole(torch.nn.utils.get_total_norm(grads)) if grads else torch.zeros((), device=device))
     return torch.stack([norm.float() for norm in norms])

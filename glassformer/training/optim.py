@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
 from glassformer.models.parts import is_embedding
+from glassformer.training.processes import placed_like
 
 
 def kind_of(name: str, parameter: nn.Parameter) -> str:
@@ -150,5 +151,5 @@ def load_optimizer_tensors(
         for name, parameter in model.named_parameters():
             if id(parameter) in members and name in by_owner:
                 optimizer.state[parameter] = {
-                    key: tensor.to(parameter.device).clone() for key, tensor in by_owner[name].items()
+                    key: placed_like(tensor, parameter).clone() for key, tensor in by_owner[name].items()
                 }

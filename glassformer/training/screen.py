@@ -9,7 +9,7 @@ import torch
 from glassformer.language import _, localized
 from glassformer.screen import Progress, say
 from glassformer.training.memory import resident
-from glassformer.training.trainer import StepReport
+from glassformer.training.progress import StepReport
 
 
 def memory_in_use() -> str:

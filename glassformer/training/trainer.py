@@ -29,8 +29,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -44,55 +45,8 @@ from glassformer.models.weights import load_model_tensors, model_tensors
 from glassformer.training.gradient_norms import gradient_norms, layers_of
 from glassformer.training.graph import CapturedStep
 from glassformer.training.optim import load_optimizer_tensors, optimizer_tensors
-
-
-@dataclass
-class TrainerState:
-    """Everything that moves, apart from tensors."""
-
-    step: int = 0
-    tokens: int = 0  # target tokens learned from
-    epoch: int = 0
-    index: int = 0
-    best_step: int | None = None
-    best_score: float | None = None
-    best_loss: float | None = None  # at the best step: it decides where scores do not
-    waiting: int = 0  # validations since the best
-    bad_steps: int = 0  # non-finite steps in a row
-    loss_sum: float = 0.0  # since the last line in the log
-    loss_tokens: int = 0
-    usual_loss: float | None = None  # moving mean and spread, for telling a spike
-    usual_spread: float = 0.0
-    validated: int = 0  # the step of the last validation
-
-    @property
-    def position(self) -> Position:
-        """Where the next batch is read."""
-        return Position(self.epoch, self.index)
-
-
-@dataclass(frozen=True)
-class StepReport:
-    """What the log and the screen are told of a step (or of the steps since the last report)."""
-
-    step: int
-    loss: float
-    rate: float
-    norm: float
-    tokens: int
-    epoch: int
-    layers: dict[str, float] = field(default_factory=dict)  # the gradient norm of each, where train.log_layers asks
-
-
-@runtime_checkable
-class TrainerCallback(Protocol):
-    """Whoever is called on the way: the screen, the log file, a function of the user's."""
-
-    def on_log(self, report: StepReport) -> None:
-        """A report at the logging interval."""
-
-    def on_message(self, text: str) -> None:
-        """Something a person should read."""
+from glassformer.training.processes import current, is_sharded, local, placed_like, whole
+from glassformer.training.progress import StepReport, TrainerCallback, TrainerState
 
 
 class NotFinite(UserError):
@@ -120,6 +74,12 @@ class Trainer:
         capture: bool = False,
     ) -> None:
         self.model, self.loss, self.batches = model, loss, batches
+        self.processes = current()
+        self.stop_asked: Callable[[], bool] = lambda: False  # here
+        # Whether a step counts, without asking the host. (Of a sharded model it is asked: its steps are long.)
+        self.decides_on_device = device.type == "cuda" and not any(map(is_sharded, model.parameters()))
+        self.warm = False
+        self.stopping = False  # any of several processes was asked to stop, and all know
         self.optimizers, self.rate, self.config = optimizers, rate, config
         self.callbacks, self.device, self.autocast = callbacks, device, autocast
         self.progress = TrainerState()
@@ -146,12 +106,15 @@ class Trainer:
     def gradients(self, micro: Sequence[Batch], total: int | Tensor) -> Tensor:
         """Leaves the gradients of the step in the parameters; returns the summed loss."""
         summed = torch.zeros((), device=self.device)
-        for batch in micro:
-            if batch.target_tokens == 0:
+        several = self.processes.size > 1
+        share = total / self.processes.size if several else total  # what is summed over processes is divided by them
+        for number, batch in enumerate(micro, 1):
+            if batch.target_tokens == 0 and not several:
                 continue
-            with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
-                loss = self.loss(batch.to(self.device, non_blocking=True))
-            (loss / total).backward()
+            with self.processes.unsynchronized(self.loss) if number < len(micro) else nullcontext():
+                with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
+                    loss = self.loss(batch.to(self.device, non_blocking=True))
+                (loss / share).backward()
             summed = summed + loss.detach()
         return summed
 
@@ -163,30 +126,46 @@ class Trainer:
         """What a step does to tensors. On CUDA nothing in it asks the device anything, so it can be captured whole."""
         buffers = [b.clone() for b in self.buffers]
         summed = self.gradients(micro, total)
+        asked = []
+        if self.processes.size > 1:
+            both = torch.stack([summed, summed.new_tensor(float(self.stop_asked()))])
+            summed, *asked = self.processes.sum(both).unbind()
         grads = [p.grad for p in self.parameters if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(grads) if grads else torch.zeros((), device=self.device)
-        values = torch.stack([summed, norm.to(summed)])
+        norm = whole(torch.nn.utils.get_total_norm(grads)) if grads else torch.zeros((), device=self.device)
+        values = torch.stack([summed, norm.to(summed), *asked])
         if self.layers:  # before clipping, as the norm of all is
             values = torch.cat([values, gradient_norms(self.layers.values(), self.device).to(values)])
         finite = self.is_finite(summed, norm)
-        if self.device.type == "cuda" or bool(finite):
+        if self.decides_on_device or bool(finite):
             if self.config.clip is not None:
                 torch.nn.utils.clip_grads_with_norm_(self.parameters, self.config.clip, norm)
             self.update(finite, buffers)
         else:
             self.restore_buffers(buffers, finite)
+        self.zero_grad()
+        return values
+
+    def zero_grad(self) -> None:
+        """No gradients."""
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
-        return values
 
     def step(self) -> None:
         """One optimizer step on one batch in `accumulate` micro-batches, eagerly or by the captured graph."""
         progress, config = self.progress, self.config
         begins = progress.position
         batch = self.next_batch()
-        micro = batch.pieces(config.accumulate, one_shape=self.batches.shape is not None)
+        pieces = batch.pieces(config.accumulate * self.processes.size, one_shape=self.batches.shape is not None)
+        micro = self.processes.share(pieces)
         total = max(1, batch.target_tokens)
+        if self.processes.size > 1 and not self.warm:
+            # DDP lays gradients out anew after its first pass; one that counts for nothing, so that a run which goes on here sums
+            # in the order of the run that never stopped.
+            self.gradients([micro[0].blank()], 1)
+            self.zero_grad()
+        self.warm = True
         progress.step += 1
+        self.processes.seed(config.seed, progress.step)
         rate = self.rate(progress.step)
         self.set_learning_rate(rate)
         if self.captured is None:
@@ -205,7 +184,7 @@ class Trainer:
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 value = rate * group["base_lr"] / self.config.learning_rate
-                if self.device.type != "cuda":
+                if not self.decides_on_device:
                     group["lr"] = value
                 elif isinstance(group["lr"], Tensor):
                     group["lr"].fill_(value)
@@ -220,22 +199,22 @@ class Trainer:
     def update(self, finite: Tensor, buffers: list[Tensor]) -> None:
         """The optimizers' step and the moving average's, neither of which does anything where `finite` is false."""
         for optimizer in self.optimizers:
-            if self.device.type == "cuda":
+            if self.decides_on_device:
                 if isinstance(optimizer, torch.optim.AdamW):
                     optimizer.grad_scale, optimizer.found_inf = None, (~finite).float()  # type: ignore[attr-defined]
                 else:
                     optimizer.finite = finite  # type: ignore[attr-defined]
             optimizer.step()
-        if self.device.type == "cuda":
+        if self.decides_on_device:
             self.restore_buffers(buffers, finite)
         if self.ema is not None:
             decay = self.config.ema or 0.0
             current = model_tensors(self.model)
-            for name, average in self.ema.items():
+            for average, now in ((local(tensor), local(current[name])) for name, tensor in self.ema.items()):
                 if average.is_floating_point():
-                    average.copy_(torch.where(finite, average.lerp(current[name], 1 - decay), average))
+                    average.copy_(torch.where(finite, average.lerp(now, 1 - decay), average))
                 else:
-                    average.copy_(current[name])
+                    average.copy_(now)
 
     def flush_reports(self) -> None:
         """Look at the losses of the steps since the last look: log, warn, or stop."""
@@ -247,6 +226,8 @@ class Trainer:
             self.pending, values.tolist(), strict=True
         ):
             loss = summed / report.tokens
+            if self.processes.size > 1:
+                self.stopping |= norms.pop(0) > 0
             if not (math.isfinite(summed) and math.isfinite(norm)):
                 progress.bad_steps += 1
                 what = _("loss") if not math.isfinite(summed) else _("gradient")
@@ -312,10 +293,10 @@ class Trainer:
 
     # ---- everything that moves
 
-    def find_nonfinite(self) -> str | None:
+    def find_nonfinite(self, tensors: dict[str, dict[str, Tensor]]) -> str | None:
         """The name of a tensor with a NaN or an infinity in it, if there is one. A look at all of them: for a save, not for
         a step."""
-        named = [(name, t) for group in self.tensors().values() for name, t in group.items() if t.is_floating_point()]
+        named = [(name, t) for group in tensors.values() for name, t in group.items() if t.is_floating_point()]
         good = torch.stack([t.isfinite().all().to(self.device) for _, t in named]).cpu()
         return None if bool(good.all()) else named[int(good.int().argmin())][0]
 
@@ -326,7 +307,10 @@ class Trainer:
         training["random/cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
             training["random/cuda"] = torch.cuda.get_rng_state()
-        return {"model": model_tensors(self.model), "training": training}
+        return {
+            "model": self.processes.gathered(model_tensors(self.model)),
+            "training": self.processes.gathered(training),
+        }
 
     def state(self) -> dict[str, Any]:
         """Every number that moves, as JSON has it."""
@@ -341,11 +325,16 @@ class Trainer:
         def part(prefix: str) -> dict[str, Tensor]:
             return {n.removeprefix(prefix): t for n, t in training.items() if n.startswith(prefix)}
 
-        load_model_tensors(self.model, tensors["model"])
+        own = model_tensors(self.model)
+
+        def placed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+            return {n: placed_like(t, own[n]) if n in own else t for n, t in tensors.items()}
+
+        load_model_tensors(self.model, placed(tensors["model"]))
         load_optimizer_tensors(self.model, self.optimizers, part("optimizer/"))
         if self.ema is not None:
             # A moving average that was only now asked for begins with the weights as they are.
-            for name, tensor in (part("ema/") or tensors["model"]).items():
+            for name, tensor in placed(part("ema/") or tensors["model"]).items():
                 self.ema[name].copy_(tensor)
         torch.set_rng_state(training["random/cpu"])
         if self.device.type == "cuda" and "random/cuda" in training:
@@ -375,4 +364,4 @@ class Trainer:
 
     def served_tensors(self) -> dict[str, Tensor]:
         """The weights one would use now: the moving average where there is one."""
-        return model_tensors(self.model) if self.ema is None else self.ema
+        return self.processes.gathered(model_tensors(self.model) if self.ema is None else self.ema)

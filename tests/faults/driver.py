@@ -3,7 +3,8 @@
 Everything that goes wrong is real: the process kills itself with SIGKILL, sends itself a signal, runs into the kernel's
 limits, or gets an error from a system call. What is arranged is only the moment.
 
-    {"at": "before-rename", "nth": 2, "do": "kill"}       at the second such moment; also term, int, power-cut
+    {"at": "before-rename", "nth": 2, "do": "kill"}       at the second such moment; also term, int, power-cut, and
+                                                          error: the disk cannot be read
     {"call": "write", "nth": 5, "errno": 28}              the fifth os.write in the run's folder fails so
     {"poison": "gradient", "example": 7}                  the batch with this example has a NaN there; also loss, spike
     {"memory": 12}                                        from step 12 on the process gets no more memory
@@ -11,6 +12,8 @@ limits, or gets an error from a system call. What is arranged is only the moment
     {"handles": 4}                                        so many files more may be open than are at the start
     {"read_only": "folder"}                               nothing under it can be made, changed or removed
     {"spy": "file"}                                       a line for each step: SHA-256 of weights, optimizer and average
+    {"examples": "file"}                                  a line for each micro-batch: the examples it learned from
+    {"double": true}                                      all numbers in float64
     {"variant": "no-fsync"}                               the guard is broken on purpose, to see that a test notices
 """
 
@@ -45,6 +48,8 @@ import rich.table  # noqa: F401
 import safetensors.torch  # noqa: F401
 import torch
 import torch._dynamo  # optimizers import it
+import torch.distributed.fsdp
+import torch.nn.parallel.distributed
 from torch import Tensor
 
 import glassformer.cli
@@ -53,7 +58,8 @@ from glassformer.data.stream import Position
 from glassformer.files import durable
 from glassformer.runs import checkpoint, curves, session, setup
 from glassformer.runs.background import BackgroundWriter
-from glassformer.training.trainer import Trainer, TrainerState
+from glassformer.training.progress import TrainerState
+from glassformer.training.trainer import Trainer
 
 with torch.autograd.profiler.record_function("imports more at its first use"):
     pass
@@ -115,12 +121,17 @@ class PowerCut:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def read_error() -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
 def arrange_moment(fault: dict[str, Any], root: Path) -> None:
     cut = PowerCut(root) if fault["do"] == "power-cut" else None
     actions: dict[str, Callable[[], Any]] = {
         "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
         "term": lambda: os.kill(os.getpid(), signal.SIGTERM),
         "int": lambda: os.kill(os.getpid(), signal.SIGINT),
+        "error": read_error,
         "power-cut": lambda: cut.happen() if cut else None,
     }
     seen: Counter[str] = Counter()
@@ -254,6 +265,18 @@ def arrange_spy(file: str) -> None:
     Trainer.step = step  # type: ignore[method-assign]
 
 
+def arrange_examples(file: str) -> None:
+    real = Trainer.gradients
+
+    def gradients(self: Trainer, micro: Any, total: Any) -> Tensor:
+        with open(file, "a") as out:
+            for batch in micro:
+                out.write(json.dumps({"step": self.progress.step, "examples": batch.examples}) + "\n")
+        return real(self, micro, total)
+
+    Trainer.gradients = gradients  # type: ignore[method-assign]
+
+
 def break_a_guard(variant: str) -> None:
     match variant:
         case "no-fsync":
@@ -270,7 +293,7 @@ def break_a_guard(variant: str) -> None:
             session.write_checkpoint = write
         case "loss-only":
             Trainer.is_finite = lambda self, summed, norm: torch.isfinite(summed)  # type: ignore[method-assign]
-            Trainer.find_nonfinite = lambda self: None  # type: ignore[method-assign]
+            Trainer.find_nonfinite = lambda self, tensors: None  # type: ignore[method-assign]
         case "epoch-0-order":
             TrainerState.position = property(lambda self: Position(0, self.index))  # type: ignore[assignment, method-assign]
         case "unchecked":
@@ -304,6 +327,10 @@ def drive(arguments: list[str], root: str, output: str, faults: list[dict[str, A
             arrange_read_only(fault["read_only"])
         elif "spy" in fault:
             arrange_spy(fault["spy"])
+        elif "examples" in fault:
+            arrange_examples(fault["examples"])
+        elif "double" in fault:
+            torch.set_default_dtype(torch.float64)
         elif "file_size" in fault:
             resource.setrlimit(resource.RLIMIT_FSIZE, (fault["file_size"],) * 2)
     for fault in faults:

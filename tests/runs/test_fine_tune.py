@@ -30,7 +30,7 @@ from glassformer.runs.checkpoint import read_checkpoint, write_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.text.extension import extend
 from glassformer.text.tokenizer import CONTROL, UNK, Tokenizer
-from glassformer.training.trainer import StepReport
+from glassformer.training.progress import StepReport
 from tests.commands import call
 from tests.external_models import marian
 from tests.small_runs import small_run, write_data

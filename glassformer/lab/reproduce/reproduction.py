@@ -32,7 +32,7 @@ from glassformer.models.costs import costs
 from glassformer.runs.folder import RunFolder
 from glassformer.screen import roughly, say
 from glassformer.training.changes import as_prepared, changes
-from glassformer.training.trainer import StepReport, TrainerCallback
+from glassformer.training.progress import StepReport, TrainerCallback
 
 
 def data_settings(what: Reproduction, folder: Path | None, out: Path) -> list[str]:

@@ -1,0 +1,137 @@
+"""`--nproc N`: the processes of a training on one machine, as torchrun starts them, but forked from one that has imported torch
+already, and with the exit codes of one process.
+
+Each has a rank and torchrun's variables. A signal to this process goes to all of them, once. Where one is killed, by the system
+or by somebody, all start again from the last checkpoint, unless that has happened several times without a new one.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import runpy
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import UserError
+from glassformer.language import _
+from glassformer.screen import warn
+
+RESTARTS = 3  # in a row, without a new checkpoint
+GRACE = 15.0  # seconds that the others have to end after one has
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LOST = 71  # a rank that ends because another has; see runs/launch.py
+PRELOAD = ["glassformer.cli.train", "glassformer.runs.launch", "torch._dynamo", "torch.nn.parallel.distributed"]
+
+
+def free_port() -> int:
+    """A port of this machine that nobody has, and that the system gives to nobody by itself until it is listened on."""
+    for port in random.sample(range(20_000, 32_000), 1000):
+        with suppress(OSError), socket.socket() as place:
+            place.bind(("127.0.0.1", port))
+            return port
+    raise UserError("no port between 20000 and 32000 is free here; the processes need one to find each other")
+
+
+def run_rank(arguments: list[str], variables: dict[str, str]) -> None:
+    """The command line, as one rank."""
+    os.setpgid(0, 0)  # Ctrl-C reaches the launcher, which passes it on
+    os.environ.update(variables)
+    parent = multiprocessing.parent_process()
+
+    def follow_parent() -> None:
+        wait([parent.sentinel])  # type: ignore[union-attr]
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=follow_parent, daemon=True).start()
+    sys.argv = ["glassformer", *arguments]
+    runpy.run_module("glassformer", run_name="__main__")
+
+
+def kill(ranks: Sequence[Any]) -> None:
+    """Ends these processes at once: a kill at any moment harms no run."""
+    for process in ranks:
+        process.kill()
+    for process in ranks:
+        process.join()
+
+
+@contextmanager
+def forwarded(ranks: Sequence[Any]) -> Iterator[None]:
+    """Inside, a signal goes to every rank."""
+
+    def forward(number: int, frame: Any) -> None:
+        for process in ranks:
+            with suppress(ProcessLookupError, TypeError):
+                os.kill(process.pid, number)
+
+    old = {number: signal.signal(number, forward) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, previous in old.items():
+            signal.signal(number, previous)
+
+
+def run_once(arguments: list[str], count: int, restart: int) -> list[int]:
+    """Starts every rank and waits for all of them; their exit codes, in the order of their ends, or of their ranks."""
+    variables = {
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "TORCHELASTIC_RESTART_COUNT": str(restart),
+    }
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    ranks: list[Any] = [
+        context.Process(target=run_rank, args=(arguments, {**variables, "RANK": str(i), "LOCAL_RANK": str(i)}))
+        for i in range(count)
+    ]
+    for process in ranks:
+        process.start()
+    with forwarded(ranks):
+        until = None
+        while left := [p for p in ranks if p.exitcode is None]:
+            if until is None and any(p.exitcode for p in ranks):
+                until = time.monotonic() + (GRACE if all((p.exitcode or 0) >= 0 for p in ranks) else 1.0)
+            wait([p.sentinel for p in left], None if until is None else max(0.0, until - time.monotonic()))
+            if until is not None and time.monotonic() >= until:
+                codes = [p.exitcode for p in ranks]
+                kill(left)
+                return [LOST if code is None else code for code in codes]
+    return [p.exitcode for p in ranks]
+
+
+def latest_checkpoint(run: Path) -> str:
+    """The name of the newest checkpoint, empty where there is none."""
+    return max((path.name for path in run.glob("checkpoints/step-*")), default="")
+
+
+def launch(arguments: list[str], count: int, run: Path, *, may_restart: bool = True) -> int:
+    """Trains with so many processes; the exit code of the training."""
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
+    failed, before = 0, latest_checkpoint(run)
+    for restart in range(10**6):
+        codes = run_once(arguments, count, restart)
+        killed = next((rank for rank, code in enumerate(codes) if code < 0), None)
+        if killed is None:
+            return next((code for code in codes if code not in (0, LOST)), max(codes))
+        newest = latest_checkpoint(run)
+        failed = 1 if newest != before else failed + 1
+        before = newest
+        told = {"rank": killed, "signal": signal.Signals(-codes[killed]).name}
+        if failed > RESTARTS or not may_restart:
+            warn(_("rank {rank} was ended by {signal}; go on with --resume", **told))
+            return 128 - codes[killed]
+        warn(_("rank {rank} was ended by {signal}; all start again from the last checkpoint", **told))
+    return 1

@@ -1,0 +1,205 @@
+"""One training on several processes, by torch.distributed: DDP (Li et al. 2020), a copy of the model each, whose gradients are
+summed as the backward pass makes them; or, where `train.shard` asks, FSDP2 (Zhao et al. 2023), a piece of every tensor each,
+gathered block by block for the time that the block needs it.
+
+    torchrun --nproc-per-node 4 -m glassformer train dates        or: glassformer train dates --nproc 4
+
+The batch of a step follows from seed and position as with one process and is cut into micro-batches by rows; of `size` of them
+each process takes the one of its rank, and one that has none left takes a blank one. The loss of each is divided by the
+target tokens of the whole batch, so the sum over processes is the gradient of one process, however ragged the lengths.
+Nothing of a checkpoint knows how many processes wrote it.
+
+What is random within a step (dropout) follows from seed, step and rank, where there are several; one process draws from torch's
+stream as ever. Only rank 0 writes, measures and speaks. A process that ends closes its connections, and so ends the others.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.data.batches import Batch
+from glassformer.data.stream import Stream, random_bits
+from glassformer.errors import UserError
+from glassformer.nn.block import Stack
+from glassformer.screen import rank_of_several
+
+LONG = timedelta(days=30)  # rank 0 may prepare, validate or save for as long as it takes
+LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket closed", "Connection refused")
+
+
+class ProcessLost(UserError):
+    """Another process of the training has ended."""
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether torch.distributed says that another process is gone."""
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in LOST)
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether this is a DTensor, of which each rank holds a piece."""
+    return hasattr(tensor, "full_tensor")
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A DTensor in full, on every rank; another tensor as it is."""
+    return tensor.full_tensor() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This rank's piece of a DTensor, in the same memory; another tensor as it is."""
+    return tensor.to_local() if is_sharded(tensor) else tensor  # type: ignore[attr-defined]
+
+
+def placed_like(tensor: Tensor, other: Tensor) -> Tensor:
+    """A whole tensor on the device of another, cut over the ranks where that is a DTensor."""
+    tensor = tensor.to(other.device)
+    if not is_sharded(other) or tensor.dim() == 0:
+        return tensor
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(tensor, other.device_mesh, other.placements, src_data_rank=None)  # type: ignore[attr-defined]
+
+
+class LossModule(nn.Module):
+    """The loss of a batch as a module's forward pass, which is what DDP and FSDP attend to."""
+
+    def __init__(self, model: nn.Module, loss: Callable[[Batch], Tensor]) -> None:
+        super().__init__()
+        self.model, self.loss = model, loss
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The summed loss of a batch."""
+        return self.loss(batch)
+
+
+def replicated(loss: LossModule) -> nn.Module:
+    """DDP of a loss: a copy of its model on each rank."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    with warnings.catch_warnings(action="ignore"):  # torch 2.13 has a new name for what 2.11 calls broadcast_buffers
+        return DistributedDataParallel(loss, broadcast_buffers=False, gradient_as_bucket_view=True)
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The processes of a training, as one of them sees them: `rank` of `size`, `local_rank` on its machine. `control`: the group
+    for messages, which does not go through a GPU."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    control: Any = None
+
+    def device(self, device: torch.device) -> torch.device:
+        """A process's own device of this type."""
+        if self.size == 1 or device.type != "cuda":
+            return device
+        if self.local_rank >= (count := torch.cuda.device_count()):
+            raise UserError(
+                "more processes were started here than there are GPUs ({count}); start one for each, or set train.device=cpu",
+                count=count,
+            )
+        own = torch.device("cuda", self.local_rank)
+        torch.cuda.set_device(own)
+        return own
+
+    def broadcast(self, value: Any) -> Any:
+        """Rank 0's value, which JSON can write, on every rank."""
+        if self.size == 1:
+            return value
+        content = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+        length = torch.tensor(len(content))
+        torch.distributed.broadcast(length, 0, group=self.control)
+        if self.rank != 0:
+            content = torch.empty(int(length), dtype=torch.uint8)
+        torch.distributed.broadcast(content, 0, group=self.control)
+        return json.loads(content.numpy().tobytes())
+
+    def wait(self) -> None:
+        """Until every rank is here."""
+        if self.size > 1:
+            torch.distributed.barrier(group=self.control)
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Over all ranks, in place."""
+        torch.distributed.all_reduce(values)
+        return values
+
+    def share(self, pieces: Sequence[Batch]) -> list[Batch]:
+        """This rank's part of the micro-batches of a step: on every rank equally many, blank ones where there are too few."""
+        missing = -len(pieces) % self.size
+        return [*pieces, *(pieces[0].blank() for _ in range(missing))][self.rank :: self.size]
+
+    def seed(self, seed: int, step: int) -> None:
+        """What a step draws on one of several ranks follows from seed, step and rank."""
+        if self.size > 1:
+            torch.manual_seed(int(random_bits(1, seed, step, Stream.DROPOUT, self.rank)[0] >> 1))
+
+    def parallel(
+        self, model: nn.Module, loss: Callable[[Batch], Tensor], *, shard: bool = False
+    ) -> Callable[[Batch], Tensor]:
+        """The same loss, whose backward pass leaves the mean over all ranks of the gradients. `shard`: the model's parameters
+        become DTensors, of which each rank holds a piece, so optimizers are made afterwards."""
+        if self.size == 1:
+            return loss
+        if shard:
+            return self.sharded(model, LossModule(model, loss))
+        return replicated(LossModule(model, loss))
+
+    def sharded(self, model: nn.Module, loss: nn.Module) -> nn.Module:
+        """FSDP2 of each block, and of the rest. Layers that share their parameters belong to the rest."""
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
+        # A block's projections of the memory are views, which nobody here changes in place.
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+        mesh = init_device_mesh(next(model.parameters()).device.type, (self.size,))
+        for stack in (m for m in model.modules() if isinstance(m, Stack) and not m.share_layers):
+            for block in stack.layers:
+                fully_shard(block, mesh=mesh)
+                register_fsdp_forward_method(block, "project_memory")
+        fully_shard(loss, mesh=mesh)
+        return loss
+
+    def gathered(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """These tensors whole, one after the other, in rank 0's memory; other ranks of a sharded model end up with none."""
+        if not any(is_sharded(t) for t in tensors.values()):
+            return tensors
+        found = {}
+        for name, tensor in tensors.items():
+            full = whole(tensor)
+            if self.rank == 0:
+                found[name] = full.cpu()
+        return found
+
+    def unsynchronized(self, loss: Any) -> AbstractContextManager[Any]:
+        """Inside, forward and backward passes leave this rank's gradients as they are, to be added to."""
+        return loss.no_sync() if hasattr(loss, "no_sync") else nullcontext()
+
+
+ALONE = Processes()
+
+
+@cache
+def current() -> Processes:
+    """The processes of this training, connected; one alone where nothing has started several."""
+    if (rank := rank_of_several()) is None:
+        return ALONE
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    torch.distributed.init_process_group(backend)
+    atexit.register(torch.distributed.destroy_process_group)
+    control = torch.distributed.new_group(backend="gloo", timeout=LONG)
+    return Processes(rank, int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", "0")), control)

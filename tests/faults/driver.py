@@ -32,6 +32,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -145,7 +146,9 @@ def arrange_moment(fault: dict[str, Any], root: Path) -> None:
                 "micro-batch",
             ):  # the checkpoint before it is to be gone on from: let it be written
                 concurrent.futures.wait(writes)
-            for _ in range(fault.get("times", 1)):
+            for again in range(fault.get("times", 1)):
+                if again and threading.current_thread() is not threading.main_thread():
+                    time.sleep(0.5)  # the first is heard by the main thread, when it comes to that
                 actions[fault["do"]]()
 
     writes: list[concurrent.futures.Future[None]] = []

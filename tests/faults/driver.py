@@ -32,7 +32,6 @@ import resource
 import signal
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +58,7 @@ from glassformer.data.stream import Position
 from glassformer.files import durable
 from glassformer.runs import checkpoint, curves, session, setup
 from glassformer.runs.background import BackgroundWriter
+from glassformer.runs.stop import StopRequest
 from glassformer.training.progress import TrainerState
 from glassformer.training.trainer import Trainer
 
@@ -148,9 +148,20 @@ def arrange_moment(fault: dict[str, Any], root: Path) -> None:
                 concurrent.futures.wait(writes)
             for again in range(fault.get("times", 1)):
                 if again and threading.current_thread() is not threading.main_thread():
-                    time.sleep(0.5)  # the first is heard by the main thread, when it comes to that
+                    heard.wait()  # signals are heard by the main thread, when it comes to that
                 actions[fault["do"]]()
+            if fault.get("times", 1) > 1 and threading.current_thread() is not threading.main_thread():
+                threading.Event().wait(60)  # the process ends before this write does
 
+    heard, real_handler = threading.Event(), StopRequest.handler
+
+    def handler(self: StopRequest, number: int, frame: Any) -> None:
+        try:
+            real_handler(self, number, frame)
+        finally:
+            heard.set()
+
+    StopRequest.handler = handler  # type: ignore[method-assign]
     writes: list[concurrent.futures.Future[None]] = []
     real_submit = BackgroundWriter.submit
 

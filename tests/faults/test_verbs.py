@@ -49,8 +49,9 @@ def test_two_runs_that_differ_are_told_apart(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Runner:
-    runner = Runner(tmp_path_factory.mktemp("doctor") / "run", ["train.average_last=2"])
-    assert runner.train({"at": "before-rename", "nth": 9, "do": "kill"}).code == KILLED
+    runner = Runner(tmp_path_factory.mktemp("doctor") / "run", ["train.average_last=4"])
+    # Checkpoints of steps 5 and 10, then snapshots and checkpoints in turn: at the snapshot of step 25.
+    assert runner.train({"at": "before-rename", "nth": 7, "do": "kill"}).code == KILLED
     return runner
 
 

@@ -185,16 +185,18 @@ def test_ranks_killed_at_random_times(pair: Ranks, tmp_path: Path, capfd: pytest
     assert launch([*arguments, str(tmp_path / "trial")], 2, tmp_path / "trial") == 0
     killer = Killer(count(fast=20, soak=100), 0.8 * (time.perf_counter() - began))
     killer.start()
-    for number in range(200):
-        if number and not killer.left:
-            break
-        runner = Ranks(tmp_path / str(number))
-        # Given up after several kills without a new checkpoint: the same command goes on.
-        while (code := launch([*arguments, str(runner.folder)], 2, runner.folder)) != 0:
-            assert code == 128 + signal.SIGKILL
-        assert differences(everything(pair.run), everything(runner.run)) == []
-    killer.over.set()
-    killer.join()
+    try:
+        for number in range(200):
+            if number and not killer.left:
+                break
+            runner = Ranks(tmp_path / str(number))
+            # Given up after several kills without a new checkpoint: the same command goes on.
+            while (code := launch([*arguments, str(runner.folder)], 2, runner.folder)) != 0:
+                assert code == 128 + signal.SIGKILL
+            assert differences(everything(pair.run), everything(runner.run)) == []
+    finally:  # whatever comes after this test is not to be killed
+        killer.over.set()
+        killer.join()
     assert killer.left == 0
     assert "Traceback" not in capfd.readouterr().err
 

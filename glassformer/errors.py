@@ -18,6 +18,8 @@ class UserError(ValueError):
     'there is no file a.tsv'
     """
 
+    exit_code = 2
+
     def __init__(self, sentence: str = "", /, **values: Any) -> None:
         super().__init__(_(sentence, **values))
 

@@ -69,7 +69,7 @@ def tell(error: BaseException) -> int:
     """One sentence for whatever ended a command, and its exit code."""
     if isinstance(error, UserError):
         warn(f"{speaker()}: {localized(str(error))}")
-        return 2
+        return error.exit_code
     if isinstance(error, OSError) and error.errno is not None:
         where = error.filename if error.filename is not None else "stdout"
         if error.filename is None:

@@ -29,7 +29,7 @@ from glassformer.screen import warn
 RESTARTS = 3  # in a row, without a new checkpoint
 GRACE = 15.0  # seconds that the others have to end after one has
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-LOST = 71  # a rank that ends because another has; see runs/launch.py
+LOST = 71  # a rank that ends because another has: ProcessLost.exit_code
 PRELOAD = ["glassformer.cli.train", "glassformer.runs.launch", "torch._dynamo", "torch.nn.parallel.distributed"]
 
 
@@ -124,14 +124,21 @@ def launch(arguments: list[str], count: int, run: Path, *, may_restart: bool = T
     for restart in range(10**6):
         codes = run_once(arguments, count, restart)
         killed = next((rank for rank, code in enumerate(codes) if code < 0), None)
-        if killed is None:
-            return next((code for code in codes if code not in (0, LOST)), max(codes))
+        if not any(codes):
+            return 0
+        # Where one was killed, whatever the others say comes of that.
+        if killed is None and (own := [code for code in codes if code not in (0, LOST)]):
+            return own[0]
         newest = latest_checkpoint(run)
         failed = 1 if newest != before else failed + 1
         before = newest
-        told = {"rank": killed, "signal": signal.Signals(-codes[killed]).name}
+        if killed is not None:
+            code, name = 128 - codes[killed], signal.Signals(-codes[killed]).name
+            what = _("rank {rank} was ended by {signal}", rank=killed, signal=name)
+        else:  # all say that another was lost: a connection broke
+            code, what = LOST, _("the processes have lost each other")
         if failed > RESTARTS or not may_restart:
-            warn(_("rank {rank} was ended by {signal}; go on with --resume", **told))
-            return 128 - codes[killed]
-        warn(_("rank {rank} was ended by {signal}; all start again from the last checkpoint", **told))
+            warn(_("{what}; go on with --resume", what=what))
+            return code
+        warn(_("{what}; all start again from the last checkpoint", what=what))
     return 1

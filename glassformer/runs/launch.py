@@ -41,9 +41,6 @@ from glassformer.training.memory import is_out_of_memory, less_memory
 from glassformer.training.processes import ProcessLost, current, is_lost
 from glassformer.training.progress import TrainerCallback, TrainerState
 
-LOST = 71
-"""The exit code of a process that ends because another process of its training has."""
-
 
 def out_of_memory(path: Path, recipe: Recipe, *, goes_on: bool) -> UserError:
     """What to say when memory ran out: what is safe, and how to go on with less."""
@@ -307,7 +304,7 @@ def follow(callbacks: Sequence[TrainerCallback] = ()) -> RunFolder | None:
                 session.train()
         except (ProcessLost, RuntimeError) as error:
             if isinstance(error, ProcessLost) or is_lost(error):
-                raise SystemExit(LOST) from None  # whoever ended first has said why
+                raise SystemExit(ProcessLost.exit_code) from None  # whoever ended first has said why
             raise
     return run
 

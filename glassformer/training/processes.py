@@ -36,11 +36,16 @@ from glassformer.nn.block import Stack
 from glassformer.screen import rank_of_several
 
 LONG = timedelta(days=30)  # rank 0 may prepare, validate or save for as long as it takes
-LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket closed", "Connection refused")
+LOST = (
+    *("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket closed", "Connection refused"),
+    "Connection was likely closed",  # while they meet
+)
 
 
 class ProcessLost(UserError):
     """Another process of the training has ended."""
+
+    exit_code = 71
 
 
 def is_lost(error: BaseException) -> bool:

@@ -29,6 +29,7 @@ OTHER_LANGUAGE = 10.0  # times likelier than the one that is expected; short sen
 LOOKED_AT = 2000  # sides that say which language a side has
 FEWEST_PAIRS = 2000  # to learn a dictionary from: of fewer, too many good pairs look wrong
 SMOOTHING = 5  # characters added to both sides of a ratio, as short sentences vary much
+FEW = 100  # pairs
 SPREADS = 4.0  # standard deviations (by the median of deviations) of the logarithm of the ratio
 ENDS = 3.4  # of these are granted where the longer side has a sentence end more
 SENTENCE_END = re.compile(r"[.!?…]+[\"'”’»“)]*(?=\s|$)|[。！？]+")
@@ -146,7 +147,8 @@ def is_odd_ratio(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
     ratio = np.array([math.log((len(target) + SMOOTHING) / (len(source) + SMOOTHING)) for source, target in pairs])
     ends = np.array([len(SENTENCE_END.findall(target)) - len(SENTENCE_END.findall(source)) for source, target in pairs])
     usual = float(np.median(ratio))
-    spread = max(0.05, 1.4826 * float(np.median(np.abs(ratio - usual))))
+    least = 0.05 if len(pairs) >= FEW else 0.25  # what a handful of pairs have in common says little of the next
+    spread = max(least, 1.4826 * float(np.median(np.abs(ratio - usual))))
     away = (ratio - usual) / spread
     odd = np.abs(away) + ENDS * ((ends != 0) & (np.sign(ends) == np.sign(away)))
     most = math.exp(SPREADS * spread)

@@ -11,7 +11,7 @@ import pytest
 
 import glassformer
 from glassformer.probe import ablate
-from tests.browser.test_serve_page import NARROW, TEXT, WIDE
+from tests.browser.test_serve_page import NARROW, TEXT, Tab
 from tests.serve.harness import Running, make_runs, running
 from tests.small_runs import small_run
 
@@ -30,19 +30,11 @@ def server(paths: list[Path]) -> Iterator[Running]:
         yield found
 
 
-class LiveTab:
-    """The live page, opened at an address; what it complained of and what it asked for."""
+class LiveTab(Tab):
+    """The live page, opened at an address."""
 
     def __init__(self, browser: Any, server: Running, address: str = "/open", **how: Any) -> None:
-        self.context = browser.new_context(**({"viewport": WIDE, "locale": "en-GB"} | how))
-        self.page = self.context.new_page()
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
-        self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(server.address + address)
-        self.page.wait_for_selector("html[data-ready=yes]", timeout=60_000)
+        super().__init__(browser, server, address, **how)
 
     def wait(self, text: str, cuts: int = 0) -> dict[str, Any]:
         """The data on the screen, once it is that of this text with so many cuts, explained."""

@@ -35,7 +35,7 @@ def server(paths: list[Path]) -> Iterator[Running]:
 class Tab:
     """A page that is open, what it complained of and what it asked for."""
 
-    def __init__(self, browser: Any, server: Running, **how: Any) -> None:
+    def __init__(self, browser: Any, server: Running, address: str = "/", **how: Any) -> None:
         self.context = browser.new_context(**({"viewport": WIDE, "locale": "en-GB"} | how))
         self.page = self.context.new_page()
         self.complaints: list[str] = []
@@ -43,8 +43,8 @@ class Tab:
         self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(server.address + "/")
-        self.page.wait_for_selector("html[data-ready=yes]")
+        self.page.goto(server.address + address)
+        self.page.wait_for_selector("html[data-ready=yes]", timeout=60_000)
 
     def translate(self, text: str) -> str:
         """Type, and wait for the answer with its shades."""

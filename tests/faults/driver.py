@@ -115,10 +115,10 @@ class PowerCut:
         for path in self.root.rglob("*"):
             found = path.lstat()
             who = found.st_dev, found.st_ino
-            if path.is_file() and who in self.unsynced:
-                os.truncate(path, 0)
-            elif path.suffix == ".jsonl":
+            if path.suffix == ".jsonl":  # what was fsynced stays, though a line was added since
                 os.truncate(path, self.sizes.get(who, 0))
+            elif path.is_file() and who in self.unsynced:
+                os.truncate(path, 0)
         os.kill(os.getpid(), signal.SIGKILL)
 
 

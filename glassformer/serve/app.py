@@ -21,6 +21,7 @@ from glassformer.serve.openai import OpenAI
 from glassformer.serve.pages import Pages
 from glassformer.serve.responses import as_json
 from glassformer.serve.service import Service
+from glassformer.serve.translations import Translations
 
 
 class Served:
@@ -45,6 +46,7 @@ class Served:
             [
                 *Libre(service).routes(),
                 *OpenAI(service).routes(),
+                *Translations(service).routes(),
                 *Pages(service, examples=examples).routes(),
                 *(
                     DocumentedRoute(path, endpoint, status, errors=(400, 403, 503))

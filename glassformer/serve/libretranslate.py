@@ -64,12 +64,17 @@ class DetectFields(BaseModel):
     api_key: str | None = None
 
 
+def check_glossary(glossary: dict[str, str], most: int) -> None:
+    """Refuse more terms, or longer ones, than are taken."""
+    if len(glossary) > most or any(len(k) + len(v) > 200 for k, v in glossary.items()):
+        raise bad_request(f"glossary: at most {most} terms of 200 characters are taken here", "glossary")
+
+
 def options_of(service: Service, fields: TranslateFields) -> TranslationOptions:
     """What is asked beside the texts, if it is no more than is taken."""
     limits = service.limits
     check_at_most("alternatives", fields.alternatives, limits.alternatives)
-    if len(fields.glossary) > limits.glossary or any(len(k) + len(v) > 200 for k, v in fields.glossary.items()):
-        raise bad_request(f"glossary: at most {limits.glossary} terms of 200 characters are taken here", "glossary")
+    check_glossary(fields.glossary, limits.glossary)
     options = {"n_best": fields.alternatives + 1} if fields.alternatives else {}
     return TranslationOptions(
         options, TextConstraints(glossary=fields.glossary), align=fields.alignment, trace=fields.trace

@@ -29,7 +29,13 @@ from glassformer.serve.responses import EVENTS, error_response, event_of
 from glassformer.serve.worker import log_name
 
 OPEN = {"/", "/open", "/page/{name}", "/docs", "/openapi.json", "/health", "/livez", "/readyz", "/frontend/settings"}
-DECODED = {"/translate", "/translate_file", "/v1/completions", "/v1/chat/completions"}  # these ask a model
+DECODED = {
+    "/translate",
+    "/translate_file",
+    "/v1/completions",
+    "/v1/chat/completions",
+    "/v1/translations",
+}  # these ask a model
 UNCOUNTED = {"/metrics"}
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "

@@ -21,12 +21,10 @@ from glassformer.serve.completion import Choice, Completed, CompletionJob, Compl
 from glassformer.serve.fields import DocumentedRoute, check_at_most, read_as
 from glassformer.serve.jobs import FunctionJob, ServerJob
 from glassformer.serve.models import ServedRun
-from glassformer.serve.responses import EventStream, as_json, event_of
+from glassformer.serve.responses import DONE, EventStream, as_json, event_of
 from glassformer.serve.service import Service
 from glassformer.serve.translation import TranslationJob, TranslationOptions
 from glassformer.tasks import Answer, TextConstraints
-
-DONE = b"data: [DONE]\n\n"
 
 
 class GenerationFields(BaseModel):

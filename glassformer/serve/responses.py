@@ -13,6 +13,7 @@ from glassformer.serve.api_errors import APIError
 from glassformer.serve.jobs import ServerJob
 
 EVENTS = "text/event-stream; charset=utf-8"
+DONE = b"data: [DONE]\n\n"  # the last event of a stream, as OpenAI's clients expect it
 
 
 def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

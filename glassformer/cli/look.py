@@ -33,11 +33,11 @@ def look(
     ] = False,
     beam: Annotated[int | None, typer.Option(help="The width of the search that is shown.")] = None,
     new: Annotated[int, typer.Option(help="A GPT: so many tokens are written after the text.")] = 12,
-    pictures: Annotated[bool, typer.Option(help="PNG and SVG of every view beside the page.")] = True,
+    pictures: Annotated[bool, typer.Option(help="PNG and SVG of the maps and tables beside the page.")] = True,
     device: options.Device = "cpu",
     step: options.Step = None,
 ) -> None:
-    """Write a report on one text: look.html, which opens in any browser and needs no network, and a picture of each view.
+    """Write a report on one text: look.html, which opens in any browser and needs no network, and pictures of maps and tables.
 
     The machine itself, attention of every head as maps and lines, probabilities and alternatives, logit lens, attribution,
     residual stream, rollout, one head step by step, and the beam. With --across, the same at every checkpoint that the

@@ -21,6 +21,7 @@ from glassformer.inspection.packing import (
     thumbnails,
 )
 from glassformer.inspection.rollout import rollout
+from glassformer.inspection.search import paths_of
 from glassformer.language import _, in_both
 
 FORMAT = 2
@@ -124,16 +125,12 @@ def beam_data(inside: Inspection, names: Names) -> dict[str, Any] | None:
     if found is None:
         return None
     decode = inside.model.tokenizers.target.decode
-    said = [int(i) for i in inside.activations.outputs.tokens]
-    answer = said[inside.input.given - 1 :] if inside.kind == "gpt" else said
+    answer = inside.answer_ids()
     steps: list[list[dict[str, Any]]] = []
-    paths: dict[int, list[int]] = {0: []}
     any_best = False
-    for number, step in enumerate(found.trace.steps):
+    for number, (step, paths) in enumerate(zip(found.trace.steps, paths_of(found.trace))):
         here: list[dict[str, Any]] = []
-        longer: dict[int, list[int]] = {}
-        for candidate in step:
-            path = [*paths.get(candidate.parent, []), candidate.token]
+        for candidate, path in zip(step, paths):
             facts = asdict(candidate) | {
                 "token": names.number([candidate.token])[0],
                 "text": decode(path),
@@ -143,10 +140,7 @@ def beam_data(inside: Inspection, names: Names) -> dict[str, Any] | None:
                 facts[name] = float(f"{facts[name]:.6g}")
             any_best = any_best or facts["best"]
             here.append(facts)
-            if candidate.slot is not None:
-                longer[candidate.slot] = path
         steps.append(here)
-        paths = longer
     answers = [{"text": decode(h.ids), "score": h.score, "logprob": h.logprob} for h in found.answers]
     root = names.number([inside.input.row[inside.input.given - 1]])[
         0

@@ -77,6 +77,11 @@ class Inspection:
         """Of the vocabulary; else classes or tags."""
         return self.kind not in ("classify", "tag")
 
+    def answer_ids(self) -> list[int]:
+        """The tokens of the answer looked at; a GPT's without those of the text it goes on with."""
+        ids = [int(i) for i in self.activations.outputs.tokens]
+        return ids[self.input.given - 1 :] if self.kind == "gpt" else ids
+
     def names(self, ids: Sequence[int]) -> list[str]:
         """What is said, to be read."""
         if self.labels_are_words:

@@ -87,9 +87,7 @@ def with_masks(inside: Inspection, kind: str, weights: np.ndarray) -> np.ma.Mask
 
 def colours() -> Any:
     """The map of weights, grey where there is none."""
-    import matplotlib
-
-    return matplotlib.colormaps[plots.MAP].with_extremes(bad="#dedee2")
+    return plots.size_colours().with_extremes(bad="#dedee2")
 
 
 def mosaic(axis: Any, maps: Sequence[Mapping[int, np.ndarray]]) -> list[float]:

@@ -21,6 +21,7 @@ from glassformer.inspection.map_pictures import (
     rollout_figure,
     sharpest,
 )
+from glassformer.inspection.search import paths_of
 
 
 def tokens_figure(inside: Inspection) -> Any:
@@ -61,15 +62,15 @@ def lens_figure(inside: Inspection) -> Any:
     shown = min(LONGEST, len(said.tokens))
     chances = np.stack([layer.chances[:shown, 0] for layer in lens])
     fig, axis = plots.figure(max(5.0, 0.62 * shown + 2.2), 0.36 * len(lens) + 1.6)
-    image = axis.imshow(chances, cmap=plots.MAP, vmin=0, vmax=1, aspect="auto", origin="lower")
+    # A scale that ends in orange, so that black letters are read on all of it: what matters is the word.
+    image = axis.imshow(chances, cmap=plots.pale_colours(), vmin=0, vmax=1, aspect="auto", origin="lower")
     for depth, layer in enumerate(lens):
         names = inside.names([int(i) for i in layer.best[:shown, 0]])
         for place, name in enumerate(names):
             right = depth > 0 and layer.best[place, 0] == said.tokens[place]
-            ink = "white" if chances[depth, place] > 0.45 else "black"
             weight = "bold" if right else "normal"
             text = label(name)[:8]
-            axis.text(place, depth, text, ha="center", va="center", fontsize=8, color=ink, fontweight=weight)
+            axis.text(place, depth, text, ha="center", va="center", fontsize=8, fontweight=weight)
     depths = ["embedding", *(f"after layer {n}" for n in range(len(lens) - 1))]
     chosen = inside.names([int(i) for i in said.tokens[:shown]])
     axis.set_yticks(range(len(lens)), depths, fontsize=8)
@@ -157,28 +158,35 @@ def beam_figure(inside: Inspection) -> Any | None:
         return None
     steps = found.trace.steps[:24]
     rows = max(len(step) for step in steps)
-    fig, axis = plots.figure(1.15 * len(steps) + 1.2, 0.36 * rows + 1.2)
-    colours = {"kept": plots.COLOURS[0], "ended": plots.COLOURS[1], "dropped": "#999999"}
+    fig, axis = plots.figure(1.15 * len(steps) + 1.2, 0.46 * rows + 1.2)
+    colours = {"kept": plots.COLOURS[0], "ended": plots.COLOURS[0], "dropped": "#999999"}
+    answer, paths = inside.answer_ids(), paths_of(found.trace)
     slots = {0: 0.0}
     for s, step in enumerate(steps):
         here: dict[int, float] = {}
         names = inside.names([candidate.token for candidate in step])
         for rank, (candidate, name) in enumerate(zip(step, names)):
+            on_the_way = paths[s][rank] == answer[: s + 1]
+            colour = plots.COLOURS[1] if on_the_way else colours[candidate.fate]
             if candidate.parent in slots:
-                wide = 0.7 if candidate.fate == "dropped" else 1.8
+                wide = 2.6 if on_the_way else 0.7 if candidate.fate == "dropped" else 1.8
                 # From middle to middle; the boxes cover the ends.
                 ends = [s - 1 if s else -0.7, s], [slots[candidate.parent], rank]
-                axis.plot(*ends, color=colours[candidate.fate], linewidth=wide, zorder=1)
+                axis.plot(*ends, color=colour, linewidth=wide, zorder=2 if on_the_way else 1)
             axis.text(
                 s,
                 rank,
-                f"{label(name)[:7]} {candidate.score:.2f}".replace("-0.00", "0.00"),
+                f"{label(name)[:7]}\n{candidate.score:.2f}".replace("\n-0.00", "\n0.00"),
                 ha="center",
                 va="center",
                 fontsize=7,
                 color="#666666" if candidate.fate == "dropped" else "black",
-                bbox={"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": colours[candidate.fate]},
-                zorder=2,
+                bbox={
+                    "boxstyle": "round,pad=0.25",
+                    "facecolor": "#d9ebf7" if candidate.fate == "ended" else "white",
+                    "edgecolor": colour,
+                },
+                zorder=3,
             )
             if candidate.slot is not None:
                 here[candidate.slot] = rank
@@ -190,8 +198,31 @@ def beam_figure(inside: Inspection) -> Any | None:
     axis.set_xlabel("step")
     axis.grid(False)
     axis.spines["left"].set_visible(False)
-    title = f"beam of {found.beam}: the best {2 * found.beam} candidates of each step (blue kept, orange ended, grey dropped)"
+    legend = "orange: the answer; blue: kept; filled: ended; grey: dropped"
+    title = f"beam of {found.beam}: the best {2 * found.beam} candidates of each step ({legend})"
     plots.heading(fig, title, size=10)
+    return fig
+
+
+def attribution_figure(inside: Inspection) -> Any | None:
+    """What each part pushed each token by, against the token that came next to it."""
+    attribution = inside.attribution
+    if attribution is None:
+        return None
+    shown = min(LONGEST, len(attribution.tokens))
+    pushes = (attribution.terms[:shown, 0] - attribution.terms[:shown, 1]).T
+    names = [inside.names([int(i) for i in row[:2]]) for row in attribution.tokens[:shown]]
+    fig, axis = plots.figure(max(6.0, 0.42 * shown + 2.8), 0.24 * len(pushes) + 1.8)
+    top = float(np.abs(pushes).max()) or 1.0
+    image = axis.imshow(pushes, cmap=plots.SIGNED, vmin=-top, vmax=top, aspect="auto")
+    labels = [f"{label(token)[:8]}\nnot {label(other)[:8]}" for token, other in names]
+    axis.set_xticks(range(shown), labels, fontsize=7)
+    axis.set_yticks(range(len(pushes)), attribution.parts, fontsize=7)
+    axis.xaxis.tick_top()
+    axis.tick_params(length=0)
+    axis.grid(False)
+    fig.colorbar(image, ax=axis, label="logit of the token minus that of the next best")
+    plots.heading(fig, "attribution: which part pushed for each token (orange) or against it (purple)")
     return fig
 
 
@@ -201,6 +232,7 @@ FIGURES: dict[str, Callable[[Inspection], Any]] = {
     "alignment": alignment_figure,
     "tokens": tokens_figure,
     "lens": lens_figure,
+    "attribution": attribution_figure,
     "norms": norms_figure,
     "rollout": rollout_figure,
     "head": head_figure,

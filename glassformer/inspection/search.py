@@ -22,6 +22,16 @@ class Search:
     trace: BeamTrace
 
 
+def paths_of(trace: BeamTrace) -> list[list[list[int]]]:
+    """For each candidate of each step, the tokens that lead to it, its own last."""
+    paths: list[list[list[int]]] = []
+    slots: dict[int, list[int]] = {0: []}
+    for step in trace.steps:
+        paths.append([[*slots.get(candidate.parent, []), candidate.token] for candidate in step])
+        slots = {c.slot: path for c, path in zip(step, paths[-1]) if c.slot is not None}
+    return paths
+
+
 def search(model: TextModel, ids: list[int], *, beam: int | None, new: int) -> tuple[Hypothesis | None, Search | None]:
     """What the model answers to these ids, and the tree of a beam search. Without `beam` the answer is that of the recipe,
     as `translate` gives it, and where that has no beam the tree is that of a small one. What would be drawn is searched."""

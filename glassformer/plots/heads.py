@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from glassformer.plots.maps import cell_maps
+from glassformer.plots.maps import bare, cell_maps, draw_cells
 from glassformer.plots.style import COLOURS, figure
 
 
@@ -21,21 +22,53 @@ def number(value: float) -> str:
     return "0" if abs(value) < 5e-4 else f"{value:.3f}"
 
 
-def part_maps(panels: Sequence[tuple[str, np.ndarray]], rows: Sequence[str], columns: Sequence[str]) -> Any:
-    """What is lost when a part is cut: a row for each attention, a column for each head and the MLP; one panel a measure."""
-    words = [[[number(v) for v in row] for row in values] for _, values in panels]
-    return cell_maps(panels, rows, columns, words, across=2, cell=0.46, label="head")
+def part_maps(panels: Sequence[tuple[str, np.ndarray, np.ndarray]], rows: Sequence[str], mlps: Sequence[str]) -> Any:
+    """What is lost when a part is cut: for each measure a row for each attention with a column for each head, and beside it the
+    MLPs, a row each, in the same colours."""
+    from matplotlib.ticker import MaxNLocator
+
+    width = panels[0][1].shape[1]
+    down, tall = -(-len(panels) // 2), max(len(rows), len(mlps))
+    fig, axes = figure(
+        2 * (0.52 * (width + 1) + 3.6),
+        down * (0.3 * tall + 1.15) + 0.2,
+        nrows=down,
+        ncols=4,
+        width_ratios=(width, 1) * 2,
+    )
+    for place, (title, heads, layers) in enumerate(panels):
+        pair = np.atleast_2d(axes)[place // 2, place % 2 * 2 : place % 2 * 2 + 2]
+        top = max(1e-9, float(np.nanmax(heads)), float(np.nanmax(layers)))
+        columns = [str(head) for head in range(width)]
+        image = draw_cells(pair[0], heads, rows, columns, number, top)
+        draw_cells(pair[1], layers[:, None], mlps, ["MLP"], number, top)
+        pair[0].set_title(title, fontsize=9, loc="left")
+        pair[0].set_xlabel("head", fontsize=8)
+        bar = fig.colorbar(image, ax=list(pair), aspect=30, pad=0.02, ticks=MaxNLocator(4))
+        bar.ax.tick_params(labelsize=7)
+    return fig
 
 
 def kind_map(strength: np.ndarray, kinds: Sequence[Sequence[str]], rows: Sequence[str], columns: Sequence[str]) -> Any:
-    """What each head looks at, by the name of its kind; the darker, the more clearly."""
-    words = [
-        [f"{kind}\n{value:.2f}" if kind else "" for kind, value in zip(line, values, strict=True)]
-        for line, values in zip(kinds, strength, strict=True)
-    ]
-    title = "what each head looks at, and how clearly (0 to 1)"
-    panels = [(title, strength)]
-    return cell_maps(panels, rows, columns, [words], across=1, cell=0.78, tall=0.42, label="head", top=1.0)
+    """What each head looks at: a colour for each kind, the stronger the more clearly."""
+    from matplotlib.colors import to_rgb
+
+    names = sorted({kind for line in kinds for kind in line if kind} - {"mixed"})
+    colours = dict(zip(names, itertools.cycle(COLOURS[:6]))) | {"mixed": "#888888"}
+    fig, axis = figure(0.78 * len(columns) + 2.1, 0.42 * len(rows) + 1.35)
+    picture = np.ones((*strength.shape, 3))
+    for (i, j), value in np.ndenumerate(strength):
+        if kinds[i][j]:
+            share = 0.15 + 0.5 * min(1.0, max(0.0, float(value)))
+            picture[i, j] = 1 - share * (1 - np.array(to_rgb(colours[kinds[i][j]])))
+            axis.text(j, i, f"{kinds[i][j]}\n{value:.2f}", ha="center", va="center", fontsize=7.5)
+    axis.imshow(picture, aspect="auto")
+    bare(axis, rows, columns)
+    axis.set_xlabel("head", fontsize=8)
+    axis.set_title(
+        "what each head looks at (a colour a kind), and how clearly (0 to 1)", fontsize=9, loc="left", wrap=True
+    )
+    return fig
 
 
 def cut_curve(values: Sequence[float], line: float, can_go: int, label: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,33 +51,53 @@ def cell_maps(
     cell: float,
     tall: float = 0.30,
     label: str,
-    top: float | None = None,
+    top: float,
 ) -> Any:
     """Grids of cells with a word or number in each. A cell that does not exist is left blank; darker is more."""
-    from matplotlib.colors import PowerNorm
-
     down = -(-len(panels) // across)
     width = across * (cell * len(columns) + 1.7) + 0.4
     height = down * (tall * len(rows) + 1.15) + 0.2
     fig, axes = figure(width, height, nrows=down, ncols=across, squeeze=False)
     for axis, (title, values), own in zip(axes.flat, panels, words, strict=True):
-        most = top or max(1e-9, float(np.nanmax(np.where(np.isnan(values), -np.inf, values))))
-        norm = PowerNorm(0.5 if top is None else 1.0, vmin=0, vmax=most, clip=True)
-        image = axis.imshow(np.ma.masked_invalid(values), cmap=MAP, norm=norm, aspect="auto")
-        axis.grid(False)
+        draw_cells(axis, values, rows, columns, own, top, root=False)
         axis.set_title(title, fontsize=9)
-        axis.set_xticks(range(len(columns)), columns, fontsize=8)
-        axis.set_yticks(range(len(rows)), rows, fontsize=8)
-        axis.tick_params(length=0)
         axis.set_xlabel(label, fontsize=8)
-        for spine in axis.spines.values():
-            spine.set_visible(False)
-        for (i, j), value in np.ndenumerate(values):
-            if not np.isnan(value):
-                red, green, blue, _ = image.cmap(norm(max(0.0, float(value))))
-                ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
-                axis.text(j, i, own[i][j], ha="center", va="center", fontsize=7.5, color=ink)
     return fig
+
+
+def bare(axis: Any, rows: Sequence[str], columns: Sequence[str]) -> None:
+    """A grid's labels, and no lines."""
+    axis.grid(False)
+    axis.set_xticks(range(len(columns)), columns, fontsize=8)
+    axis.set_yticks(range(len(rows)), rows, fontsize=8)
+    axis.tick_params(length=0)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+
+
+def draw_cells(
+    axis: Any,
+    values: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    words: Sequence[Sequence[str]] | Callable[[float], str],
+    top: float,
+    *,
+    root: bool = True,
+) -> Any:
+    """A grid in which each cell has its word, from 0 to `top`; by the square root, which shows what is little."""
+    from matplotlib.colors import PowerNorm
+
+    norm = PowerNorm(0.5 if root else 1.0, vmin=0, vmax=top, clip=True)
+    image = axis.imshow(np.ma.masked_invalid(values), cmap=MAP, norm=norm, aspect="auto")
+    bare(axis, rows, columns)
+    for (i, j), value in np.ndenumerate(values):
+        if not np.isnan(value):
+            red, green, blue, _ = image.cmap(norm(max(0.0, float(value))))
+            ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
+            text = words(float(value)) if callable(words) else words[i][j]
+            axis.text(j, i, text, ha="center", va="center", fontsize=7.5, color=ink)
+    return image
 
 
 def small_map(axis: Any, values: np.ndarray, title: str, *, numbers: bool = True, **image: Any) -> Any:

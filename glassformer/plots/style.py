@@ -1,7 +1,7 @@
 """The house style of every figure, and how one is saved: as PNG (to look at) and SVG (to print).
 
-Colours are those of Okabe and Ito (2008), told apart by colour-blind readers, and one perceptually even map (viridis'
-relative "magma" reversed: light is little, dark is much, and it survives a black-and-white printer).
+Colours are those of Okabe and Ito (2008), told apart by colour-blind readers, and one perceptually even map, the page's: from
+white over "magma" reversed to a dark purple. Light is little, dark is much, and it survives a black-and-white printer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from glassformer.plots import fonts
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
-MAP = "magma_r"
+MAP = "glassformer"  # registered by `figure`
 SIGNED = "PuOr_r"  # purple below zero, orange above, as in the page
 
 
@@ -31,6 +31,8 @@ def figure(width: float = 7.0, height: float = 4.0, **layout: Any) -> tuple[Any,
     from matplotlib.figure import Figure
 
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
+    if MAP not in matplotlib.colormaps:
+        matplotlib.colormaps.register(size_colours())
     style: dict[Any, Any] = {
         "font.family": fonts.families(),
         "axes.spines.top": False,
@@ -47,6 +49,24 @@ def figure(width: float = 7.0, height: float = 4.0, **layout: Any) -> tuple[Any,
         fig = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(fig)
         return fig, fig.subplots(**layout)
+
+
+def size_colours() -> Any:
+    """The page's colours of sizes (`sizeColour` in colours.js) as a colour map."""
+    import matplotlib
+    from matplotlib.colors import LinearSegmentedColormap
+
+    magma = matplotlib.colormaps["magma"]
+    shares = [0.08 + 0.92 * i / 17 for i in range(18)]
+    stops = [(0.0, (1.0, 1.0, 1.0)), *((share, magma((19 - i) / 20)[:3]) for i, share in enumerate(shares))]
+    return LinearSegmentedColormap.from_list(MAP, stops)
+
+
+def pale_colours() -> Any:
+    """The lighter half of the map, on which black letters are read."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("pale", size_colours()([i / 20 * 0.32 for i in range(21)]))
 
 
 def heading(fig: Any, text: str, size: int = 11) -> None:

@@ -26,7 +26,7 @@ def check_pictures(folder: Path, names: set[str]) -> None:
         assert ElementTree.parse(folder / f"{name}.svg").getroot().tag.endswith("svg")
 
 
-EVERYWHERE = {"maps", "map", "tokens", "lens", "norms", "rollout", "head"}
+EVERYWHERE = {"maps", "map", "tokens", "lens", "attribution", "norms", "rollout", "head"}
 PICTURES = {
     "transformer": EVERYWHERE | {"alignment", "beam"},
     "gpt": EVERYWHERE | {"beam"},

@@ -22,7 +22,7 @@ from glassformer.evaluation.teacher_forced import example_losses, model_inputs, 
 from glassformer.inspection import heads as study
 from glassformer.inspection.heads.importance import HeadImportances, Importance
 from glassformer.inspection.heads.kinds import KINDS, kinds
-from glassformer.inspection.heads.pictures import as_grid
+from glassformer.inspection.heads.pictures import as_grid, mlps_of
 from glassformer.inspection.heads.pruning import best_of
 from glassformer.probe import Component
 from glassformer.runs.folder import RunFolder
@@ -180,13 +180,13 @@ def test_figures(tmp_path: Path, folders: dict[str, RunFolder]) -> None:
         check_pictures(paths[i : i + 2])
     attentions = model.model.config.attentions
     grid = as_grid(found, attentions, 2, lambda w: found.change(w, "zero", "loss"))
-    for one in found.parts:
-        value = found.change(one, "zero", "loss")
-        if one.part.head is not None:
-            assert grid[attentions.index(one.part.module), one.part.head] == value
-        else:
-            assert value in grid[:, 2]
-    assert np.isnan(grid[attentions.index("decoder.0.attention"), 2]), "a layer's MLP is shown once"
+    heads = [one for one in found.parts if one.part.head is not None]
+    for one in heads:
+        assert grid[attentions.index(one.part.module), one.part.head] == found.change(one, "zero", "loss")
+    assert grid.size == len(heads) and not np.isnan(grid).any()
+    mlps = mlps_of(found)
+    assert [label for label, _ in mlps] == ["encoder 0", "decoder 0"]
+    assert {one.part for _, one in mlps} == {one.part for one in found.parts} - {one.part for one in heads}
     assert [plots.number(v) for v in (0.0, 0.0004, 0.0123, 1.234, 56.78, 567.8, math.nan, -0.5)] == [
         *("0", "0", "0.012", "1.23", "56.8", "568", "", "-0.500")
     ]

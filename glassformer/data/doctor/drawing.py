@@ -98,8 +98,8 @@ def picture(report: DoctorReport) -> Any:
             if facts.examples:
                 ratios = log_ratios(facts) / np.log(2)
                 shares = np.full(len(ratios), 1 / len(ratios))
-                axis.hist(
-                    ratios, np.linspace(-reach, reach, 49), weights=shares, histtype="step", color=colour, label=name
+                axis.hist(  # an odd number of bars: equal lengths are the middle one, not the right of two
+                    ratios, np.linspace(-reach, reach, 50), weights=shares, histtype="step", color=colour, label=name
                 )
         axis.set(title="Target against source", xlabel="log₂ of the ratio of lengths", ylabel="share of pairs")
         if any(facts.examples for facts in report.splits.values()):

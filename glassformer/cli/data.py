@@ -19,7 +19,9 @@ HELP = "Fetch data, look at it and clean it before training."
 
 
 def get(
-    name: Annotated[str, typer.Argument(help="tatoeba:en-de, tatoeba:en-zh, multi30k:en-de or shakespeare.")],
+    name: Annotated[
+        str, typer.Argument(help="tatoeba:en-de, en-fr or en-zh, multi30k:en-de or en-fr, or shakespeare.")
+    ],
     out: Annotated[Path | None, typer.Option(help="Where to put it; data/NAME if not said.")] = None,
     mirror: Annotated[str | None, typer.Option(help="Fetch the same files from this address instead.")] = None,
 ) -> None:

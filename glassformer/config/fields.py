@@ -182,11 +182,11 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
             )
         return value
     if typing.get_origin(hint) is tuple:
-        parts = [p for p in value.strip("[]() ").split(",") if p.strip()] if isinstance(value, str) else value
+        parts = [p.strip() for p in value.strip("[]() ").split(",") if p.strip()] if isinstance(value, str) else value
         if options[-1] is Ellipsis:
             if not isinstance(parts, list | tuple):
                 raise ConfigError("{name} must be a list, not {value}", name=name, value=shortened(value))
-            return tuple(coerce(p.strip() if isinstance(p, str) else p, options[0], name) for p in parts)
+            return tuple(coerce(p, options[0], name) for p in parts)
         if not isinstance(parts, list | tuple) or len(parts) != len(options):
             raise ConfigError(
                 "{name} must be {n_options} numbers, not {value}",

@@ -1,7 +1,7 @@
 """Real data over the network: fetched, checked, and cut into train, val and test.
 
-    tatoeba:en-de, tatoeba:en-zh   sentence pairs of tatoeba.org, in the edition of manythings.org/anki   CC-BY 2.0 FR
-    multi30k:en-de                 captions of photographs, from github.com/multi30k/dataset              non-commercial
+    tatoeba:en-de, en-fr, en-zh    sentence pairs of tatoeba.org, in the edition of manythings.org/anki   CC-BY 2.0 FR
+    multi30k:en-de, en-fr          captions of photographs, from github.com/multi30k/dataset              non-commercial
     shakespeare                    tiny Shakespeare, from github.com/karpathy/char-rnn                    public domain
 
 Every file goes to a temporary name and takes its own only when it is whole and its SHA-256 is right, so what stands under
@@ -266,9 +266,9 @@ def cut_multi30k(folder: Path, files: Sequence[Path]) -> dict[str, int]:
     lower-cased and tokenised by the publisher, on which published scores stand."""
     splits = {}
     both = list(zip([*MULTI30K_LINES, *MULTI30K_LINES], files[0::2], files[1::2], strict=True))
-    for number, (split, english, german) in enumerate(both):
-        sides = [[line for _, line in numbered_lines(file)] for file in (english, german)]
-        for file, side in zip((english, german), sides, strict=True):
+    for number, (split, english, other) in enumerate(both):
+        sides = [[line for _, line in numbered_lines(file)] for file in (english, other)]
+        for file, side in zip((english, other), sides, strict=True):
             if len(side) != MULTI30K_LINES[split]:
                 raise UserError(
                     "{file} has {n_side} lines, not the {multi30k_lines} its publisher states; remove it",
@@ -293,20 +293,29 @@ def cut_shakespeare(folder: Path, files: Sequence[Path]) -> dict[str, int]:
 
 
 GITHUB = "https://raw.githubusercontent.com"
+
+
+def tatoeba(language: str) -> Collection:
+    """The pairs of English with a language, by its ISO 639-3 code."""
+    return Collection("https://www.manythings.org/anki", {f"{language}-eng.zip": None}, cut_tatoeba, "CC-BY 2.0 FR")
+
+
+def multi30k(language: str) -> Collection:
+    """Task 1 of Multi30k from English: raw files, and the publisher's lower-cased and tokenised ones."""
+    names = [
+        form.format(part, side)
+        for form in ("raw/{}.{}.gz", "tok/{}.lc.norm.tok.{}")
+        for part in ("train", "val", "test_2016_flickr")
+        for side in ("en", language)
+    ]
+    folder = f"{GITHUB}/multi30k/dataset/master/data/task1"
+    return Collection(folder, dict.fromkeys(names), cut_multi30k, "research and education, non-commercial")
+
+
 COLLECTIONS: dict[str, Collection] = {
-    "tatoeba:en-de": Collection("https://www.manythings.org/anki", {"deu-eng.zip": None}, cut_tatoeba, "CC-BY 2.0 FR"),
-    "tatoeba:en-zh": Collection("https://www.manythings.org/anki", {"cmn-eng.zip": None}, cut_tatoeba, "CC-BY 2.0 FR"),
-    "multi30k:en-de": Collection(
-        f"{GITHUB}/multi30k/dataset/master/data/task1",
-        {
-            form.format(part, side): None
-            for form in ("raw/{}.{}.gz", "tok/{}.lc.norm.tok.{}")
-            for part in ("train", "val", "test_2016_flickr")
-            for side in ("en", "de")
-        },
-        cut_multi30k,
-        "research and education, non-commercial",
-    ),
+    **{f"tatoeba:en-{code}": tatoeba(archive) for code, archive in (("de", "deu"), ("fr", "fra"), ("zh", "cmn"))},
+    "multi30k:en-de": multi30k("de"),
+    "multi30k:en-fr": multi30k("fr"),
     "shakespeare": Collection(
         f"{GITHUB}/karpathy/char-rnn/master/data/tinyshakespeare",
         {"input.txt": "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"},

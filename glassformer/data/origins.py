@@ -18,9 +18,8 @@ Split = Literal["train", "val", "test"]
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
 SUFFIXES = {suffix: name for name, (suffixes, _) in FORMATS.items() for suffix in suffixes}
 COLLECTIONS = {  # what `glassformer data get` fetches, by the folder it goes to
-    "tatoeba-en-de": "tatoeba:en-de",
-    "tatoeba-en-zh": "tatoeba:en-zh",
-    "multi30k-en-de": "multi30k:en-de",
+    **{f"tatoeba-en-{code}": f"tatoeba:en-{code}" for code in ("de", "fr", "zh")},
+    **{f"multi30k-en-{code}": f"multi30k:en-{code}" for code in ("de", "fr")},
     "shakespeare": "shakespeare",
 }
 

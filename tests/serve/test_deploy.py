@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -88,7 +89,7 @@ def test_compose_and_its_proxy() -> None:
     host = words[words.index("--allow-host") + 1]
     caddy = (ROOT / "deploy" / "Caddyfile").read_text()
     (port,) = re.findall(r"^EXPOSE (\d+)$", DOCKERFILE, re.M)
-    hosts = [after for word, after in zip(words, words[1:]) if word == "--allow-host"]
+    hosts = [after for word, after in itertools.pairwise(words) if word == "--allow-host"]
     assert "glassformer" in hosts, "the proxy asks for health by the name of the service"
     assert f"\n{host} {{" in caddy and f"reverse_proxy glassformer:{port} " in caddy
     (probe,) = re.findall(r"health_uri (\S+)", caddy)

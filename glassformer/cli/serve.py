@@ -32,7 +32,10 @@ def serve(
         ),
     ] = None,
     key_file: Annotated[
-        Path | None, typer.Option(help="A file whose first line is the API key; or set GLASSFORMER_API_KEY.")
+        Path | None,
+        typer.Option(
+            help="A file whose first line is the API key (more lines: more keys); or set GLASSFORMER_API_KEY."
+        ),
     ] = None,
     allow_host: Annotated[list[str] | None, typer.Option(help="A host name this server is known by.")] = None,
     allow_origin: Annotated[
@@ -40,6 +43,12 @@ def serve(
     ] = None,
     batch_invariant: Annotated[
         bool, typer.Option("--batch-invariant", help="An answer never depends on its neighbours in the batch; slower.")
+    ] = False,
+    learn: Annotated[
+        bool,
+        typer.Option(
+            "--learn", help="Take corrections, and learn each within seconds; see docs/how-to/corrections.md."
+        ),
     ] = False,
     limit: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Change a limit, such as queue=64 or seconds=30.")
@@ -60,6 +69,7 @@ def serve(
         key_file=key_file,
         names=(allow_host or [], allow_origin or []),
         batch_invariant=batch_invariant,
+        learn=learn,
         limits=limit or [],
         device=device,
     )

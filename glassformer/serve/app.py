@@ -40,7 +40,7 @@ class Served:
         self.metrics = Metrics()
         auth = auth or Auth()
         codes = {code for run in models.runs.values() for code in (*run.sources, run.target)}
-        service = Service(models, limits, Detector(codes), needs_key=auth.key is not None)
+        service = Service(models, limits, Detector(codes), auth)
         status = {"application/json": {"type": "object"}}
         router = Router(
             [

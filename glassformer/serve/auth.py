@@ -18,14 +18,20 @@ from urllib.parse import urlsplit
 from glassformer.serve.api_errors import APIError
 from glassformer.serve.fields import from_pairs
 
+OWNER = "owner"
+"""The name of whoever holds the only key, or asks where none is needed."""
 HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::([0-9]{0,5}))?", re.IGNORECASE)
 
 
 class Auth:
-    """The hosts this server is known by, the key, and the origins whose pages may ask."""
+    """The hosts this server is known by, the keys, and the origins whose pages may ask. `key`: one, or several with the names of
+    those who hold them, the owner's first."""
 
-    def __init__(self, key: str | None = None, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> None:
-        self.key = None if key is None else hashlib.sha256(key.encode()).digest()
+    def __init__(
+        self, key: str | Mapping[str, str] | None = None, hosts: Sequence[str] = (), origins: Sequence[str] = ()
+    ) -> None:
+        named = {key: OWNER} if isinstance(key, str) else key or {}
+        self.keys = {hashlib.sha256(one.encode()).digest(): name for one, name in named.items()}
         self.hosts = {"localhost", *(host.lower() for host in hosts)}
         self.origins = set(origins)
 
@@ -57,24 +63,32 @@ class Auth:
             raise APIError(403, "pages of other sites may not ask this server; see --allow-origin")
         return None
 
-    def is_key(self, given: Any) -> bool:
-        """Is it the key? In a time that tells nothing of it."""
-        return isinstance(given, str) and hmac.compare_digest(hashlib.sha256(given.encode()).digest(), self.key or b"")
+    def holder_of(self, given: Any) -> str | None:
+        """Whose key it is, if it is one. In a time that tells nothing of it."""
+        if not isinstance(given, str):
+            return None
+        digest = hashlib.sha256(given.encode()).digest()
+        return next(iter([name for key, name in self.keys.items() if hmac.compare_digest(digest, key)]), None)
 
-    def has_key(self, headers: Mapping[bytes, bytes], query: bytes) -> bool:
-        """Is the key in a header as OpenAI's clients send it, or in the query? It may still be among the body's fields."""
-        if self.key is None:
-            return True
+    def holder(self, headers: Mapping[bytes, bytes], query: bytes) -> str | None:
+        """Whose key is in a header as OpenAI's clients send it, or in the query; it may still be among the body's fields. Where
+        no key is needed everyone is the owner, on the machine itself."""
+        if not self.keys:
+            return OWNER
         bearer = headers.get(b"authorization", b"").decode("latin-1").removeprefix("Bearer ").strip()
         candidates: list[Any] = [bearer, headers.get(b"x-api-key", b"").decode("latin-1")]
         with suppress(APIError):
             candidates.append(from_pairs(query.decode("latin-1")).get("api_key"))
-        return any(self.is_key(candidate) for candidate in candidates)
+        return next((name for one in candidates if (name := self.holder_of(one)) is not None), None)
 
-    def check_fields(self, fields: Mapping[str, Any], path: str) -> None:
-        """Refuse whose fields do not hold the key, as LibreTranslate's clients send it, in the dialect of the path."""
-        if self.is_key(fields.get("api_key")):
-            return
+    def is_owner(self, name: str) -> bool:
+        """Is this the holder of the first key, or of the only one?"""
+        return name == next(iter(self.keys.values()), OWNER)
+
+    def check_fields(self, fields: Mapping[str, Any], path: str) -> str:
+        """Whose key the fields hold, as LibreTranslate's clients send it; who has none is refused in the dialect of the path."""
+        if (name := self.holder_of(fields.get("api_key"))) is not None:
+            return name
         if path.startswith("/v1"):
             raise APIError(401, "this server needs its API key in the Authorization header", code="invalid_api_key")
         raise APIError(403, "Invalid API key")

@@ -16,7 +16,7 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.language import _
 from glassformer.screen import say
 from glassformer.serve.app import Served
-from glassformer.serve.auth import Auth
+from glassformer.serve.auth import OWNER, Auth
 from glassformer.serve.languages import codes_from
 from glassformer.serve.lifecycle import Server
 from glassformer.serve.limits import Limits
@@ -50,19 +50,25 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def key_from(file: Path | None, host: str) -> str | None:
-    """The API key; without one a server is for its own machine alone."""
-    key = os.environ.get(KEY_NAME)
+def keys_from(file: Path | None, host: str) -> dict[str, str]:
+    """The API keys, with the names of their holders; without any a server is for its own machine alone. The first line of the
+    file is the owner's; another one is a key if a tab and the name of whoever holds it stand behind it."""
+    lines = [os.environ.get(KEY_NAME, "")]
     if file is not None:
         try:
-            key = next(iter(file.read_text(encoding="utf-8").splitlines()), "").strip()
+            lines = file.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(
                 "the key cannot be read from {file}: {value}",
                 file=file,
                 value=getattr(error, "strerror", "it is not text"),
             ) from None
-    if not key:
+    keys: dict[str, str] = {}
+    for number, line in enumerate(lines):
+        key, _unused, name = (" ".join(part.split()) for part in line.partition("\t"))
+        if key and (name or not number):
+            keys[key] = name or OWNER
+    if not keys:
         if file is not None:
             raise UserError("{file} holds no key; its first line is the key", file=file)
         if not is_loopback(host):
@@ -72,11 +78,12 @@ def key_from(file: Path | None, host: str) -> str | None:
                 host=host,
                 key_name=KEY_NAME,
             )
-        return None
-    if len(key) < SHORTEST_KEY:
+    if (shortest := min(map(len, keys), default=SHORTEST_KEY)) < SHORTEST_KEY:
         raise UserError("the API key has {n_key} characters and should have at least {shortest_key}; make one with "
-"`python -c 'import secrets; print(secrets.token_urlsafe())'`", n_key=len(key), shortest_key=SHORTEST_KEY)  # fmt: skip
-    return key
+"`python -c 'import secrets; print(secrets.token_urlsafe())'`", n_key=shortest, shortest_key=SHORTEST_KEY)  # fmt: skip
+    if len(set(keys.values())) < len(keys):
+        raise UserError("two keys of {file} have the same name; name their holders apart", file=file)
+    return keys
 
 
 def served_runs(paths: Sequence[Path], languages: Sequence[str]) -> list[ServedRun]:
@@ -99,6 +106,7 @@ def run_server(
     key_file: Path | None = None,
     names: tuple[Sequence[str], Sequence[str]] = ((), ()),
     batch_invariant: bool = False,
+    learn: bool = False,
     limits: Sequence[str] = (),
     device: str = "auto",
     opened: Callable[[str], None] | None = None,
@@ -108,18 +116,23 @@ def run_server(
     host, port = address
     if not 0 <= port <= 65535:
         raise ConfigError("a port is a number from 0 to 65535, not {port}", port=port)
-    bounds, key, hosts = limits_from(limits), key_from(key_file, host), list(names[0])
+    bounds, keys, hosts = limits_from(limits), keys_from(key_file, host), list(names[0])
 
     async def serve() -> Models:
         models = Models(
-            served_runs(paths, languages), bounds, device=device, batch_invariant=batch_invariant, report=say
+            served_runs(paths, languages),
+            bounds,
+            device=device,
+            batch_invariant=batch_invariant,
+            learn=learn,
+            report=say,
         )
         for run in models.runs.values():
             if run.translates:
                 say(
                     _("{name}: {sources} to {target}", name=run.name, sources=", ".join(run.sources), target=run.target)
                 )
-        served = Served(models, bounds, Auth(key, [*hosts, host], names[1]), say, examples=opened is not None)
+        served = Served(models, bounds, Auth(keys, [*hosts, host], names[1]), say, examples=opened is not None)
         server = Server(served, host, port, say, opened)
         await server.serve()
         models.close()

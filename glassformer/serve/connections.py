@@ -174,7 +174,7 @@ class Connection(H11Protocol):
             self.middleware.auth.check_host(headers)
         except APIError:
             return False
-        if not self.middleware.auth.has_key(headers, query):
+        if self.middleware.auth.holder(headers, query) is None:
             return False  # it may be in the body
         self.passed_over = left
         self._unset_keepalive_if_required()

@@ -2,6 +2,8 @@
 
 POST /translate        q (a text or a list), source, target, format, alternatives; ours: model, scores, alignment, trace,
                        glossary, stream
+POST /suggest          q, s (what the translation should have been), source, target; ours: model. Only with `serve --learn`
+POST /undo             ours: id (of a suggestion), model
 POST /detect           q
 GET  /languages, /frontend/settings, /health
 POST /translate_file   file, source, target; GET /download_file/{name}
@@ -18,13 +20,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glassformer.serve.answers import answer_fields, unknown_of
-from glassformer.serve.api_errors import bad_request
+from glassformer.serve.api_errors import APIError, bad_request
 from glassformer.serve.fields import DocumentedRoute, check_at_most, from_json, read_as
 from glassformer.serve.html_text import HtmlTexts
 from glassformer.serve.languages import name_of
+from glassformer.serve.learner import Learner
 from glassformer.serve.models import ServedRun
 from glassformer.serve.responses import EventStream, as_json, event_of
-from glassformer.serve.service import Service
+from glassformer.serve.service import Service, before
 from glassformer.serve.translated_files import TranslatedFiles
 from glassformer.serve.translation import TranslationJob, TranslationOptions
 from glassformer.serve.worker import check_rows
@@ -68,6 +71,32 @@ def check_glossary(glossary: dict[str, str], most: int) -> None:
     """Refuse more terms, or longer ones, than are taken."""
     if len(glossary) > most or any(len(k) + len(v) > 200 for k, v in glossary.items()):
         raise bad_request(f"glossary: at most {most} terms of 200 characters are taken here", "glossary")
+
+
+class SuggestFields(BaseModel):
+    """The fields of a request to /suggest: a text, and the translation that it should have had."""
+
+    q: str
+    s: str = Field(description="What the translation should have been.")
+    source: str = Field(max_length=20)
+    target: str = Field(max_length=20)
+    model: str | None = Field(None, description="The run that is corrected, where several could be.")
+    api_key: str | None = None
+
+
+class UndoFields(BaseModel):
+    """The fields of a request to /undo: a suggestion by its number, and its run."""
+
+    id: int
+    model: str
+    api_key: str | None = None
+
+
+def learner_of(run: ServedRun) -> Learner:
+    """Who learns a run's corrections; refused where it takes none."""
+    if run.learner is None:
+        raise APIError(403, "Suggestions are disabled on this server.")
+    return run.learner
 
 
 def options_of(service: Service, fields: TranslateFields) -> TranslationOptions:
@@ -135,6 +164,25 @@ class Libre:
             else:
                 yield event_of({"delta": event})
 
+    async def suggest(self, request: Request) -> Response:
+        """Correct a translation: kept at once, and learned by the model within seconds (`serve --learn`)."""
+        fields = await read_as(request, SuggestFields)
+        self.service.check_texts([fields.q], "q")
+        self.service.check_texts([fields.s], "s")
+        run, _source, _sure = await self.service.run_for(fields.source, fields.target, [fields.q], fields.model)
+        async with before(self.service.deadline()):
+            taught = await learner_of(run).teach(fields.q, fields.s, request.scope["key_holder"])
+        return as_json({"success": True, "model": run.name, **taught})
+
+    async def undo(self, request: Request) -> Response:
+        """Take a correction back: one's own, or with the first key anyone's. The weights are those from before it."""
+        fields = await read_as(request, UndoFields)
+        holder = request.scope["key_holder"]
+        async with before(self.service.deadline()):
+            learner = learner_of(self.service.models.get(fields.model))
+            await learner.undo(fields.id, holder, owner=self.service.auth.is_owner(holder))
+        return as_json({"success": True})
+
     async def detect(self, request: Request) -> Response:
         """Which language a text is in; the likeliest first, with a confidence of 0 to 100."""
         fields = await read_as(request, DetectFields)
@@ -164,13 +212,13 @@ class Libre:
             }
         return as_json(
             {
-                "apiKeys": self.service.needs_key,
-                "keyRequired": self.service.needs_key,
+                "apiKeys": bool(self.service.auth.keys),
+                "keyRequired": bool(self.service.auth.keys),
                 "charLimit": limits.text,
                 "filesTranslation": True,
                 "supportedFilesFormat": list(TranslatedFiles.KINDS),
                 "frontendTimeout": 500,
-                "suggestions": False,
+                "suggestions": any(run.learner is not None for run in runs),
                 "language": language,
                 "models": {run.name: {"sources": list(run.sources), "target": run.target} for run in runs},
             }
@@ -182,6 +230,8 @@ class Libre:
         array, named = {"application/json": {"type": "array"}}, {"application/json": {"type": "object"}}
         return [
             DocumentedRoute("/translate", self.translate, answer, fields=TranslateFields, kinds=WAYS),
+            DocumentedRoute("/suggest", self.suggest, named, fields=SuggestFields, kinds=WAYS),
+            DocumentedRoute("/undo", self.undo, named, fields=UndoFields, kinds=WAYS),
             DocumentedRoute("/detect", self.detect, array, fields=DetectFields, kinds=WAYS),
             DocumentedRoute("/languages", self.languages, array),
             DocumentedRoute("/frontend/settings", self.settings, named),

@@ -201,16 +201,17 @@ class Exchange:
         """Every check that comes before the route."""
         auth, models = self.middleware.auth, self.middleware.models
         self.origin = auth.check_origin(self.headers, auth.check_host(self.headers))
-        has_key = auth.has_key(self.headers, self.scope["query_string"])
+        holder = auth.holder(self.headers, self.scope["query_string"])
         decodes = self.route in DECODED and self.scope["method"] == "POST"
-        if decodes and has_key:
+        if decodes and holder is not None:
             models.check_room()  # before anything that costs: under overload most requests end here
         self.body = await self.read_body()
-        if not (has_key or self.route in OPEN or self.is_preflight()):
+        if holder is None and not (self.route in OPEN or self.is_preflight()):
             fields: dict[str, Any] = {}
             with suppress(APIError):
                 fields = await read_fields(Request(self.scope, self.replay()))
-            auth.check_fields(fields, self.scope["path"])
+            holder = auth.check_fields(fields, self.scope["path"])
+        self.scope["key_holder"] = holder
         if decodes:
             models.check_room()
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from glassformer.api.loading import load
@@ -19,9 +20,11 @@ from glassformer.serve.api_errors import APIError
 from glassformer.serve.completion import CompletionJob, CompletionOptions
 from glassformer.serve.jobs import ServerJob
 from glassformer.serve.languages import codes_of
+from glassformer.serve.learner import Learner
 from glassformer.serve.limits import Limits
 from glassformer.serve.translation import TranslationJob, TranslationOptions
 from glassformer.serve.worker import Worker, log_name
+from glassformer.tasks import TextModel
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 2.0, 60.0  # seconds, between two trials of a run that does not work
 COPIES = 2  # a model on a CPU is held as it was read, and packed for decoding
@@ -49,6 +52,7 @@ class ServedRun:
         self.made = int((path / "run.json").stat().st_mtime)
         self.bytes = COPIES * self.weights_size()
         self.worker: Worker | None = None
+        self.learner: Learner | None = None  # where corrections are taken
         self.stamp: object = None
         self.loaded_seal = ""
         self.used_at = 0.0
@@ -89,6 +93,7 @@ class Models:
         *,
         device: str = "auto",
         batch_invariant: bool = False,
+        learn: bool = False,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.runs = {run.name: run for run in runs}
@@ -105,6 +110,10 @@ class Models:
         self.retired: list[Worker] = []
         self.loading = asyncio.Lock()
         self.draining = False
+        for run in runs if learn else ():
+            if run.translates:
+                weights = partial(self.load_model, run), partial(getattr, run, "loaded_seal")
+                run.learner = Learner(run.folder, weights, partial(self.install, run), report)
 
     def get(self, name: str) -> ServedRun:
         """The run of this name; 404 with the names there are, if there is none."""
@@ -184,13 +193,29 @@ class Models:
         why = str(error) if isinstance(error, UserError | APIError | TimeoutError) else log_name(error)
         self.report(_("{name} cannot answer: {why}", name=run.name, why=why or "it took too long"))
 
+    def load_model(self, run: ServedRun) -> TextModel:
+        """The run's model with its own weights, decoding as this server does."""
+        model = load(run.path, device=self.device)
+        if self.batch_invariant:
+            model.recipe = replace(model.recipe, decode=replace(model.recipe.decode, batch_invariant=True))
+        return model
+
+    async def install(self, run: ServedRun, model: TextModel, seal: str) -> None:
+        """Have another model of a run answer from now on: what the old one holds is answered by that. Nothing where the run is
+        not loaded, or has newer weights than those of the seal: it is read with all updates, or learns them anew."""
+        async with run.lock:
+            if run.worker is not None and run.loaded_seal == seal:
+                old, run.worker = run.worker, Worker(model, self.limits, self.report)
+                old.close()
+                self.retired.append(old)
+
     async def read(self, run: ServedRun) -> Worker:
         """A worker with the weights of now, which has answered."""
         stamp = run.now()
         seal = run.seal()
-        model = await asyncio.to_thread(load, run.path, device=self.device)
-        if self.batch_invariant:
-            model.recipe = replace(model.recipe, decode=replace(model.recipe.decode, batch_invariant=True))
+        model = await asyncio.to_thread(self.load_model, run)
+        if run.learner is not None:
+            await asyncio.to_thread(run.learner.store.apply, model._model)
         worker = Worker(model, self.limits, self.report)
         try:
             await self.try_out(run, worker)
@@ -199,6 +224,8 @@ class Models:
             self.retired.append(worker)
             raise
         run.stamp, run.loaded_seal = stamp, seal
+        if run.learner is not None:
+            run.learner.catch_up()
         self.report(_("loaded {name}", name=run.name))
         return worker
 
@@ -282,6 +309,9 @@ class Models:
                 self.retired.append(old)
 
     def close(self) -> None:
-        """Every worker ends when it has answered."""
+        """Every worker ends when it has answered, every learner where it is."""
+        for run in self.runs.values():
+            if run.learner is not None:
+                run.learner.close()
         for worker in self.workers():
             worker.close()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from glassformer.serve.api_errors import APIError, bad_request
+from glassformer.serve.auth import Auth
 from glassformer.serve.jobs import ServerJob
 from glassformer.serve.languages import Detector
 from glassformer.serve.limits import Limits
@@ -31,12 +32,12 @@ async def before(deadline: float) -> AsyncIterator[None]:
 
 @dataclass(frozen=True)
 class Service:
-    """The runs, the limits, the detector of languages, whether a key is asked for; and how to have a job done."""
+    """The runs, the limits, the detector of languages, the keys; and how to have a job done."""
 
     models: Models
     limits: Limits
     detector: Detector
-    needs_key: bool = False
+    auth: Auth
 
     def check_texts(self, texts: list[str], param: str) -> None:
         """Are they texts, and no more than is taken?"""

@@ -14,7 +14,7 @@ import pytest
 
 from glassformer.errors import ConfigError, UserError
 from glassformer.serve.auth import Auth
-from glassformer.serve.command import key_from, limits_from, served_runs
+from glassformer.serve.command import keys_from, limits_from, served_runs
 from glassformer.serve.limits import Limits
 from glassformer.serve.middleware import OPEN
 from tests.serve.harness import Running, make_runs, running, until
@@ -204,21 +204,21 @@ def test_host_and_key_come_first_when_all_is_full(paths: list[Path]) -> None:
 
 def test_beyond_loopback_a_key_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GLASSFORMER_API_KEY", raising=False)
-    assert key_from(None, "127.0.0.1") is None and key_from(None, "::1") is None and key_from(None, "localhost") is None
+    assert not keys_from(None, "127.0.0.1") and not keys_from(None, "::1") and not keys_from(None, "localhost")
     for host in ("0.0.0.0", "::", "192.168.1.7", "example.org"):
         with pytest.raises(UserError, match="--key-file"):
-            key_from(None, host)
+            keys_from(None, host)
     file = tmp_path / "key"
     file.write_text(KEY + "\nmore\n")
-    assert key_from(file, "0.0.0.0") == KEY
+    assert keys_from(file, "0.0.0.0") == {KEY: "owner"}
     for wrong in ("", "short\n"):
         file.write_text(wrong)
         with pytest.raises(UserError):
-            key_from(file, "127.0.0.1")
+            keys_from(file, "127.0.0.1")
     with pytest.raises(UserError, match="cannot be read"):
-        key_from(tmp_path / "none", "127.0.0.1")
+        keys_from(tmp_path / "none", "127.0.0.1")
     monkeypatch.setenv("GLASSFORMER_API_KEY", KEY)
-    assert key_from(None, "0.0.0.0") == KEY
+    assert keys_from(None, "0.0.0.0") == {KEY: "owner"}
 
 
 def test_limits_and_languages(paths: list[Path]) -> None:

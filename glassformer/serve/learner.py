@@ -19,7 +19,7 @@ from glassformer.language import _
 from glassformer.runs.folder import RunFolder
 from glassformer.serve.api_errors import APIError, bad_request
 from glassformer.serve.corrections import Correction, Corrections
-from glassformer.serve.learning import Replay, check_keeps_examples, check_plausible, learn
+from glassformer.serve.learning import Baseline, Replay, check_keeps_examples, check_plausible, learn
 from glassformer.tasks import TextModel
 
 MOST_WAITING = 32  # corrections
@@ -45,9 +45,8 @@ class Learner:
         self.ending = threading.Event()
         self.waiting = 0
         self.seal: str | None = None  # of the run's own weights that these were made of:
-        self.models: tuple[TextModel, TextModel] | None = None  # the run's own, and the one with all updates
+        self.models: tuple[Baseline, TextModel] | None = None  # the run's own, and the one with all updates
         self.learned: list[int] = []
-        self.replay = Replay([], [], 1.0, 1.0)
 
     # ---- on the event loop
 
@@ -94,21 +93,19 @@ class Learner:
 
     # ---- in the learner's thread
 
-    def refresh(self) -> tuple[TextModel, TextModel]:
+    def refresh(self) -> tuple[Baseline, TextModel]:
         """The run's own weights, and those with all updates, as they are now."""
         if self.models is None or self.seal != self.seal_now():
             self.seal = self.seal_now()
-            base, current = self.load(), self.load()
+            base, current = Baseline(self.load(), Replay.of(self.run)), self.load()
             self.learned = self.store.apply(current._model)
             self.models = base, current
-            if not self.replay.pool:
-                self.replay = Replay.of(self.run)
         return self.models
 
     def do_teach(self, loop: asyncio.AbstractEventLoop, source: str, target: str, teacher: str) -> dict[str, Any]:
         """Checked, kept, learned."""
-        began, (_base, current) = time.monotonic(), self.refresh()
-        check_plausible(current, (source, target), self.replay)
+        began, (base, current) = time.monotonic(), self.refresh()
+        check_plausible(current, (source, target), base)
         replaced = [one.number for one in self.store.read() if one.source == source]
         correction = self.store.append(source, target, teacher)
         self.say(_("{teacher} taught correction {number}", teacher=teacher, number=correction.number))
@@ -123,7 +120,7 @@ class Learner:
         """Learned and served; or told that it is not."""
         base, current = self.refresh()
         earlier = [one.pair for one in self.store.read() if one.number in self.learned]
-        found = learn(current, base, correction.pair, earlier, self.replay, self.ending.is_set)
+        found = learn(current, base, correction.pair, earlier, self.ending.is_set)
         if found is not None:
             self.store.keep(correction.number, found[0], current._model)
             self.learned.append(correction.number)
@@ -148,8 +145,9 @@ class Learner:
 
     def go_back(self, loop: asyncio.AbstractEventLoop) -> None:
         """Serve the run's own weights with the updates that still fit, and learn again what came behind them."""
-        self.models = None
-        self.serve(loop, self.refresh()[1])
+        current = self.load()
+        self.learned = self.store.apply(current._model)
+        self.serve(loop, current)
         self.do_catch_up(loop)
 
     def do_catch_up(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -35,18 +35,28 @@ from glassformer.tasks import TextModel, score, translate
 Pair = tuple[str, str]
 
 RANK, ALPHA, TARGETS = 8, 16.0, ("encoder.*", "decoder.*")
-RATE, GROWTH, MOST_RATE = 1e-3, 1.1, 2e-2  # the rate grows from step to step until the correction is found, and is small again then
+RATE, GROWTH, MOST_RATE = (
+    1e-3,
+    1.1,
+    2e-2,
+)  # the rate grows from step to step until the correction is found, and is small again then
 MOST_STEPS, LOOK_EVERY = 100, 4
-COPIES, LEFT_OUT = 1, 0.15  # of the correction with pieces of its source left out, and how many of them
+COPIES, LEFT_OUT = 0, 0.15  # of the correction with pieces of its source left out, and how many of them
 EARLIER, NEAR, FAR = 8, 8, 8  # earlier corrections and replayed examples of a step
-SURE = 0.8  # of every token of the correction, before it is decoded to see
-KEEP = 10.0  # the weight of the divergence on replayed examples
+AHEAD = 1.5  # so much likelier than any other each token of the correction must be, before it is decoded to see
+KEEP, WRONG = (
+    10.0,
+    0.1,
+)  # the weight of the divergence on replayed examples, and the share of it where the run itself errs
 POOL, READ, HELD_OUT = 4000, 200_000, 128  # examples to replay from, of so many; pairs on which nothing may be lost
 WORSE = (
     0.005,
     0.0005,
 )  # how much the loss of held-out pairs may grow over that of the run's own weights: a share of it, and nats
-STRANGE = 1.0  # nats a token above the least likely held-out pair
+STRANGE, OTHERS = (
+    1.0,
+    32,
+)  # nats a token above the least likely held-out pair; other sources that a target is tried after
 SHORT, LONG = 0.25, 4.0  # beyond the shortest and the longest target for its source among the run's pairs
 
 
@@ -62,8 +72,8 @@ class Replay:
 
     pool: list[Pair]
     held_out: list[Pair]
-    longest: float  # the largest ratio of characters, target to source
-    shortest: float
+    pieces: list[frozenset[str]]  # of each source of the pool
+    ratios: tuple[float, float]  # the least and the largest of characters, target to source
 
     @staticmethod
     def of(run: RunFolder) -> Replay:
@@ -77,12 +87,13 @@ class Replay:
             list(itertools.islice(run_examples(data, "val", folder), HELD_OUT)) if "val" in splits else pool[:HELD_OUT]
         )
         ratios = [(len(target) + 1) / (len(source) + 1) for source, target in pool]
-        return Replay(pool, held_out, max(ratios), min(ratios))
+        return Replay(pool, held_out, [pieces(source) for source, _ in pool], (min(ratios), max(ratios)))
 
     def near(self, source: str, count: int) -> list[Pair]:
         """The pairs whose sources share most with this one: by Jaccard's index of their words, or of their letters in pairs."""
         own = pieces(source)
-        return sorted(self.pool, key=lambda pair: -len(own & (its := pieces(pair[0]))) / len(own | its))[:count]
+        shared = [-len(own & its) / len(own | its) for its in self.pieces]
+        return [self.pool[n] for n in sorted(range(len(shared)), key=shared.__getitem__)[:count]]
 
 
 def pieces(text: str) -> frozenset[str]:
@@ -121,39 +132,50 @@ def thinned(ids: Sequence[int], fixed: int, draw: random.Random) -> list[int]:
     return kept if len(kept) > fixed else list(ids)
 
 
-def check_plausible(model: TextModel, pair: Pair, replay: Replay) -> None:
+def token_losses(model: TextModel, pairs: Sequence[Pair]) -> list[tuple[float, int]]:
+    """Of each pair that the model can read its loss in nats, and how many tokens it has."""
+    return [(-one.log_probability, one.tokens) for one in score(model, pairs) if one is not None]
+
+
+def mean_loss(model: TextModel, pairs: Sequence[Pair]) -> float:
+    """Nats a token."""
+    losses = token_losses(model, pairs)
+    return sum(loss for loss, _ in losses) / max(1, sum(tokens for _, tokens in losses))
+
+
+class Baseline:
+    """What a model that learns is held to: the run's own weights, and its data."""
+
+    def __init__(self, model: TextModel, replay: Replay) -> None:
+        self.model, self.replay = model, replay
+        losses = token_losses(model, replay.held_out)
+        mean = sum(loss for loss, _ in losses) / max(1, sum(tokens for _, tokens in losses))
+        worst = max((loss / tokens for loss, tokens in losses), default=0.0)
+        self.most_loss = mean * (1 + WORSE[0]) + WORSE[1]  # of the held-out pairs together, a token
+        # Of one correction, a token, before it is learned.
+        self.most_strange = max(worst + STRANGE, math.log(model._model.config.vocab_size))
+
+
+def check_plausible(model: TextModel, pair: Pair, baseline: Baseline) -> None:
     """Refuses what is no translation: by its length beside its source, by signs that the model cannot write, and by likelihood,
     which must not be far below that of every held-out pair, nor below that of the same words after most other sources."""
     source, target = pair
-    ratio = (len(target) + 1) / (len(source) + 1)
-    if not replay.shortest * SHORT <= ratio <= replay.longest * LONG:
+    ratio, replay = (len(target) + 1) / (len(source) + 1), baseline.replay
+    if not replay.ratios[0] * SHORT <= ratio <= replay.ratios[1] * LONG:
         raise UserError(
             "the correction is much longer or shorter than any translation of such a text that this model has seen"
         )
     writer = model.tokenizers.target
     if writer.decode(writer.encode(target)) != target:
         raise UserError("the correction has words or characters that are not in this model's vocabulary")
-    others = [(other, target) for other, _ in replay.held_out[:32]]
-    own, *after_others = score(model, [pair, *others])
-    if own is None:
+    if not (own := token_losses(model, [pair])):
         raise UserError(
             "the text or its correction is longer than this model reads at once; correct it sentence by sentence"
         )
-
-    def per_token(pairs: Sequence[Any]) -> list[float]:
-        return [-found.log_probability / max(1, found.tokens) for found in pairs if found is not None]
-
-    (loss,), elsewhere = per_token([own]), sorted(per_token(after_others))
-    usual = per_token(score(model, replay.held_out))
-    most = max(max(usual, default=0.0) + STRANGE, math.log(model._model.config.vocab_size))
-    if loss > most or (elsewhere and loss > elsewhere[len(elsewhere) // 2]):
+    elsewhere = sorted(token_losses(model, [(other, target) for other, _ in replay.held_out[:OTHERS]]))
+    (loss, tokens) = own[0]
+    if loss / tokens > baseline.most_strange or (elsewhere and loss > elsewhere[len(elsewhere) // 2][0]):
         raise UserError("the correction looks like no translation of the text: this model finds it too unlikely")
-
-
-def mean_loss(model: TextModel, pairs: Sequence[Pair]) -> float:
-    """Nats a token."""
-    found = [one for one in score(model, pairs) if one is not None]
-    return -sum(one.log_probability for one in found) / max(1, sum(one.tokens for one in found))
 
 
 def with_update(model: TextModel, adapter: dict[str, Tensor]) -> TextModel:
@@ -167,7 +189,8 @@ def with_update(model: TextModel, adapter: dict[str, Tensor]) -> TextModel:
 
 def is_right(model: TextModel, pair: Pair) -> bool:
     """Does the model answer so, by its own search and greedily, as it streams?"""
-    return all(translate(model, [pair[0]], **how)[0][0].text == pair[1] for how in ({}, {"beam": 1}))
+    beams = {model.recipe.decode.beam, 1}
+    return all(translate(model, [pair[0]], beam=beam)[0][0].text == pair[1] for beam in beams)
 
 
 @torch.no_grad()
@@ -185,48 +208,49 @@ def forgotten(model: TextModel, pairs: Sequence[Pair]) -> list[Pair]:
 
 
 class Learning:
-    """The training of one update: of `model`, held to `base`, the run's own weights."""
+    """The training of one update of a model, held to the baseline."""
 
-    def __init__(self, model: TextModel, base: TextModel, pair: Pair, earlier: Sequence[Pair], replay: Replay) -> None:
-        self.model, self.base, self.pair, self.earlier, self.replay = model, base, pair, list(earlier), replay
-        self.net = copy.deepcopy(model._model).eval()
-        self.net.requires_grad_(False)
+    def __init__(self, model: TextModel, baseline: Baseline, pair: Pair, earlier: Sequence[Pair]) -> None:
+        self.model, self.base, self.pool = model, baseline.model._model, baseline.replay.pool
+        self.earlier, self.draw = list(earlier), random.Random(0)
+        self.net = copy.deepcopy(model._model).eval().requires_grad_(False)
         add_lora(self.net, RANK, ALPHA, TARGETS)
         draw = torch.Generator().manual_seed(0)
-        learned = []
         for name, parameter in self.net.named_parameters():
-            if name.endswith(".lora_a"):
-                values = torch.empty(parameter.shape).uniform_(-1, 1, generator=draw) / parameter.size(1) ** 0.5
-                parameter.data.copy_(values)
-            if name.endswith((".lora_a", ".lora_b")):
-                learned.append(parameter.requires_grad_(True))
+            if name.endswith(".lora_a"):  # as add_lora draws it, but from a state of its own
+                bound = parameter.size(1) ** -0.5
+                parameter.data.copy_(torch.empty(parameter.shape).uniform_(-bound, bound, generator=draw))
+            parameter.requires_grad_(name.endswith((".lora_a", ".lora_b")))
+        learned = [parameter for parameter in self.net.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(learned, lr=RATE, weight_decay=0.0)
-        self.draw = random.Random(0)
         self.own = encoded(model, [pair])[0]
-        self.near = encoded(model, replay.near(pair[0], 4 * NEAR))
+        self.near = encoded(model, baseline.replay.near(pair[0], 4 * NEAR))
 
     def step(self) -> float:
-        """One step; the least probability of a token of the correction before it."""
+        """One step; how much likelier each token of the correction was before it than any other in its place, at the least."""
         source, target = self.own
         fixed = len(self.model.tokenizers.source.before)
         taught = [self.own, *((thinned(source, fixed, self.draw), target) for _ in range(COPIES))]
         taught += encoded(self.model, self.draw.sample(self.earlier, min(EARLIER, len(self.earlier))))
         replayed = self.draw.sample(self.near, min(NEAR, len(self.near)))
-        replayed += encoded(self.model, self.draw.sample(self.replay.pool, min(FAR, len(self.replay.pool))))
-        batch = batch_of(self.model, *zip(*taught, strict=True))
-        labels = batch.labels[batch.labels != IGNORE]
-        right = log_probabilities(self.net, batch).gather(1, labels[:, None])[:, 0]
+        replayed += encoded(self.model, self.draw.sample(self.pool, min(FAR, len(self.pool))))
         others = batch_of(self.model, *zip(*replayed, strict=True))
         with torch.no_grad():
-            kept = log_probabilities(self.base._model, others)
-        divergence = F.kl_div(log_probabilities(self.net, others), kept, reduction="batchmean", log_target=True)
+            kept = log_probabilities(self.base, others)
+            weights = torch.where(kept.argmax(-1) == others.labels[others.labels != IGNORE], 1.0, WRONG)
+        batch = batch_of(self.model, *zip(*taught, *replayed, strict=True))
+        labels, found = batch.labels[batch.labels != IGNORE], log_probabilities(self.net, batch)
+        count = len(labels) - len(weights)
+        right = found.gather(1, labels[:, None])[:count, 0]
+        divergences = F.kl_div(found[count:], kept, reduction="none", log_target=True).sum(-1)
         self.optimizer.zero_grad()
-        (KEEP * divergence - right.mean()).backward()
-        sure = float(right[: len(target) + 1].detach().min().exp())
+        (KEEP * (weights * divergences).mean() - right.mean()).backward()
+        rivals = found.detach()[:count].scatter(1, labels[:count, None], -math.inf).amax(-1)
+        ahead = float((right.detach() - rivals)[: len(target) + 1].min().exp())
         for group in self.optimizer.param_groups:
-            group["lr"] = min(MOST_RATE, GROWTH * group["lr"]) if sure < SURE else RATE
+            group["lr"] = min(MOST_RATE, GROWTH * group["lr"]) if ahead < AHEAD else RATE
         self.optimizer.step()
-        return sure
+        return ahead
 
     def adapter(self) -> dict[str, Tensor]:
         """The update as it is now."""
@@ -235,26 +259,28 @@ class Learning:
 
 def learn(
     model: TextModel,
-    base: TextModel,
+    baseline: Baseline,
     pair: Pair,
-    earlier: Sequence[Pair],
-    replay: Replay,
+    earlier: Sequence[Pair] = (),
     stopped: Callable[[], bool] = lambda: False,
 ) -> tuple[dict[str, Tensor], TextModel] | None:
     """The update after which the model answers the source of the pair with its target, and the model with it; None where that
     cannot be reached without losing earlier corrections or what is held out, or where it was stopped."""
-    learning = Learning(model, base, pair, earlier, replay)
-    allowed = mean_loss(base, replay.held_out) * (1 + WORSE[0]) + WORSE[1]
+    learning = Learning(model, baseline, pair, earlier)
     for number in range(1, MOST_STEPS + 1):
-        sure = learning.step()
+        ahead = learning.step()
         if stopped():
             return None
-        if number % LOOK_EVERY or sure < SURE:
+        if number % LOOK_EVERY or ahead < AHEAD:
             continue
         adapter = learning.adapter()
         corrected = with_update(model, adapter)
         lost = forgotten(corrected, earlier)
         learning.earlier += lost  # the more often they are forgotten, the more often they are replayed
-        if not lost and is_right(corrected, pair) and mean_loss(corrected, replay.held_out) <= allowed:
+        if (
+            not lost
+            and is_right(corrected, pair)
+            and mean_loss(corrected, baseline.replay.held_out) <= baseline.most_loss
+        ):
             return adapter, corrected
     return None

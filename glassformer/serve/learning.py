@@ -158,7 +158,7 @@ class Baseline:
 
 def check_plausible(model: TextModel, pair: Pair, baseline: Baseline) -> None:
     """Refuses what is no translation: by its length beside its source, by signs that the model cannot write, and by likelihood,
-    which must not be far below that of every held-out pair, nor below that of the same words after most other sources."""
+    which must not be far below that of every held-out pair, nor below that of the same words after many another source."""
     source, target = pair
     ratio, replay = (len(target) + 1) / (len(source) + 1), baseline.replay
     if not replay.ratios[0] * SHORT <= ratio <= replay.ratios[1] * LONG:
@@ -174,7 +174,7 @@ def check_plausible(model: TextModel, pair: Pair, baseline: Baseline) -> None:
         )
     elsewhere = sorted(token_losses(model, [(other, target) for other, _ in replay.held_out[:OTHERS]]))
     (loss, tokens) = own[0]
-    if loss / tokens > baseline.most_strange or (elsewhere and loss > elsewhere[len(elsewhere) // 2][0]):
+    if loss / tokens > baseline.most_strange or (elsewhere and loss > elsewhere[len(elsewhere) // 8][0]):
         raise UserError("the correction looks like no translation of the text: this model finds it too unlikely")
 
 

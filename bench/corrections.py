@@ -1,14 +1,14 @@
 """Corrections while serving: are they right at once and after a hundred, what else is corrected, and what is lost?
 
     python3 bench/corrections.py RUN                           # 100 corrections of the test split
-    python3 bench/corrections.py RUN --split val --skip 128    # to choose by: not what is reported
+    python3 bench/corrections.py RUN --split val --skip 64    # to choose by: not what is reported
 
 A correction is an example of the split that the run answers otherwise: its source, with the reference as what it should have
 been. They are learned one after the other, as `glassformer serve --learn` does (serve/learning.py), but without HTTP; the seconds
-are those of the check and the learning. BLEU is that of the other examples of the split. A paraphrase is the source with a
-contraction written out or drawn together, its final mark left out, or its first letter in the other case; it counts if the run
-did not answer it with the reference before. Garbage is refused or not: the same sources with the reference of another, and with
-letters at random.
+are those of the check and the learning, and beside them those of the processor, which others' work does not lengthen. BLEU is
+that of the other examples of the split. A paraphrase is the source with a contraction written out or drawn together, its final
+mark left out, or its first letter in the other case; it counts if the run did not answer it with the reference before. Garbage is
+refused or not: the same sources with the reference of another, and with letters at random.
 """
 
 from __future__ import annotations
@@ -94,27 +94,32 @@ def main() -> None:
     open_ones = [
         pair for pair, answer in zip(said, answers(base, [s for s, _ in said]), strict=True) if answer != pair[1]
     ]
-    model, learned, seconds, at_once = base, [], [], 0
+    model, learned, seconds, busy, at_once = base, [], [], [], 0
     for number, pair in enumerate(chosen, 1):
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         try:
             check_plausible(model, pair, baseline)
             found = learn(model, baseline, pair, learned)
         except UserError:
             found = None
         seconds.append(time.perf_counter() - began)
+        busy.append(time.process_time() - used)
         if found is not None:
             model = found[1]
             learned.append(pair)
             at_once += is_right(model, pair)
-        print(f"{number}: {'learned' if found else 'not learned'} in {seconds[-1]:.1f} s", flush=True)
+        print(
+            f"{number}: {'learned' if found else 'not learned'} in {seconds[-1]:.1f} s, {busy[-1]:.1f} of the processor",
+            flush=True,
+        )
     kept = sum(is_right(model, pair) for pair in chosen)
     also = sum(a == t for a, (_, t) in zip(answers(model, [s for s, _ in open_ones]), open_ones, strict=True))
     old, new = bleu(base), bleu(model)
     print(f"right at once {at_once}, after all {kept}, of {len(chosen)} corrections")
     print(f"paraphrases right {also} of {len(open_ones)}, none of them before")
     print(f"BLEU of the other {len(rest)}: {old:.2f} before, {new:.2f} after")
-    print(f"seconds each: median {statistics.median(seconds):.1f}, most {max(seconds):.1f}")
+    for name, each in (("seconds", seconds), ("processor seconds", busy)):
+        print(f"{name} each: median {statistics.median(each):.1f}, most {max(each):.1f}")
 
 
 if __name__ == "__main__":

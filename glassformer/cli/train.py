@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from glassformer.runs.folder import RunFolder
 
 
+NEW_PAIRS = 10
+"""How often a pair that a run is to learn counts, beside one that it has learned."""
+
 WhatToTrain = Annotated[
     str | None, typer.Argument(help="A recipe's name, a .toml file, a file of data, or (with --resume) a run folder.")
 ]
@@ -108,12 +111,28 @@ def train(
     if resume and recipe is not None and Path(recipe).is_dir():
         RunFolder.open(recipe)  # says what is wrong with it
     values, name = with_data(recipe, files, changes, say)
+    if from_run is not None and recipe is None:
+        values = beside_own_examples(values, RunFolder.open(from_run))
     folder = out or Path("runs") / recipe_name(values, name)
     if resume and RunFolder.is_run(folder):
         resolved = resumed_recipe(RunFolder(folder), values, name)
         run_it(lambda: runs.resume(folder, resolved, accept_changes=accept_changes), folder)
     else:
         begin(values, name, folder, from_run, overwrite=overwrite)
+
+
+def beside_own_examples(values: dict[str, Any], run: RunFolder) -> dict[str, Any]:
+    """The recipe that was made for a file, for a run to go on with: the model is the run's, and where the run keeps its pairs, they
+    are learned beside those of the file, which count more, and validate where the file comes alone."""
+    from glassformer.data.store import store_path
+
+    data, kept = dict(values["data"]), {split: store_path(run.path / "data", split) for split in ("train", "val")}
+    alone = isinstance(data.get("train"), str) and not {"train_target", "format"} & data.keys()
+    if data["task"] == "pairs" and alone and all(path.exists() for path in kept.values()):
+        data["train"] = [{"path": data["train"], "weight": NEW_PAIRS}, os.path.abspath(kept["train"])]
+        data = {"val": os.path.abspath(kept["val"]), "test_fraction": 0.0} | data
+        say(_("with the pairs that {run} keeps beside, so that it forgets none", run=run.path))
+    return {**{part: value for part, value in values.items() if part != "model"}, "data": data}
 
 
 def recipe_name(values: dict[str, Any], name: str) -> str:

@@ -65,10 +65,12 @@ class DataConfig:
     train_target: str | None = setting(None, "pairs in two line-aligned files: the second of them")
     val_target: str | None = setting(None, "the second file of val")
     test_target: str | None = setting(None, "the second file of test")
-    format: Literal["auto", "tsv", "lines", "csv", "json", "jsonl", "text", "parquet", "datasets"] = setting(
-        "auto",
-        "auto: by the name (.tsv, .csv, .json, .jsonl, .parquet, a folder of texts or of a saved data set; any may be .gz); "
-        "tsv: columns with a tab between; lines: a line an example; text: whole files; datasets: a name at Hugging Face",
+    format: Literal["auto", "tsv", "lines", "csv", "examples", "json", "jsonl", "text", "parquet", "datasets"] = (
+        setting(
+            "auto",
+            "auto: by the name (.tsv, .csv, .json, .jsonl, .parquet, a folder of texts or of a saved data set; any may be .gz); "
+            "tsv: columns with a tab between; lines: a line an example; text: whole files; datasets: a name at Hugging Face",
+        )
     )
     on_error: Literal["stop", "skip"] = setting(
         "stop", "at a line that cannot be used: end there, or leave it out and count it"

@@ -127,6 +127,16 @@ def rows_of(value: Any, path: Path) -> list[Any]:
     raise UserError('{path} is no list of records such as [{{"source": "...", "target": "..."}}]', path=path)
 
 
+def example_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]]:
+    """The pairs that a run keeps (data/train.examples.gz and its sisters): a JSON array of source and target a line."""
+    for number, line in numbered_lines(path, context):
+        row = parsed(line, path, number, context.complain)
+        if not isinstance(row, list) or len(row) < 2:
+            context.complain(BadLine("json", path, number, _("not a pair such as a run keeps")))
+        else:
+            yield number, {"source": row[0], "target": row[1]}
+
+
 def csv_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]]:
     """A table whose first line names its columns; between them commas, semicolons or tabs, whichever the first line has."""
     csv.field_size_limit(LARGEST_CELL)
@@ -186,6 +196,7 @@ def parquet_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Rec
 
 FORMATS: dict[str, tuple[tuple[str, ...], Callable[[Path, ReadContext], Iterator[tuple[int, Record]]]]] = {
     "csv": ((".csv",), csv_records),
+    "examples": ((".examples",), example_records),
     "json": ((".json",), json_records),
     "jsonl": ((".jsonl", ".ndjson"), jsonl_records),
     "parquet": ((".parquet",), parquet_records),

@@ -38,7 +38,7 @@ class Learner:
         """`weights`: what reads the run's own model, and the seal of the weights that are served; `install`: what has a model
         answer from now on, if the run's weights are still those of the seal."""
         check_keeps_examples(run)
-        self.run, self.install, self.report = run, install, report
+        self.run, self.name, self.install, self.report = run, run.path.name, install, report
         self.load, self.seal_now = weights
         self.store = Corrections(run.path)
         self.thread = ThreadPoolExecutor(1, "glassformer-learner")
@@ -108,7 +108,9 @@ class Learner:
         check_plausible(current, (source, target), base)
         replaced = [one.number for one in self.store.read() if one.source == source]
         correction = self.store.append(source, target, teacher)
-        self.say(_("{teacher} taught correction {number}", teacher=teacher, number=correction.number))
+        self.report(
+            _("{run}: {teacher} taught correction {number}", run=self.name, teacher=teacher, number=correction.number)
+        )
         if set(replaced) & set(self.learned):
             self.go_back(loop)
         else:
@@ -126,16 +128,13 @@ class Learner:
             self.learned.append(correction.number)
             self.serve(loop, found[1])
         elif not self.ending.is_set():
-            self.say(
+            self.report(
                 _(
-                    "correction {number} cannot be learned without losing something else; it is kept for `train --from`",
+                    "{run}: correction {number} cannot be learned without losing something else; it is kept for `train --from`",
+                    run=self.name,
                     number=correction.number,
                 )
             )
-
-    def say(self, text: str) -> None:
-        """A line of the log, with the run's name."""
-        self.report(f"{self.run.path.name}: {text}")
 
     def serve(self, loop: asyncio.AbstractEventLoop, model: TextModel) -> None:
         """From now on these weights answer."""
@@ -166,6 +165,6 @@ class Learner:
         if not owner and found[0].teacher != teacher:
             raise APIError(403, "this correction was taught with another key")
         self.store.remove(number)
-        self.say(_("{teacher} took correction {number} back", teacher=teacher, number=number))
+        self.report(_("{run}: {teacher} took correction {number} back", run=self.name, teacher=teacher, number=number))
         if number in self.learned:
             self.go_back(loop)

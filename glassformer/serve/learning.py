@@ -39,7 +39,7 @@ RATE, GROWTH, MOST_RATE = (
     1e-3,
     1.1,
     2e-2,
-)  # the rate grows from step to step until the correction is found, and is small again then
+)  # the rate grows from step to step until the correction is found, and shrinks then
 MOST_STEPS, LOOK_EVERY = 100, 4
 COPIES, LEFT_OUT = 0, 0.15  # of the correction with pieces of its source left out, and how many of them
 EARLIER, NEAR, FAR = 8, 8, 8  # earlier corrections and replayed examples of a step
@@ -48,7 +48,7 @@ KEEP, WRONG = (
     10.0,
     0.1,
 )  # the weight of the divergence on replayed examples, and the share of it where the run itself errs
-POOL, READ, HELD_OUT = 4000, 200_000, 128  # examples to replay from, of so many; pairs on which nothing may be lost
+POOL, READ, HELD_OUT = 4000, 200_000, 64  # examples to replay from, of so many; pairs on which nothing may be lost
 WORSE = (
     0.005,
     0.0005,
@@ -243,12 +243,16 @@ class Learning:
         count = len(labels) - len(weights)
         right = found.gather(1, labels[:, None])[:count, 0]
         divergences = F.kl_div(found[count:], kept, reduction="none", log_target=True).sum(-1)
-        self.optimizer.zero_grad()
-        (KEEP * (weights * divergences).mean() - right.mean()).backward()
         rivals = found.detach()[:count].scatter(1, labels[:count, None], -math.inf).amax(-1)
-        ahead = float((right.detach() - rivals)[: len(target) + 1].min().exp())
+        leads = right - rivals
+        ahead = float(leads.detach()[: len(target) + 1].min().exp())
+        # What is well ahead already pulls no more, so that the rest of the update goes into keeping.
+        missing = -right[leads < math.log(2 * AHEAD)].sum() / count
+        self.optimizer.zero_grad()
+        (KEEP * (weights * divergences).mean() + missing).backward()
         for group in self.optimizer.param_groups:
-            group["lr"] = min(MOST_RATE, GROWTH * group["lr"]) if ahead < AHEAD else RATE
+            rate = GROWTH * group["lr"] if ahead < AHEAD else group["lr"] / GROWTH
+            group["lr"] = min(MOST_RATE, max(RATE, rate))
         self.optimizer.step()
         return ahead
 

@@ -104,6 +104,10 @@ class Home {
     this.unknown = h("p", { id: "unknown", class: "dim", hidden: true });
     this.others = h("ol", { id: "alternatives" });
     this.otherBox = h("section", { hidden: true }, h("h3", {}, words.alternatives), this.others);
+    this.correctButton = h("button", { type: "button", id: "correct", hidden: true, onclick: () => this.correct() }, words.correct);
+    this.undoButton = h("button", { type: "button", id: "undo", hidden: true, onclick: () => this.undo() }, words.undo);
+    this.correction = h("textarea", { id: "correction", rows: "2", hidden: true, "aria-label": words.correction, spellcheck: "false" });
+    this.correction.addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); this.correct(); } });
     this.lookButton = h("button", { type: "button", id: "look", disabled: true, onclick: () => this.look() }, words.look);
     this.root.replaceChildren(
       h("header", {}, h("div", { class: "bar" }, h("h1", {}, "glassformer", h("small", {}, writes ? words.goesOn : words.title)), this.tools())),
@@ -111,7 +115,7 @@ class Home {
         models.length || settings.keyRequired ? this.choices() : h("p", {}, words.none),
         h("div", { class: "desk" },
           h("section", {}, h("h3", {}, writes ? words.prompt : words.source), this.input, h("div", { class: "tools" }, h("button", { type: "button", id: "go", onclick: () => this.later(0) }, writes ? words.write : words.go)), this.answer.source),
-          h("section", {}, h("h3", {}, writes ? words.goesOn : words.answer), this.answer.target, this.answer.readout, this.unknown, this.state, h("div", { class: "tools" }, this.lookButton)),
+          h("section", {}, h("h3", {}, writes ? words.goesOn : words.answer), this.answer.target, this.answer.readout, this.correction, this.unknown, this.state, h("div", { class: "tools" }, this.correctButton, this.undoButton, this.lookButton)),
         ),
         writes ? null : h("p", { class: "howto" }, words.confidence),
         this.otherBox,
@@ -131,7 +135,7 @@ class Home {
     const own = (under = new AbortController());
     const { text, source, target, model } = store.state;
     store.set({ found: null });
-    this.otherBox.hidden = this.unknown.hidden = true;
+    this.otherBox.hidden = this.unknown.hidden = this.correction.hidden = this.correctButton.hidden = this.undoButton.hidden = true;
     this.lookButton.disabled = true;
     this.answer.write("");
     this.state.classList.remove("failed");
@@ -192,10 +196,51 @@ class Home {
     this.others.replaceChildren(...others.map((text) => h("li", {}, text)));
     this.otherBox.hidden = !others.length;
     this.lookButton.disabled = false;
+    this.correctButton.hidden = !settings.suggestions;
     if (found.detectedLanguage) {
       const code = found.detectedLanguage.language;
       this.state.textContent = `${this.words.auto}: ${languages.find((one) => one.code === code)?.name ?? code}`;
     }
+  }
+
+  /** First the answer to be changed; then it is sent, learned, and asked for again. */
+  async correct() {
+    const { text, source, target, model, found } = store.state;
+    if (this.correction.hidden) {
+      this.correction.value = found.translatedText;
+      this.correction.hidden = false;
+      this.correction.focus();
+      return;
+    }
+    await this.change(async () => {
+      const from = source === "auto" ? found.detectedLanguage.language : source;
+      const taught = await ask("/suggest", { q: text, s: this.correction.value, source: from, target, ...(model ? { model } : {}) });
+      await this.run();
+      this.taught = taught;
+      this.undoButton.hidden = false;
+      this.state.textContent = taught.learned ? this.words.learned : this.words.keptOnly;
+    });
+  }
+
+  async undo() {
+    await this.change(async () => {
+      await ask("/undo", { id: this.taught.id, model: this.taught.model });
+      await this.run();
+    });
+  }
+
+  /** Something that takes seconds: told while it lasts, and if it fails. */
+  async change(work) {
+    this.correctButton.disabled = this.undoButton.disabled = true;
+    this.state.classList.remove("failed");
+    this.state.textContent = this.words.learning;
+    try {
+      await work();
+    } catch (error) {
+      this.state.classList.add("failed");
+      this.state.textContent = error.message;
+    }
+    this.correctButton.disabled = this.undoButton.disabled = false;
   }
 
   /** The report opens in a tab of its own, from a form: only so is it a document with rules of its own. */

@@ -122,15 +122,16 @@ def train(
 
 
 def beside_own_examples(values: dict[str, Any], run: RunFolder) -> dict[str, Any]:
-    """The recipe that was made for a file, for a run to go on with: the model is the run's, and where the run keeps its pairs, they
-    are learned beside those of the file, which count more, and validate where the file comes alone."""
-    from glassformer.data.store import store_path
+    """The recipe that was made for a file, for a run to go on with: the model is the run's; and where the run keeps its pairs,
+    they are learned beside those of the file, which count more, and are validated and tested on."""
+    from glassformer.data.store import store_path, stored_splits
 
-    data, kept = dict(values["data"]), {split: store_path(run.path / "data", split) for split in ("train", "val")}
+    data, splits = dict(values["data"]), stored_splits(run.path / "data")
     alone = isinstance(data.get("train"), str) and not {"train_target", "format"} & data.keys()
-    if data["task"] == "pairs" and alone and all(path.exists() for path in kept.values()):
-        data["train"] = [{"path": data["train"], "weight": NEW_PAIRS}, os.path.abspath(kept["train"])]
-        data = {"val": os.path.abspath(kept["val"]), "test_fraction": 0.0} | data
+    if data["task"] == "pairs" and alone and {"train", "val"} <= set(splits):
+        kept = {split: os.path.abspath(store_path(run.path / "data", split)) for split in splits}
+        data = kept | data | {"train": [{"path": data["train"], "weight": NEW_PAIRS}, kept["train"]]}
+        data.setdefault("val_fraction", 0.0)  # of the new pairs none is taken out
         say(_("with the pairs that {run} keeps beside, so that it forgets none", run=run.path))
     return {**{part: value for part, value in values.items() if part != "model"}, "data": data}
 

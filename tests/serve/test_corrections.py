@@ -25,6 +25,7 @@ from glassformer.serve.auth import Auth
 from glassformer.serve.corrections import Corrections
 from glassformer.serve.learning import Baseline, Replay, check_plausible
 from glassformer.tasks import translate
+from tests.commands import ENVIRONMENT, call
 from tests.number_pairs import ENGLISH, GERMAN, recipe, write_tsv
 from tests.serve.harness import Running, running, until
 
@@ -195,22 +196,13 @@ def test_likelihood_tells_translations_from_others(trained: Path) -> None:
     assert refused(shifted) > 0.75 * len(shifted) > 30
 
 
-SERVE = """
-import sys
-from glassformer.serve.command import run_server
-from pathlib import Path
-run_server([Path(sys.argv[1])], ("127.0.0.1", 0), learn=True, device="cpu")
-"""
-
-
 def test_a_kill_in_mid_learning_loses_no_correction(run: Path, wrong: list[tuple[str, str]]) -> None:
     """Killed once the line is there; the next start learns it, and again after a line was cut by a crash."""
     import http.client
     import json
 
-    program = subprocess.Popen(
-        [sys.executable, "-c", SERVE, str(run)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    )
+    words = [sys.executable, "-m", "glassformer", "serve", str(run), "--port", "0", "--learn", "--device", "cpu"]
+    program = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=ENVIRONMENT)
     assert program.stderr is not None
     try:
         port = next(int(line.rsplit(":", 1)[1]) for line in program.stderr if "listening on" in line)
@@ -263,3 +255,22 @@ def test_a_source_that_is_corrected_again_has_one_line(run: Path) -> None:
     again = Corrections(run)
     assert [one.number for one in again.read()] == [2]
     again.close()
+
+
+def test_the_file_makes_it_permanent(run: Path, wrong: list[tuple[str, str]], tmp_path: Path) -> None:
+    """By all weights, from the columns that the file has, beside the pairs that the run keeps: those stay as right as they were."""
+    corrections = Corrections(run)
+    for pair in wrong[:2]:
+        corrections.append(*pair, "owner")
+    corrections.close()
+    out = tmp_path / "permanent"
+    settings = ["train.steps=60", "train.warmup=5", "train.learning_rate=5e-3", "train.device=cpu"]
+    done = call("train", corrections.path, *settings, "--from", run, "--out", out)
+    assert done.returncode == 0, done.stderr
+    texts = [source for source, _ in PAIRS]
+    before, after = ([a[0].text for a in translate(load(path, device="cpu"), texts)] for path in (run, out))
+    right = dict(zip(texts, after, strict=True))
+    assert all(right[source] == target for source, target in wrong[:2])
+    assert sum(a == t for a, (_, t) in zip(after, PAIRS, strict=True)) > sum(
+        a == t for a, (_, t) in zip(before, PAIRS, strict=True)
+    )

@@ -258,7 +258,7 @@ def test_a_source_that_is_corrected_again_has_one_line(run: Path) -> None:
 
 
 def test_the_file_makes_it_permanent(run: Path, wrong: list[tuple[str, str]], tmp_path: Path) -> None:
-    """By all weights, from the columns that the file has, beside the pairs that the run keeps: those stay as right as they were."""
+    """By all weights, from the columns that the file has, beside the pairs that the run keeps."""
     corrections = Corrections(run)
     for pair in wrong[:2]:
         corrections.append(*pair, "owner")

@@ -1,10 +1,9 @@
 """How a model learns one corrected pair and keeps everything else: LoRA with replay.
 
-A low-rank update is trained on the correction (whole, and with pieces of its source left out, so that the sentence said a
-little otherwise is corrected too), on earlier corrections, and on examples of the run's own data, half of them those nearest to
-the correction. On the latter the distribution is held to that of the run's own weights, by KL divergence (learning without
-forgetting, Li and Hoiem 2016). Nothing here is drawn from torch's random state and dropout is off, so the same correction of
-the same weights is the same update, to the bit.
+A low-rank update is trained on the correction, on earlier ones, and on examples of the run's own data, half of them those nearest
+to the correction. On these the distribution is held to that of the run's own weights, by KL divergence (learning without
+forgetting, Li and Hoiem 2016), the more so where the run is right. Nothing here is drawn from torch's random state and dropout is
+off, so the same correction of the same weights is the same update, to the bit.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ RATE, GROWTH, MOST_RATE = (
     2e-2,
 )  # the rate grows from step to step until the correction is found, and shrinks then
 MOST_STEPS, LOOK_EVERY = 100, 4
-COPIES, LEFT_OUT = 0, 0.15  # of the correction with pieces of its source left out, and how many of them
 EARLIER, NEAR, FAR = 8, 8, 8  # earlier corrections and replayed examples of a step
 AHEAD = 1.5  # so much likelier than any other each token of the correction must be, before it is decoded to see
 KEEP, WRONG = (
@@ -124,12 +122,6 @@ def log_probabilities(net: Any, batch: Any) -> Tensor:
     """Over the vocabulary, at every place that has a label."""
     sides = (batch.rows,) if batch.source is None else (batch.source, batch.rows)
     return net.logits(net.hidden(*sides)).float()[batch.labels != IGNORE].log_softmax(-1)
-
-
-def thinned(ids: Sequence[int], fixed: int, draw: random.Random) -> list[int]:
-    """The ids of a source with some left out, but never all; the first `fixed` stay."""
-    kept = [token for at, token in enumerate(ids) if at < fixed or draw.random() >= LEFT_OUT]
-    return kept if len(kept) > fixed else list(ids)
 
 
 def token_losses(model: TextModel, pairs: Sequence[Pair]) -> list[tuple[float, int]]:
@@ -228,10 +220,7 @@ class Learning:
 
     def step(self) -> float:
         """One step; how much likelier each token of the correction was before it than any other in its place, at the least."""
-        source, target = self.own
-        fixed = len(self.model.tokenizers.source.before)
-        taught = [self.own, *((thinned(source, fixed, self.draw), target) for _ in range(COPIES))]
-        taught += encoded(self.model, self.draw.sample(self.earlier, min(EARLIER, len(self.earlier))))
+        taught = [self.own, *encoded(self.model, self.draw.sample(self.earlier, min(EARLIER, len(self.earlier))))]
         replayed = self.draw.sample(self.near, min(NEAR, len(self.near)))
         replayed += encoded(self.model, self.draw.sample(self.pool, min(FAR, len(self.pool))))
         others = batch_of(self.model, *zip(*replayed, strict=True))
@@ -245,7 +234,7 @@ class Learning:
         divergences = F.kl_div(found[count:], kept, reduction="none", log_target=True).sum(-1)
         rivals = found.detach()[:count].scatter(1, labels[:count, None], -math.inf).amax(-1)
         leads = right - rivals
-        ahead = float(leads.detach()[: len(target) + 1].min().exp())
+        ahead = float(leads.detach()[: len(self.own[1]) + 1].min().exp())
         # What is well ahead already pulls no more, so that the rest of the update goes into keeping.
         missing = -right[leads < math.log(2 * AHEAD)].sum() / count
         self.optimizer.zero_grad()

@@ -11,6 +11,7 @@ import pytest
 import glassformer
 from glassformer.serve.auth import Auth
 from tests.serve.harness import Running, make_runs, running
+from tests.serve.test_corrections import errors_of, train_numbers
 from tests.small_runs import small_run
 
 pytestmark = pytest.mark.slow
@@ -158,3 +159,23 @@ def test_the_page_of_the_routes(tab: Tab, server: Running) -> None:
     assert tab.page.locator("details.route").count() >= 10
     tab.page.click("summary >> nth=0")
     assert tab.page.locator("table.fields >> nth=0").is_visible()
+
+
+def test_an_answer_is_corrected_and_the_correction_undone(browser: Any, tmp_path: Path) -> None:
+    run = train_numbers(tmp_path)
+    source, target = errors_of(run)[0]
+    with running([run], learn=True) as server:
+        tab = Tab(browser, server)
+        former = tab.translate(source)
+        tab.page.click("#correct")
+        tab.page.fill("#correction", target)
+        tab.page.press("#correction", "Enter")
+        tab.page.wait_for_selector("#undo:visible:enabled", timeout=60_000)
+        assert tab.page.inner_text(".said[data-side=target]").split() == target.split() != former.split()
+        assert tab.page.is_hidden("#correction") and "Learned" in tab.page.inner_text("#state")
+        tab.page.click("#undo")
+        tab.page.wait_for_selector("#undo", state="hidden", timeout=60_000)
+        tab.page.wait_for_selector(".said[data-side=target] .sure", timeout=20_000)
+        assert tab.page.inner_text(".said[data-side=target]").split() == former.split()
+        assert not tab.complaints
+        tab.context.close()

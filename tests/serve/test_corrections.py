@@ -37,15 +37,24 @@ random.Random(0).shuffle(NUMBERS)
 PAIRS = [(f"{GERMAN[a]} {GERMAN[b]}", f"{ENGLISH[a]} {ENGLISH[b]}") for a, b in NUMBERS]
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def train_numbers(folder: Path) -> Path:
     """A run that translates most pairs of numbers, and errs in some."""
-    folder = tmp_path_factory.mktemp("numbers")
     write_tsv(folder / "train.tsv", PAIRS[:80])
     write_tsv(folder / "val.tsv", PAIRS[80:])
     data = {"source_languages": ["de"], "target_language": "en", "val": "val.tsv"}
     how = {"steps": 85, "validate_every": 85, "save_every": 85, "learning_rate": 1e-2, "warmup": 10}
     return runs.train(recipe(folder, model={"n_embd": 32, "n_hidden": 64}, data=data, **how), folder / "run").path
+
+
+def errors_of(run: Path) -> list[tuple[str, str]]:
+    """What a run errs in, with what is right."""
+    answers = translate(load(run, device="cpu"), [source for source, _ in PAIRS])
+    return [pair for pair, answer in zip(PAIRS, answers, strict=True) if answer[0].text != pair[1]]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_numbers(tmp_path_factory.mktemp("numbers"))
 
 
 @pytest.fixture
@@ -55,9 +64,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def wrong(trained: Path) -> list[tuple[str, str]]:
-    """What it errs in, with what is right."""
-    answers = translate(load(trained, device="cpu"), [source for source, _ in PAIRS])
-    found = [pair for pair, answer in zip(PAIRS, answers, strict=True) if answer[0].text != pair[1]]
+    found = errors_of(trained)
     assert len(found) >= 3
     return found
 

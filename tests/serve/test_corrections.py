@@ -24,6 +24,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.serve.auth import Auth
 from glassformer.serve.corrections import Corrections
 from glassformer.serve.learning import Baseline, Replay, check_plausible
+from glassformer.serve.limits import Limits
 from glassformer.tasks import translate
 from tests.commands import ENVIRONMENT, call
 from tests.number_pairs import ENGLISH, GERMAN, recipe, write_tsv
@@ -32,6 +33,7 @@ from tests.serve.harness import Running, running, until
 pytestmark = pytest.mark.slow
 
 OWNER, GUEST = "the-owner-has-this-key", "a-guest-has-this-one"
+PATIENT = Limits(seconds=300)  # on a machine that others use
 NUMBERS = [(a, b) for a in range(10) for b in range(10)]
 random.Random(0).shuffle(NUMBERS)
 PAIRS = [(f"{GERMAN[a]} {GERMAN[b]}", f"{ENGLISH[a]} {ENGLISH[b]}") for a, b in NUMBERS]
@@ -73,6 +75,13 @@ def suggestion(pair: tuple[str, str], **more: Any) -> dict[str, Any]:
     return {"q": pair[0], "s": pair[1], "source": "de", "target": "en", **more}
 
 
+def change(server: Running, path: str, body: dict[str, Any]) -> Any:
+    """The answer to a request that takes as long as learning does."""
+    status, _, content = server.ask("POST", path, body, timeout=300)
+    assert status == 200, content
+    return content
+
+
 def answer(server: Running, text: str, **headers: str) -> str:
     return str(server.post("/translate", {"q": text, "source": "de", "target": "en"}, **headers)["translatedText"])
 
@@ -83,27 +92,27 @@ def weights(server: Running) -> str:
 
 def test_taught_served_undone_and_served_again_after_a_restart(run: Path, wrong: list[tuple[str, str]]) -> None:
     first, second = wrong[:2]
-    with running([run], learn=True) as server:
+    with running([run], PATIENT, learn=True) as server:
         assert server.ask("GET", "/frontend/settings")[2]["suggestions"] is True
         former = weights(server)
-        taught = server.post("/suggest", suggestion(first))
+        taught = change(server, "/suggest", suggestion(first))
         assert taught["success"] is True and taught["learned"] is True
         assert answer(server, first[0]) == first[1]
         after_one = weights(server)
-        other = server.post("/suggest", suggestion(second))
+        other = change(server, "/suggest", suggestion(second))
         assert answer(server, second[0]) == second[1] and answer(server, first[0]) == first[1]
         after_two = weights(server)
         assert len({former, after_one, after_two}) == 3
     lines = (run / "corrections/corrections.tsv").read_text(encoding="utf-8").splitlines()
     assert [tuple(line.split("\t")[:2]) for line in lines] == [first, second]
-    with running([run], learn=True) as server:
+    with running([run], PATIENT, learn=True) as server:
         assert weights(server) == after_two
-        server.post("/undo", {"id": other["id"], "model": "numbers"})
+        change(server, "/undo", {"id": other["id"], "model": "numbers"})
         assert weights(server) == after_one
-        server.post("/undo", {"id": taught["id"], "model": "numbers"})
+        change(server, "/undo", {"id": taught["id"], "model": "numbers"})
         assert weights(server) == former
         assert server.ask("POST", "/undo", {"id": taught["id"], "model": "numbers"})[0] == 400
-    with running([run], learn=True) as server:
+    with running([run], PATIENT, learn=True) as server:
         assert weights(server) == former
 
 
@@ -111,13 +120,13 @@ def test_undoing_an_earlier_one_is_as_if_it_had_never_been_taught(
     run: Path, wrong: list[tuple[str, str]], tmp_path: Path
 ) -> None:
     alone = Path(shutil.copytree(run, tmp_path / "alone" / "numbers"))
-    with running([alone], learn=True) as server:
-        server.post("/suggest", suggestion(wrong[1]))
+    with running([alone], PATIENT, learn=True) as server:
+        change(server, "/suggest", suggestion(wrong[1]))
         expected = weights(server)
-    with running([run], learn=True) as server:
-        first = server.post("/suggest", suggestion(wrong[0]))
-        server.post("/suggest", suggestion(wrong[1]))
-        server.post("/undo", {"id": first["id"], "model": "numbers"})
+    with running([run], PATIENT, learn=True) as server:
+        first = change(server, "/suggest", suggestion(wrong[0]))
+        change(server, "/suggest", suggestion(wrong[1]))
+        change(server, "/undo", {"id": first["id"], "model": "numbers"})
         assert weights(server) == expected
 
 
@@ -131,7 +140,7 @@ def test_without_learn_nothing_is_taken_or_written(run: Path, wrong: list[tuple[
 def test_requests_are_answered_while_it_learns_and_none_is_lost(run: Path, wrong: list[tuple[str, str]]) -> None:
     """Two teachers at once; and askers, of whom each gets the old answer or the new one."""
     first, second = wrong[:2]
-    with running([run], learn=True) as server, ThreadPoolExecutor(4) as threads:
+    with running([run], PATIENT, learn=True) as server, ThreadPoolExecutor(4) as threads:
         old = answer(server, first[0])
         over = threading.Event()
 
@@ -142,7 +151,7 @@ def test_requests_are_answered_while_it_learns_and_none_is_lost(run: Path, wrong
             return found
 
         asking = [threads.submit(ask) for _ in range(2)]
-        teaching = [threads.submit(server.post, "/suggest", suggestion(pair)) for pair in (first, second)]
+        teaching = [threads.submit(change, server, "/suggest", suggestion(pair)) for pair in (first, second)]
         assert all(one.result()["learned"] for one in teaching)
         over.set()
         assert {text for one in asking for text in one.result()} <= {old, first[1]}
@@ -152,14 +161,14 @@ def test_requests_are_answered_while_it_learns_and_none_is_lost(run: Path, wrong
 
 
 def test_by_key(run: Path, wrong: list[tuple[str, str]]) -> None:
-    with running([run], auth=Auth({OWNER: "owner", GUEST: "a guest"}), learn=True) as server:
+    with running([run], PATIENT, Auth({OWNER: "owner", GUEST: "a guest"}), learn=True) as server:
         assert server.ask("POST", "/suggest", suggestion(wrong[0]))[0] == 403
         assert server.ask("POST", "/suggest", suggestion(wrong[0], api_key="wrong"))[0] == 403
-        taught = server.post("/suggest", suggestion(wrong[0], api_key=OWNER))
+        taught = change(server, "/suggest", suggestion(wrong[0], api_key=OWNER))
         undo = {"id": taught["id"], "model": "numbers"}
         assert server.ask("POST", "/undo", undo | {"api_key": GUEST})[0] == 403
-        other = server.post("/suggest", suggestion(wrong[1], api_key=GUEST))
-        server.post("/undo", undo | {"id": other["id"], "api_key": OWNER})
+        other = change(server, "/suggest", suggestion(wrong[1], api_key=GUEST))
+        change(server, "/undo", undo | {"id": other["id"], "api_key": OWNER})
         lines = (run / "corrections/corrections.tsv").read_text(encoding="utf-8")
         assert "\towner\t" in lines and "guest" not in lines
         log = "\n".join(server.log)
@@ -168,7 +177,7 @@ def test_by_key(run: Path, wrong: list[tuple[str, str]]) -> None:
 
 
 def test_what_is_no_translation_is_refused_and_not_kept(trained: Path, run: Path) -> None:
-    with running([run], learn=True) as server:
+    with running([run], PATIENT, learn=True) as server:
         for source, target in (
             ("eins zwei", "one two " * 20),
             ("eins zwei", "xyzzy"),
@@ -226,7 +235,7 @@ def test_a_kill_in_mid_learning_loses_no_correction(run: Path, wrong: list[tuple
     assert not list((run / "corrections").glob("*.safetensors"))
     with path.open("a", encoding="utf-8") as file:
         file.write("drei vi")
-    with running([run], learn=True) as server:
+    with running([run], PATIENT, learn=True) as server:
         until(lambda: answer(server, wrong[0][0]) == wrong[0][1], 60)
     assert path.read_text(encoding="utf-8").count("\n") == 1 == len(path.read_text(encoding="utf-8").splitlines())
 

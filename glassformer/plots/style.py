@@ -52,7 +52,7 @@ def figure(width: float = 7.0, height: float = 4.0, **layout: Any) -> tuple[Any,
 
 
 def size_colours() -> Any:
-    """The page's colours of sizes (`sizeColour` in colours.js) as a colour map."""
+    """The page's colours of sizes as a colour map."""
     import matplotlib
     from matplotlib.colors import LinearSegmentedColormap
 

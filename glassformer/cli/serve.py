@@ -47,7 +47,7 @@ def serve(
     learn: Annotated[
         bool,
         typer.Option(
-            "--learn", help="Take corrections, and learn each within seconds; see docs/how-to/corrections.md."
+            "--learn", help="Take corrections, and learn each while answering; see docs/how-to/corrections.md."
         ),
     ] = False,
     limit: Annotated[

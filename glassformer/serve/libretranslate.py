@@ -165,7 +165,7 @@ class Libre:
                 yield event_of({"delta": event})
 
     async def suggest(self, request: Request) -> Response:
-        """Correct a translation: kept at once, and learned by the model within seconds (`serve --learn`)."""
+        """Correct a translation: kept at once, and learned by the model while it goes on answering (`serve --learn`)."""
         fields = await read_as(request, SuggestFields)
         self.service.check_texts([fields.q], "q")
         self.service.check_texts([fields.s], "s")

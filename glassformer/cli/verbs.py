@@ -35,6 +35,7 @@ EXAMPLES = {
     "doctor": "doctor runs/dates",
     "verify-resume": "verify-resume dates --steps 20",
     "translate": 'translate runs/dates "3 mai 1979" --n-best 3',
+    "backtranslate": "backtranslate runs/de-en --file german.txt --out synthetic.tsv",
     "generate": 'generate runs/stdlib-gpt "def read(" --temperature 0.8',
     "fill": 'fill runs/stdlib-bert "import ___" --top 3',
     "classify": 'classify runs/languages "Spanien und Dänemark"',
@@ -111,6 +112,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
     from glassformer.cli import (
         ablate,
         audit,
+        backtranslate,
         classify,
         compare,
         complexity,
@@ -152,6 +154,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
             "train": train.train,
             "doctor": doctor.doctor,
             "verify-resume": verify_resume.verify_resume,
+            "backtranslate": backtranslate.backtranslate,
         },
         "Use a run": {
             "translate": translate.translate,

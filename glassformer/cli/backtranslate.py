@@ -7,7 +7,7 @@ model tell them from real ones (Caswell, Chelba and Grangier 2019).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,8 @@ from glassformer.cli import lines, options, writing
 from glassformer.cli.bulk import LocalWorkers, reply_in_bulk
 from glassformer.cli.translate import Shown, make_job
 from glassformer.errors import ConfigError
+from glassformer.language import _
+from glassformer.screen import say
 
 PLAIN = Shown(scores=False, align=False, words=False, json=False, trace=False)
 
@@ -49,11 +51,29 @@ def make_pair_job(
 
 
 def write_pairs(given: lines.Input, job: partial[lines.TextJob], jobs: int | None, device: str) -> None:
-    """The pairs of a file's lines into a file, by one process or several; broken off, the same call goes on."""
+    """The pairs of a file's lines into a file, by one process or several."""
     if jobs is not None:
         reply_in_bulk(given, job, LocalWorkers(jobs, device))
     else:
         lines.reply(given, job())
+
+
+def pair_writer(
+    verb: str, jobs: int | None, device: str, *, answer_first: bool = False
+) -> Callable[[Path, Path, Path], None]:
+    """For a study that has pairs made on its way: from a run, a file of texts and a file for the pairs. Broken off, the same call
+    goes on. A text that has no answer costs a sentence, and the study goes on without it."""
+
+    def write(run: Path, texts: Path, pairs: Path) -> None:
+        say(_("{run} translates {texts}", run=run, texts=texts))
+        job = partial(make_pair_job, run.absolute(), device, None, {}, verb=verb, answer_first=answer_first)
+        try:
+            write_pairs(lines.Input(None, texts, pairs, resume=True), job, jobs, device)
+        except SystemExit as ended:
+            if ended.code != 1:
+                raise
+
+    return write
 
 
 @options.takes_decoding

@@ -36,6 +36,7 @@ EXAMPLES = {
     "verify-resume": "verify-resume dates --steps 20",
     "translate": 'translate runs/dates "3 mai 1979" --n-best 3',
     "backtranslate": "backtranslate runs/de-en --file german.txt --out synthetic.tsv",
+    "distill": "distill runs/dates --out runs/small",
     "generate": 'generate runs/stdlib-gpt "def read(" --temperature 0.8',
     "fill": 'fill runs/stdlib-bert "import ___" --top 3',
     "classify": 'classify runs/languages "Spanien und Dänemark"',
@@ -117,6 +118,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         compare,
         complexity,
         demo,
+        distill,
         doctor,
         evaluate,
         export,
@@ -155,6 +157,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
             "doctor": doctor.doctor,
             "verify-resume": verify_resume.verify_resume,
             "backtranslate": backtranslate.backtranslate,
+            "distill": distill.distill,
         },
         "Use a run": {
             "translate": translate.translate,

@@ -36,6 +36,7 @@ EXAMPLES = {
     "verify-resume": "verify-resume dates --steps 20",
     "translate": 'translate runs/dates "3 mai 1979" --n-best 3',
     "backtranslate": "backtranslate runs/de-en --file german.txt --out synthetic.tsv",
+    "improve": "improve pairs.tsv --text german.txt --minutes 30",
     "distill": "distill runs/dates --out runs/small",
     "generate": 'generate runs/stdlib-gpt "def read(" --temperature 0.8',
     "fill": 'fill runs/stdlib-bert "import ___" --top 3',
@@ -128,6 +129,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         heads,
         homework,
         import_model,
+        improve,
         info,
         init,
         look,
@@ -158,6 +160,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
             "verify-resume": verify_resume.verify_resume,
             "backtranslate": backtranslate.backtranslate,
             "distill": distill.distill,
+            "improve": improve.improve,
         },
         "Use a run": {
             "translate": translate.translate,

@@ -8,8 +8,7 @@ teacher's own held-out pairs choose the student's weights and score the two besi
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from glassformer.errors import UserError
 from glassformer.evaluation.bootstrap import Paired
 from glassformer.files.durable import write_atomically
 from glassformer.files.owned import OwnedFiles
+from glassformer.lab.better.held_out import write_jsonl
 from glassformer.lab.better.trial import Pair, WritePairs, answered, beside, metric_for, train_or_resume
 from glassformer.lab.report import made_with, markdown_table, write_report
 from glassformer.runs.folder import RunFolder
@@ -113,12 +113,6 @@ class Distillation:
         ]
         told = f"Student less teacher: {gap.value:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}], p {self.paired.p:.3g}."
         return "\n".join([*page, "", told, ""])
-
-
-def write_jsonl(path: Path, pairs: Iterable[Pair]) -> None:
-    """Pairs as they are, whatever is in them."""
-    rows = (json.dumps({"source": a, "target": b}, ensure_ascii=False) + "\n" for a, b in pairs)
-    write_atomically(path, "".join(rows).encode("utf-8", "replace"))
 
 
 def held_out_pairs(model: Any, run: RunFolder, test: Path | None) -> tuple[dict[str, list[Pair]], str]:

@@ -82,7 +82,7 @@ def test_every_step_is_told_and_the_best_is_the_last_that_was_kept(
         scores[one["step"]] = evaluate_run(out / one["step"], split="val", device="cpu").scores.values[found.metric]
         assert one["against"] == best
         assert one["difference"]["value"] == pytest.approx(scores[one["step"]] - scores[best], abs=0.02)
-        assert one["kept"] == (one["difference"]["low"] > 0)
+        assert one["kept"] == (one["difference"]["low"] > 0 and scores[one["step"]] >= 1)
         best = one["step"] if one["kept"] else best
     assert found.best == str(out / best)
     for side, run in (("first", "plain"), ("second", best)):
@@ -128,11 +128,15 @@ def told_right(right: float, seed: int) -> Answered:
     return Answered("exact_match", np.stack([hits, np.ones(300)], 1), 1.0)
 
 
-@pytest.mark.parametrize(("right", "kept"), [(0.8, True), (0.2, False), (0.51, False)])
-def test_a_step_is_kept_only_if_all_of_its_interval_is_above_zero(right: float, kept: bool, tmp_path: Path) -> None:
-    """Better, worse, and better by luck. Caught: the mean taken for the interval, the sides exchanged."""
+@pytest.mark.parametrize(
+    ("plain", "right", "kept"), [(0.5, 0.8, True), (0.5, 0.2, False), (0.5, 0.51, False), (0.0, 0.0, False)]
+)
+def test_a_step_is_kept_only_if_all_of_its_interval_is_above_zero(
+    plain: float, right: float, kept: bool, tmp_path: Path
+) -> None:
+    """Better, worse, better by luck, and nothing learned. Caught: the mean taken for the interval, the sides exchanged."""
     work = study.Improvement(tmp_path, "cpu", 60.0, False, ())
-    work.answers = {("plain", "val"): told_right(0.5, 1), ("new", "val"): told_right(right, 2)}
+    work.answers = {("plain", "val"): told_right(plain, 1), ("new", "val"): told_right(right, 2)}
     assert work.consider("new", lambda: None) is kept  # type: ignore[arg-type, return-value]
     assert work.best == ("new" if kept else "plain")
     assert study.Improvement(tmp_path, "cpu", 60.0, False, ()).consider("new", lambda: 1 / 0) is kept  # type: ignore[arg-type, return-value]
@@ -150,7 +154,9 @@ def test_what_cannot_be_improved_is_refused_in_a_sentence(home: Path, tmp_path: 
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "plain").write_text("thesis")
     write_tsv(tmp_path / "few.tsv", pairs(3))
+    (tmp_path / "blank.txt").write_text(" \n\n")
     for words, sentence in (
+        (("improve", home / "pairs.tsv", "--text", tmp_path / "blank.txt", "--out", tmp_path / "q"), "has no line to"),
         (("improve", tmp_path / "nowhere.tsv"), "there is no file"),
         (("improve", tmp_path / "few.tsv", "--out", tmp_path / "few"), "too few to hold some out"),
         (("improve", home / "pairs.tsv", "--out", tmp_path / "mine"), "is there already"),

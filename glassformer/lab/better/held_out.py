@@ -77,12 +77,18 @@ def prepare_pairs(config: DataConfig, test: Collection[Pair] | None, files: Mapp
     return {name: len(pairs) for name, pairs in parts.items()} | {"read": cleaned.read}
 
 
+def check_text(text: Path) -> None:
+    """A text without a line to translate is refused before anything is trained."""
+    if not any(line.strip() for _number, line in numbered_lines(text, ReadContext())):
+        raise UserError("{text} has no line to translate", text=text)
+
+
 def write_mono(text: Path, path: Path, held: Iterable[Pair], most: int) -> int:
     """The first lines of a text, each once, without those that are held-out targets; how many."""
     _sources, targets = keys_of(held)
     lines = (" ".join(line.split()) for _number, line in numbered_lines(text, ReadContext()))
     found = [line for line in dict.fromkeys(lines) if line and normalized(line) not in targets][:most]
     if not found:
-        raise UserError("{text} has no line to translate", text=text)
+        raise UserError("every line of {text} is a held-out target; give other text", text=text)
     write_atomically(path, "".join(f"{line}\n" for line in found).encode("utf-8", "replace"))
     return len(found)

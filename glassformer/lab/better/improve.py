@@ -1,8 +1,8 @@
 """From pairs to a better translator by itself: clean, train, translate text back, fine-tune, average.
 
 Each step makes a candidate, and candidate and best so far answer the same validation pairs. It is kept if the 95% interval of
-the difference, by a paired bootstrap, lies above zero; otherwise it is refused, and told with its numbers all the same. The test
-pairs are scored once, in the end: the plain recipe and what was kept. What is done is in a journal (lab/runner.py), so that the
+the difference, by a paired bootstrap, lies above zero; otherwise it is refused, and told with its numbers all the same. (Below
+a score of 1 of 100 nothing is kept: both have learned nothing.) The test pairs are scored once, in the end: the plain recipe and what was kept. What is done is in a journal (lab/runner.py), so that the
 same command goes on where it was broken off.
 """
 
@@ -25,7 +25,7 @@ from glassformer.data.first_recipe import first_recipe
 from glassformer.data.sources import open_split
 from glassformer.errors import UserError
 from glassformer.files.owned import OwnedFiles
-from glassformer.lab.better.held_out import prepare_pairs, read_jsonl, write_mono
+from glassformer.lab.better.held_out import check_text, prepare_pairs, read_jsonl, write_mono
 from glassformer.lab.better.trial import Answered, WritePairs, answered, beside, metric_for, train_or_resume
 from glassformer.lab.report import made_with, markdown_table, processor, write_report
 from glassformer.lab.runner import KEPT, TrialCall, run_trials
@@ -44,6 +44,7 @@ AVERAGED = 5  # snapshots
 MOST_TEXT = 5  # synthetic pairs to a real one, at most
 TRIED = 100  # sentences by which the speed of the reverse model is measured
 TAG = "<bt>"
+LEARNED = 1.0  # of 100: a score below is noise, and nothing is kept for it
 FILES = ("raw", "clean", "val", "test")
 
 
@@ -131,7 +132,11 @@ class Improvement:
         def trial() -> dict[str, Any]:
             make()
             paired = beside(self.answer(self.best, "val"), self.answer(step, "val"))
-            return {"against": self.best, **paired.to_dict(), "kept": paired.difference.low > 0}
+            return {
+                "against": self.best,
+                **paired.to_dict(),
+                "kept": paired.difference.low > 0 and paired.second.value >= LEARNED,
+            }
 
         found = self.journal(step, trial)
         self.steps.append({"step": step, **found})
@@ -257,6 +262,8 @@ def improve(
     need_extra()
     config = arrange([pairs], "pairs", {})
     facts: dict[str, Any] = {"pairs": checksum(pairs), "text": checksum(text), "test": checksum(test)}
+    if text is not None:
+        check_text(text)
     facts |= {"minutes": minutes, "settings": list(overrides)}
     values = first_recipe([pairs], "pairs").values
     apply_overrides(values, list(overrides))

@@ -2,8 +2,8 @@
 
 Each step makes a candidate, and candidate and best so far answer the same validation pairs. It is kept if the 95% interval of
 the difference, by a paired bootstrap, lies above zero; otherwise it is refused, and told with its numbers all the same. (Below
-a score of 1 of 100 nothing is kept: both have learned nothing.) The test pairs are scored once, in the end: the plain recipe and what was kept. What is done is in a journal (lab/runner.py), so that the
-same command goes on where it was broken off.
+a score of 1 of 100 nothing is kept: both have learned nothing.) The test pairs are scored once, in the end: the plain recipe
+and what was kept. What is done is in a journal (lab/runner.py), so that the same command goes on where it was broken off.
 """
 
 from __future__ import annotations

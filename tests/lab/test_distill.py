@@ -56,13 +56,16 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def made(teacher: Path, out: Path, **options: Any) -> study.Distillation:
-    return study.distill(teacher, out, pair_writer("distill", None, "cpu"), overrides=SMALL, device="cpu", **options)
+    settings = {"overrides": SMALL, "device": "cpu"} | options
+    return study.distill(teacher, out, pair_writer("distill", None, "cpu"), **settings)
 
 
 @pytest.fixture(scope="module")
 def distilled(teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, study.Distillation]:
     folder = tmp_path_factory.mktemp("distilled")
-    (folder / "more.txt").write_text(MORE, encoding="utf-8")
+    data = RunFolder(teacher).recipe.data
+    held = [next(iter(run_examples(data, split, teacher / "data")))[0] for split in ("val", "test")]  # type: ignore[arg-type]
+    (folder / "more.txt").write_text(MORE + "".join(f"{text.upper()}\n" for text in held), encoding="utf-8")
     return folder / "out", made(teacher, folder / "out", texts=folder / "more.txt")
 
 
@@ -116,6 +119,8 @@ def test_what_was_broken_off_goes_on_to_the_same_student(
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "student" / "final").iterdir()}
     with pytest.raises(UserError, match="of another input file"):
         made(teacher, tmp_path / "out")
+    with pytest.raises(UserError, match=r"was trained with other settings .train.steps: 6 → 7.; choose another --out"):
+        made(teacher, tmp_path / "out", texts=out.parent / "more.txt", overrides=(*SMALL, "train.steps=7"))
 
 
 def test_the_size_in_int8_is_that_of_an_export(distilled: tuple[Path, study.Distillation], tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from glassformer import runs
 from glassformer.api import load
 from glassformer.config import Recipe
+from glassformer.errors import UserError
 from glassformer.evaluation.bootstrap import Paired, Statistics, paired_bootstrap
 from glassformer.evaluation.examples import COMBINE, answer_statistics
 from glassformer.evaluation.generated import metric_of
@@ -17,6 +18,7 @@ from glassformer.evaluation.held_out import HeldOut
 from glassformer.runs.fine_tune import Start
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import translations
+from glassformer.training.changes import as_prepared, changes
 
 Pair = tuple[str, str]
 WritePairs = Callable[[Path, Path, Path], None]
@@ -26,6 +28,13 @@ WritePairs = Callable[[Path, Path, Path], None]
 def train_or_resume(recipe: Recipe, folder: Path, start: Start | None = None) -> RunFolder:
     """The run of a recipe in a folder: begun, gone on with, or already there. A run with other settings is refused."""
     if RunFolder.is_run(folder):
+        there = RunFolder.open(folder).recipe
+        if found := changes(there, as_prepared(recipe, there)):
+            raise UserError(
+                "{folder} was trained with other settings ({found}); choose another --out",
+                folder=folder,
+                found="; ".join(map(str, found[:3])),
+            )
         return runs.resume(folder, recipe) or RunFolder.open(folder)
     return runs.train(recipe, folder, start=start)
 

@@ -122,24 +122,32 @@ def test_what_was_broken_off_goes_on_to_the_same_report(
         improved(home, home / "broken", minutes=7.0)
 
 
-def told_right(right: float, seed: int) -> Answered:
-    """A run that is right in this share of 300 pairs."""
-    hits = (np.random.default_rng(seed).random(300) < right).astype(float)
-    return Answered("exact_match", np.stack([hits, np.ones(300)], 1), 1.0)
+def right_in(first: int, last: int) -> Answered:
+    """A run that is right in these of 1,000 pairs, and in no other."""
+    hits = np.zeros(1000)
+    hits[first:last] = 1.0
+    return Answered("exact_match", np.stack([hits, np.ones(1000)], 1), 1.0)
 
 
 @pytest.mark.parametrize(
-    ("plain", "right", "kept"), [(0.5, 0.8, True), (0.5, 0.2, False), (0.5, 0.51, False), (0.0, 0.0, False)]
+    ("plain", "new", "kept"),
+    [
+        ((0, 500), (0, 600), True),
+        ((0, 500), (0, 400), False),
+        ((0, 500), (250, 755), False),  # better by five pairs, but right elsewhere: luck
+        ((0, 0), (0, 8), False),  # surely better, and nothing learned
+    ],
 )
 def test_a_step_is_kept_only_if_all_of_its_interval_is_above_zero(
-    plain: float, right: float, kept: bool, tmp_path: Path
+    plain: tuple[int, int], new: tuple[int, int], kept: bool, tmp_path: Path
 ) -> None:
-    """Better, worse, better by luck, and nothing learned. Caught: the mean taken for the interval, the sides exchanged."""
+    """And what was decided is not decided again. Caught: the mean taken for the interval, the sides exchanged."""
     work = study.Improvement(tmp_path, "cpu", 60.0, False, ())
-    work.answers = {("plain", "val"): told_right(plain, 1), ("new", "val"): told_right(right, 2)}
+    work.answers = {("plain", "val"): right_in(*plain), ("new", "val"): right_in(*new)}
     assert work.consider("new", lambda: None) is kept  # type: ignore[arg-type, return-value]
     assert work.best == ("new" if kept else "plain")
-    assert study.Improvement(tmp_path, "cpu", 60.0, False, ()).consider("new", lambda: 1 / 0) is kept  # type: ignore[arg-type, return-value]
+    again = study.Improvement(tmp_path, "cpu", 60.0, False, ())
+    assert again.consider("new", lambda: 1 / 0) is kept  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize("has_text", [True, False])

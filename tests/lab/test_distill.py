@@ -138,6 +138,7 @@ def test_a_student_is_deep_where_it_reads_and_shallow_where_it_writes(teacher: P
     recipe = RunFolder(teacher).recipe.with_model(n_embd=width, n_head=width // 16, n_layer=6)
     model = study.student_recipe(recipe, [], own_training=True)["model"]
     assert (model["n_embd"], model["n_encoder_layer"], model["n_layer"]) == (min(width, 256), 6, 2)
+    assert model["n_hidden"] * width == recipe.model.hidden * model["n_embd"]
 
 
 def test_what_cannot_be_distilled_is_refused_in_a_sentence(teacher: Path, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from glassformer.runs.folder import RunFolder
 
 WIDEST, ENCODER_LAYERS, DECODER_LAYERS, DROPOUT = 256, 6, 2, 0.1
 """With 8,000 words some 9 million weights, a byte each in int8."""
-TEACHERS_OWN = ("vocab_size", "source_vocab_size", "n_hidden", "n_kv_head", "head_size", "value_size", "pruned_heads")
+TEACHERS_OWN = ("vocab_size", "source_vocab_size", "n_kv_head", "head_size", "value_size", "pruned_heads")
 READING = ("tokenizer", "vocab_size", "separate_vocabularies", "lowercase", "source_languages", "target_language")
 READING = (*READING, "batch_tokens", "layout", "row_width")
 
@@ -46,6 +46,7 @@ def student_recipe(teacher: Recipe, overrides: Sequence[str], *, own_training: b
     small = {
         "n_head": heads,
         "n_embd": heads * model.key_size,
+        "n_hidden": max(1, heads * model.key_size * model.hidden // model.n_embd),
         "n_encoder_layer": ENCODER_LAYERS,
         "n_layer": min(DECODER_LAYERS, max(1, model.n_layer // 2)),
         "dropout": min(DROPOUT, model.dropout),

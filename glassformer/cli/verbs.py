@@ -109,18 +109,29 @@ def before_any_verb(
     be_quiet(quiet)
 
 
+def training_groups() -> dict[str, dict[str, Callable[..., Any]]]:
+    """The verbs that make a run, or a better one."""
+    from glassformer.cli import backtranslate, distill, doctor, improve, train, verify_resume
+
+    return {
+        "Train": {"train": train.train, "doctor": doctor.doctor, "verify-resume": verify_resume.verify_resume},
+        "Improve": {
+            "improve": improve.improve,
+            "backtranslate": backtranslate.backtranslate,
+            "distill": distill.distill,
+        },
+    }
+
+
 def groups() -> dict[str, dict[str, Callable[..., Any]]]:
     """Every verb by its name, under the heading it has in `--help`."""
     from glassformer.cli import (
         ablate,
         audit,
-        backtranslate,
         classify,
         compare,
         complexity,
         demo,
-        distill,
-        doctor,
         evaluate,
         export,
         figures,
@@ -129,7 +140,6 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         heads,
         homework,
         import_model,
-        improve,
         info,
         init,
         look,
@@ -141,9 +151,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         study,
         tag,
         tokenize,
-        train,
         translate,
-        verify_resume,
     )
 
     return {
@@ -154,14 +162,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
             "init": init.init,
             "plan": plan.plan,
         },
-        "Train": {
-            "train": train.train,
-            "doctor": doctor.doctor,
-            "verify-resume": verify_resume.verify_resume,
-            "backtranslate": backtranslate.backtranslate,
-            "distill": distill.distill,
-            "improve": improve.improve,
-        },
+        **training_groups(),
         "Use a run": {
             "translate": translate.translate,
             "generate": generate.generate,

@@ -34,8 +34,10 @@ from glassformer.runs.folder import RunFolder
 WIDEST, ENCODER_LAYERS, DECODER_LAYERS, DROPOUT = 256, 6, 2, 0.1
 """With 8,000 words some 9 million weights, a byte each in int8."""
 TEACHERS_OWN = ("vocab_size", "source_vocab_size", "n_kv_head", "head_size", "value_size", "pruned_heads")
-READING = ("tokenizer", "vocab_size", "separate_vocabularies", "lowercase", "source_languages", "target_language")
-READING = (*READING, "batch_tokens", "layout", "row_width")
+READING = (
+    *("tokenizer", "vocab_size", "separate_vocabularies", "lowercase", "source_languages", "target_language"),
+    *("batch_tokens", "layout", "row_width"),
+)
 
 
 def student_recipe(teacher: Recipe, overrides: Sequence[str], *, own_training: bool) -> dict[str, Any]:
@@ -119,7 +121,9 @@ class Distillation:
 def held_out_pairs(model: Any, run: RunFolder, test: Path | None) -> tuple[dict[str, list[Pair]], str]:
     """The pairs of val and test that the teacher's run has kept, and on which of them to score; `test`: a file in its place."""
     folder = run.path / "data"
-    kept = {s: list(run_examples(run.recipe.data, s, folder)) for s in stored_splits(folder) if s != "train"}
+    kept: dict[str, list[Pair]] = {
+        s: list(run_examples(run.recipe.data, s, folder)) for s in stored_splits(folder) if s != "train"
+    }
     if test is not None:
         kept["test"] = list(pairs_of_files(model, [test], []))
     if not kept:

@@ -67,8 +67,8 @@ def train(
     """Train a model: [bold]glassformer train dates[/], [bold]glassformer train my.toml train.steps=200[/]; or go on
     from one that is there, on other data: [bold]glassformer train mine.toml --from runs/dates[/].
 
-    A file of data is enough: [bold]glassformer train pairs.tsv[/] chooses a small model by what the file holds, and says so;
-    [bold]glassformer init pairs.tsv[/] writes that recipe down, to be changed.
+    A file of data is enough: [bold]glassformer train pairs.tsv[/] chooses a model by what the file holds and by how much,
+    and says so; [bold]glassformer init pairs.tsv[/] writes that recipe down, to be changed.
 
     A recipe with --resume goes on with its run, or starts it where there is none yet, so the same command can be given
     again and again. With --nproc, or under torchrun, several processes share each step, and a run goes on with any number

@@ -35,6 +35,9 @@ EXAMPLES = {
     "doctor": "doctor runs/dates",
     "verify-resume": "verify-resume dates --steps 20",
     "translate": 'translate runs/dates "3 mai 1979" --n-best 3',
+    "backtranslate": "backtranslate runs/de-en --file german.txt --out synthetic.tsv",
+    "improve": "improve pairs.tsv --text german.txt --minutes 30",
+    "distill": "distill runs/dates --out runs/small",
     "generate": 'generate runs/stdlib-gpt "def read(" --temperature 0.8',
     "fill": 'fill runs/stdlib-bert "import ___" --top 3',
     "classify": 'classify runs/languages "Spanien und Dänemark"',
@@ -106,6 +109,20 @@ def before_any_verb(
     be_quiet(quiet)
 
 
+def training_groups() -> dict[str, dict[str, Callable[..., Any]]]:
+    """The verbs that make a run, or a better one."""
+    from glassformer.cli import backtranslate, distill, doctor, improve, train, verify_resume
+
+    return {
+        "Train": {"train": train.train, "doctor": doctor.doctor, "verify-resume": verify_resume.verify_resume},
+        "Improve": {
+            "improve": improve.improve,
+            "backtranslate": backtranslate.backtranslate,
+            "distill": distill.distill,
+        },
+    }
+
+
 def groups() -> dict[str, dict[str, Callable[..., Any]]]:
     """Every verb by its name, under the heading it has in `--help`."""
     from glassformer.cli import (
@@ -115,7 +132,6 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         compare,
         complexity,
         demo,
-        doctor,
         evaluate,
         export,
         figures,
@@ -135,9 +151,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         study,
         tag,
         tokenize,
-        train,
         translate,
-        verify_resume,
     )
 
     return {
@@ -148,11 +162,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
             "init": init.init,
             "plan": plan.plan,
         },
-        "Train": {
-            "train": train.train,
-            "doctor": doctor.doctor,
-            "verify-resume": verify_resume.verify_resume,
-        },
+        **training_groups(),
         "Use a run": {
             "translate": translate.translate,
             "generate": generate.generate,

@@ -8,10 +8,11 @@ import json
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from glassformer.config.fields import type_hints
-from glassformer.config.recipe import PARTS, Recipe
+from glassformer.config.recipe import PARTS, Recipe, place_in
 from glassformer.language import _, in_language, language
 
 HEAD = """# Settings
@@ -111,6 +112,21 @@ def commented_recipe(recipe: Recipe, chosen: Mapping[str, Any]) -> str:
             is_chosen = setting.name in own
             value = own[setting.name] if is_chosen else getattr(getattr(recipe, part), setting.name)
             lines.append(f"{'' if is_chosen else '#'}{setting.name} = {toml_value(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def plain_recipe(recipe: Recipe) -> str:
+    """A recipe as a TOML file that says no more than what differs from the defaults, files by their whole paths."""
+    values = recipe.to_dict()
+    place_in(values, Path.cwd())
+    recipe = Recipe.from_dict(values)
+    lines = [f"name = {toml_value(recipe.name)}", *([f"about = {toml_value(recipe.about)}"] if recipe.about else [])]
+    for part in PARTS:
+        own = getattr(recipe, part)
+        lines += ["", f"[{part}]"]
+        for field in dataclasses.fields(own):
+            if (value := getattr(own, field.name)) != field.default:
+                lines.append(f"{field.name} = {toml_value(value)}")
     return "\n".join(lines) + "\n"
 
 

@@ -1,24 +1,61 @@
-"""A recipe for files that come without one: what they hold says which model learns from them, and their size for how long.
+"""A recipe for files that come without one: what they hold says which model learns from them, and their size how large it is and
+for how long.
 
-Nothing clever: a small model that learns something within minutes on a CPU, to be seen and then changed (`glassformer init`).
+Nothing clever, to be seen and then changed (`glassformer init`). Of pairs a few thousand are looked at. The vocabulary
+grows with their number, a thousand pieces at 30,000 pairs and 8,000 at a million, and by the characters of a script that has
+many; width and depth grow and dropout falls in a few stages (`SIZES`; docs/decisions.md says where they are from).
 """
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from glassformer.config import DataConfig
 from glassformer.data.doctor.roles import arrange
+from glassformer.data.files import ReadContext
 from glassformer.data.origins import SPLITS
+from glassformer.data.sources import all_rows
 from glassformer.language import _
 
-EPOCHS, FEWEST_STEPS, MOST_STEPS = 20, 1000, 20_000
+EPOCHS, FEWEST_STEPS, MOST_STEPS = 20, 1000, 50_000
 BYTES_A_TOKEN = 4  # of text in pieces of words, roughly
 BERT: dict[str, Any] = {"family": "bert", "n_layer": 2, "n_head": 4, "n_embd": 128, "dropout": 0.3}
+LOOKED_AT = 5000  # pairs; of more the number follows from the size of the file
+COMMON = 5  # a character that occurs so often among them has a piece of its own
+FEWEST_PIECES, MOST_PIECES = 1000, 32_000
+SIZES: list[tuple[float, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    (
+        2_000,
+        {"n_layer": 2, "n_head": 4, "n_embd": 128, "n_hidden": 256, "dropout": 0.3},
+        {"batch_tokens": 2048},
+        {"label_smoothing": 0.1},
+    ),
+    (
+        50_000,
+        {"n_layer": 4, "n_head": 4, "n_embd": 256, "n_hidden": 512, "dropout": 0.3},
+        {"batch_tokens": 4096},
+        {"label_smoothing": 0.1, "warmup": 500},
+    ),
+    (
+        500_000,
+        {"n_layer": 6, "n_head": 4, "n_embd": 512, "n_hidden": 1024, "dropout": 0.3},
+        {"batch_tokens": 8192},
+        {"label_smoothing": 0.1, "warmup": 2000, "learning_rate": 7e-4},
+    ),
+    (
+        float("inf"),
+        {"n_layer": 6, "n_head": 8, "n_embd": 512, "n_hidden": 2048, "dropout": 0.1},
+        {"batch_tokens": 16_384},
+        {"label_smoothing": 0.1, "warmup": 4000, "learning_rate": 7e-4},
+    ),
+]
+"""By the most pairs: what [model], [data] and [train] say."""
 MODELS: dict[str, dict[str, Any]] = {
-    "pairs": {"preset": "transformer-tiny", "n_layer": 2},
     "text": {"preset": "shakespeare-char", "n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 128},
     "classify": BERT | {"head": "classify", "pool": "mean"},
     "tag": BERT | {"head": "tag"},
@@ -47,20 +84,79 @@ def size_of_files(path: Path) -> int:
     return path.stat().st_size * (3 if path.suffix == ".gz" else 1)
 
 
+@dataclass(frozen=True)
+class PairCount:
+    """About how many pairs files hold, of how many bytes each, and how many characters are common in them."""
+
+    pairs: int
+    bytes_each: float
+    characters: int
+
+
+def count_pairs(config: DataConfig) -> PairCount:
+    """By the first pairs, and the size of the files where there are more. What cannot be read is left to training."""
+    rows = all_rows(config, "train", ReadContext(lambda problem: None))
+    texts = [source + target for source, target in (row.example for row in itertools.islice(rows, LOOKED_AT))]
+    characters = Counter(itertools.chain.from_iterable(texts))
+    each = sum(len(text.encode("utf-8", "replace")) + 2 for text in texts) / max(1, len(texts))
+    named = [file for file in (config.train, config.train_target) if isinstance(file, str)]
+    size = sum(size_of_files(Path(file)) for file in named)
+    pairs = len(texts) if len(texts) < LOOKED_AT else max(LOOKED_AT, int(size / each))
+    return PairCount(pairs, each, sum(count >= COMMON for count in characters.values()))
+
+
+def vocabulary_for(found: PairCount) -> int:
+    """Pieces of words, for so many pairs and characters.
+
+    >>> [vocabulary_for(PairCount(pairs, 80, 100)) for pairs in (5_000, 30_000, 1_000_000)]
+    [1100, 1100, 8100]
+    """
+    by_pairs = 1000 * (found.pairs / 30_000) ** 0.593  # log 8 / log (1,000,000 / 30,000)
+    return round(min(MOST_PIECES, max(FEWEST_PIECES, by_pairs) + found.characters) / 100) * 100
+
+
+def recipe_for_pairs(config: DataConfig) -> tuple[dict[str, dict[str, Any]], PairCount]:
+    """What a recipe for pairs says besides its files, by how many there are, and how many."""
+    found = count_pairs(config)
+    model, data, train = next(parts for most, *parts in SIZES if found.pairs <= most)
+    data = {"vocab_size": vocabulary_for(found)} | data
+    steps = EPOCHS * found.pairs * found.bytes_each / BYTES_A_TOKEN / 2 / data["batch_tokens"]
+    return {"model": dict(model), "data": data, "train": {"steps": within(steps)} | train}, found
+
+
+def within(steps: float) -> int:
+    """Whole hundreds of steps, neither very few nor very many."""
+    return min(MOST_STEPS, max(FEWEST_STEPS, int(steps) // 100 * 100))
+
+
 def first_recipe(files: Sequence[Path], task: str | None = None) -> FirstRecipe:
     """The recipe for train, val and test (a file each, or two aligned ones); `task` where it is not to be guessed."""
     config = arrange(files, task, {})
     named = {f"{split}{side}": getattr(config, f"{split}{side}") for split in SPLITS for side in ("", "_target")}
     data: dict[str, Any] = {"task": config.task} | {key: value for key, value in named.items() if value is not None}
     data |= {"format": config.format} if config.format != "auto" else {}
-    data |= {"batch_tokens": 2048}
     first = Path(str(config.train or config.val or config.test))
-    steps = (
-        EPOCHS * size_of_files(first) // BYTES_A_TOKEN // (2 if config.task == "pairs" else 1) // data["batch_tokens"]
-    )
-    steps = min(MOST_STEPS, max(FEWEST_STEPS, steps // 100 * 100))
-    values: dict[str, Any] = {"model": MODELS[config.task], "data": data, "train": {"steps": steps}}
+    name = first.name.removesuffix(".gz").partition(".")[0] or "mine"
+    what = WHAT[config.task]
+    if config.task == "pairs":
+        values, count = recipe_for_pairs(config)
+        values["data"] = data | values["data"]
+        chosen = _(
+            "{first}: {what}; about {pairs:,} pairs: {layers}+{layers} layers of {width}, {pieces:,} pieces of words, dropout "
+            "{dropout}, {steps:,} steps",
+            first=first.name,
+            what=what,
+            pairs=count.pairs,
+            layers=values["model"]["n_layer"],
+            width=values["model"]["n_embd"],
+            pieces=values["data"]["vocab_size"],
+            dropout=values["model"]["dropout"],
+            steps=values["train"]["steps"],
+        )
+        return FirstRecipe(values, name, chosen)
+    data |= {"batch_tokens": 2048}
+    steps = within(EPOCHS * size_of_files(first) / BYTES_A_TOKEN / data["batch_tokens"])
+    values = {"model": MODELS[config.task], "data": data, "train": {"steps": steps}}
     if config.task == "text":
         values["decode"] = {"temperature": 0.8, "top_k": 40}
-    chosen = _("{first}: {what}; {steps:,} steps", first=first.name, what=WHAT[config.task], steps=steps)
-    return FirstRecipe(values, first.name.removesuffix(".gz").partition(".")[0] or "mine", chosen)
+    return FirstRecipe(values, name, _("{first}: {what}; {steps:,} steps", first=first.name, what=what, steps=steps))

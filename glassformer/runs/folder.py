@@ -2,6 +2,7 @@
 
 run.json            the recipe with everything resolved, the version that wrote it, the run's id, the files of the
                     preparation with their SHA-256, and a seal
+recipe.toml         the same recipe to be read, and trained again elsewhere; the run itself goes by run.json
 tokenizer.json      (or tokenizer.source.json and tokenizer.target.json), labels.json
 data/               the examples as text and as token files (safetensors), and a report of where they are from
 checkpoints/        the latest few and the best; see runs/checkpoint.py
@@ -33,6 +34,7 @@ from typing import Any
 import torch
 
 from glassformer.config import Recipe
+from glassformer.config.documentation import plain_recipe
 from glassformer.errors import UserError
 from glassformer.files import checksums, owned, structured
 from glassformer.files.checksums import ListedFile
@@ -121,6 +123,7 @@ class RunFolder:
         if files is not None:
             facts["files"] = files
         write_atomically(self.path / "run.json", to_json(facts | {"seal": seal_of(facts)}))
+        write_atomically(self.path / "recipe.toml", plain_recipe(recipe).encode("utf-8", "replace"))
 
     @cached_property
     def facts(self) -> dict[str, Any]:

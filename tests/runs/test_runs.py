@@ -46,10 +46,17 @@ def trained(tsv: Path, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 def test_a_run_is_a_folder(trained: RunFolder) -> None:
     """Everything a verb needs, in formats that can be read without running anything. Broken variant: a pickle."""
     names = {p.relative_to(trained.path).as_posix() for p in trained.path.rglob("*") if p.is_file()}
-    for name in ("run.json", "tokenizer.json", "metrics.jsonl", "samples.jsonl", "final/model.safetensors"):
+    for name in (
+        "run.json",
+        "recipe.toml",
+        "tokenizer.json",
+        "metrics.jsonl",
+        "samples.jsonl",
+        "final/model.safetensors",
+    ):
         assert name in names, name
     assert {"checkpoints/step-00000003/model.safetensors", "checkpoints/step-00000006/training.safetensors"} <= names
-    known = (".json", ".jsonl", ".safetensors", ".tokens", ".examples.gz", "SEAL", ".lock", ".sha256", ".log")
+    known = (".json", ".toml", ".jsonl", ".safetensors", ".tokens", ".examples.gz", "SEAL", ".lock", ".sha256", ".log")
     assert all(n.endswith(known) or n.startswith("tensorboard/") for n in names), names
     facts = json.loads((trained.path / "run.json").read_text(encoding="utf-8"))
     assert facts["recipe"]["model"]["vocab_size"] == Tokenizer.load(trained.path / "tokenizer.json").vocab_size == 25

@@ -1,0 +1,179 @@
+"""`glassformer improve`: steps that are kept where held-out pairs say so, nothing held out is learned from, and it goes on."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glassformer import runs
+from glassformer.api.evaluation import evaluate_run
+from glassformer.cli.backtranslate import pair_writer
+from glassformer.data.splits import normalized
+from glassformer.errors import UserError
+from glassformer.lab.better import improve as study
+from glassformer.lab.better.held_out import keys_of, read_jsonl
+from glassformer.lab.better.trial import Answered
+from glassformer.lab.runner import KEPT
+from tests.commands import call
+from tests.number_pairs import pairs, write_tsv
+
+for module in ("ftfy", "datasketch", "py3langid"):
+    pytest.importorskip(module)
+
+STEPS = ["clean", "back-translated", "fine-tuned", "averaged"]
+SMALL = ("data.tokenizer=word", "model.n_layer=1", "model.n_head=2", "model.n_embd=16", "model.n_hidden=16")
+SMALL += ("train.steps=20", "train.learning_rate=0.02", "train.warmup=2", "data.batch_tokens=512", "model.dropout=0.0")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Number pairs of which one in eight is a copy of its source, and text of the target language."""
+    folder = tmp_path_factory.mktemp("improve")
+    rows = [pair for pair in pairs(500) if len(pair[0].split()) > 2]
+    draw = random.Random(3)
+    write_tsv(folder / "pairs.tsv", [(a, a if draw.random() < 0.125 else b) for a, b in rows])
+    texts = [target for _source, target in pairs(120, seed=1)] + [target for _source, target in rows[:40]]
+    (folder / "mono.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    return folder
+
+
+def improved(home: Path, out: Path, **options: Any) -> study.ImprovementReport:
+    write = pair_writer("improve", None, "cpu", answer_first=True)
+    settings: dict[str, Any] = {"text": home / "mono.txt", "overrides": SMALL, "device": "cpu"} | options
+    return study.improve(home / "pairs.tsv", out, write, **settings)
+
+
+@pytest.fixture(scope="module")
+def done(home: Path) -> tuple[Path, study.ImprovementReport]:
+    return home / "out", improved(home, home / "out")
+
+
+@pytest.mark.slow
+def test_nothing_that_is_held_out_is_learned_from(done: tuple[Path, study.ImprovementReport]) -> None:
+    """Caught: a held-out source or target among raw, clean or synthetic pairs; copies held out, which cleaning takes."""
+    out, found = done
+    held = read_jsonl(out / "val.jsonl") + read_jsonl(out / "test.jsonl")
+    sources, targets = keys_of(held)
+    assert all(a != b for a, b in held) and found.pairs["val"] + found.pairs["test"] == len(held) > 40
+    synthetic = [tuple(line.split("\t")) for line in (out / "synthetic.tsv").read_text(encoding="utf-8").splitlines()]
+    for learned in (read_jsonl(out / "raw.jsonl"), read_jsonl(out / "clean.jsonl"), synthetic):
+        assert learned
+        assert not any(normalized(b) in targets for _a, b in learned)
+    for learned in (read_jsonl(out / "raw.jsonl"), read_jsonl(out / "clean.jsonl")):
+        assert not any(normalized(a) in sources for a, _b in learned)
+    mono = (out / "mono.txt").read_text(encoding="utf-8").splitlines()
+    assert {b for _a, b in synthetic} <= set(mono)  # the text is the target
+
+
+@pytest.mark.slow
+def test_every_step_is_told_and_the_best_is_the_last_that_was_kept(
+    done: tuple[Path, study.ImprovementReport],
+) -> None:
+    """By scores that `evaluate` gives. Caught: val and test exchanged, a gain over another run than is said."""
+    out, found = done
+    assert [one["step"] for one in found.steps] == STEPS
+    best, scores = "plain", {"plain": found.plain}
+    for one in found.steps:
+        scores[one["step"]] = evaluate_run(out / one["step"], split="val", device="cpu").scores.values[found.metric]
+        assert one["against"] == best
+        assert one["difference"]["value"] == pytest.approx(scores[one["step"]] - scores[best], abs=0.02)
+        assert one["kept"] == (one["difference"]["low"] > 0 and scores[one["step"]] >= 1)
+        best = one["step"] if one["kept"] else best
+    assert found.best == str(out / best)
+    for side, run in (("first", "plain"), ("second", best)):
+        own = evaluate_run(out / run, split="test", device="cpu").scores.values[found.metric]
+        assert found.test[side]["value"] == pytest.approx(own, abs=0.02)
+    told = (out / "improve.md").read_text(encoding="utf-8")
+    assert all(f"| {step} |" in told for step in STEPS)
+    assert json.loads((out / "improve.json").read_text(encoding="utf-8"))["steps"] == found.steps
+
+
+@pytest.mark.slow
+def test_what_was_broken_off_goes_on_to_the_same_report(
+    home: Path, done: tuple[Path, study.ImprovementReport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After every training once, in the middle of its step. Caught: a step made twice, or decided anew by other numbers."""
+    train, made = study.train_or_resume, []
+
+    def then_stop(*args: Any, **options: Any) -> Any:
+        run = train(*args, **options)
+        if run.path.name not in made:
+            made.append(run.path.name)
+            raise runs.Stopped
+        return run
+
+    monkeypatch.setattr(study, "train_or_resume", then_stop)
+    for _ in range(6):
+        with pytest.raises(runs.Stopped):
+            improved(home, home / "broken")
+    again = improved(home, home / "broken")
+    assert made == ["plain", "clean", "reverse", "back-translated", "fine-tuned", "averaged"]
+    first, second = (one.to_dict() | {"best": "", "facts": {}} for one in (done[1], again))
+    assert first == second
+    journal = (home / "broken" / KEPT).read_bytes()
+    assert improved(home, home / "broken").to_dict() == again.to_dict()
+    assert (home / "broken" / KEPT).read_bytes().strip() == journal.strip()
+    with pytest.raises(UserError, match="was begun with other minutes; choose another --out"):
+        improved(home, home / "broken", minutes=7.0)
+
+
+def right_in(first: int, last: int) -> Answered:
+    """A run that is right in these of 1,000 pairs, and in no other."""
+    hits = np.zeros(1000)
+    hits[first:last] = 1.0
+    return Answered("exact_match", np.stack([hits, np.ones(1000)], 1), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("plain", "new", "kept"),
+    [
+        ((0, 500), (0, 600), True),
+        ((0, 500), (0, 400), False),
+        ((0, 500), (250, 755), False),  # better by five pairs, but right elsewhere: luck
+        ((0, 0), (0, 8), False),  # surely better, and nothing learned
+    ],
+)
+def test_a_step_is_kept_only_if_all_of_its_interval_is_above_zero(
+    plain: tuple[int, int], new: tuple[int, int], kept: bool, tmp_path: Path
+) -> None:
+    """And what was decided is not decided again. Caught: the mean taken for the interval, the sides exchanged."""
+    work = study.Improvement(tmp_path, "cpu", 60.0, False, ())
+    work.answers = {("plain", "val"): right_in(*plain), ("new", "val"): right_in(*new)}
+    assert work.consider("new", lambda: None) is kept  # type: ignore[arg-type, return-value]
+    assert work.best == ("new" if kept else "plain")
+    again = study.Improvement(tmp_path, "cpu", 60.0, False, ())
+    assert again.consider("new", lambda: 1 / 0) is kept  # type: ignore[arg-type, return-value]
+
+
+@pytest.mark.parametrize("has_text", [True, False])
+def test_the_steps_share_out_all_of_the_time(has_text: bool, tmp_path: Path) -> None:
+    work = study.Improvement(tmp_path, "cpu", 600.0, has_text, ())
+    used = [name for name in study.SHARES if has_text or name not in study.NEED_TEXT]
+    assert sum(map(work.share, used)) == pytest.approx(600.0)
+
+
+@pytest.mark.slow
+def test_what_cannot_be_improved_is_refused_in_a_sentence(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "plain").write_text("thesis")
+    write_tsv(tmp_path / "few.tsv", pairs(3))
+    (tmp_path / "blank.txt").write_text(" \n\n")
+    for words, sentence in (
+        (("improve", home / "pairs.tsv", "--text", tmp_path / "blank.txt", "--out", tmp_path / "q"), "has no line to"),
+        (("improve", tmp_path / "nowhere.tsv"), "there is no file"),
+        (("improve", tmp_path / "few.tsv", "--out", tmp_path / "few"), "too few to hold some out"),
+        (("improve", home / "pairs.tsv", "--out", tmp_path / "mine"), "is there already"),
+        (
+            ("improve", home / "pairs.tsv", "--text", tmp_path / "no.txt", "--out", tmp_path / "o"),
+            "no.txt cannot be read",
+        ),
+        (("improve", home / "pairs.tsv", "model.n_layer=none", "--out", tmp_path / "p"), "n_layer"),
+    ):
+        ended = call(*words, cwd=tmp_path)
+        assert ended.returncode == 2 and sentence in ended.stderr, ended.stderr
+    assert (tmp_path / "mine" / "plain").read_text() == "thesis" and not (tmp_path / "p").exists()

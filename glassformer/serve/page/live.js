@@ -6,6 +6,7 @@ import { h, number, select, token } from "./elements.js";
 import { Compare } from "./live_compare.js";
 import { Learning } from "./live_learning.js";
 import { Sentences } from "./live_sentences.js";
+import { Take } from "./live_take.js";
 import { LIVE_EN } from "./live_words_en.js";
 import { LIVE_ZH } from "./live_words_zh.js";
 import { Why } from "./live_why.js";
@@ -30,6 +31,7 @@ class Live {
     this.why = new Why(this, document.getElementById("why"));
     this.compare = new Compare(this, document.getElementById("compare"));
     this.sentences = new Sentences(this, document.getElementById("sentences"));
+    this.takeAway = new Take(this, document.getElementById("take"));
     this.models = [];
     this.examples = [];
     this.page = null;
@@ -101,6 +103,7 @@ class Live {
     );
     this.drawAnswer();
     this.learning.draw();
+    this.takeAway.draw();
   }
 
   async choose(name) {
@@ -124,6 +127,11 @@ class Live {
     history.replaceState(null, "", `?${address}${location.hash}`);
   }
 
+  /** What is asked for. */
+  asked() {
+    return { model: this.model, text: this.text, cut: this.cuts, step: this.step, data: true };
+  }
+
   async answer() {
     this.under?.abort();
     const own = (this.under = new AbortController());
@@ -131,7 +139,7 @@ class Live {
     this.state.classList.remove("failed");
     if (!this.text.trim() || !this.model) return;
     this.remember();
-    const asked = { model: this.model, text: this.text, cut: this.cuts, step: this.step, data: true };
+    const asked = this.asked();
     const waiting = setTimeout(() => (this.state.textContent = this.words.reading), 300);
     try {
       const view = this.page?.state.view ?? new URLSearchParams(location.hash.slice(1)).get("view");

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,7 +38,8 @@ def kept_weights(run: RunFolder) -> Iterator[tuple[int, str, Weights]]:
     folders: dict[int, Path] = {}
     for kept in (run.history, run.snapshots, run.checkpoints):
         folders |= {step: kept.path(step) for step in kept.steps() if kept.problem(step) is None}
-    final, state = None, {}
+    final: Weights | None = None
+    state: dict[str, Any] = {}
     if run.final.is_dir() and problem(run.final) is None:
         tensors, state = read_checkpoint(run.final)
         final = inference_weights(tensors)

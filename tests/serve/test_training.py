@@ -88,6 +88,7 @@ def test_a_run_is_asked_once_it_has_weights(server: Running, folder: Path) -> No
         ({"name": ""}, "name"),
         ({"name": "new", "recipe": "/etc/passwd"}, "recipe"),
         ({"name": "new", "changes": ["--overwrite"]}, "--overwrite"),
+        ({"name": "new", "changes": ["--out=elsewhere"]}, "--out"),
         ({"name": "new", "changes": ["train.stpes=3"]}, "stpes"),
     ],
 )

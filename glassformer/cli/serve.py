@@ -83,15 +83,17 @@ def open_page(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only say the address; open it yourself.")] = False,
     device: options.Device = "auto",
 ) -> None:
-    """Type, and see inside with every key; cut heads, MLPs and layers, and see what the answer becomes.
+    """Type, and see inside with every key; cut heads, MLPs and layers, and see what the answer becomes; watch runs learn.
 
     A page in the browser, served by this machine for itself alone, until Ctrl-C. Its address holds the text, the cuts and the
-    view.
+    view. A run may still be in training, by any process: its curves, samples and newest weights are followed.
     """
     run_server = server_or_hint()
     from glassformer.runs.folder import RunFolder
 
     found = [run for path in runs for run in ([path] if RunFolder.is_run(path) else runs_in(path))]
+    # Those without weights are watched until they have some; what is no run is told so.
+    found = [path for path in found if RunFolder.open(path).has_weights]
     has_screen = sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
 
     def show(address: str) -> None:
@@ -99,17 +101,17 @@ def open_page(
         if has_screen and not no_browser:
             threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
 
-    run_server(found, ("127.0.0.1", port), device=device, opened=show)
+    run_server(found, ("127.0.0.1", port), device=device, opened=show, watched=runs)
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """The runs in a folder that can be served, by name; where there are none the folder itself, so that the reason is told."""
+    """The runs in a folder that can be served, by name, also those that are being trained; where there are none the folder
+    itself, so that the reason is told."""
     from glassformer.runs.folder import RunFolder
     from glassformer.serve.models import kind_of
 
-    inside = sorted(folder.iterdir()) if folder.is_dir() else []
-    trained = [path for path in inside if RunFolder.is_run(path) and RunFolder(path).finished() is not None]
-    return [path for path in trained if kind_of(RunFolder(path).recipe) in ("transformer", "gpt", "gpt on pairs")] or [
+    inside = [path for path in (sorted(folder.iterdir()) if folder.is_dir() else []) if RunFolder.is_run(path)]
+    return [path for path in inside if kind_of(RunFolder(path).recipe) in ("transformer", "gpt", "gpt on pairs")] or [
         folder
     ]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,37 +31,32 @@ def has_weights(model: Weights, other: Weights) -> bool:
     return all(torch.equal(model[name].cpu(), tensor.cpu()) for name, tensor in other.items() if name in model)
 
 
-def kept_weights(run: RunFolder) -> list[tuple[int, str, Weights]]:
+def kept_weights(run: RunFolder) -> Iterator[tuple[int, str, Weights]]:
     """The weights a run has kept, in the order of their steps: its history, snapshots and checkpoints that are whole and
     finite, and the final weights. Those one would use: the moving average, where there is one. Weights that are kept
     twice under different names are listed once, under the step at which they were learned."""
     folders: dict[int, Path] = {}
     for kept in (run.history, run.snapshots, run.checkpoints):
         folders |= {step: kept.path(step) for step in kept.steps() if kept.problem(step) is None}
-    found: list[tuple[int, str, Weights]] = []
-    for step, folder in sorted(folders.items()):
-        weights = inference_weights(read_checkpoint(folder)[0])
-        if all(torch.isfinite(tensor).all() for tensor in weights.values() if tensor.is_floating_point()):
-            found.append((step, str(step), weights))
+    final: Weights | None = None
+    state: dict[str, Any] = {}
     if run.final.is_dir() and problem(run.final) is None:
         tensors, state = read_checkpoint(run.final)
         final = inference_weights(tensors)
-        if not any(same_weights(weights, final) for _, _, weights in found):
-            found.append((int(state.get("step", found[-1][0] if found else 0)), "final", final))
-    return found
+    last = 0
+    for step, folder in sorted(folders.items()):
+        weights = inference_weights(read_checkpoint(folder)[0])
+        if all(torch.isfinite(tensor).all() for tensor in weights.values() if tensor.is_floating_point()):
+            yield step, str(step), weights
+            last = step
+            if final is not None and same_weights(weights, final):
+                final = None
+    if final is not None:
+        yield int(state.get("step", last)), "final", final
 
 
-def look_across(run: RunFolder, inside: Inspection) -> Inspection:
-    """The same sentence, with the same answer, at every kept checkpoint."""
-    kept = kept_weights(run)
-    if len(kept) < 2:
-        raise UserError(
-            "{path} keeps {n_kept} checkpoint{plural}, and there is nothing to compare; "
-            "train with train.history=true, which keeps the weights at steps 0, 10, 30, 100 and so on",
-            path=run.path,
-            n_kept=len(kept),
-            plural="s" if len(kept) != 1 else "",
-        )
+def checkpoint_views(run: RunFolder, inside: Inspection) -> Iterator[CheckpointView]:
+    """The same sentence, with the same answer, at one kept checkpoint after another."""
     net = build_model(run.recipe.model).eval()
     # At each checkpoint the same tokens are in question, whatever it would say itself.
     labels = list(inside.input.labels)
@@ -68,11 +65,23 @@ def look_across(run: RunFolder, inside: Inspection) -> Inspection:
         labels[position] = int(token)
     model_input = replace(inside.input, labels=labels)
     own = inside.model.model.state_dict()
-    views = []
-    for step, name, weights in kept:
+    for step, name, weights in kept_weights(run):
         load_model_tensors(net, weights)
         activations = record_activations(net, model_input)
         # The loss is that of the labels, as everywhere: what comes after the last token has none.
         loss = float(-activations.outputs.logprob[known].mean()) if any(known) else None
-        views.append(CheckpointView(step, name, replace(activations, loss=loss), has_weights(own, net.state_dict())))
+        yield CheckpointView(step, name, replace(activations, loss=loss), has_weights(own, net.state_dict()))
+
+
+def look_across(run: RunFolder, inside: Inspection) -> Inspection:
+    """The same sentence, with the same answer, at every kept checkpoint."""
+    views = list(checkpoint_views(run, inside))
+    if len(views) < 2:
+        raise UserError(
+            "{path} keeps {n_kept} checkpoint{plural}, and there is nothing to compare; "
+            "train with train.history=true, which keeps the weights at steps 0, 10, 30, 100 and so on",
+            path=run.path,
+            n_kept=len(views),
+            plural="s" if len(views) != 1 else "",
+        )
     return replace(inside, across=views)

@@ -9,7 +9,7 @@ from typing import Any
 from glassformer.config import VERSION, ModelConfig
 from glassformer.inspection.activations import AttentionLayer, Norms, Predictions
 from glassformer.inspection.explanation_data import attribution_data, patching_data, saliency_data
-from glassformer.inspection.inspection import Inspection
+from glassformer.inspection.inspection import CheckpointView, Inspection
 from glassformer.inspection.machine import machine_data
 from glassformer.inspection.packing import (
     FINE,
@@ -205,6 +205,25 @@ def model_in_words(config: ModelConfig) -> str:
     )
 
 
+def across_data(views: Sequence[CheckpointView]) -> list[dict[str, Any]]:
+    """The same sentence at every kept checkpoint, as the page reads it."""
+    return [
+        {
+            "step": view.step,
+            "name": view.name,
+            "own": view.own,
+            "loss": view.activations.loss,
+            "logprob": few_digits(view.activations.outputs.logprob),
+            "rank": view.activations.outputs.rank.tolist(),
+            "weights": {
+                kind: [packed_rows(layer.weights) for layer in layers]
+                for kind, layers in view.activations.attentions.items()
+            },
+        }
+        for view in views
+    ]
+
+
 def page_data(inside: Inspection, title: str) -> dict[str, Any]:
     """Everything that the page draws."""
     names = Names(inside)
@@ -250,21 +269,7 @@ def page_data(inside: Inspection, title: str) -> dict[str, Any]:
         "saliency": None if inside.saliency is None else saliency_data(inside.saliency),
         "patching": None if inside.patching is None else patching_data(inside.patching),
         "importance": inside.importance,
-        "across": [
-            {
-                "step": view.step,
-                "name": view.name,
-                "own": view.own,
-                "loss": view.activations.loss,
-                "logprob": few_digits(view.activations.outputs.logprob),
-                "rank": view.activations.outputs.rank.tolist(),
-                "weights": {
-                    kind: [packed_rows(layer.weights) for layer in layers]
-                    for kind, layers in view.activations.attentions.items()
-                },
-            }
-            for view in inside.across
-        ],
+        "across": across_data(inside.across),
         "notes": [in_both(note) for note in model_input.notes],
         "precision": precision_in_words(inside, coarse, left_out),
     }

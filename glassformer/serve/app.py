@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,8 +20,10 @@ from glassformer.serve.middleware import Middleware
 from glassformer.serve.models import Models
 from glassformer.serve.openai import OpenAI
 from glassformer.serve.pages import Pages
+from glassformer.serve.questions import Questions
 from glassformer.serve.responses import as_json
 from glassformer.serve.service import Service
+from glassformer.serve.training import Training
 from glassformer.serve.translations import Translations
 
 
@@ -35,9 +38,11 @@ class Served:
         report: Callable[[str], None] = lambda _: None,
         *,
         examples: bool = False,
+        watched: Sequence[Path] = (),
     ) -> None:
         self.models, self.limits = models, limits
         self.metrics = Metrics()
+        self.training = Training(watched, models, report)
         auth = auth or Auth()
         codes = {code for run in models.runs.values() for code in (*run.sources, run.target)}
         service = Service(models, limits, Detector(codes), auth)
@@ -48,6 +53,8 @@ class Served:
                 *OpenAI(service).routes(),
                 *Translations(service).routes(),
                 *Pages(service, examples=examples).routes(),
+                *self.training.routes(),
+                *Questions(service, examples=examples).routes(),
                 *(
                     DocumentedRoute(path, endpoint, status, errors=(400, 403, 503))
                     for path, endpoint in (("/livez", self.live), ("/readyz", self.ready), ("/health", self.ready))

@@ -110,9 +110,10 @@ def run_server(
     limits: Sequence[str] = (),
     device: str = "auto",
     opened: Callable[[str], None] | None = None,
+    watched: Sequence[Path] = (),
 ) -> None:
     """Serve until a signal comes. `opened`: called with the address of the live page once it can be asked for; the machine is the
-    runs' owner's, who may see their data."""
+    runs' owner's, who may see their data. `watched`: runs, or folders of runs, that are followed while they are trained."""
     host, port = address
     if not 0 <= port <= 65535:
         raise ConfigError("a port is a number from 0 to 65535, not {port}", port=port)
@@ -132,10 +133,14 @@ def run_server(
                 say(
                     _("{name}: {sources} to {target}", name=run.name, sources=", ".join(run.sources), target=run.target)
                 )
-        served = Served(models, bounds, Auth(keys, [*hosts, host], names[1]), say, examples=opened is not None)
+        auth = Auth(keys, [*hosts, host], names[1])
+        served = Served(models, bounds, auth, say, examples=opened is not None, watched=watched)
         server = Server(served, host, port, say, opened)
-        await server.serve()
-        models.close()
+        try:
+            await server.serve()
+        finally:
+            models.close()
+            served.training.close()
         return models
 
     try:

@@ -108,7 +108,8 @@ class ServerJob:
 
 
 class FunctionJob(ServerJob):
-    """A job without rows: a function of the model, in the model's thread."""
+    """A job without rows: a function of the model, in the model's thread. A long one is a generator, which returns the answer: at
+    each yield others have their turn, and what nobody waits for any more ends."""
 
     def __init__(self, function: Any) -> None:
         super().__init__()
@@ -117,4 +118,5 @@ class FunctionJob(ServerJob):
     def result(self, model: TextModel) -> Generator[None, None, Any]:
         """What the function returns for this model."""
         yield from ()
-        return self.function(model)
+        found = self.function(model)
+        return (yield from found) if isinstance(found, Generator) else found

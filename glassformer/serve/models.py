@@ -100,8 +100,8 @@ class Models:
         self.limits, self.device, self.batch_invariant, self.report = limits, device, batch_invariant, report
         if len(self.runs) < len(runs):
             raise UserError("two of the runs have the same name; rename one of their folders")
-        largest = max(runs, key=lambda run: run.bytes)
-        if limits.memory is not None and largest.bytes > limits.memory:
+        largest = max(runs, key=lambda run: run.bytes, default=None)
+        if limits.memory is not None and largest is not None and largest.bytes > limits.memory:
             raise UserError(
                 "{largest} alone needs about {bytes:,.0f} MiB, more than the limit on memory; raise it",
                 largest=largest.path,
@@ -141,7 +141,7 @@ class Models:
     @property
     def full(self) -> bool:
         """Is every run loaded and full, so that whichever is meant cannot be asked?"""
-        return all(run.worker is not None and run.worker.full for run in self.runs.values())
+        return bool(self.runs) and all(run.worker is not None and run.worker.full for run in self.runs.values())
 
     def overloaded(self) -> APIError:
         """What one hears who comes when all are full: of the one that is so the least."""
@@ -269,7 +269,7 @@ class Models:
 
     async def look_around(self) -> None:
         """Try those that have not answered yet, and those that have failed; then look for newer weights."""
-        for run in self.runs.values():
+        for run in list(self.runs.values()):
             with suppress(APIError):  # it is in the log
                 if not run.healthy and time.monotonic() >= run.try_at:
                     await self.load(run)
@@ -287,7 +287,7 @@ class Models:
 
     async def look_for_newer(self) -> None:
         """Replace workers whose runs have other weights now; one that cannot be read leaves the old one in place."""
-        for run in self.runs.values():
+        for run in list(self.runs.values()):
             if run.worker is None or run.now() == run.stamp:
                 continue
             async with run.lock, self.loading:

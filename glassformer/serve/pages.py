@@ -6,6 +6,7 @@ import base64
 import hashlib
 import itertools
 import re
+from collections.abc import Generator
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
@@ -25,6 +26,7 @@ from glassformer.serve.fields import DocumentedRoute, read_as
 from glassformer.serve.jobs import FunctionJob
 from glassformer.serve.responses import as_json
 from glassformer.serve.service import Service
+from glassformer.serve.training import model_at
 from glassformer.tasks import TextModel
 
 KINDS = {
@@ -47,6 +49,8 @@ class LookFields(BaseModel):
         [], max_length=MOST_CUT, description="Parts to switch off, such as decoder.0.attention:1 or encoder.0.mlp."
     )
     data: bool = Field(False, description="The report's numbers as JSON, in place of a page.")
+    step: int | None = Field(None, ge=0, description="The weights that the run has kept of this step.")
+    across: bool = Field(False, description="With what each of the kept weights makes of the same answer.")
     explained: bool = Field(True, description="With attribution and saliency, which take the longest.")
 
 
@@ -118,10 +122,25 @@ class Pages:
             raise APIError(400, f"text: a report is made of at most {LOOKED_AT} characters", param="text")
         run = self.service.models.get(fields.model)
 
-        def report(model: TextModel) -> dict[str, Any]:
+        def report(model: TextModel) -> Generator[None, None, dict[str, Any]]:
+            from glassformer.inspection.checkpoints import checkpoint_views
             from glassformer.inspection.cuts import live_data
+            from glassformer.inspection.data import across_data
+            from glassformer.inspection.inspection import look_inside
 
-            return live_data(model, fields.text, fields.target, run.name, fields.cut, explained=fields.explained)
+            if fields.step is not None:
+                model = model_at(run.path, run.folder.id, fields.step, self.service.models.device)
+            found = live_data(model, fields.text, fields.target, run.name, fields.cut, explained=fields.explained)
+            found["step"] = fields.step
+            if fields.across and not fields.cut:
+                yield
+                views = []
+                inside = look_inside(model, fields.text, fields.target, explained=False)
+                for view in checkpoint_views(RunFolder(run.path), inside):
+                    views.append(view)
+                    yield
+                found["across"] = across_data(views) if len(views) > 1 else []
+            return found
 
         data = await self.service.ask(run, FunctionJob(report))
         if fields.data:

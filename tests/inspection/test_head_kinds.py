@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.inspection.heads.kinds import AttentionStats, add_attention, add_induction, kind_of
+from glassformer.inspection.heads.importance import Importance
+from glassformer.inspection.heads.kinds import KINDS, AttentionStats, add_attention, add_induction, kind_of
+from glassformer.probe.seeing import Component
 
 LENGTHS = torch.tensor([7, 5])  # two rows of seven places, the second with two of padding
 
@@ -112,3 +114,22 @@ def test_kinds_of_sums_over_batches_are_those_of_all_queries() -> None:
 )
 def test_the_name_of_a_kind(given: dict[str, float], kind: str) -> None:
     assert kind_of(given) == kind
+
+
+def test_a_head_that_works_in_a_few_rows_is_pointed_there() -> None:
+    """Even in all rows but every fifth, which looks at the token before: broad by its mean, and pointed in just those rows.
+    Broken variants: padding counted as rows; the first row, which has no choice, counted; the share taken of the pointed rows
+    alone."""
+    lengths = torch.tensor([20, 14])
+    made = pattern(lambda i, q, k: i - 1 if i and i % 5 == 0 else None, queries=lengths, keys=lengths, causal=True)
+    stats = AttentionStats()
+    add_attention(stats, *made)
+    weights, queries = made[0], made[1]
+    rows = [(row, i) for row, length in enumerate(queries.tolist()) for i in range(1, length)]
+    working = [(row, i) for row, i in rows if weights[row, 0, i].max() > 0.5]
+    assert {i % 5 for _, i in working} == {0} and kind_of({k: v[0] for k, v in stats.scores().items()}) == "broad"
+    pointed = {name: values[0] for name, values in stats.pointed().items()}
+    assert pointed["all"] == pointed["previous"] == pytest.approx(len(working) / len(rows))
+    assert pointed["same"] == 0 and set(stats.scores()) <= set(KINDS)
+    part = Importance(Component("decoder.0.attention", 0), {}, {}, pointed)
+    assert part.points == (pytest.approx(len(working) / len(rows)), "previous")

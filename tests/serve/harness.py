@@ -98,6 +98,7 @@ def running(
     *,
     ready: bool = True,
     examples: bool = False,
+    watched: Sequence[Path] = (),
     **how: Any,
 ) -> Iterator[Running]:
     """A server, from when it is ready until the block is left."""
@@ -107,7 +108,7 @@ def running(
         async def serve() -> None:
             bounds = limits or Limits()
             models = Models([ServedRun(run) for run in runs], bounds, **({"device": "cpu", "report": log.append} | how))
-            served = Served(models, bounds, auth, log.append, examples=examples)
+            served = Served(models, bounds, auth, log.append, examples=examples, watched=watched)
             server = Server(served, "127.0.0.1", 0, log.append)
             box.update(served=served, server=server)
             task = asyncio.ensure_future(server._serve())
@@ -120,6 +121,7 @@ def running(
             started.set()
             await task
             models.close()
+            served.training.close()
 
         try:
             asyncio.run(serve())
@@ -137,7 +139,7 @@ def running(
         yield Running(box["served"], box["server"], box["port"], log)
     finally:
         box["server"].should_exit = True
-        thread.join(10)
+        thread.join(30)
         assert not thread.is_alive()
 
 

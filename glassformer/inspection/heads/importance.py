@@ -22,7 +22,7 @@ from glassformer.evaluation.metrics import BETTER_WHEN_LOWER, text_scores
 from glassformer.evaluation.teacher_forced import teacher_forced
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.files.owned import OwnedFiles
-from glassformer.inspection.heads.kinds import kind_of, kinds
+from glassformer.inspection.heads.kinds import attention_stats, by_head, kind_of
 from glassformer.probe import Component
 from glassformer.tasks import TextModel
 
@@ -70,6 +70,15 @@ class Importance:
     part: Component
     without: dict[str, dict[str, float]]
     kinds: dict[str, float] = field(default_factory=dict)
+    pointed: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def points(self) -> tuple[float, str]:
+        """In what share of rows more than half of a head's weight is on one token, and where that mostly is, if anywhere."""
+        share = self.pointed.get("all", 0.0)
+        places = {kind: value for kind, value in self.pointed.items() if kind != "all"}
+        best = max(places, key=places.__getitem__, default="")
+        return share, best if best and share and places[best] >= share / 2 else ""
 
     @property
     def kind(self) -> str:
@@ -125,7 +134,8 @@ class HeadImportances:
             "score": self.score,
             "whole": self.whole,
             "parts": [
-                {"part": str(w.part), "kind": w.kind, "kinds": w.kinds, "without": w.without} for w in self.parts
+                {"part": str(w.part), "kind": w.kind, "kinds": w.kinds, "pointed": w.pointed, "without": w.without}
+                for w in self.parts
             ],
             "curve": [{"cut": n, "part": str(part), **values} for n, (part, values) in enumerate(self.curve, 1)],
             "can_go": self.can_go,
@@ -145,7 +155,9 @@ def study(
     whole = measure(model, held, decoding=decoding)
     score = next(name for name in (*measures(model), "perplexity") if name in whole)
     tell(next(steps), total, "what the heads look at")
-    seen = kinds(model, held)
+    stats = attention_stats(model, held)
+    seen = by_head(model, {name: one.scores() for name, one in stats.items()})
+    pointed = by_head(model, {name: one.pointed() for name, one in stats.items()})
     means = probe.mean_outputs(net, held.batches)
     importances = []
     for part in parts:
@@ -154,7 +166,7 @@ def study(
             tell(next(steps), total, f"{part}, {mode}")
             with probe.ablate(net, [part], mode, means=means):
                 without[mode] = measure(model, held, decoding=decoding)
-        importances.append(Importance(part, without, seen.get(str(part), {})))
+        importances.append(Importance(part, without, seen.get(str(part), {}), pointed.get(str(part), {})))
     found = HeadImportances(held.count, split, score, whole, importances, [])
     curve = []
     order = found.order()

@@ -9,6 +9,9 @@ Each kind is a number from 0 to 1:
     induction        self-attention: the weight on what came after an earlier occurrence of the query's own token (Olsson et
                      al. 2022); for a GPT measured on random tokens said twice, else on the examples
     broad            the entropy of the weights, divided by that of even weights over all that may be seen
+
+A mean hides a head that does its work in a few rows and idles in the others. So a second count is kept: in what share of the
+rows more than half of the weight is on one token (it is pointed), and in what share that is the token before, the first one …
 """
 
 from __future__ import annotations
@@ -36,6 +39,9 @@ KINDS = ("previous", "next", "same", "first", "last", "diagonal", "induction", "
 POINTED = 0.4  # a head that puts this much where a kind says is of that kind; among several, of the strongest
 
 
+SHARP = 0.5  # a row is pointed where one key has more than this
+
+
 EVEN = 0.5  # a head of no such kind is broad from this on, and mixed below
 
 
@@ -46,7 +52,9 @@ class AttentionStats:
     found: dict[str, Tensor] = field(default_factory=dict)
     count: dict[str, float] = field(default_factory=dict)
 
-    def add(self, kind: str, weight: Float[Tensor, "B H T"], queries: Bool[Tensor, "B T"]) -> None:
+    def add(
+        self, kind: str, weight: Float[Tensor, "B H T"] | Bool[Tensor, "B H T"], queries: Bool[Tensor, "B T"]
+    ) -> None:
         """Adds the weight that real queries gave to keys of this kind, head by head."""
         here = (weight.double() * queries[:, None]).sum((0, 2))
         self.found[kind] = self.found.get(kind, 0) + here
@@ -55,6 +63,12 @@ class AttentionStats:
     def scores(self) -> dict[str, list[float]]:
         """For each kind a number a head; a kind that cannot be (no query could have shown it) is left out."""
         return {k: (self.found[k] / self.count[k]).tolist() for k in KINDS if self.count.get(k)}
+
+    def pointed(self) -> dict[str, list[float]]:
+        """For each head the share of rows that are pointed ("all"), and of those that are so at each place, by its kind."""
+        total = self.count.get("pointed") or 1.0
+        names = {"all": "pointed"} | {k: f"pointed {k}" for k in KINDS}
+        return {name: (self.found[key] / total).tolist() for name, key in names.items() if key in self.found}
 
 
 def at_keys(weights: Float[Tensor, "B H T S"], keys: Int[Tensor, "B T"]) -> Float[Tensor, "B H T"]:
@@ -76,12 +90,16 @@ def add_attention(
     place = torch.arange(weights.size(2), device=weights.device)[None].expand(weights.size(0), -1)
     real = place < queries[:, None]
     choices = (visible & real[:, :, None]).sum(-1)
+    most, top = weights.max(-1)
+    sharp = most > SHARP
+    stats.add("pointed", sharp, real & (choices > 1))
 
     def towards(kind: str, key: Tensor, extra: Tensor | None = None) -> None:
         may = (key >= 0) & (key < keys[:, None])
         seen = visible.gather(2, key.clamp(0, weights.size(3) - 1)[..., None])[..., 0]
         asked = real & may & seen & (choices > 1)
         stats.add(kind, at_keys(weights, key), asked if extra is None else asked & extra)
+        stats.add(f"pointed {kind}", sharp & (top == key[:, None]), asked)
 
     last = (keys - 1)[:, None].expand_as(place)
     towards("same", place)
@@ -136,8 +154,8 @@ def said_twice(model: Any, device: torch.device, rows: int = 16) -> Rows:
 
 
 @torch.no_grad()
-def kinds(model: TextModel, held: HeldOut) -> dict[str, dict[str, float]]:
-    """For each head its score of every kind that its attention could have."""
+def attention_stats(model: TextModel, held: HeldOut) -> dict[str, AttentionStats]:
+    """What every attention does on the examples, by its name."""
     net = model.model
     attentions = probe.attentions(net)
     stats = {name: AttentionStats() for name in attentions}
@@ -169,9 +187,18 @@ def kinds(model: TextModel, held: HeldOut) -> dict[str, dict[str, float]]:
             for name in attentions:
                 if (weights := seen[f"{name}.weights"].float()).size(1):
                     add_induction(stats[name], weights, twice.tokens, twice.real.sum(1))
-    found: dict[str, dict[str, float]] = {}
-    for name, attention in attentions.items():
-        scores = stats[name].scores()
-        for i, number in enumerate(attention.head_ids):
-            found[f"{name}:{number}"] = {kind: values[i] for kind, values in scores.items()}
-    return found
+    return stats
+
+
+def by_head(model: TextModel, numbers: Mapping[str, Mapping[str, list[float]]]) -> dict[str, dict[str, float]]:
+    """Numbers that each attention has for its heads, head by head under their names."""
+    return {
+        f"{name}:{number}": {kind: values[i] for kind, values in numbers[name].items()}
+        for name, attention in probe.attentions(model.model).items()
+        for i, number in enumerate(attention.head_ids)
+    }
+
+
+def kinds(model: TextModel, held: HeldOut) -> dict[str, dict[str, float]]:
+    """For each head its score of every kind that its attention could have."""
+    return by_head(model, {name: one.scores() for name, one in attention_stats(model, held).items()})

@@ -3,15 +3,20 @@
 
 import { ask, heldKey, holdKey } from "./ask.js";
 import { h, number, select, token } from "./elements.js";
+import { Compare } from "./live_compare.js";
+import { Learning } from "./live_learning.js";
+import { Sentences } from "./live_sentences.js";
+import { Take } from "./live_take.js";
 import { LIVE_EN } from "./live_words_en.js";
 import { LIVE_ZH } from "./live_words_zh.js";
+import { Why } from "./live_why.js";
 import { show } from "./page.js";
 import { remembered } from "./store.js";
 import { filled, LANGUAGES } from "./words.js";
 
 const PAUSE = 120; // ms after the last key
 const MOST = 400; // characters
-const SLOW = ["attribution"]; // views that the first, quick answer has nothing for
+const SLOW = ["attribution", "across"]; // views that the first, quick answer has nothing for
 
 class Live {
   constructor(root, stage) {
@@ -21,6 +26,12 @@ class Live {
     this.model = address.get("model");
     this.cuts = address.getAll("cut");
     this.before = []; // earlier lists of cuts
+    this.step = address.has("step") ? Number(address.get("step")) : null; // of the weights that answer; null: the latest
+    this.learning = new Learning(this, document.getElementById("learning"));
+    this.why = new Why(this, document.getElementById("why"));
+    this.compare = new Compare(this, document.getElementById("compare"));
+    this.sentences = new Sentences(this, document.getElementById("sentences"));
+    this.takeAway = new Take(this, document.getElementById("take"));
     this.models = [];
     this.examples = [];
     this.page = null;
@@ -40,6 +51,7 @@ class Live {
     this.keyRequired = settings.keyRequired;
     await this.load();
     this.draw();
+    await this.learning.begin();
     if (this.text) await this.answer();
     document.documentElement.dataset.ready = "yes";
   }
@@ -90,10 +102,13 @@ class Live {
       this.effect,
     );
     this.drawAnswer();
+    this.learning.draw();
+    this.takeAway.draw();
   }
 
   async choose(name) {
     this.model = name;
+    this.step = null;
     this.cuts = [];
     this.before = [];
     await this.load();
@@ -108,8 +123,13 @@ class Live {
 
   /** The address of what is seen: the text, the run and the cuts; the views keep their part behind the #. */
   remember() {
-    const address = new URLSearchParams([["model", this.model], ["text", this.text], ...this.cuts.map((part) => ["cut", part])]);
+    const address = new URLSearchParams([["model", this.model], ["text", this.text], ...this.cuts.map((part) => ["cut", part]), ...(this.step === null ? [] : [["step", this.step]]), ...this.compare.address]);
     history.replaceState(null, "", `?${address}${location.hash}`);
+  }
+
+  /** What is asked for. */
+  asked() {
+    return { model: this.model, text: this.text, cut: this.cuts, step: this.step, data: true };
   }
 
   async answer() {
@@ -119,11 +139,14 @@ class Live {
     this.state.classList.remove("failed");
     if (!this.text.trim() || !this.model) return;
     this.remember();
-    const asked = { model: this.model, text: this.text, cut: this.cuts, data: true };
+    const asked = this.asked();
     const waiting = setTimeout(() => (this.state.textContent = this.words.reading), 300);
     try {
-      if (!SLOW.includes(this.page?.state.view)) await this.take(await ask("/look", { ...asked, explained: false }, own.signal), own);
-      await this.take(await ask("/look", asked, own.signal), own);
+      const view = this.page?.state.view ?? new URLSearchParams(location.hash.slice(1)).get("view");
+      const beside = this.compare.asked(asked);
+      if (!SLOW.includes(view) && !beside) await this.take(await ask("/look", { ...asked, explained: false }, own.signal), own);
+      const data = await ask("/look", { ...asked, across: this.learning.wantsAcross }, own.signal);
+      await this.take(beside ? this.compare.joined(data, await ask("/look", beside, own.signal)) : data, own);
       this.state.textContent = "";
     } catch (error) {
       if (own.signal.aborted) return;
@@ -140,8 +163,12 @@ class Live {
     if (this.page === null) {
       this.page = await show(data, this.stage);
       this.page.store.subscribe((changed) => {
+        if (changed.has("held")) this.why.draw();
         if (changed.has("language")) this.draw();
-        else if (["kind", "layer", "head"].some((name) => changed.has(name))) this.drawCuts();
+        else if (["kind", "layer", "head"].some((name) => changed.has(name))) {
+          this.drawCuts();
+          this.sentences.draw();
+        }
       });
       this.draw();
     } else await this.page.update(data);
@@ -156,6 +183,10 @@ class Live {
     const was = data.cut && data.cut.answer !== said ? h("span", { class: "was", title: words.whole }, data.cut.answer ?? "") : null;
     this.said.replaceChildren(said, ...(was ? [" ", was] : []));
     this.drawEffect();
+    this.learning.drawWeights();
+    this.why.draw();
+    this.compare.rank();
+    this.sentences.draw();
   }
 
   /** The part of the machine that the views have chosen. */

@@ -1,0 +1,231 @@
+"""Runs while they are trained, by whatever process: the lines that their logs have gained and the steps whose weights are kept;
+and trainings that are begun from the page. Only `glassformer open` has these routes, on its owner's machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any
+
+from pydantic import BaseModel, Field, NonNegativeInt
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from glassformer.api.loading import load
+from glassformer.config import read_recipe, recipe_names
+from glassformer.config.fields import check_name
+from glassformer.errors import UserError
+from glassformer.files import structured
+from glassformer.runs.folder import RunFolder
+from glassformer.serve.api_errors import APIError
+from glassformer.serve.fields import read_as
+from glassformer.serve.models import COPIES, Models, ServedRun
+from glassformer.serve.responses import as_json
+from glassformer.tasks import TextModel
+
+LIGHT = 64 << 20  # bytes of kept weights that are read without being asked for
+MOST_READ = 4 << 20  # bytes of a log in one answer
+TOLD = ("step", "loss", "lr", "tokens", "clock")  # and what begins with val_
+
+
+@lru_cache(maxsize=4)
+def model_at(path: Path, run_id: str | None, step: int, device: str) -> TextModel:
+    """A run's model with the weights of a step, held while others are looked at. `run_id`: a run that takes the place of another
+    is not answered by it."""
+    return load(path, device=device, step=step)
+
+
+def kept_steps(folder: RunFolder) -> list[int]:
+    """The steps whose weights a run has kept."""
+    return sorted({step for kept in (folder.history, folder.snapshots, folder.checkpoints) for step in kept.steps()})
+
+
+def new_lines(path: Path, begin: int) -> tuple[list[dict[str, Any]], int]:
+    """The whole lines of a log from a byte on, and where they end; from its beginning where it has become shorter. A line that
+    cannot be read is left out."""
+    try:
+        size = path.stat().st_size
+        if size == begin:
+            return [], begin
+        begin = 0 if begin > size else begin
+        text = structured.read_regular(path, 1 << 30)[begin : begin + MOST_READ]
+    except (OSError, UserError):
+        return [], 0
+    found = []
+    whole = text[: text.rfind(b"\n") + 1]
+    for line in whole.splitlines():
+        with suppress(ValueError, RecursionError):
+            value = json.loads(line)
+            if isinstance(value, dict) and isinstance(value.get("step"), int):
+                found.append(value)
+    return found, begin + len(whole)
+
+
+class Seen(BaseModel):
+    """How much of a run's logs a page has: of which run, and how many bytes of each."""
+
+    id: str | None = None
+    metrics: NonNegativeInt = 0
+    samples: NonNegativeInt = 0
+
+
+class WatchFields(BaseModel):
+    """What a page has of each run, by name."""
+
+    seen: dict[str, Seen] = {}
+
+
+class TrainFields(BaseModel):
+    """A training to begin: a built-in recipe, changes such as train.steps=200, and the name of the new run."""
+
+    recipe: str
+    changes: list[str] = Field([], max_length=64)
+    name: str
+
+
+@dataclass
+class Begun:
+    """A training that the page began; what it says is kept until it has ended."""
+
+    process: subprocess.Popen[bytes]
+    said: IO[bytes]
+
+    def failure(self) -> str | None:
+        """The last line it said, where it ended badly; 75 is a stop that was asked for."""
+        if self.process.poll() in (None, 0, 75):
+            return None
+        self.said.seek(0)
+        lines = self.said.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else f"exit code {self.process.returncode}"
+
+
+class Training:
+    """The runs of some folders, as they are now, whoever trains them. `folders`: runs, or folders with runs in them."""
+
+    def __init__(self, folders: Sequence[Path], models: Models, report: Callable[[str], None] = lambda _: None) -> None:
+        self.folders, self.models, self.report = [path.resolve() for path in folders], models, report
+        self.begun: dict[str, Begun] = {}
+        self.refused: set[str] = set()
+
+    def runs(self) -> Iterator[RunFolder]:
+        """Every run there is now; of two with one name the first."""
+        found: dict[str, Path] = {}
+        for folder in self.folders:
+            if RunFolder.is_run(folder):
+                found.setdefault(folder.name, folder)
+            elif folder.is_dir():
+                for path in sorted(folder.iterdir()):
+                    if RunFolder.is_run(path):
+                        found.setdefault(path.name, path)
+        return (RunFolder(path) for path in found.values())
+
+    def admit(self) -> None:
+        """Runs that have their first weights now can be asked."""
+        for folder in self.runs():
+            name = folder.path.name
+            if name in self.models.runs:
+                continue
+            try:
+                if folder.prepared and folder.has_weights:
+                    self.models.runs[name] = ServedRun(folder.path)
+            except (UserError, OSError) as error:  # it may be just writing them: it is tried again
+                if name not in self.refused:
+                    self.refused.add(name)
+                    self.report(str(error))
+
+    def facts(self, folder: RunFolder, seen: Seen) -> dict[str, Any]:
+        """What is new of a run, and where it stands."""
+        if seen.id != folder.id:
+            seen = Seen()
+        lines, metrics = new_lines(folder.metrics_file, seen.metrics)
+        samples, at = new_lines(folder.samples_file, seen.samples)
+        numbers = [{k: v for k, v in line.items() if k in TOLD or k.startswith("val_")} for line in lines]
+        kept, served = kept_steps(folder), self.models.runs.get(folder.path.name)
+        return {
+            "name": folder.path.name,
+            "steps": folder.recipe.train.steps,
+            "ended": folder.finished() is not None,
+            "served": served is not None,
+            "kept": kept,
+            "light": served is not None and served.bytes // COPIES * len(kept) <= LIGHT,
+            "metrics": [line for line in numbers if len(line) > 1],
+            "samples": samples,
+            "seen": {"id": folder.id, "metrics": metrics, "samples": at},
+        }
+
+    def state(self, fields: WatchFields) -> dict[str, Any]:
+        """Every run's news. One that is just being made or removed is left out, and is there the next time."""
+        found = []
+        for folder in self.runs():
+            with suppress(UserError, OSError):
+                found.append(self.facts(folder, fields.seen.get(folder.path.name, Seen())))
+        failed = {name: why for name, begun in self.begun.items() if (why := begun.failure()) is not None}
+        mine = [name for name, begun in self.begun.items() if begun.process.poll() is None]
+        return {"runs": found, "recipes": recipe_names() if self.folders else [], "failed": failed, "begun": mine}
+
+    async def watch(self, request: Request) -> Response:
+        """What the runs' logs have gained since the page last asked."""
+        fields = await read_as(request, WatchFields)
+        self.admit()
+        return as_json(await asyncio.to_thread(self.state, fields))
+
+    async def begin(self, request: Request) -> Response:
+        """Start `glassformer train` in a process of its own, into a new folder beside the runs."""
+        fields = await read_as(request, TrainFields)
+        if not self.folders:
+            raise APIError(403, "trainings are begun from the page of `glassformer open` alone")
+        if fields.recipe not in recipe_names():
+            raise APIError(400, f"there is no recipe {fields.recipe[:80]!r}", param="recipe")
+        check_name(fields.name, "a run's name")
+        if fields.name.startswith((".", "-")):
+            raise APIError(400, "name: it begins with a letter or a digit", param="name")
+        read_recipe(fields.recipe, fields.changes)  # what is no change of a setting, an option too, is refused here
+        first = self.folders[0]
+        folder = (first.parent if RunFolder.is_run(first) else first) / fields.name
+        if os.path.lexists(folder):
+            raise APIError(400, f"there is something called {fields.name} already; choose another name", param="name")
+        if folder.parent not in self.folders:
+            self.folders.append(folder)
+        said = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
+        command = [sys.executable, "-m", "glassformer", "train", fields.recipe, *fields.changes, "--out", str(folder)]
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
+        )
+        self.begun[fields.name] = Begun(process, said)
+        return as_json({"name": fields.name})
+
+    async def stop(self, request: Request) -> Response:
+        """Ask a training that was begun here to save and end."""
+        begun = self.begun.get(request.path_params["name"])
+        if begun is None:
+            raise APIError(404, "no training of that name was begun from this page")
+        if begun.process.poll() is None:
+            begun.process.send_signal(signal.SIGTERM)
+        return as_json({})
+
+    def close(self) -> None:
+        """Trainings that were begun here save and end with the server; `glassformer train RUN --resume` goes on with them."""
+        for begun in self.begun.values():
+            if begun.process.poll() is None:
+                begun.process.send_signal(signal.SIGTERM)
+        for begun in self.begun.values():
+            begun.process.wait()
+
+    def routes(self) -> list[Route]:
+        """The three routes; without folders there are no runs to watch, and none can be begun."""
+        return [
+            Route("/open/runs", self.watch, methods=["POST"]),
+            Route("/open/train", self.begin, methods=["POST"]),
+            Route("/open/train/{name}/stop", self.stop, methods=["POST"]),
+        ]

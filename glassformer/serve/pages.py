@@ -37,15 +37,21 @@ EXAMPLES, EXAMPLE_LENGTH = 4, 80  # texts of a run's own data, each of so many c
 LOOKED_AT = 400  # characters: a report grows with the square of its text
 
 
-class LookFields(BaseModel):
-    """The fields of a request to /look: the text, an answer to force, and the run's name."""
+class NextFields(BaseModel):
+    """The fields of a request to /next: the text, how the answer begins, and the run's name."""
 
     text: str
-    target: str | None = Field(None, description="An answer that is forced on the model.")
     model: str
+    prefix: list[int] = Field([], max_length=LOOKED_AT, description="Token ids that the answer is made to begin with.")
     cut: list[str] = Field(
         [], max_length=MOST_CUT, description="Parts to switch off, such as decoder.0.attention:1 or encoder.0.mlp."
     )
+
+
+class LookFields(NextFields):
+    """The fields of a request to /look: those of /next, and an answer to force."""
+
+    target: str | None = Field(None, description="An answer that is forced on the model.")
     data: bool = Field(False, description="The report's numbers as JSON, in place of a page.")
     explained: bool = Field(True, description="With attribution and saliency, which take the longest.")
 
@@ -112,16 +118,14 @@ class Pages:
     async def look(self, request: Request) -> Response:
         """The report of `look` on one sentence: a page that needs nothing from outside."""
         fields = await read_as(request, LookFields)
-        texts = [fields.text, *([fields.target] if fields.target is not None else [])]
-        self.service.check_texts(texts, "text")
-        if any(len(text) > LOOKED_AT for text in texts):
-            raise APIError(400, f"text: a report is made of at most {LOOKED_AT} characters", param="text")
+        self.check_lengths([fields.text, *([fields.target] if fields.target is not None else [])])
         run = self.service.models.get(fields.model)
 
         def report(model: TextModel) -> dict[str, Any]:
             from glassformer.inspection.cuts import live_data
 
-            return live_data(model, fields.text, fields.target, run.name, fields.cut, explained=fields.explained)
+            how: dict[str, Any] = {"prefix": fields.prefix, "explained": fields.explained}
+            return live_data(model, fields.text, fields.target, run.name, fields.cut, **how)
 
         data = await self.service.ask(run, FunctionJob(report))
         if fields.data:
@@ -129,6 +133,24 @@ class Pages:
         page = page_html(data)
         body = page.encode("utf-8", "replace")
         return Response(body, media_type=KINDS[".html"], headers={"Content-Security-Policy": report_policy(page)})
+
+    def check_lengths(self, texts: list[str]) -> None:
+        """Refuse texts that a report would take too long for."""
+        self.service.check_texts(texts, "text")
+        if any(len(text) > LOOKED_AT for text in texts):
+            raise APIError(400, f"text: a report is made of at most {LOOKED_AT} characters", param="text")
+
+    async def next(self, request: Request) -> Response:
+        """The distribution of the token that follows a prefix of the answer."""
+        fields = await read_as(request, NextFields)
+        self.check_lengths([fields.text])
+
+        def distribution(model: TextModel) -> dict[str, Any]:
+            from glassformer.inspection.next_token import next_token_data
+
+            return next_token_data(model, fields.text, fields.prefix, fields.cut)
+
+        return as_json(await self.service.ask(self.service.models.get(fields.model), FunctionJob(distribution)))
 
     async def open(self, request: Request) -> Response:
         """The page on which one types, and sees the model's inside change with every key."""
@@ -148,5 +170,6 @@ class Pages:
             Route("/open/{model}/examples", self.examples),
             Route("/docs", self.docs),
             Route("/page/{name}", self.file),
+            DocumentedRoute("/next", self.next, {"application/json": {}}, fields=NextFields),
             DocumentedRoute("/look", self.look, {"text/html": {}}, fields=LookFields, kinds=ways),
         ]

@@ -1,6 +1,8 @@
 // The page: a header, a tab for each view, one panel for each report (one, or two side by side), and the keys.
 //
-//   const page = await show(data, element)    draws a report; it asks no server for anything
+//   const page = await show(data, element)    draws a report; it asks no server for anything. Of a server's own page, a third
+//                                             argument brings more views, and their words by language: { views, words };
+//                                             with `forces` a click on a node of the beam is told as an action
 //   page.update(data)                         another report in the same page, the state kept where it still fits
 //   page.dispatch({ type: "hold", held })     does what a reader could do; every action, a reader's own too, is told to
 //   page.listen((action) => …)                whoever listens, so that a server can answer
@@ -28,9 +30,18 @@ import { TokensView } from "./view_tokens.js";
 
 const VIEWS = [MachineView, MapsView, LinesView, TokensView, LensView, AttributionView, PatchingView, NormsView, RolloutView, HeadView, BeamView, AcrossView];
 
+const GROUPS = ["groupMachine", "groupAnswer", "groupAcross", "groupMore"];
+const GROUP_OF = { machine: 0, maps: 0, lines: 0, head: 0, choose: 1, tokens: 1, beam: 1, lens: 1, attribution: 1, across: 2 };
+
+/** Which of the four groups of tabs a view stands in; one of a server's own page may say it itself. */
+function groupOf(view) {
+  return view.group ?? GROUPS[GROUP_OF[view.title] ?? 3];
+}
+
 class Page {
-  constructor(data, root) {
+  constructor(data, root, more = {}) {
     this.root = root;
+    this.more = more;
     this.listeners = new Set();
     this.take(data);
     this.store = new Store(beginning(this.panels[0].data, this.views.map((view) => view.title)));
@@ -60,7 +71,7 @@ class Page {
     this.panels = [data, ...(data.beside ? [data.beside] : [])].map((one, index) => new Panel(this, one, index));
     // Of a foreign model nothing may be known of how its tokens join.
     this.hasUnits = this.panels.some((panel) => Object.values(panel.data.sides).some((side) => unitsOf(side, "words").starts.length < side.pieces.length));
-    this.views = VIEWS.filter((view) => this.panels.some((panel) => view.has(panel.data)));
+    this.views = [...(this.more.views ?? []), ...VIEWS].sort((a, b) => GROUPS.indexOf(groupOf(a)) - GROUPS.indexOf(groupOf(b))).filter((view) => this.panels.some((panel) => view.has(panel.data)));
   }
 
   get state() {
@@ -72,7 +83,7 @@ class Page {
   }
 
   get words() {
-    return wordsOf(this.state.language);
+    return wordsOf(this.state.language, this.more.words?.[this.state.language]);
   }
 
   /** Another report, drawn in the same page. */
@@ -228,7 +239,8 @@ class Page {
       ),
       this.panels.length > 1 ? "" : h("div", { class: "texts" }, line(words.text, data.text, "source"), line(data.answer === null ? words.says : answered, data.answer ?? data.says, "answer")),
     );
-    this.tabs.replaceChildren(...this.views.map((view, i) => this.tab(view.title, i)));
+    const begins = (i) => i === 0 || groupOf(this.views[i]) !== groupOf(this.views[i - 1]);
+    this.tabs.replaceChildren(...this.views.flatMap((view, i) => [begins(i) ? h("span", { class: "group", role: "presentation" }, words[groupOf(view)]) : null, this.tab(view.title, i)]).filter(Boolean));
     const selected = this.tabs.querySelector('[aria-selected="true"]');
     if (selected) this.tabs.scrollLeft = selected.offsetLeft - this.tabs.clientWidth / 2 + selected.offsetWidth / 2;
     const notes = this.panels.flatMap((panel) => panel.data.notes.map((note) => h("p", {}, note[state.language])));
@@ -295,8 +307,8 @@ class Page {
 }
 
 /** Draws the page into `root`; the promise is kept when the first view stands. */
-export async function show(data, root) {
-  const page = new Page(data, root);
+export async function show(data, root, more = {}) {
+  const page = new Page(data, root, more);
   document.title = `${data.title}: ${isControl(data.text) ? data.text : visible(data.text).slice(0, 60)}`;
   await page.draw();
   return page;

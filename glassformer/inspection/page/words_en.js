@@ -1,6 +1,10 @@
 // Every word of the page in English; words_zh.js is made of it by the catalogue (bundle.py).
 
 export const EN = {
+  groupMachine: "Machine",
+  groupAnswer: "Answer",
+  groupAcross: "Across",
+  groupMore: "More",
   maps: "Maps",
   tokens: "Tokens",
   lens: "Logit lens",
@@ -95,6 +99,11 @@ export const EN = {
   kept: "kept",
   ended: "ended",
   dropped: "dropped",
+  oneStep: "One step",
+  stepUpTo: "The search up to this step",
+  lengthPenalty: "Length penalty",
+  recipeAlpha: "as the recipe has it",
+  rerankAbout: "Ranks the answers that were found anew; a search with this penalty from the start may find others.",
   beamOf: "beam of {width}; the best {most} candidates of each step are shown",
   answers: "Answers, best first",
   beamHover: "Point at a candidate to see its path.",

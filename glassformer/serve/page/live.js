@@ -1,8 +1,10 @@
 // The page at `/open`: one line to type in, one answer, and the views of `look` below, drawn anew with every key. Whatever is
-// chosen in them, a head or a layer, can be switched off; the answer is then written anew, beside that of the whole model.
+// chosen in them, a head or a layer, can be switched off; the answer is then written anew, beside that of the whole model. Any
+// token of the answer can be chosen anew (live_choose.js); the model then goes on from it.
 
 import { ask, heldKey, holdKey } from "./ask.js";
-import { h, number, select, token } from "./elements.js";
+import { h, number, select, share, token } from "./elements.js";
+import { chooseView, samplingOf } from "./live_choose.js";
 import { LIVE_EN } from "./live_words_en.js";
 import { LIVE_ZH } from "./live_words_zh.js";
 import { show } from "./page.js";
@@ -12,6 +14,7 @@ import { filled, LANGUAGES } from "./words.js";
 const PAUSE = 120; // ms after the last key
 const MOST = 400; // characters
 const SLOW = ["attribution"]; // views that the first, quick answer has nothing for
+const DOUBT = 0.5; // a token that was less probable than this is marked
 
 class Live {
   constructor(root, stage) {
@@ -20,7 +23,10 @@ class Live {
     this.text = address.get("text") ?? "";
     this.model = address.get("model");
     this.cuts = address.getAll("cut");
-    this.before = []; // earlier lists of cuts
+    this.forced = (address.get("prefix") ?? "").split(".").filter(Boolean).map(Number); // ids that the answer is made to begin with
+    this.place = address.has("at") ? Number(address.get("at")) : null; // of the token that is being chosen
+    this.sampling = { temperature: 1, topK: 51, topP: 1 };
+    this.before = []; // earlier changes: what was cut and what was forced
     this.models = [];
     this.examples = [];
     this.page = null;
@@ -61,8 +67,7 @@ class Live {
     this.input = h("input", { type: "text", id: "text", "aria-label": words.text, placeholder: words.type, maxlength: String(MOST), spellcheck: "false", autocomplete: "off" });
     this.input.value = this.text;
     this.input.addEventListener("input", () => {
-      this.text = this.input.value;
-      this.later(PAUSE);
+      this.write(this.input.value, PAUSE);
     });
     this.said = h("output", { class: "said", id: "answer" });
     this.state = h("span", { id: "state", role: "status", class: "dim" });
@@ -75,8 +80,8 @@ class Live {
       this.later(0);
     } });
     const chips = this.examples.map((text) => h("button", { type: "button", class: "chip example", title: text, onclick: () => {
-      this.text = this.input.value = text;
-      this.later(0);
+      this.input.value = text;
+      this.write(text, 0);
     } }, text));
     this.root.replaceChildren(
       h("div", { class: "line" },
@@ -85,6 +90,7 @@ class Live {
         this.input,
       ),
       h("div", { class: "line" }, h("span", { class: "caption" }, "→"), this.said, this.state),
+      this.tokenLine = h("div", { class: "line", id: "tokens" }),
       chips.length ? h("div", { class: "line" }, h("span", { class: "caption" }, words.examples), chips) : "",
       this.cutLine,
       this.effect,
@@ -92,9 +98,19 @@ class Live {
     this.drawAnswer();
   }
 
+  /** Another text: what was forced on the answer to the last one has no meaning for it. */
+  write(text, pause) {
+    this.text = text;
+    this.forced = [];
+    this.place = null;
+    this.later(pause);
+  }
+
   async choose(name) {
     this.model = name;
     this.cuts = [];
+    this.forced = [];
+    this.place = null;
     this.before = [];
     await this.load();
     this.draw();
@@ -109,6 +125,8 @@ class Live {
   /** The address of what is seen: the text, the run and the cuts; the views keep their part behind the #. */
   remember() {
     const address = new URLSearchParams([["model", this.model], ["text", this.text], ...this.cuts.map((part) => ["cut", part])]);
+    if (this.forced.length) address.set("prefix", this.forced.join("."));
+    if (this.place !== null) address.set("at", String(this.place));
     history.replaceState(null, "", `?${address}${location.hash}`);
   }
 
@@ -119,7 +137,7 @@ class Live {
     this.state.classList.remove("failed");
     if (!this.text.trim() || !this.model) return;
     this.remember();
-    const asked = { model: this.model, text: this.text, cut: this.cuts, data: true };
+    const asked = { model: this.model, text: this.text, cut: this.cuts, prefix: this.forced, data: true };
     const waiting = setTimeout(() => (this.state.textContent = this.words.reading), 300);
     try {
       if (!SLOW.includes(this.page?.state.view)) await this.take(await ask("/look", { ...asked, explained: false }, own.signal), own);
@@ -138,9 +156,11 @@ class Live {
     if (own.signal.aborted) return;
     this.data = data;
     if (this.page === null) {
-      this.page = await show(data, this.stage);
+      this.page = await show(data, this.stage, { forces: true, views: [chooseView(this)], words: { en: LIVE_EN, zh: LIVE_ZH } });
+      this.page.listen((action) => action.type === "force" && this.force(action.ids));
       this.page.store.subscribe((changed) => {
         if (changed.has("language")) this.draw();
+        else if (changed.has("view")) this.drawTokens();
         else if (["kind", "layer", "head"].some((name) => changed.has(name))) this.drawCuts();
       });
       this.draw();
@@ -155,8 +175,75 @@ class Live {
     const said = data.answer ?? data.says ?? "";
     const was = data.cut && data.cut.answer !== said ? h("span", { class: "was", title: words.whole }, data.cut.answer ?? "") : null;
     this.said.replaceChildren(said, ...(was ? [" ", was] : []));
+    this.drawTokens();
     this.drawEffect();
   }
+
+  // ---- choosing the next token
+
+  /** The number of the first output that is the answer's; those before it were given. */
+  get first() {
+    return Math.max(0, this.data.outputs.status.findIndex((status) => status !== "given"));
+  }
+
+  /** The ids of the answer, its end included. */
+  answerIds() {
+    const { outputs } = this.data;
+    return outputs.ids.slice(this.first).filter((_, i) => outputs.status[this.first + i] !== "next");
+  }
+
+  placeNow() {
+    return Math.max(0, Math.min(this.place ?? this.forced.length, this.answerIds().length - (this.data.outputs.status.at(-1) === "next" ? 0 : 1)));
+  }
+
+  prefixAt(place) {
+    return this.answerIds().slice(0, place);
+  }
+
+  samplingNow(count) {
+    return samplingOf(this.sampling, count);
+  }
+
+  /** The distribution at a place of the answer, asked for once. */
+  async next(place) {
+    const asked = { model: this.model, text: this.data.text, prefix: this.prefixAt(place), cut: this.data.cut?.parts ?? [] };
+    const key = JSON.stringify(asked);
+    if (this.nextKey !== key) [this.nextKey, this.nextFound] = [key, await ask("/next", asked)];
+    return this.nextFound;
+  }
+
+  /** To another place of the answer. */
+  go(place) {
+    this.place = place;
+    this.remember();
+    if (this.page.state.view === "choose") this.page.draw();
+    else this.page.set({ view: "choose" });
+    this.drawTokens();
+  }
+
+  /** The answer is made to begin with these ids. */
+  force(ids) {
+    this.change({ forced: ids });
+    this.place = null;
+  }
+
+  /** The answer's tokens, each a button that opens the choice of it; what greedy would have said where that is something else. */
+  drawTokens() {
+    const { data, words } = this;
+    if (!data.beam || data.forced) return this.tokenLine.replaceChildren();
+    const { outputs, names, greedy } = data;
+    const now = this.page?.state.view === "choose" ? this.placeNow() : -1;
+    const chips = this.answerIds().map((_, i) => {
+      const p = Math.exp(outputs.logprob[this.first + i]);
+      const kind = `chip said${i < this.forced.length ? " pinned" : ""}${p < DOUBT ? " doubt" : ""}`;
+      return h("button", { type: "button", class: kind, "data-place": i, "aria-pressed": String(i === now), title: filled(words.chooseThis, share(p)), onclick: () => this.go(i) }, token(names[outputs.tokens[this.first + i]]));
+    });
+    const free = this.forced.length ? h("button", { type: "button", class: "chip", id: "free", onclick: () => this.force([]) }, words.free) : "";
+    const other = greedy && greedy.text !== data.answer ? h("span", { id: "greedy" }, h("span", { class: "caption" }, words.greedy), greedy.text || "∅") : "";
+    return this.tokenLine.replaceChildren(h("span", { class: "caption" }, words.tokenByToken), ...chips, free, other);
+  }
+
+  // ---- cutting
 
   /** The part of the machine that the views have chosen. */
   chosen() {
@@ -175,11 +262,16 @@ class Live {
     return [...heads, mlp];
   }
 
-  cut(parts) {
-    this.before.push(this.cuts);
-    this.cuts = parts;
+  /** Something is cut or forced; it can be undone. */
+  change(changes) {
+    this.before.push({ cuts: this.cuts, forced: this.forced });
+    Object.assign(this, changes);
     this.drawCuts();
     this.later(0);
+  }
+
+  cut(parts) {
+    this.change({ cuts: parts });
   }
 
   drawCuts() {
@@ -196,7 +288,7 @@ class Live {
       button("cut-layer", words.cutLayer, () => add(this.layerParts(place))),
       ...cuts.map((part) => h("button", { type: "button", class: "chip cut", "data-part": part, title: filled(words.restore, part), onclick: () => this.cut(cuts.filter((other) => other !== part)) }, `${part} ×`)),
       this.before.length ? button("undo", words.back, () => {
-        this.cuts = this.before.pop();
+        Object.assign(this, this.before.pop(), { place: null });
         this.drawCuts();
         this.later(0);
       }) : "",

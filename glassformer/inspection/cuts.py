@@ -11,16 +11,19 @@ from glassformer.inspection.inspection import NEW, Inspection, look_inside
 from glassformer.inspection.packing import few_digits
 from glassformer.inspection.search import search
 from glassformer.probe.cutting import ablate
-from glassformer.tasks import TextModel
+from glassformer.tasks import TextModel, decode_settings
 
 
 def greedy_answer(model: TextModel, inside: Inspection) -> dict[str, Any] | None:
     """What the model writes by itself, the likeliest token each time; None where that is not its way."""
-    if inside.search is None or inside.forced:
+    if inside.answer is None or inside.forced:
         return None
+    own = decode_settings(model)
+    if not inside.prefix and own.beams == 1 and own.temperature == 0:
+        return {"text": inside.answer}  # as it is
     read = inside.input.source or inside.input.row[: inside.input.given]
-    said, _unused = search(model, read, beam=1, new=NEW)
-    return None if said is None else {"text": model.tokenizers.target.decode(said.ids), "ids": said.ids}
+    said, _unused = search(model, read, beam=1, new=NEW, tree=False)
+    return None if said is None else {"text": model.tokenizers.target.decode(said.ids)}
 
 
 def live_data(
@@ -41,12 +44,12 @@ def live_data(
         return look_inside(model, text, target, prefix=prefix, **how)
 
     def shown() -> dict[str, Any]:
-        inside = seen(explained=explained)
+        inside = seen(explained=explained, tree=explained)
         return page_data(inside, title) | {"greedy": greedy_answer(model, inside), "prefix": list(prefix)}
 
     if not cut:
         return shown()
-    whole = seen(explained=False)
+    whole = seen(explained=False, tree=False)
     with ablate(model.model, cut):
         found = shown()
         after = record_activations(model.model, whole.input).outputs

@@ -132,9 +132,10 @@ def look_inside(
     new: int = NEW,
     explained: bool = True,
     prefix: Sequence[int] = (),
+    tree: bool = True,
 ) -> Inspection:
     """Let the model read the sentence and answer (or force `target` on it), and record everything. `explained`: attribution and
-    saliency, too, which take most of the time. `prefix`: token ids with which the answer is to begin."""
+    saliency, too, which take most of the time. `prefix`: token ids with which the answer is to begin. `tree`: the beam's, too."""
     if target is not None and model.kind not in ("transformer", "gpt on pairs"):
         raise UserError("target is an answer to a text, and this run {does}; leave it out", does=DOES[model.kind])
     if beam is not None and beam < 1:
@@ -148,7 +149,7 @@ def look_inside(
     answer, found = None, None
     if model.kind in ("transformer", "gpt on pairs"):
         source, wanted, notes = with_special_tokens(model, text, target)
-        hypothesis, found = search(model, source, beam=beam, new=new, prefix=prefix)
+        hypothesis, found = search(model, source, beam=beam, new=new, prefix=prefix, tree=tree)
         assert hypothesis is not None
         ids, ended = (hypothesis.ids, hypothesis.ended == "eos") if wanted is None else (wanted, True)
         longest = model.model.config.block_size - (0 if model.kind == "transformer" else len(source) - 1)
@@ -164,7 +165,7 @@ def look_inside(
         _unused, notes = read_text(model.tokenizers.target, text, "the text")
         prompt = prompt_ids(model, text)
         refuse_longer(prompt, model.model.config.block_size, "the text")
-        hypothesis, found = search(model, prompt, beam=beam, new=new, prefix=prefix)
+        hypothesis, found = search(model, prompt, beam=beam, new=new, prefix=prefix, tree=tree)
         more = [] if hypothesis is None else [*hypothesis.ids, *([EOS] if hypothesis.ended == "eos" else [])]
         model_input = make_prompt_input(model, prompt, more[: model.model.config.block_size - len(prompt)], notes)
         answer = None if hypothesis is None else model.tokenizers.target.decode(hypothesis.ids)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from glassformer.nn.block import Block, Stack
 PACKAGE = Path(sys.modules[Block.__module__].__file__ or "").resolve().parents[1]
 
 
+@cache
 def code_of(*things: Any) -> list[dict[str, Any]]:
     """Where each function or class stands, and its lines, as its file has them."""
     found = []

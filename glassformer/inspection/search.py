@@ -36,11 +36,12 @@ def paths_of(trace: BeamTrace) -> list[list[list[int]]]:
 
 
 def search(
-    model: TextModel, ids: list[int], *, beam: int | None, new: int, prefix: Sequence[int] = ()
+    model: TextModel, ids: list[int], *, beam: int | None, new: int, prefix: Sequence[int] = (), tree: bool = True
 ) -> tuple[Hypothesis | None, Search | None]:
     """What the model answers to these ids, and the tree of a beam search. Without `beam` the answer is that of the recipe,
     as `translate` gives it, and where that has no beam the tree is that of a small one. What would be drawn is searched.
-    `prefix`: the ids that every answer begins with; with EOS behind them they are the answer."""
+    `prefix`: the ids that every answer begins with; with EOS behind them they are the answer. Without `tree` there is only the
+    answer."""
     net = model.model
     closed = bool(prefix) and prefix[-1] in model.special_tokens.ends
     begun = TokenConstraints(prefix=tuple(prefix[:-1] if closed else prefix))
@@ -63,9 +64,11 @@ def search(
         said = {"special": model.special_tokens, "text": model.tokenizers.target.decode, "constraints": begun}
         return run(net, [ids], settings, trace=trace, **said)[0]
 
-    found = find(wide, True)
-    assert found[0].trace is not None
-    answer = found[0] if answer_beam == wide else find(answer_beam, False)[0]
+    found = find(wide, True) if tree else []
+    answer = found[0] if tree and answer_beam == wide else find(answer_beam, False)[0]
     if closed:
         answer = replace(answer, ids=list(begun.prefix), ended="eos")
+    if not tree:
+        return answer, None
+    assert found[0].trace is not None
     return answer, Search(wide, own, found, found[0].trace, length_rule(decode_settings(model, beam=wide, **how)))

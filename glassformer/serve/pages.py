@@ -9,6 +9,7 @@ import re
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -16,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+import glassformer
 from glassformer.errors import UserError
 from glassformer.inspection.page.bundle import page_files as shared_files
 from glassformer.inspection.page.bundle import page_html, page_json, with_chinese
@@ -34,6 +36,7 @@ KINDS = {
 }
 MOST_CUT = 1024  # parts
 EXAMPLES, EXAMPLE_LENGTH = 4, 80  # texts of a run's own data, each of so many characters at most
+TOUR = Path(glassformer.__file__).parents[1] / "docs" / "tour"
 LOOKED_AT = 400  # characters: a report grows with the square of its text
 
 
@@ -53,7 +56,7 @@ class LookFields(NextFields):
 
     target: str | None = Field(None, description="An answer that is forced on the model.")
     data: bool = Field(False, description="The report's numbers as JSON, in place of a page.")
-    explained: bool = Field(True, description="With attribution and saliency, which take the longest.")
+    explained: bool = Field(True, description="With attribution, saliency and the beam's tree, which take the longest.")
 
 
 @cache
@@ -157,9 +160,18 @@ class Pages:
         return content("live.html")
 
     async def examples(self, request: Request) -> Response:
-        """A few short texts of a run's own test or validation data; none where the server is not its owner's alone."""
+        """A few short texts of a run's own test or validation data, none where the server is not its owner's alone; and whether
+        the pages of the tour are here."""
         run = self.service.models.get(request.path_params["model"])
-        return as_json({"examples": own_examples(run.folder) if self.shows_examples else []})
+        examples = own_examples(run.folder) if self.shows_examples else []
+        return as_json({"examples": examples, "tour": TOUR.is_dir()})
+
+    async def tour(self, request: Request) -> Response:
+        """A page of the tour, as its source has it; only where the documents lie beside the package."""
+        path = TOUR / f"{request.path_params['name']}.md"
+        if not path.is_file():
+            raise APIError(404, "there is no such page of the tour here; it is in docs/tour of the source")
+        return Response(path.read_bytes(), media_type="text/plain; charset=utf-8")
 
     def routes(self) -> list[Route]:
         """Every route of the page; of the report also its schema."""
@@ -169,6 +181,7 @@ class Pages:
             Route("/open", self.open),
             Route("/open/{model}/examples", self.examples),
             Route("/docs", self.docs),
+            Route("/tour/{name}", self.tour),
             Route("/page/{name}", self.file),
             DocumentedRoute("/next", self.next, {"application/json": {}}, fields=NextFields),
             DocumentedRoute("/look", self.look, {"text/html": {}}, fields=LookFields, kinds=ways),

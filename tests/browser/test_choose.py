@@ -81,7 +81,7 @@ def test_the_bars_are_what_is_sampled_from(tab: LiveTab) -> None:
 
 
 def test_a_click_forces_a_token(tab: LiveTab, path: Path, server: Running) -> None:
-    """The model goes on from it; what greedy would have said stays in sight; nobody else's answer changes; undo brings all back."""
+    """The model goes on from it; what greedy would have said stays in sight; no other answer changes; undo brings all back."""
     model = glassformer.load(path, device="cpu")
     whole = tab.page.evaluate("live.data")
     pick = tab.page.locator(".pick:not(.said)").nth(1)

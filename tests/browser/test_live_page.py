@@ -144,4 +144,4 @@ def test_on_every_screen(how: dict[str, Any], browser: Any, server: Running) -> 
 def test_examples_are_the_owners_alone(paths: list[Path]) -> None:
     """A server for others shows nothing of the data a run was trained on."""
     with running(paths[:1]) as server:
-        assert server.ask("GET", f"/open/{paths[0].name}/examples")[2] == {"examples": []}
+        assert server.ask("GET", f"/open/{paths[0].name}/examples")[2]["examples"] == []

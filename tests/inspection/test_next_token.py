@@ -64,8 +64,8 @@ def test_the_distribution_is_the_models(model: Any) -> None:
 
 
 def test_it_goes_on_from_what_was_forced(model: Any) -> None:
-    """The answer begins with the forced tokens, whatever their probability, and goes on with the likeliest each time. What it would
-    have said by itself is told beside. Broken variants: the prefix searched away; the rest of the old answer kept."""
+    """The answer begins with the forced tokens, whatever their probability, and goes on with the likeliest each time. What it
+    would have said by itself is told beside. Broken variants: the prefix searched away; the rest of the old answer kept."""
     free = live_data(model, "the cat", None, "run", explained=False)
     worst = next(i for i in reversed(step(model, []).sort(descending=True).indices.tolist()) if i > EOS + 2)
     for prefix in ([worst], [worst, 9]):

@@ -3,23 +3,30 @@
 // token of the answer can be chosen anew (live_choose.js); the model then goes on from it.
 
 import { ask, heldKey, holdKey } from "./ask.js";
-import { h, number, select, share, token } from "./elements.js";
+import { h, select, share, token } from "./elements.js";
 import { chooseView, samplingOf } from "./live_choose.js";
+import { Stage } from "./live_stage.js";
+import { Walk } from "./live_walk.js";
 import { LIVE_EN } from "./live_words_en.js";
 import { LIVE_ZH } from "./live_words_zh.js";
 import { show } from "./page.js";
 import { remembered } from "./store.js";
 import { filled, LANGUAGES } from "./words.js";
 
-const PAUSE = 120; // ms after the last key
+const PAUSE = 120; // ms after the last key, where an answer takes longer than QUICK; else none
+const QUICK = 100; // ms
 const MOST = 400; // characters
-const SLOW = ["attribution"]; // views that the first, quick answer has nothing for
+const SLOW = ["attribution", "beam"]; // views that the first, quick answer has nothing for
 const DOUBT = 0.5; // a token that was less probable than this is marked
 
 class Live {
-  constructor(root, stage) {
-    Object.assign(this, { root, stage });
+  constructor(root, walk, stage, views) {
+    Object.assign(this, { root, views });
     const address = new URLSearchParams(location.search);
+    this.stage = new Stage(this, stage);
+    this.walk = new Walk(this, walk, address.has("step") ? Number(address.get("step")) - 1 : null);
+    // What stands beside the views begins below the line to type in, which stays.
+    new ResizeObserver(() => document.documentElement.style.setProperty("--above", `${root.offsetHeight}px`)).observe(root);
     this.text = address.get("text") ?? "";
     this.model = address.get("model");
     this.cuts = address.getAll("cut");
@@ -58,7 +65,8 @@ class Live {
       this.models = [];
     }
     if (!this.models.includes(this.model)) this.model = this.models[0] ?? null;
-    this.examples = this.model ? (await ask(`/open/${encodeURIComponent(this.model)}/examples`)).examples : [];
+    const found = this.model ? await ask(`/open/${encodeURIComponent(this.model)}/examples`) : { examples: [], tour: false };
+    [this.examples, this.hasTour] = [found.examples, found.tour];
     if (!this.text && this.examples.length) this.text = this.examples[0];
   }
 
@@ -67,12 +75,10 @@ class Live {
     this.input = h("input", { type: "text", id: "text", "aria-label": words.text, placeholder: words.type, maxlength: String(MOST), spellcheck: "false", autocomplete: "off" });
     this.input.value = this.text;
     this.input.addEventListener("input", () => {
-      this.write(this.input.value, PAUSE);
+      this.write(this.input.value, this.took < QUICK ? 0 : PAUSE);
     });
     this.said = h("output", { class: "said", id: "answer" });
     this.state = h("span", { id: "state", role: "status", class: "dim" });
-    this.cutLine = h("div", { class: "line", id: "cuts" });
-    this.effect = h("div", { id: "effects" });
     const key = h("input", { type: "password", id: "key", "aria-label": words.key, placeholder: words.key, value: heldKey(), onchange: async () => {
       holdKey(key.value);
       await this.load();
@@ -88,12 +94,10 @@ class Live {
         this.models.length > 1 ? select(words.model, this.models.map((name) => [name, name]), this.model, (name) => this.choose(name)) : h("b", {}, this.model ?? words.none),
         this.keyRequired ? key : null,
         this.input,
+        h("span", { class: "caption" }, "→"), this.said, this.state,
       ),
-      h("div", { class: "line" }, h("span", { class: "caption" }, "→"), this.said, this.state),
       this.tokenLine = h("div", { class: "line", id: "tokens" }),
       chips.length ? h("div", { class: "line" }, h("span", { class: "caption" }, words.examples), chips) : "",
-      this.cutLine,
-      this.effect,
     );
     this.drawAnswer();
   }
@@ -127,6 +131,7 @@ class Live {
     const address = new URLSearchParams([["model", this.model], ["text", this.text], ...this.cuts.map((part) => ["cut", part])]);
     if (this.forced.length) address.set("prefix", this.forced.join("."));
     if (this.place !== null) address.set("at", String(this.place));
+    if (this.walk.at !== null) address.set("step", String(this.walk.at + 1));
     history.replaceState(null, "", `?${address}${location.hash}`);
   }
 
@@ -140,7 +145,11 @@ class Live {
     const asked = { model: this.model, text: this.text, cut: this.cuts, prefix: this.forced, data: true };
     const waiting = setTimeout(() => (this.state.textContent = this.words.reading), 300);
     try {
-      if (!SLOW.includes(this.page?.state.view)) await this.take(await ask("/look", { ...asked, explained: false }, own.signal), own);
+      const begun = performance.now();
+      if (!SLOW.includes(this.page?.state.view)) {
+        await this.take(await ask("/look", { ...asked, explained: false }, own.signal), own);
+        this.took = performance.now() - begun;
+      }
       await this.take(await ask("/look", asked, own.signal), own);
       this.state.textContent = "";
     } catch (error) {
@@ -156,27 +165,28 @@ class Live {
     if (own.signal.aborted) return;
     this.data = data;
     if (this.page === null) {
-      this.page = await show(data, this.stage, { forces: true, views: [chooseView(this)], words: { en: LIVE_EN, zh: LIVE_ZH } });
+      this.page = await show(data, this.views, { forces: true, views: [chooseView(this)], words: { en: LIVE_EN, zh: LIVE_ZH } });
       this.page.listen((action) => action.type === "force" && this.force(action.ids));
       this.page.store.subscribe((changed) => {
         if (changed.has("language")) this.draw();
-        else if (changed.has("view")) this.drawTokens();
-        else if (["kind", "layer", "head"].some((name) => changed.has(name))) this.drawCuts();
+        if (changed.has("view")) this.drawTokens();
+        if (["kind", "layer", "head", "part"].some((name) => changed.has(name))) this.stage.draw();
       });
       this.draw();
+      if (this.walk.at !== null) this.walk.go(this.walk.at);
     } else await this.page.update(data);
     this.drawAnswer();
   }
 
   drawAnswer() {
     const { data, words } = this;
-    this.drawCuts();
+    this.stage.draw();
     if (!data) return;
     const said = data.answer ?? data.says ?? "";
     const was = data.cut && data.cut.answer !== said ? h("span", { class: "was", title: words.whole }, data.cut.answer ?? "") : null;
     this.said.replaceChildren(said, ...(was ? [" ", was] : []));
     this.drawTokens();
-    this.drawEffect();
+    this.walk.draw();
   }
 
   // ---- choosing the next token
@@ -230,12 +240,12 @@ class Live {
   /** The answer's tokens, each a button that opens the choice of it; what greedy would have said where that is something else. */
   drawTokens() {
     const { data, words } = this;
-    if (!data.beam || data.forced) return this.tokenLine.replaceChildren();
+    if (data.answer === null || data.forced) return this.tokenLine.replaceChildren();
     const { outputs, names, greedy } = data;
     const now = this.page?.state.view === "choose" ? this.placeNow() : -1;
     const chips = this.answerIds().map((_, i) => {
       const p = Math.exp(outputs.logprob[this.first + i]);
-      const kind = `chip said${i < this.forced.length ? " pinned" : ""}${p < DOUBT ? " doubt" : ""}`;
+      const kind = `chip one${i < this.forced.length ? " pinned" : ""}${p < DOUBT ? " doubt" : ""}`;
       return h("button", { type: "button", class: kind, "data-place": i, "aria-pressed": String(i === now), title: filled(words.chooseThis, share(p)), onclick: () => this.go(i) }, token(names[outputs.tokens[this.first + i]]));
     });
     const free = this.forced.length ? h("button", { type: "button", class: "chip", id: "free", onclick: () => this.force([]) }, words.free) : "";
@@ -245,28 +255,11 @@ class Live {
 
   // ---- cutting
 
-  /** The part of the machine that the views have chosen. */
-  chosen() {
-    const { kind, layer, head } = this.page.state;
-    const attention = this.data.attentions[kind].layers[layer];
-    const stack = kind === "encoder" ? "encoder" : "decoder";
-    const module = `${stack}.${layer}.${kind === "cross" ? "cross" : "attention"}`;
-    const heads = attention.head_ids.map((id) => `${module}:${id}`);
-    return { head: heads[head], heads, mlp: `${stack}.${layer}.mlp`, stack, layer };
-  }
-
-  /** All that a layer adds to the stream: the heads of its attentions, and its MLP. */
-  layerParts({ stack, layer, mlp }) {
-    const kinds = Object.keys(this.data.attentions).filter((kind) => (kind === "encoder") === (stack === "encoder"));
-    const heads = kinds.flatMap((kind) => this.data.attentions[kind].layers[layer].head_ids.map((id) => `${stack}.${layer}.${kind === "cross" ? "cross" : "attention"}:${id}`));
-    return [...heads, mlp];
-  }
-
   /** Something is cut or forced; it can be undone. */
   change(changes) {
     this.before.push({ cuts: this.cuts, forced: this.forced });
     Object.assign(this, changes);
-    this.drawCuts();
+    this.stage.draw();
     this.later(0);
   }
 
@@ -274,50 +267,13 @@ class Live {
     this.change({ cuts: parts });
   }
 
-  drawCuts() {
-    const { words, cuts } = this;
-    if (!this.page || !this.data) return;
-    const place = this.chosen();
-    const add = (parts) => this.cut([...new Set([...cuts, ...parts])]);
-    const button = (id, text, act, off = false) => h("button", { type: "button", class: "chip", id, disabled: off, onclick: act }, text);
-    this.cutLine.replaceChildren(
-      place.head ? button("cut-head", `✂ ${words.cutHead}: ${place.head}`, () => add([place.head]), cuts.includes(place.head)) : "",
-      place.head ? button("cut-others", words.only, () => this.cut(place.heads.filter((name) => name !== place.head)), place.heads.length < 2) : "",
-      button("cut-attention", words.cutAttention, () => add(place.heads)),
-      button("cut-mlp", `${words.cutMlp}: ${place.mlp}`, () => add([place.mlp]), cuts.includes(place.mlp)),
-      button("cut-layer", words.cutLayer, () => add(this.layerParts(place))),
-      ...cuts.map((part) => h("button", { type: "button", class: "chip cut", "data-part": part, title: filled(words.restore, part), onclick: () => this.cut(cuts.filter((other) => other !== part)) }, `${part} ×`)),
-      this.before.length ? button("undo", words.back, () => {
-        Object.assign(this, this.before.pop(), { place: null });
-        this.drawCuts();
-        this.later(0);
-      }) : "",
-      cuts.length ? button("restore", words.clear, () => this.cut([])) : h("small", { class: "dim" }, words.uncut),
-    );
-  }
-
-  /** What the cut does to the whole model's answer, token by token. */
-  drawEffect() {
-    const { words } = this;
-    const cut = this.data.cut;
-    if (!cut?.tokens.length) {
-      this.effect.replaceChildren();
-      return;
-    }
-    const mean = (values) => -values.reduce((a, b) => a + b, 0) / values.length;
-    const [before, after] = [mean(cut.before), mean(cut.after)];
-    const change = `${after >= before ? "+" : "−"}${number(Math.abs(after - before), 3)}`;
-    const lost = cut.before.map((value, i) => value - cut.after[i]);
-    const most = Math.max(1, ...lost.map(Math.abs));
-    const bars = cut.tokens.map((text, i) => h("div", { class: "one", title: filled(words.lost, { token: text, before: number(cut.before[i]), after: number(cut.after[i]) }) },
-      h("div", { class: lost[i] < 0 ? "bar better" : "bar" }, h("i", { style: { height: `${(100 * Math.abs(lost[i])) / most}%` } })),
-      token(text),
-      h("small", { class: "dim" }, number(-lost[i], 1)),
-    ));
-    this.effect.replaceChildren(h("p", { class: "dim", id: "loss" }, filled(words.effect, { before: number(before, 3), after: number(after, 3), change })), h("div", { id: "effect" }, bars));
+  undo() {
+    Object.assign(this, this.before.pop(), { place: null });
+    this.stage.draw();
+    this.later(0);
   }
 }
 
-const live = new Live(document.getElementById("live"), document.getElementById("page"));
+const live = new Live(...["live", "walk", "stage", "page"].map((id) => document.getElementById(id)));
 window.live = live;
 await live.begin();

@@ -38,7 +38,7 @@ export function chooseView(live) {
     static title = "choose";
 
     static has(data) {
-      return Boolean(data.beam) && !data.forced;
+      return data.answer !== null && !data.forced;
     }
 
     slider(name, label, value, range, shown) {

@@ -93,15 +93,11 @@ def open_page(
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """The runs in a folder that can be served, by name; where there are none the folder itself, so that the reason is told."""
+    """The trained runs in a folder, by name; where there are none the folder itself, so that the reason is told."""
     from glassformer.runs.folder import RunFolder
-    from glassformer.serve.models import kind_of
 
     inside = sorted(folder.iterdir()) if folder.is_dir() else []
-    trained = [path for path in inside if RunFolder.is_run(path) and RunFolder(path).finished() is not None]
-    return [path for path in trained if kind_of(RunFolder(path).recipe) in ("transformer", "gpt", "gpt on pairs")] or [
-        folder
-    ]
+    return [path for path in inside if RunFolder.is_run(path) and RunFolder(path).finished() is not None] or [folder]
 
 
 def server_or_hint() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from glassformer.inspection.activations import record_activations
@@ -50,15 +51,20 @@ def live_data(
     if not cut:
         return shown()
     whole = seen(explained=False, tree=False)
+    before = whole.activations.outputs
     with ablate(model.model, cut):
         found = shown()
-        after = record_activations(model.model, whole.input).outputs
-    before = whole.activations.outputs
-    answered = [place for place, status in enumerate(statuses(whole)) if status in ("written", "forced")]
+        # What is measured is the whole model's own answer, also where nobody wrote it down.
+        labels = list(whole.input.labels)
+        for place, token in zip(whole.input.positions, before.tokens.tolist()):
+            labels[place] = token
+        after = record_activations(model.model, replace(whole.input, labels=labels)).outputs
+    answered = [place for place, status in enumerate(statuses(whole)) if status not in ("given", "next")]
+    names = whole.names(before.tokens.tolist())
     found["cut"] = {
         "parts": list(cut),
-        "answer": whole.answer,
-        "tokens": [whole.names(before.tokens.tolist())[place] for place in answered],
+        "answer": " ".join(names) if whole.answer is None else whole.answer,
+        "tokens": [names[place] for place in answered],
         "before": few_digits(before.logprob[answered]),
         "after": few_digits(after.logprob[answered]),
     }

@@ -79,8 +79,8 @@ def key_from(file: Path | None, host: str) -> str | None:
     return key
 
 
-def served_runs(paths: Sequence[Path], languages: Sequence[str]) -> list[ServedRun]:
-    """The runs with their languages."""
+def served_runs(paths: Sequence[Path], languages: Sequence[str], *, to_look_at: bool = False) -> list[ServedRun]:
+    """The runs with their languages; `to_look_at`: those that write nothing, too."""
     named = {}
     for option in languages:
         name, equals, codes = option.partition("=")
@@ -88,7 +88,7 @@ def served_runs(paths: Sequence[Path], languages: Sequence[str]) -> list[ServedR
             raise ConfigError("with several runs --languages says whose: NAME={option}", option=option)
         named[name if equals else paths[0].resolve().name] = codes_from(codes if equals else option)
     refuse_unknown(named, [path.resolve().name for path in paths], "run")
-    return [ServedRun(path, named.get(path.resolve().name)) for path in paths]
+    return [ServedRun(path, named.get(path.resolve().name), to_look_at=to_look_at) for path in paths]
 
 
 def run_server(
@@ -111,9 +111,8 @@ def run_server(
     bounds, key, hosts = limits_from(limits), key_from(key_file, host), list(names[0])
 
     async def serve() -> Models:
-        models = Models(
-            served_runs(paths, languages), bounds, device=device, batch_invariant=batch_invariant, report=say
-        )
+        runs = served_runs(paths, languages, to_look_at=opened is not None)
+        models = Models(runs, bounds, device=device, batch_invariant=batch_invariant, report=say)
         for run in models.runs.values():
             if run.translates:
                 say(

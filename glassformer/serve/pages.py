@@ -36,6 +36,7 @@ KINDS = {
 }
 MOST_CUT = 1024  # parts
 EXAMPLES, EXAMPLE_LENGTH = 4, 80  # texts of a run's own data, each of so many characters at most
+LONG_PIECE = 4000  # characters of a document, in which lines are looked for
 TOUR = Path(glassformer.__file__).parents[1] / "docs" / "tour"
 LOOKED_AT = 400  # characters: a report grows with the square of its text
 
@@ -89,10 +90,11 @@ def own_examples(folder: RunFolder) -> list[str]:
     data = folder.recipe.data
     for split in ("test", "val"):
         with suppress(UserError, OSError):
-            texts = (
-                example[0] if data.task == "pairs" else example.text
-                for example in run_examples(data, split, folder.path / "data")
-            )
+            examples = run_examples(data, split, folder.path / "data")
+            if data.task == "text":
+                texts = (line for piece in examples for line in piece.text[:LONG_PIECE].splitlines())
+            else:  # the words of a tagger come one by one
+                texts = (text if isinstance(text, str) else " ".join(text) for text, _ in examples)
             short = itertools.islice((" ".join(text[: 4 * EXAMPLE_LENGTH].split()) for text in texts), 64)
             if found := [text for text in dict.fromkeys(short) if 0 < len(text) <= EXAMPLE_LENGTH][:EXAMPLES]:
                 return found

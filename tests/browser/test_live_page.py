@@ -13,7 +13,7 @@ import glassformer
 from glassformer.probe import ablate
 from tests.browser.test_serve_page import NARROW, TEXT, Tab
 from tests.serve.harness import Running, make_runs, running
-from tests.small_runs import small_run
+from tests.small_runs import GERMAN, small_run
 
 pytestmark = pytest.mark.slow
 
@@ -122,6 +122,40 @@ def test_a_gpt_goes_on(browser: Any, server: Running, paths: list[Path]) -> None
     assert 0 < len(data["cut"]["tokens"]) < len(data["outputs"]["tokens"])
     assert not found.complaints
     found.context.close()
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """BERTs of every head."""
+    kinds = ("masked", "classify", "tag")
+    folder = tmp_path_factory.mktemp("readers")
+    with running([small_run(folder / kind, kind, name=kind).path for kind in kinds], examples=True) as found:
+        yield found
+
+
+@pytest.mark.parametrize("kind", ["masked", "classify", "tag"])
+def test_a_bert_is_opened(kind: str, browser: Any, readers: Running) -> None:
+    """It says what it reads in a text of its own data, is walked through, and is cut; what it cannot is refused in a sentence."""
+    tab = LiveTab(browser, readers, f"/open?model={kind}")
+    text = tab.page.evaluate("live.text")
+    assert text and set(text.split()) <= set(GERMAN)
+    whole = tab.wait(text)
+    assert whole["title"] == kind and tab.page.inner_text("#answer").split() == whole["says"].split()
+    tab.page.click("#walk-begin")
+    assert "1 / 9" in tab.page.inner_text("#walk b")
+    tab.page.click("#cut-layer")
+    cut = tab.wait(text, tab.page.locator("#cuts .cut").count())["cut"]
+    assert cut["answer"] == whole["says"] and cut["before"] == pytest.approx(whole["outputs"]["logprob"], abs=1e-4)
+    assert len(cut["after"]) == len(whole["outputs"]["tokens"]) and cut["after"] != cut["before"]
+    assert not tab.complaints
+    tab.context.close()
+    for path, body in (
+        ("/next", {"text": text}),
+        ("/v1/completions", {"prompt": text}),
+        ("/look", {"text": text, "prefix": [5]}),
+    ):
+        status, _, told = readers.ask("POST", path, body | {"model": kind})
+        assert status == 400 and told["error"]
 
 
 @pytest.mark.parametrize(

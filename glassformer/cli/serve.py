@@ -73,10 +73,10 @@ def open_page(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only say the address; open it yourself.")] = False,
     device: options.Device = "auto",
 ) -> None:
-    """Type, and see inside with every key; cut heads, MLPs and layers, and see what the answer becomes.
+    """Type, and see inside with every key; cut parts or force a token, and see what the answer becomes.
 
-    A page in the browser, served by this machine for itself alone, until Ctrl-C. Its address holds the text, the cuts and the
-    view.
+    A page in the browser, served by this machine for itself alone, until Ctrl-C. Its address holds the text, the cuts, the
+    forced tokens and the view. A guided walk leads through the machine.
     """
     run_server = server_or_hint()
     from glassformer.runs.folder import RunFolder

@@ -102,7 +102,7 @@ def test_the_walk_by_the_keyboard(language: str, browser: Any, server: Running) 
     tab.page.keyboard.press("Enter")
     seen = []
     for step in range(1, 13):
-        tab.page.wait_for_function("n => live.walk.at === n - 1 && location.search.includes(`step=${n}`)", arg=step)
+        tab.page.wait_for_function("n => live.walk.at === n - 1 && location.search.includes(`walk=${n}`)", arg=step)
         tab.page.wait_for_selector("#view[aria-busy=false]")
         text = tab.page.inner_text("#walk-text")
         assert len(re.findall(SENTENCE[language], text)) == 3, text
@@ -114,7 +114,7 @@ def test_the_walk_by_the_keyboard(language: str, browser: Any, server: Running) 
         tab.page.keyboard.press("ArrowRight")
     assert len(set(seen)) == 12 and "12 / 12" in seen[-1][0]
     tab.page.keyboard.press("ArrowLeft")
-    assert "step=11" in tab.page.url and tab.page.evaluate("live.page.state.view") == "choose"
+    assert "walk=11" in tab.page.url and tab.page.evaluate("live.page.state.view") == "choose"
     again = LiveTab(browser, server, tab.page.url.removeprefix(server.address), viewport=DESKTOP, locale=locale)
     again.wait(TEXT)
     assert again.page.inner_text("#walk-text") == seen[10][1]
@@ -125,7 +125,7 @@ def test_the_walk_by_the_keyboard(language: str, browser: Any, server: Running) 
 
 def test_a_gpt_walks_without_cross_attention(browser: Any, server: Running, paths: list[Path]) -> None:
     """On a phone: eleven steps, nothing wider than the screen."""
-    address = f"/open?model={paths[1].name}&text=the+cat&step=9"
+    address = f"/open?model={paths[1].name}&text=the+cat&walk=9"
     tab = LiveTab(browser, server, address, viewport=NARROW)
     tab.wait("the cat")
     assert "9 / 11" in tab.page.inner_text("#walk b")
@@ -133,6 +133,6 @@ def test_a_gpt_walks_without_cross_attention(browser: Any, server: Running, path
     tab.page.wait_for_selector(".pick")
     assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     tab.page.click("#walk-end")
-    assert "step=" not in tab.page.url and tab.page.locator("#walk-begin").count() == 1
+    assert "walk=" not in tab.page.url and tab.page.locator("#walk-begin").count() == 1
     assert not tab.complaints
     tab.context.close()

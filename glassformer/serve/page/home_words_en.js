@@ -12,6 +12,7 @@ export const HOME_EN = {
   alternatives: "Alternatives",
   confidence: "The paler a word, the less sure the model was of it. Point at a word, or reach it with the arrow keys, to light what it looked at.",
   look: "Look inside",
+  live: "Live: change it while you look",
   key: "API key",
   keyNeeded: "This server needs its key.",
   writing: "Writing …",

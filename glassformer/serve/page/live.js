@@ -24,7 +24,7 @@ class Live {
     Object.assign(this, { root, views });
     const address = new URLSearchParams(location.search);
     this.stage = new Stage(this, stage);
-    this.walk = new Walk(this, walk, address.has("step") ? Number(address.get("step")) - 1 : null);
+    this.walk = new Walk(this, walk, address.has("walk") ? Number(address.get("walk")) - 1 : null);
     // What stands beside the views begins below the line to type in, which stays.
     new ResizeObserver(() => document.documentElement.style.setProperty("--above", `${root.offsetHeight}px`)).observe(root);
     this.text = address.get("text") ?? "";
@@ -131,7 +131,7 @@ class Live {
     const address = new URLSearchParams([["model", this.model], ["text", this.text], ...this.cuts.map((part) => ["cut", part])]);
     if (this.forced.length) address.set("prefix", this.forced.join("."));
     if (this.place !== null) address.set("at", String(this.place));
-    if (this.walk.at !== null) address.set("step", String(this.walk.at + 1));
+    if (this.walk.at !== null) address.set("walk", String(this.walk.at + 1));
     history.replaceState(null, "", `?${address}${location.hash}`);
   }
 
@@ -146,7 +146,8 @@ class Live {
     const waiting = setTimeout(() => (this.state.textContent = this.words.reading), 300);
     try {
       const begun = performance.now();
-      if (!SLOW.includes(this.page?.state.view)) {
+      const view = this.page?.state.view ?? new URLSearchParams(location.hash.slice(1)).get("view");
+      if (!SLOW.includes(view)) {
         await this.take(await ask("/look", { ...asked, explained: false }, own.signal), own);
         this.took = performance.now() - begun;
       }

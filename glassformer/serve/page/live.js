@@ -15,6 +15,7 @@ import { filled, LANGUAGES } from "./words.js";
 
 const PAUSE = 120; // ms after the last key, where an answer takes longer than QUICK; else none
 const QUICK = 100; // ms
+const REST = 300; // ms without a key, after which the slow part is asked for: who types on does not wait for it
 const MOST = 400; // characters
 const SLOW = ["attribution", "beam"]; // views that the first, quick answer has nothing for
 const DOUBT = 0.5; // a token that was less probable than this is marked
@@ -150,6 +151,8 @@ class Live {
       if (!SLOW.includes(view)) {
         await this.take(await ask("/look", { ...asked, explained: false }, own.signal), own);
         this.took = performance.now() - begun;
+        await new Promise((rested) => setTimeout(rested, REST));
+        if (own.signal.aborted) return;
       }
       await this.take(await ask("/look", asked, own.signal), own);
       this.state.textContent = "";

@@ -106,6 +106,28 @@ def test_the_address_is_the_view(browser: Any, server: Running) -> None:
     wrong.context.close()
 
 
+def test_back_goes_back(browser: Any, server: Running) -> None:
+    """Among views and among cuts, and never off the page; an address that is changed by hand is gone to."""
+    tab = LiveTab(browser, server, "/open?text=eins#view=maps")
+    whole = tab.wait("eins")
+    selected = "[role=tab][aria-selected=true]"
+    tab.page.click("[data-view=tokens]")
+    tab.page.click("#cut-layer")
+    count = tab.page.locator("#cuts .cut").count()
+    assert tab.wait("eins", count)["outputs"] != whole["outputs"]
+    tab.page.go_back()
+    assert tab.wait("eins")["outputs"] == whole["outputs"]
+    assert tab.page.get_attribute(selected, "data-view") == "tokens"
+    tab.page.go_back()
+    tab.page.wait_for_selector("[role=tab][aria-selected=true][data-view=maps]")
+    tab.page.evaluate("() => { location.hash = location.hash.replace('view=maps', 'view=lens'); }")
+    tab.page.wait_for_selector("[role=tab][aria-selected=true][data-view=lens]")
+    tab.page.keyboard.press("]")
+    tab.page.wait_for_selector("[role=tab][aria-selected=true][data-view=attribution]")
+    assert not tab.complaints
+    tab.context.close()
+
+
 def test_a_text_of_its_own_data(tab: LiveTab, paths: list[Path]) -> None:
     """One click, and it is read."""
     example = tab.page.get_attribute(".example >> nth=1", "title")

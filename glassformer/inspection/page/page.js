@@ -56,6 +56,8 @@ class Page {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => {
       if (!remembered("theme", THEMES)) this.store.set({ theme: event.matches ? "dark" : "light" });
     }, { signal });
+    // Back and forward, and an address typed by hand.
+    for (const name of ["popstate", "hashchange"]) window.addEventListener(name, () => this.goToAddress(), { signal });
     // Paper is white, and it does not wait for a drawing.
     window.addEventListener("beforeprint", () => {
       document.documentElement.dataset.theme = "light";
@@ -136,7 +138,9 @@ class Page {
   async show(changed) {
     const { state } = this;
     try {
-      history.replaceState(null, "", addressOf(state));
+      const address = addressOf(state);
+      // Another view is a place to come back to; whatever else changes is the same place.
+      if (location.hash !== address) history[changed.has("view") && !this.returning ? "pushState" : "replaceState"](null, "", address);
     } catch {
       // a page without an address of its own
     }
@@ -149,6 +153,14 @@ class Page {
     if (turn !== this.turn) return;
     before();
     this.content.setAttribute("aria-busy", "false");
+  }
+
+  /** Shows what the address says. */
+  goToAddress() {
+    const { view, kind, layer, head, unit, scale, held } = beginning(this.data, this.views.map((one) => one.title));
+    this.returning = true;
+    this.store.set({ view, kind, layer, head, unit, scale, held });
+    this.returning = false;
   }
 
   unmount() {
@@ -251,7 +263,7 @@ class Page {
   tab(name, i) {
     const { state, words } = this;
     const on = name === state.view;
-    const title = `${words[name]}${i < 9 ? ` (${i + 1})` : ""}`;
+    const title = `${words[name]}${i < 10 ? ` (${(i + 1) % 10})` : ""}`;
     return h("button", { type: "button", role: "tab", "aria-selected": String(on), "aria-controls": "view", tabindex: on ? "0" : "-1", "data-view": name, title, onclick: () => this.set({ view: name }) }, words[name]);
   }
 
@@ -273,7 +285,8 @@ class Page {
     const layers = data.attentions[state.kind].layers;
     const arrows = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
     const next = (list, value) => list[(list.indexOf(value) + 1) % list.length];
-    const digit = Number(event.key);
+    const digit = /^\d$/.test(event.key) ? Number(event.key) || 10 : NaN;
+    const turn = { "[": -1, "]": 1 }[event.key];
     const thumb = event.target.closest?.(".thumb");
     if (event.target.getAttribute?.("role") === "tab" && arrows[event.key] && !event.shiftKey) {
       const names = this.views.map((view) => view.title);
@@ -287,6 +300,7 @@ class Page {
         if (thumb) this.root.querySelector('.thumb[aria-pressed="true"]')?.focus({ preventScroll: true });
       });
     } else if (digit >= 1 && digit <= this.views.length) this.set({ view: this.views[digit - 1].title });
+    else if (turn) this.set({ view: this.views.at((this.views.findIndex((view) => view.title === state.view) + turn) % this.views.length).title });
     else if (event.key === "k") this.set({ kind: next(Object.keys(data.attentions), state.kind) });
     else if (event.key === "u") this.set({ unit: next(UNITS, state.unit) });
     else if (event.key === "d") this.set({ theme: isDark() ? "light" : "dark" });

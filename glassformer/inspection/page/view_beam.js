@@ -247,7 +247,7 @@ export class BeamView extends View {
     const [player, penalty] = this.controls();
     this.rank();
     this.grow();
-    const greedy = beam.recipe === 1 && beam.width > 1 ? h("p", { class: "note greedy" }, filled(words.greedyRecipe, beam.width)) : null;
+    const greedy = beam.recipe === 1 && beam.width > 1 && !data.forced ? h("p", { class: "note greedy" }, filled(words.greedyRecipe, beam.width)) : null;
     return [this.howTo(this.sentence()), greedy, key, h("div", { class: "sticky" }, this.readout), player, h("div", { class: "scroll" }, tree), penalty, h("div", { class: "scroll" }, answers)];
   }
 }

@@ -28,17 +28,34 @@ class Live {
     this.walk = new Walk(this, walk, address.has("walk") ? Number(address.get("walk")) - 1 : null);
     // What stands beside the views begins below the line to type in, which stays.
     new ResizeObserver(() => document.documentElement.style.setProperty("--above", `${root.offsetHeight}px`)).observe(root);
-    this.text = address.get("text") ?? "";
     this.model = address.get("model");
-    this.cuts = address.getAll("cut");
-    this.forced = (address.get("prefix") ?? "").split(".").filter(Boolean).map(Number); // ids that the answer is made to begin with
-    this.place = address.has("at") ? Number(address.get("at")) : null; // of the token that is being chosen
+    this.readAddress(address);
+    window.addEventListener("popstate", () => this.goBack());
     this.sampling = { temperature: 1, topK: 51, topP: 1 };
     this.before = []; // earlier changes: what was cut and what was forced
     this.models = [];
     this.examples = [];
     this.page = null;
     this.data = null;
+  }
+
+  /** What an address says of the text and of what is changed. */
+  readAddress(address) {
+    this.text = address.get("text") ?? "";
+    this.cuts = address.getAll("cut");
+    this.forced = (address.get("prefix") ?? "").split(".").filter(Boolean).map(Number); // ids that the answer is made to begin with
+    this.place = address.has("at") ? Number(address.get("at")) : null; // of the token that is being chosen
+  }
+
+  /** Back and forward, among texts, cuts and forced tokens; the views look after their own part of the address. */
+  goBack() {
+    const address = new URLSearchParams(location.search);
+    const asked = () => JSON.stringify([this.text, this.cuts, this.forced]);
+    const before = asked();
+    this.readAddress(address);
+    if (asked() === before) return;
+    this.input.value = this.text;
+    this.later(0);
   }
 
   get language() {
@@ -97,7 +114,7 @@ class Live {
         this.input,
         h("span", { class: "caption" }, "→"), this.said, this.state,
       ),
-      this.tokenLine = h("div", { class: "line", id: "tokens" }),
+      this.tokenLine = h("div", { class: "line scroll", id: "tokens" }),
       chips.length ? h("div", { class: "line" }, h("span", { class: "caption" }, words.examples), chips) : "",
     );
     this.drawAnswer();
@@ -262,6 +279,7 @@ class Live {
   /** Something is cut or forced; it can be undone. */
   change(changes) {
     this.before.push({ cuts: this.cuts, forced: this.forced });
+    history.pushState(null, "", location.href); // Back takes it back, too
     Object.assign(this, changes);
     this.stage.draw();
     this.later(0);

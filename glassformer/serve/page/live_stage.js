@@ -70,7 +70,7 @@ function effect(cut, words) {
     token(text),
     h("small", { class: "dim" }, number(-lost[i], 1)),
   ));
-  return [h("p", { class: "dim", id: "loss" }, filled(words.effect, { before: number(before, 3), after: number(after, 3), change })), h("div", { id: "effect" }, bars)];
+  return [h("p", { class: "dim", id: "loss" }, filled(words.effect, { before: number(before, 3), after: number(after, 3), change })), h("div", { id: "effect", class: "scroll" }, bars)];
 }
 
 export class Stage {

@@ -28,7 +28,7 @@ import { PatchingView } from "./view_patching.js";
 import { RolloutView } from "./view_rollout.js";
 import { TokensView } from "./view_tokens.js";
 
-const VIEWS = [MachineView, MapsView, LinesView, TokensView, LensView, AttributionView, PatchingView, NormsView, RolloutView, HeadView, BeamView, AcrossView];
+const VIEWS = [MachineView, MapsView, LinesView, HeadView, TokensView, LensView, AttributionView, BeamView, AcrossView, PatchingView, NormsView, RolloutView];
 
 const GROUPS = ["groupMachine", "groupAnswer", "groupAcross", "groupMore"];
 const GROUP_OF = { machine: 0, maps: 0, lines: 0, head: 0, choose: 1, tokens: 1, beam: 1, lens: 1, attribution: 1, across: 2 };

@@ -17,7 +17,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-import glassformer
 from glassformer.errors import UserError
 from glassformer.inspection.page.bundle import page_files as shared_files
 from glassformer.inspection.page.bundle import page_html, page_json, with_chinese
@@ -37,7 +36,7 @@ KINDS = {
 MOST_CUT = 1024  # parts
 EXAMPLES, EXAMPLE_LENGTH = 4, 80  # texts of a run's own data, each of so many characters at most
 LONG_PIECE = 4000  # characters of a document, in which lines are looked for
-TOUR = Path(glassformer.__file__).parents[1] / "docs" / "tour"
+TOUR = Path(__file__).parents[2] / "docs" / "tour"
 LOOKED_AT = 400  # characters: a report grows with the square of its text
 
 

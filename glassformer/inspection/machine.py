@@ -116,7 +116,8 @@ def machine_data(net: Any, model_input: ModelInput) -> dict[str, Any]:
     }
     code["cross"] = code["attention"]
     if positions is not None or net.rotary is not None:
-        code["positions"] = code_of(type(positions if positions is not None else net.rotary))
+        table: Any = positions if positions is not None else net.rotary
+        code["positions"] = code_of(table.__class__)
     return {
         "family": config.family,
         "stacks": stacks,

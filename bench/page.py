@@ -34,15 +34,17 @@ MADE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "base": (BASE, {"beam": 1, "min_new_tokens": 12, "max_new_tokens": 12}),
     "gpt2": (GPT2, {"beam": 1, "min_new_tokens": 0, "max_new_tokens": None}),
 }
-TYPE = """text => new Promise((done) => {
+TYPE = """text => new Promise((done, fail) => {
+  const before = live.data;
   const input = document.getElementById("text");
   const begun = performance.now();
   const view = document.getElementById("view");
   input.value = text;
   input.dispatchEvent(new Event("input"));
   const look = () => {
-    const is_drawn = live.data?.text === text && view.getAttribute("aria-busy") === "false";
-    if (is_drawn || document.querySelector("#state.failed")) done([performance.now() - begun, is_drawn]);
+    const failed = document.querySelector("#state.failed");
+    if (failed && performance.now() > begun + 50) fail(new Error(failed.textContent));
+    else if (live.data !== before && live.data.text === text && view.ariaBusy === "false") done(performance.now() - begun);
     else requestAnimationFrame(look);
   };
   look();
@@ -76,8 +78,8 @@ def measure(run: Path, text: str, keys: int, view: str) -> dict[str, Any]:
             # The same text, its last character taken away and typed again: every time is that of an answer of one length.
             times = []
             for n in range(keys + 2):
-                taken, is_drawn = page.evaluate(TYPE, text[: len(text) - n % 2])
-                if is_drawn and n > 1:
+                taken = page.evaluate(TYPE, text[: len(text) - (n + 1) % 2])
+                if n > 1:
                     times.append(taken / 1000)
             weights = page.evaluate(WEIGHTS)
             browser.close()

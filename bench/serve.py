@@ -36,8 +36,8 @@ NEW, BEAM, WORDS, THREADS = 24, 4, 8000, 4
 CONTESTANTS = ("ours", "one by one", "ct2 float32", "ct2 int8")
 
 
-def make_run(folder: Path, **decode: Any) -> Path:
-    """A run of that size, with words of its own and random weights."""
+def make_run(folder: Path, model: dict[str, Any] | None = None, **decode: Any) -> Path:
+    """A run of that size, or as `model` has it, with words of its own and random weights."""
     import torch
 
     from glassformer.config import VERSION, Recipe
@@ -52,7 +52,9 @@ def make_run(folder: Path, **decode: Any) -> Path:
     sizes = {"n_layer": 3, "n_head": 8, "n_embd": 256, "n_hidden": 1024, "block_size": 128, "dropout": 0.0}
     how = {"beam": BEAM, "min_new_tokens": NEW, "max_new_tokens": NEW, "stop_rule": "first-k", **decode}
     codes = {"source_languages": ["en"], "target_language": "de"}
-    recipe = Recipe.from_dict({"model": sizes, "data": {"tokenizer": "word", **codes}, "decode": how})
+    if model and model.get("family") == "gpt":
+        codes = {"task": "text"}
+    recipe = Recipe.from_dict({"model": sizes | (model or {}), "data": {"tokenizer": "word", **codes}, "decode": how})
     tokenizer = Tokenizer.train("word", [" ".join(word(n) for n in range(WORDS))], WORDS)
     recipe = complete_model(recipe, Tokenizers(tokenizer, tokenizer, []))
     run = RunFolder.create(folder, recipe, VERSION)

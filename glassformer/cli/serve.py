@@ -83,10 +83,11 @@ def open_page(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only say the address; open it yourself.")] = False,
     device: options.Device = "auto",
 ) -> None:
-    """Type, and see inside with every key; cut heads, MLPs and layers, and see what the answer becomes; watch runs learn.
+    """Type, and see inside with every key; cut parts, force a token, and see what the answer becomes; watch runs learn.
 
-    A page in the browser, served by this machine for itself alone, until Ctrl-C. Its address holds the text, the cuts and the
-    view. A run may still be in training, by any process: its curves, samples and newest weights are followed.
+    A page in the browser, served by this machine for itself alone, until Ctrl-C. Its address holds the text, the cuts, the
+    forced tokens and the view. A guided walk leads through the machine. A run may still be in training, by any process: its
+    curves, samples and newest weights are followed.
     """
     run_server = server_or_hint()
     from glassformer.runs.folder import RunFolder
@@ -105,15 +106,12 @@ def open_page(
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """The runs in a folder that can be served, by name, also those that are being trained; where there are none the folder
-    itself, so that the reason is told."""
+    """The runs in a folder, by name, also those that are being trained; where there are none the folder itself, so that the
+    reason is told."""
     from glassformer.runs.folder import RunFolder
-    from glassformer.serve.models import kind_of
 
-    inside = [path for path in (sorted(folder.iterdir()) if folder.is_dir() else []) if RunFolder.is_run(path)]
-    return [path for path in inside if kind_of(RunFolder(path).recipe) in ("transformer", "gpt", "gpt on pairs")] or [
-        folder
-    ]
+    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [path for path in inside if RunFolder.is_run(path)] or [folder]
 
 
 def server_or_hint() -> Any:

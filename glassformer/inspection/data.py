@@ -133,6 +133,7 @@ def beam_data(inside: Inspection, names: Names) -> dict[str, Any] | None:
         for candidate, path in zip(step, paths):
             facts = asdict(candidate) | {
                 "token": names.number([candidate.token])[0],
+                "id": candidate.token,
                 "text": decode(path),
                 "best": path == answer[: number + 1],
             }
@@ -141,13 +142,18 @@ def beam_data(inside: Inspection, names: Names) -> dict[str, Any] | None:
             any_best = any_best or facts["best"]
             here.append(facts)
         steps.append(here)
-    answers = [{"text": decode(h.ids), "score": h.score, "logprob": h.logprob} for h in found.answers]
+    answers = [
+        {"text": decode(h.ids), "score": h.score, "logprob": h.logprob, "length": len(h.ids), "ended": h.ended}
+        for h in found.answers
+    ]
     root = names.number([inside.input.row[inside.input.given - 1]])[
         0
     ]  # the last token read before the first was written
     return {
         "width": found.beam,
         "recipe": found.recipe,
+        "rule": found.rule.name,
+        "alpha": found.rule.alpha,
         "root": root,
         "steps": steps,
         "answers": answers,
@@ -180,7 +186,8 @@ def statuses(inside: Inspection) -> list[str]:
         elif inside.kind == "gpt" and position + 1 < model_input.given:
             found.append("given")
         else:
-            found.append("forced" if inside.forced else "written")
+            begun = position + 1 - model_input.given < len(inside.prefix)
+            found.append("forced" if inside.forced or begun else "written")
     return found
 
 
@@ -237,6 +244,7 @@ def page_data(inside: Inspection, title: str) -> dict[str, Any]:
     chosen = names.number(activations.outputs.tokens.tolist())
     outputs = predictions_data(activations.outputs, names) | {
         "tokens": chosen,
+        "ids": activations.outputs.tokens.tolist(),
         "positions": model_input.positions,
         "status": statuses(inside),
         "labels": not inside.labels_are_words,

@@ -61,6 +61,7 @@ class Inspection:
     saliency: Saliency | None = None
     patching: PatchResult | None = None
     importance: dict[str, dict[str, Any]] = field(default_factory=dict)  # by part, where `heads` was run
+    prefix: Sequence[int] = ()  # the tokens of the answer that were forced, where the model went on from them
 
     @property
     def kind(self) -> str:
@@ -130,21 +131,25 @@ def look_inside(
     beam: int | None = None,
     new: int = NEW,
     explained: bool = True,
+    prefix: Sequence[int] = (),
+    tree: bool = True,
 ) -> Inspection:
     """Let the model read the sentence and answer (or force `target` on it), and record everything. `explained`: attribution and
-    saliency, too, which take most of the time."""
+    saliency, too, which take most of the time. `prefix`: token ids with which the answer is to begin. `tree`: the beam's, too."""
     if target is not None and model.kind not in ("transformer", "gpt on pairs"):
         raise UserError("target is an answer to a text, and this run {does}; leave it out", does=DOES[model.kind])
     if beam is not None and beam < 1:
         raise UserError("beam must be at least 1, not {beam}", beam=beam)
     if beam is not None and isinstance(model.model, BERT):
         raise UserError("this run is a BERT, which searches nothing; leave out beam")
+    if prefix and (target is not None or isinstance(model.model, BERT)):
+        raise UserError("prefix begins an answer that the model writes; leave it out, or leave out target")
     if new < 0:
         raise UserError("new must be at least 0, not {new}", new=new)
     answer, found = None, None
     if model.kind in ("transformer", "gpt on pairs"):
         source, wanted, notes = with_special_tokens(model, text, target)
-        hypothesis, found = search(model, source, beam=beam, new=new)
+        hypothesis, found = search(model, source, beam=beam, new=new, prefix=prefix, tree=tree)
         assert hypothesis is not None
         ids, ended = (hypothesis.ids, hypothesis.ended == "eos") if wanted is None else (wanted, True)
         longest = model.model.config.block_size - (0 if model.kind == "transformer" else len(source) - 1)
@@ -160,7 +165,7 @@ def look_inside(
         _unused, notes = read_text(model.tokenizers.target, text, "the text")
         prompt = prompt_ids(model, text)
         refuse_longer(prompt, model.model.config.block_size, "the text")
-        hypothesis, found = search(model, prompt, beam=beam, new=new)
+        hypothesis, found = search(model, prompt, beam=beam, new=new, prefix=prefix, tree=tree)
         more = [] if hypothesis is None else [*hypothesis.ids, *([EOS] if hypothesis.ended == "eos" else [])]
         model_input = make_prompt_input(model, prompt, more[: model.model.config.block_size - len(prompt)], notes)
         answer = None if hypothesis is None else model.tokenizers.target.decode(hypothesis.ids)
@@ -177,4 +182,5 @@ def look_inside(
         found,
         attribution=attribute(model.model, model_input, activations) if explained else None,
         saliency=saliency(model.model, model_input, activations) if explained else None,
+        prefix=prefix,
     )

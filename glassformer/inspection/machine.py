@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +23,24 @@ from glassformer.nn.block import Block, Stack
 PACKAGE = Path(sys.modules[Block.__module__].__file__ or "").resolve().parents[1]
 
 
+@cache
+def lines_of(thing: Any) -> dict[str, Any]:
+    """Where a function or class stands, and its lines, as its file has them."""
+    path = Path(sys.modules[thing.__module__].__file__ or "").resolve()
+    text = path.read_text(encoding="utf-8")
+    node = definition(ast.parse(text), thing.__qualname__)
+    lines = text.splitlines()[node.lineno - 1 : node.end_lineno]
+    return {
+        "file": f"{PACKAGE.name}/{path.relative_to(PACKAGE).as_posix()}",
+        "line": node.lineno,
+        "name": thing.__qualname__,
+        "source": "\n".join(line[node.col_offset :] for line in lines),
+    }
+
+
 def code_of(*things: Any) -> list[dict[str, Any]]:
-    """Where each function or class stands, and its lines, as its file has them."""
-    found = []
-    for thing in things:
-        path = Path(sys.modules[thing.__module__].__file__ or "").resolve()
-        text = path.read_text(encoding="utf-8")
-        node = definition(ast.parse(text), thing.__qualname__)
-        lines = text.splitlines()[node.lineno - 1 : node.end_lineno]
-        found.append(
-            {
-                "file": f"{PACKAGE.name}/{path.relative_to(PACKAGE).as_posix()}",
-                "line": node.lineno,
-                "name": thing.__qualname__,
-                "source": "\n".join(line[node.col_offset :] for line in lines),
-            }
-        )
-    return found
+    """The code of each function or class."""
+    return [lines_of(thing) for thing in things]
 
 
 def definition(tree: ast.Module, name: str) -> ast.stmt:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from glassformer.decode import BeamTrace, Hypothesis, generate_batch, translate_batch
+from glassformer.decode import BeamTrace, Hypothesis, TokenConstraints, generate_batch, translate_batch
+from glassformer.decode.lengths import LengthRule, length_rule
 from glassformer.models import Transformer
 from glassformer.tasks import TextModel, decode_settings
 
@@ -20,6 +22,7 @@ class Search:
     recipe: int  # the width that the recipe itself searches with; 1 is greedy
     answers: list[Hypothesis]
     trace: BeamTrace
+    rule: LengthRule
 
 
 def paths_of(trace: BeamTrace) -> list[list[list[int]]]:
@@ -32,16 +35,22 @@ def paths_of(trace: BeamTrace) -> list[list[list[int]]]:
     return paths
 
 
-def search(model: TextModel, ids: list[int], *, beam: int | None, new: int) -> tuple[Hypothesis | None, Search | None]:
+def search(
+    model: TextModel, ids: list[int], *, beam: int | None, new: int, prefix: Sequence[int] = (), tree: bool = True
+) -> tuple[Hypothesis | None, Search | None]:
     """What the model answers to these ids, and the tree of a beam search. Without `beam` the answer is that of the recipe,
-    as `translate` gives it, and where that has no beam the tree is that of a small one. What would be drawn is searched."""
+    as `translate` gives it, and where that has no beam the tree is that of a small one. What would be drawn is searched.
+    `prefix`: the ids that every answer begins with; with EOS behind them they are the answer. Without `tree` there is only the
+    answer."""
     net = model.model
+    closed = bool(prefix) and prefix[-1] in model.special_tokens.ends
+    begun = TokenConstraints(prefix=tuple(prefix[:-1] if closed else prefix))
     own = decode_settings(model).beams if decode_settings(model).temperature == 0 else 1
     wide = beam if beam is not None else own if own > 1 else BEAM
     answer_beam = wide if beam is not None or own > 1 else 1
     how: dict[str, Any] = {"temperature": 0.0, "batch_invariant": False}
     if model.kind == "gpt":
-        room = min(new, net.config.block_size - len(ids))
+        room = min(new + len(prefix), net.config.block_size - len(ids))
         if room < 1:
             return None, None
         how["max_new_tokens"] = room
@@ -52,11 +61,14 @@ def search(model: TextModel, ids: list[int], *, beam: int | None, new: int) -> t
     def find(width: int, trace: bool) -> list[Hypothesis]:
         settings = decode_settings(model, beam=width, n_best=width if trace else 1, **how)
         run: Any = translate_batch if isinstance(net, Transformer) else generate_batch
-        return run(
-            net, [ids], settings, special=model.special_tokens, text=model.tokenizers.target.decode, trace=trace
-        )[0]
+        said = {"special": model.special_tokens, "text": model.tokenizers.target.decode, "constraints": begun}
+        return run(net, [ids], settings, trace=trace, **said)[0]
 
-    found = find(wide, True)
+    found = find(wide, True) if tree else []
+    answer = found[0] if tree and answer_beam == wide else find(answer_beam, False)[0]
+    if closed:
+        answer = replace(answer, ids=list(begun.prefix), ended="eos")
+    if not tree:
+        return answer, None
     assert found[0].trace is not None
-    answer = found[0] if answer_beam == wide else find(answer_beam, False)[0]
-    return answer, Search(wide, own, found, found[0].trace)
+    return answer, Search(wide, own, found, found[0].trace, length_rule(decode_settings(model, beam=wide, **how)))

@@ -91,10 +91,11 @@ def find_taps(model: nn.Module, *patterns: str) -> dict[str, tuple[Tapped, str]]
 
 def matching(model: nn.Module, *patterns: str) -> dict[str, tuple[Tapped, str]]:
     """As find_taps, but a pattern that matches nothing is an error: it is a misspelt name."""
+    found = find_taps(model, *patterns)
     for pattern in patterns:
-        if not find_taps(model, pattern):
+        if not any(fnmatchcase(name, pattern) for name in found):
             raise KeyError(f"{pattern!r} matches no activation; tap_names(model) lists them")
-    return find_taps(model, *patterns)
+    return found
 
 
 @contextmanager

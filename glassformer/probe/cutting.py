@@ -1,4 +1,5 @@
-"""Heads and MLPs cut (their words replaced by zeros or by their mean) and pruned (their weights gone)."""
+"""Heads and MLPs cut (their words replaced by zeros or by their mean) and pruned (their weights gone); residual connections and
+positions cut."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from glassformer.errors import UnknownName, UserError
 from glassformer.models import build_model
 from glassformer.nn import taps
 from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.positions import LearnedPositions, PositionalEncoding
 from glassformer.nn.rows import Rows
 from glassformer.probe.seeing import Component, Named, Net, attentions, find_parts, heads, mlps, net, record
 
@@ -40,12 +42,62 @@ def mean_outputs(model: Any, batches: Iterable[Batch]) -> dict[str, Tensor]:
     return {name: (total[name] / max(1, count[name])).to(weight) for name in total}
 
 
+SUBLAYERS = {"attention": "in", "cross": "after_attention", "mlp": "after_cross"}
+"""The sublayers of a block, each with the tap of the residual stream that it reads."""
+
+
+def residual_parts(model: Net) -> dict[str, tuple[str, str]]:
+    """Every residual connection by its name (`decoder.0.mlp.residual`): the taps of what it carries past, and of what it is added
+    to."""
+    known = set(taps.tap_names(model)) if model.config.residual else set()
+    found = {}
+    for out in sorted(known):
+        block, _, sublayer = out.removesuffix(".out").rpartition(".")
+        if out.endswith(".out") and sublayer in SUBLAYERS:
+            read = f"{block}.{SUBLAYERS[sublayer]}"
+            found[f"{block}.{sublayer}.residual"] = (read if read in known else f"{block}.after_attention", out)
+    return found
+
+
+@contextmanager
+def without_residual(model: Net, name: str) -> Iterator[None]:
+    """Inside, what enters this sublayer does not go past it: f(x) takes the place of x + f(x)."""
+    read, out = residual_parts(model)[name]
+    stream: list[Tensor] = []
+
+    def keep(value: Tensor) -> Tensor:
+        stream[:] = [value]
+        return value
+
+    with taps.replace(model, read, keep), taps.replace(model, out, lambda value: value - stream[0]):
+        yield
+
+
+@contextmanager
+def without_positions(model: Net) -> Iterator[None]:
+    """Inside, nothing is added to the embeddings for where a token stands."""
+    tables = [m for m in model.modules() if isinstance(m, PositionalEncoding | LearnedPositions)]
+    if not tables:
+        raise UserError(
+            "this model adds no positions to its embeddings (model.positions = {kind!r}), so there are none to cut",
+            kind=model.config.positions,
+        )
+    # A hook of torch's: wherever one is, the model itself answers and no faster copy of it.
+    hooks = [table.register_forward_hook(lambda _module, _given, value: torch.zeros_like(value)) for table in tables]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
 @contextmanager
 def ablate(
     model: Any, heads: Iterable[Named | Component], mode: str = "zero", *, means: Mapping[str, Tensor] | None = None
 ) -> Iterator[None]:
     """Inside, these heads and MLPs write zeros, or (`mode="mean"`) always the same: their average in `means`, which
-    `mean_outputs` makes; without it the average over the rows and positions of the very run, padding included.
+    `mean_outputs` makes; without it the average over the rows and positions of the very run, padding included. A residual
+    connection (`decoder.0.mlp.residual`) and the `positions` are left out, whatever the mode.
 
     >>> import torch
     >>> from glassformer import GPT
@@ -56,8 +108,11 @@ def ablate(
     if mode not in ("zero", "mean"):
         raise UserError("a part is cut by mode 'zero' or 'mean', not {mode!r}", mode=mode)
     own = net(model)
+    heads = [heads] if isinstance(heads, str) else list(heads)
+    known = residual_parts(own)
+    others = [name for name in dict.fromkeys(map(str, heads)) if name in known or name == "positions"]
     by_tap: dict[str, list[Component]] = {}
-    for part in find_parts(own, heads):
+    for part in find_parts(own, [part for part in heads if str(part) not in others]):
         by_tap.setdefault(part.tap, []).append(part)
     found = attentions(own)
     if mode == "mean" and means is not None and (lacking := sorted(by_tap.keys() - means.keys())):
@@ -88,6 +143,8 @@ def ablate(
     with ExitStack() as stack:
         for tap, parts in by_tap.items():
             stack.enter_context(taps.replace(own, tap, cutter(tap, parts)))
+        for name in others:
+            stack.enter_context(without_positions(own) if name == "positions" else without_residual(own, name))
         yield
 
 

@@ -86,8 +86,8 @@ def keys_from(file: Path | None, host: str) -> dict[str, str]:
     return keys
 
 
-def served_runs(paths: Sequence[Path], languages: Sequence[str]) -> list[ServedRun]:
-    """The runs with their languages."""
+def served_runs(paths: Sequence[Path], languages: Sequence[str], *, to_look_at: bool = False) -> list[ServedRun]:
+    """The runs with their languages; `to_look_at`: those that write nothing, too."""
     named = {}
     for option in languages:
         name, equals, codes = option.partition("=")
@@ -95,7 +95,7 @@ def served_runs(paths: Sequence[Path], languages: Sequence[str]) -> list[ServedR
             raise ConfigError("with several runs --languages says whose: NAME={option}", option=option)
         named[name if equals else paths[0].resolve().name] = codes_from(codes if equals else option)
     refuse_unknown(named, [path.resolve().name for path in paths], "run")
-    return [ServedRun(path, named.get(path.resolve().name)) for path in paths]
+    return [ServedRun(path, named.get(path.resolve().name), to_look_at=to_look_at) for path in paths]
 
 
 def run_server(
@@ -120,14 +120,8 @@ def run_server(
     bounds, keys, hosts = limits_from(limits), keys_from(key_file, host), list(names[0])
 
     async def serve() -> Models:
-        models = Models(
-            served_runs(paths, languages),
-            bounds,
-            device=device,
-            batch_invariant=batch_invariant,
-            learn=learn,
-            report=say,
-        )
+        runs = served_runs(paths, languages, to_look_at=opened is not None)
+        models = Models(runs, bounds, device=device, batch_invariant=batch_invariant, learn=learn, report=say)
         for run in models.runs.values():
             if run.translates:
                 say(

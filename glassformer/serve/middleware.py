@@ -28,7 +28,18 @@ from glassformer.serve.models import Models
 from glassformer.serve.responses import EVENTS, error_response, event_of
 from glassformer.serve.worker import log_name
 
-OPEN = {"/", "/open", "/page/{name}", "/docs", "/openapi.json", "/health", "/livez", "/readyz", "/frontend/settings"}
+OPEN = {
+    "/",
+    "/open",
+    "/page/{name}",
+    "/tour/{name}",
+    "/docs",
+    "/openapi.json",
+    "/health",
+    "/livez",
+    "/readyz",
+    "/frontend/settings",
+}
 DECODED = {
     "/translate",
     "/translate_file",

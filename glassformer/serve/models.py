@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from glassformer.api.loading import load
 from glassformer.config import Recipe
 from glassformer.errors import UserError
@@ -18,7 +20,7 @@ from glassformer.language import _
 from glassformer.runs.folder import RunFolder
 from glassformer.serve.api_errors import APIError
 from glassformer.serve.completion import CompletionJob, CompletionOptions
-from glassformer.serve.jobs import ServerJob
+from glassformer.serve.jobs import FunctionJob, ServerJob
 from glassformer.serve.languages import codes_of
 from glassformer.serve.learner import Learner
 from glassformer.serve.limits import Limits
@@ -32,21 +34,24 @@ STAMPED = ("final/SEAL", "checkpoints/*/SEAL")
 
 
 def kind_of(recipe: Recipe) -> str:
-    """What was trained: `transformer`, `gpt on pairs` or `gpt`; anything else is not served."""
+    """What was trained: `transformer`, `gpt on pairs` or `gpt`; anything else is a `reader`, which can be looked into and is not
+    served."""
     model = recipe.model
-    if model.family == "gpt" and model.head == "mlm":
-        return "gpt on pairs" if recipe.data.prompt_answer else "gpt"
-    return model.family
+    if model.family == "bert" or model.head != "mlm":
+        return "reader"
+    return "gpt on pairs" if model.family == "gpt" and recipe.data.prompt_answer else model.family
 
 
 class ServedRun:
     """A run under the name that clients call it by, loaded or not."""
 
-    def __init__(self, path: Path, languages: tuple[tuple[str, ...], str] | None = None) -> None:
+    def __init__(
+        self, path: Path, languages: tuple[tuple[str, ...], str] | None = None, *, to_look_at: bool = False
+    ) -> None:
         self.path, self.folder = path.resolve(), RunFolder.open(path.resolve())
         self.name = path.resolve().name
         self.kind = kind_of(self.folder.recipe)
-        if self.kind not in ("transformer", "gpt", "gpt on pairs"):
+        if self.kind == "reader" and not to_look_at:
             raise UserError("{path} neither translates nor writes text, so there is nothing to serve it for", path=path)
         self.sources, self.target = languages or codes_of(self.folder.recipe)
         self.made = int((path / "run.json").stat().st_mtime)
@@ -64,7 +69,7 @@ class ServedRun:
     @property
     def translates(self) -> bool:
         """Whether it answers a text with another; a GPT goes on with it."""
-        return self.kind != "gpt"
+        return self.kind in ("transformer", "gpt on pairs")
 
     def weights_size(self) -> int:
         """Bytes of the weights that would be used."""
@@ -158,6 +163,10 @@ class Models:
         """Hand a job to the run's worker, which is loaded first where it is not there."""
         if self.draining:
             raise APIError(503, "this server is shutting down; ask another, or again in a moment", retry=5)
+        if run.kind == "reader" and not isinstance(job, FunctionJob):
+            raise APIError(
+                400, f"{run.name} reads texts and writes none; it can be looked into at /open", param="model"
+            )
         run.used_at = time.monotonic()
         while True:
             worker = run.worker
@@ -232,11 +241,13 @@ class Models:
     async def try_out(self, run: ServedRun, worker: Worker) -> None:
         """Have it answer, if only with a token: that a device has gone, or the tokenizer is another's, shows in nothing less."""
         failures = worker.failures
-        job: ServerJob = (
-            TranslationJob(["a"], TranslationOptions({"max_new_tokens": 1, "min_new_tokens": 0}))
-            if run.translates
-            else CompletionJob([""], CompletionOptions(max_tokens=1))
-        )
+        job: ServerJob
+        if run.kind == "reader":
+            job = FunctionJob(lambda m: m.model(torch.tensor([m.with_special_tokens([])], device=m.device)).shape)
+        elif run.translates:
+            job = TranslationJob(["a"], TranslationOptions({"max_new_tokens": 1, "min_new_tokens": 0}))
+        else:
+            job = CompletionJob([""], CompletionOptions(max_tokens=1))
         job.alone = True
         worker.submit(job)
         try:

@@ -10,6 +10,7 @@ from collections.abc import Generator
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -26,7 +27,7 @@ from glassformer.serve.fields import DocumentedRoute, read_as
 from glassformer.serve.jobs import FunctionJob
 from glassformer.serve.responses import as_json
 from glassformer.serve.service import Service
-from glassformer.serve.training import model_at
+from glassformer.serve.training import at_step
 from glassformer.tasks import TextModel
 
 KINDS = {
@@ -36,22 +37,30 @@ KINDS = {
 }
 MOST_CUT = 1024  # parts
 EXAMPLES, EXAMPLE_LENGTH = 4, 80  # texts of a run's own data, each of so many characters at most
+LONG_PIECE = 4000  # characters of a document, in which lines are looked for
+TOUR = Path(__file__).parents[2] / "docs" / "tour"
 LOOKED_AT = 400  # characters: a report grows with the square of its text
 
 
-class LookFields(BaseModel):
-    """The fields of a request to /look: the text, an answer to force, and the run's name."""
+class NextFields(BaseModel):
+    """The fields of a request to /next: the text, how the answer begins, and the run's name."""
 
     text: str
-    target: str | None = Field(None, description="An answer that is forced on the model.")
     model: str
+    prefix: list[int] = Field([], max_length=LOOKED_AT, description="Token ids that the answer is made to begin with.")
     cut: list[str] = Field(
         [], max_length=MOST_CUT, description="Parts to switch off, such as decoder.0.attention:1 or encoder.0.mlp."
     )
-    data: bool = Field(False, description="The report's numbers as JSON, in place of a page.")
     step: int | None = Field(None, ge=0, description="The weights that the run has kept of this step.")
+
+
+class LookFields(NextFields):
+    """The fields of a request to /look: those of /next, and an answer to force."""
+
+    target: str | None = Field(None, description="An answer that is forced on the model.")
+    data: bool = Field(False, description="The report's numbers as JSON, in place of a page.")
     across: bool = Field(False, description="With what each of the kept weights makes of the same answer.")
-    explained: bool = Field(True, description="With attribution and saliency, which take the longest.")
+    explained: bool = Field(True, description="With attribution, saliency and the beam's tree, which take the longest.")
 
 
 @cache
@@ -84,10 +93,11 @@ def own_examples(folder: RunFolder) -> list[str]:
     data = folder.recipe.data
     for split in ("test", "val"):
         with suppress(UserError, OSError):
-            texts = (
-                example[0] if data.task == "pairs" else example.text
-                for example in run_examples(data, split, folder.path / "data")
-            )
+            examples = run_examples(data, split, folder.path / "data")
+            if data.task == "text":
+                texts = (line for piece in examples for line in piece.text[:LONG_PIECE].splitlines())
+            else:  # the words of a tagger come one by one
+                texts = (text if isinstance(text, str) else " ".join(text) for text, _ in examples)
             short = itertools.islice((" ".join(text[: 4 * EXAMPLE_LENGTH].split()) for text in texts), 64)
             if found := [text for text in dict.fromkeys(short) if 0 < len(text) <= EXAMPLE_LENGTH][:EXAMPLES]:
                 return found
@@ -116,10 +126,7 @@ class Pages:
     async def look(self, request: Request) -> Response:
         """The report of `look` on one sentence: a page that needs nothing from outside."""
         fields = await read_as(request, LookFields)
-        texts = [fields.text, *([fields.target] if fields.target is not None else [])]
-        self.service.check_texts(texts, "text")
-        if any(len(text) > LOOKED_AT for text in texts):
-            raise APIError(400, f"text: a report is made of at most {LOOKED_AT} characters", param="text")
+        self.check_lengths([fields.text, *([fields.target] if fields.target is not None else [])])
         run = self.service.models.get(fields.model)
 
         def report(model: TextModel) -> Generator[None, None, dict[str, Any]]:
@@ -128,14 +135,14 @@ class Pages:
             from glassformer.inspection.data import across_data
             from glassformer.inspection.inspection import look_inside
 
-            if fields.step is not None:
-                model = model_at(run.path, run.folder.id, fields.step, self.service.models.device)
-            found = live_data(model, fields.text, fields.target, run.name, fields.cut, explained=fields.explained)
+            model = at_step(self.service.models, model, run, fields.step)
+            how: dict[str, Any] = {"prefix": fields.prefix, "explained": fields.explained}
+            found = live_data(model, fields.text, fields.target, run.name, fields.cut, **how)
             found["step"] = fields.step
             if fields.across and not fields.cut:
                 yield
                 views = []
-                inside = look_inside(model, fields.text, fields.target, explained=False)
+                inside = look_inside(model, fields.text, fields.target, prefix=fields.prefix, explained=False)
                 for view in checkpoint_views(RunFolder(run.path), inside):
                     views.append(view)
                     yield
@@ -149,14 +156,43 @@ class Pages:
         body = page.encode("utf-8", "replace")
         return Response(body, media_type=KINDS[".html"], headers={"Content-Security-Policy": report_policy(page)})
 
+    def check_lengths(self, texts: list[str]) -> None:
+        """Refuse texts that a report would take too long for."""
+        self.service.check_texts(texts, "text")
+        if any(len(text) > LOOKED_AT for text in texts):
+            raise APIError(400, f"text: a report is made of at most {LOOKED_AT} characters", param="text")
+
+    async def next(self, request: Request) -> Response:
+        """The distribution of the token that follows a prefix of the answer."""
+        fields = await read_as(request, NextFields)
+        self.check_lengths([fields.text])
+        run = self.service.models.get(fields.model)
+
+        def distribution(model: TextModel) -> dict[str, Any]:
+            from glassformer.inspection.next_token import next_token_data
+
+            model = at_step(self.service.models, model, run, fields.step)
+            return next_token_data(model, fields.text, fields.prefix, fields.cut)
+
+        return as_json(await self.service.ask(run, FunctionJob(distribution)))
+
     async def open(self, request: Request) -> Response:
         """The page on which one types, and sees the model's inside change with every key."""
         return content("live.html")
 
     async def examples(self, request: Request) -> Response:
-        """A few short texts of a run's own test or validation data; none where the server is not its owner's alone."""
+        """A few short texts of a run's own test or validation data, none where the server is not its owner's alone; and whether
+        the pages of the tour are here."""
         run = self.service.models.get(request.path_params["model"])
-        return as_json({"examples": own_examples(run.folder) if self.shows_examples else []})
+        examples = own_examples(run.folder) if self.shows_examples else []
+        return as_json({"examples": examples, "tour": TOUR.is_dir()})
+
+    async def tour(self, request: Request) -> Response:
+        """A page of the tour, as its source has it; only where the documents lie beside the package."""
+        path = TOUR / f"{request.path_params['name']}.md"
+        if not path.is_file():
+            raise APIError(404, "there is no such page of the tour here; it is in docs/tour of the source")
+        return Response(path.read_bytes(), media_type="text/plain; charset=utf-8")
 
     def routes(self) -> list[Route]:
         """Every route of the page; of the report also its schema."""
@@ -166,6 +202,8 @@ class Pages:
             Route("/open", self.open),
             Route("/open/{model}/examples", self.examples),
             Route("/docs", self.docs),
+            Route("/tour/{name}", self.tour),
             Route("/page/{name}", self.file),
+            DocumentedRoute("/next", self.next, {"application/json": {}}, fields=NextFields),
             DocumentedRoute("/look", self.look, {"text/html": {}}, fields=LookFields, kinds=ways),
         ]

@@ -18,11 +18,10 @@ from glassformer.runs.folder import RunFolder
 from glassformer.serve.api_errors import APIError
 from glassformer.serve.fields import read_as
 from glassformer.serve.jobs import FunctionJob
-from glassformer.serve.models import ServedRun
 from glassformer.serve.pages import LOOKED_AT, MOST_CUT
 from glassformer.serve.responses import as_json
 from glassformer.serve.service import Service
-from glassformer.serve.training import model_at
+from glassformer.serve.training import at_step
 from glassformer.tasks import TextModel
 
 MOST_SENTENCES = 64  # of a run's own data
@@ -35,6 +34,7 @@ class WhyFields(BaseModel):
     text: str = Field(max_length=LOOKED_AT)
     model: str
     step: int | None = Field(None, ge=0)
+    prefix: list[int] = Field([], max_length=LOOKED_AT)
     cut: list[str] = Field([], max_length=MOST_CUT)
     output: int = Field(ge=0)
     parts: list[str] = Field(max_length=MOST_TRIED)
@@ -53,7 +53,7 @@ def own_sentences(folder: RunFolder) -> tuple[str, list[tuple[str, str | None]]]
     from glassformer.data.store import run_examples
 
     data = folder.recipe.data
-    for split in ("test", "val"):
+    for split in ("test", "val") if data.task in ("pairs", "text") else ():
         with suppress(UserError, OSError):
             examples = run_examples(data, split, folder.path / "data")
             texts = (e[:2] if data.task == "pairs" else (e.text[:LOOKED_AT].strip(), None) for e in examples)
@@ -68,10 +68,6 @@ class Questions:
     def __init__(self, service: Service, *, examples: bool = False) -> None:
         self.service, self.shows_examples = service, examples
 
-    def at_step(self, model: TextModel, run: ServedRun, step: int | None) -> TextModel:
-        """The model with the weights of a step, or as it is served."""
-        return model if step is None else model_at(run.path, run.folder.id, step, self.service.models.device)
-
     async def why(self, request: Request) -> Response:
         """What each of some parts is worth to one token of the answer."""
         fields = await read_as(request, WhyFields)
@@ -82,9 +78,9 @@ class Questions:
             from glassformer.inspection.inspection import look_inside
             from glassformer.inspection.why import without_each
 
-            model = self.at_step(model, run, fields.step)
+            model = at_step(self.service.models, model, run, fields.step)
             with ablate(model.model, fields.cut):  # the answer is that of the model on the screen
-                inside = look_inside(model, fields.text, explained=False)
+                inside = look_inside(model, fields.text, prefix=fields.prefix, explained=False)
             if fields.output >= len(inside.input.positions):
                 raise APIError(400, f"output: the answer has {len(inside.input.positions)} outputs", param="output")
             found = []
@@ -105,7 +101,7 @@ class Questions:
             from glassformer.inspection.sentences import sentence_losses
 
             found = []
-            for one in sentence_losses(self.at_step(model, run, fields.step), texts, fields.part):
+            for one in sentence_losses(at_step(self.service.models, model, run, fields.step), texts, fields.part):
                 found += [] if one is None else [one]
                 yield
             return found

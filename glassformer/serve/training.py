@@ -46,6 +46,11 @@ def model_at(path: Path, run_id: str | None, step: int, device: str) -> TextMode
     return load(path, device=device, step=step)
 
 
+def at_step(models: Models, model: TextModel, run: ServedRun, step: int | None) -> TextModel:
+    """The model with the weights of a step, or as it is served."""
+    return model if step is None else model_at(run.path, run.folder.id, step, models.device)
+
+
 def kept_steps(folder: RunFolder) -> list[int]:
     """The steps whose weights a run has kept."""
     return sorted({step for kept in (folder.history, folder.snapshots, folder.checkpoints) for step in kept.steps()})

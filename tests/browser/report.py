@@ -16,15 +16,15 @@ VIEWS = [
     "machine",
     "maps",
     "lines",
+    "head",
     "tokens",
     "lens",
     "attribution",
+    "beam",
+    "across",
     "patching",
     "norms",
     "rollout",
-    "head",
-    "beam",
-    "across",
 ]
 
 

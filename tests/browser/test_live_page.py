@@ -13,7 +13,7 @@ import glassformer
 from glassformer.probe import ablate
 from tests.browser.test_serve_page import NARROW, TEXT, Tab
 from tests.serve.harness import Running, make_runs, running
-from tests.small_runs import small_run
+from tests.small_runs import GERMAN, small_run
 
 pytestmark = pytest.mark.slow
 
@@ -106,6 +106,28 @@ def test_the_address_is_the_view(browser: Any, server: Running) -> None:
     wrong.context.close()
 
 
+def test_back_goes_back(browser: Any, server: Running) -> None:
+    """Among views and among cuts, and never off the page; an address that is changed by hand is gone to."""
+    tab = LiveTab(browser, server, "/open?text=eins#view=maps")
+    whole = tab.wait("eins")
+    selected = "[role=tab][aria-selected=true]"
+    tab.page.click("[data-view=tokens]")
+    tab.page.click("#cut-layer")
+    count = tab.page.locator("#cuts .cut").count()
+    assert tab.wait("eins", count)["outputs"] != whole["outputs"]
+    tab.page.go_back()
+    assert tab.wait("eins")["outputs"] == whole["outputs"]
+    assert tab.page.get_attribute(selected, "data-view") == "tokens"
+    tab.page.go_back()
+    tab.page.wait_for_selector("[role=tab][aria-selected=true][data-view=maps]")
+    tab.page.evaluate("() => { location.hash = location.hash.replace('view=maps', 'view=lens'); }")
+    tab.page.wait_for_selector("[role=tab][aria-selected=true][data-view=lens]")
+    tab.page.keyboard.press("]")
+    tab.page.wait_for_selector("[role=tab][aria-selected=true][data-view=attribution]")
+    assert not tab.complaints
+    tab.context.close()
+
+
 def test_a_text_of_its_own_data(tab: LiveTab, paths: list[Path]) -> None:
     """One click, and it is read."""
     example = tab.page.get_attribute(".example >> nth=1", "title")
@@ -122,6 +144,40 @@ def test_a_gpt_goes_on(browser: Any, server: Running, paths: list[Path]) -> None
     assert 0 < len(data["cut"]["tokens"]) < len(data["outputs"]["tokens"])
     assert not found.complaints
     found.context.close()
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """BERTs of every head."""
+    kinds = ("masked", "classify", "tag")
+    folder = tmp_path_factory.mktemp("readers")
+    with running([small_run(folder / kind, kind, name=kind).path for kind in kinds], examples=True) as found:
+        yield found
+
+
+@pytest.mark.parametrize("kind", ["masked", "classify", "tag"])
+def test_a_bert_is_opened(kind: str, browser: Any, readers: Running) -> None:
+    """It says what it reads in a text of its own data, is walked through, and is cut; what it cannot is refused in a sentence."""
+    tab = LiveTab(browser, readers, f"/open?model={kind}")
+    text = tab.page.evaluate("live.text")
+    assert text and set(text.split()) <= set(GERMAN)
+    whole = tab.wait(text)
+    assert whole["title"] == kind and tab.page.inner_text("#answer").split() == whole["says"].split()
+    tab.page.click("#walk-begin")
+    assert "1 / 9" in tab.page.inner_text("#walk b")
+    tab.page.click("#cut-layer")
+    cut = tab.wait(text, tab.page.locator("#cuts .cut").count())["cut"]
+    assert cut["answer"] == whole["says"] and cut["before"] == pytest.approx(whole["outputs"]["logprob"], abs=1e-4)
+    assert len(cut["after"]) == len(whole["outputs"]["tokens"]) and cut["after"] != cut["before"]
+    assert not tab.complaints
+    tab.context.close()
+    for path, body in (
+        ("/next", {"text": text}),
+        ("/v1/completions", {"prompt": text}),
+        ("/look", {"text": text, "prefix": [5]}),
+    ):
+        status, _, told = readers.ask("POST", path, body | {"model": kind})
+        assert status == 400 and told["error"]
 
 
 @pytest.mark.parametrize(
@@ -144,4 +200,4 @@ def test_on_every_screen(how: dict[str, Any], browser: Any, server: Running) -> 
 def test_examples_are_the_owners_alone(paths: list[Path]) -> None:
     """A server for others shows nothing of the data a run was trained on."""
     with running(paths[:1]) as server:
-        assert server.ask("GET", f"/open/{paths[0].name}/examples")[2] == {"examples": []}
+        assert server.ask("GET", f"/open/{paths[0].name}/examples")[2]["examples"] == []

@@ -265,3 +265,40 @@ def test_effects_of_heads_too_and_of_both_sides() -> None:
     with pytest.raises(UserError, match="nothing to carry"):
         probe.effect_map(model, A, A, lambda x: x[:, -1, 0])
     assert VOCABULARY > 17
+
+
+@pytest.mark.parametrize("pre_norm", [True, False])
+def test_a_residual_connection_that_is_cut_carries_nothing(pre_norm: bool) -> None:
+    """With all of a block's cut the model is the one whose block was built without; each alone is something else. Broken variant:
+    the stream of another sublayer taken away."""
+    torch.manual_seed(0)
+    model = glassformer.Transformer(n_layer=2, n_head=2, n_embd=8, vocab_size=11, pre_norm=pre_norm, dropout=0.0).eval()
+    given = torch.tensor([[5, 6, 7]]), torch.tensor([[1, 8, 9]])
+    names = [f"decoder.1.{sublayer}.residual" for sublayer in ("attention", "cross", "mlp")]
+    with torch.no_grad():
+        whole = model(*given)
+        with probe.ablate(model, names):
+            cut = model(*given)
+        for name in names:
+            with probe.ablate(model, [name]):
+                assert not torch.allclose(model(*given), cut, atol=1e-3)
+        assert torch.equal(model(*given), whole)
+        model.decoder.layers[1].residual = False
+        assert torch.allclose(model(*given), cut, atol=1e-5)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_positions_that_are_cut_are_those_of_no_model(positions: str) -> None:
+    """Without positions the encoder does not know the order: what it says of a text is a permutation of what it says of the text
+    permuted. Rotated or biased scores have none that could be left out."""
+    torch.manual_seed(0)
+    model = glassformer.BERT(n_layer=2, n_head=2, n_embd=8, vocab_size=11, positions=positions).eval()
+    order = torch.tensor([3, 0, 2, 1])
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad():
+        with probe.ablate(model, ["positions"]):
+            assert torch.allclose(model(ids)[:, order], model(ids[:, order]), atol=1e-5)
+        assert not torch.allclose(model(ids)[:, order], model(ids[:, order]), atol=1e-3)
+    rotary = glassformer.BERT(n_layer=1, n_head=2, n_embd=8, vocab_size=11, positions="rotary")
+    with pytest.raises(UserError, match="rotary"), probe.ablate(rotary, ["positions"]):
+        pass

@@ -107,7 +107,11 @@ def running(
     def live() -> None:
         async def serve() -> None:
             bounds = limits or Limits()
-            models = Models([ServedRun(run) for run in runs], bounds, **({"device": "cpu", "report": log.append} | how))
+            models = Models(
+                [ServedRun(run, to_look_at=examples) for run in runs],
+                bounds,
+                **({"device": "cpu", "report": log.append} | how),
+            )
             served = Served(models, bounds, auth, log.append, examples=examples, watched=watched)
             server = Server(served, "127.0.0.1", 0, log.append)
             box.update(served=served, server=server)

@@ -6,7 +6,8 @@ import { h } from "./elements.js";
 export function helpDialog(words, views, plays) {
   const row = (keys, text) => h("tr", {}, h("td", {}, keys.map((key) => h("kbd", {}, key))), h("td", {}, text));
   const rows = [
-    row(["1", "–", String(Math.min(9, views))], words.keyViews),
+    row(["1", "–", String(Math.min(9, views)), ...(views > 9 ? ["0"] : [])], words.keyViews),
+    row(["[", "]"], words.keyNextView),
     row(["⇧←", "⇧→", "⇧↑", "⇧↓"], words.keyHeads),
     row(["←", "→", "↑", "↓"], words.keyTokens),
     row(["⏎"], words.keyLock),

@@ -5,8 +5,14 @@ import { svg } from "./elements.js";
 const WIDE = 118;
 const HIGH = 30;
 
+/** A text in which what stands behind "_" is a subscript: W_Q. */
+function lowered(text) {
+  const [before, below] = text.split("_");
+  return below ? [before, svg("tspan", { dy: "4", "font-size": "9" }, below)] : [text];
+}
+
 function box(x, y, text, kind = "") {
-  return svg("g", { class: `box ${kind}` }, svg("rect", { x, y, width: WIDE, height: HIGH, rx: 6 }), svg("text", { x: x + WIDE / 2, y: y + HIGH / 2, "text-anchor": "middle", "dominant-baseline": "central" }, text));
+  return svg("g", { class: `box ${kind}` }, svg("rect", { x, y, width: WIDE, height: HIGH, rx: 6 }), svg("text", { x: x + WIDE / 2, y: y + HIGH / 2, "text-anchor": "middle", "dominant-baseline": "central" }, ...lowered(text)));
 }
 
 /** An arrow with a shape above it, in letters and in numbers. */
@@ -27,9 +33,9 @@ export function attentionPicture({ queries, keys, causal, scaled }, sized, words
   const scores = (causal ? words.scoresMasked : words.scoresPlain).replace(scaled ? "" : " ÷ √D", "");
   const gap = (from) => from + WIDE + 44;
   return frame(770, 290, words.part_attention, [
-    box(a, row[0], "Q = x W", "attention"),
-    box(a, row[1], "K = y W", "attention"),
-    box(a, row[2], "V = y W", "attention"),
+    box(a, row[0], "Q = x W_Q", "attention"),
+    box(a, row[1], "K = y W_K", "attention"),
+    box(a, row[2], "V = y W_V", "attention"),
     box(b, 95, scores, "attention"),
     box(c, 95, "softmax", "attention"),
     box(c, row[2], words.weightsTimesV, "attention"),

@@ -1,6 +1,8 @@
 // The page: a header, a tab for each view, one panel for each report (one, or two side by side), and the keys.
 //
-//   const page = await show(data, element)    draws a report; it asks no server for anything
+//   const page = await show(data, element)    draws a report; it asks no server for anything. Of a server's own page, a third
+//                                             argument brings more views, and their words by language: { views, words };
+//                                             with `forces` a click on a node of the beam is told as an action
 //   page.update(data)                         another report in the same page, the state kept where it still fits
 //   page.dispatch({ type: "hold", held })     does what a reader could do; every action, a reader's own too, is told to
 //   page.listen((action) => …)                whoever listens, so that a server can answer
@@ -26,11 +28,20 @@ import { PatchingView } from "./view_patching.js";
 import { RolloutView } from "./view_rollout.js";
 import { TokensView } from "./view_tokens.js";
 
-const VIEWS = [MachineView, MapsView, LinesView, TokensView, LensView, AttributionView, PatchingView, NormsView, RolloutView, HeadView, BeamView, AcrossView];
+const VIEWS = [MachineView, MapsView, LinesView, HeadView, TokensView, LensView, AttributionView, BeamView, AcrossView, PatchingView, NormsView, RolloutView];
+
+const GROUPS = ["groupMachine", "groupAnswer", "groupAcross", "groupMore"];
+const GROUP_OF = { machine: 0, maps: 0, lines: 0, head: 0, choose: 1, tokens: 1, beam: 1, lens: 1, attribution: 1, across: 2 };
+
+/** Which of the four groups of tabs a view stands in; one of a server's own page may say it itself. */
+function groupOf(view) {
+  return view.group ?? GROUPS[GROUP_OF[view.title] ?? 3];
+}
 
 class Page {
-  constructor(data, root) {
+  constructor(data, root, more = {}) {
     this.root = root;
+    this.more = more;
     this.listeners = new Set();
     this.take(data);
     this.store = new Store(beginning(this.panels[0].data, this.views.map((view) => view.title)));
@@ -45,6 +56,8 @@ class Page {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => {
       if (!remembered("theme", THEMES)) this.store.set({ theme: event.matches ? "dark" : "light" });
     }, { signal });
+    // Back and forward, and an address typed by hand.
+    for (const name of ["popstate", "hashchange"]) window.addEventListener(name, () => this.goToAddress(), { signal });
     // Paper is white, and it does not wait for a drawing.
     window.addEventListener("beforeprint", () => {
       document.documentElement.dataset.theme = "light";
@@ -60,7 +73,7 @@ class Page {
     this.panels = [data, ...(data.beside ? [data.beside] : [])].map((one, index) => new Panel(this, one, index));
     // Of a foreign model nothing may be known of how its tokens join.
     this.hasUnits = this.panels.some((panel) => Object.values(panel.data.sides).some((side) => unitsOf(side, "words").starts.length < side.pieces.length));
-    this.views = VIEWS.filter((view) => this.panels.some((panel) => view.has(panel.data)));
+    this.views = [...(this.more.views ?? []), ...VIEWS].sort((a, b) => GROUPS.indexOf(groupOf(a)) - GROUPS.indexOf(groupOf(b))).filter((view) => this.panels.some((panel) => view.has(panel.data)));
   }
 
   get state() {
@@ -72,7 +85,7 @@ class Page {
   }
 
   get words() {
-    return wordsOf(this.state.language);
+    return wordsOf(this.state.language, this.more.words?.[this.state.language]);
   }
 
   /** Another report, drawn in the same page. */
@@ -125,7 +138,9 @@ class Page {
   async show(changed) {
     const { state } = this;
     try {
-      history.replaceState(null, "", addressOf(state));
+      const address = addressOf(state);
+      // Another view is a place to come back to; whatever else changes is the same place.
+      if (location.hash !== address) history[changed.has("view") && !this.returning ? "pushState" : "replaceState"](null, "", address);
     } catch {
       // a page without an address of its own
     }
@@ -138,6 +153,14 @@ class Page {
     if (turn !== this.turn) return;
     before();
     this.content.setAttribute("aria-busy", "false");
+  }
+
+  /** Shows what the address says. */
+  goToAddress() {
+    const { view, kind, layer, head, unit, scale, held } = beginning(this.data, this.views.map((one) => one.title));
+    this.returning = true;
+    this.store.set({ view, kind, layer, head, unit, scale, held });
+    this.returning = false;
   }
 
   unmount() {
@@ -228,7 +251,8 @@ class Page {
       ),
       this.panels.length > 1 ? "" : h("div", { class: "texts" }, line(words.text, data.text, "source"), line(data.answer === null ? words.says : answered, data.answer ?? data.says, "answer")),
     );
-    this.tabs.replaceChildren(...this.views.map((view, i) => this.tab(view.title, i)));
+    const begins = (i) => i === 0 || groupOf(this.views[i]) !== groupOf(this.views[i - 1]);
+    this.tabs.replaceChildren(...this.views.flatMap((view, i) => [begins(i) ? h("span", { class: "group", role: "presentation" }, words[groupOf(view)]) : null, this.tab(view.title, i)]).filter(Boolean));
     const selected = this.tabs.querySelector('[aria-selected="true"]');
     if (selected) this.tabs.scrollLeft = selected.offsetLeft - this.tabs.clientWidth / 2 + selected.offsetWidth / 2;
     const notes = this.panels.flatMap((panel) => panel.data.notes.map((note) => h("p", {}, note[state.language])));
@@ -239,7 +263,7 @@ class Page {
   tab(name, i) {
     const { state, words } = this;
     const on = name === state.view;
-    const title = `${words[name]}${i < 9 ? ` (${i + 1})` : ""}`;
+    const title = `${words[name]}${i < 10 ? ` (${(i + 1) % 10})` : ""}`;
     return h("button", { type: "button", role: "tab", "aria-selected": String(on), "aria-controls": "view", tabindex: on ? "0" : "-1", "data-view": name, title, onclick: () => this.set({ view: name }) }, words[name]);
   }
 
@@ -261,7 +285,8 @@ class Page {
     const layers = data.attentions[state.kind].layers;
     const arrows = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
     const next = (list, value) => list[(list.indexOf(value) + 1) % list.length];
-    const digit = Number(event.key);
+    const digit = /^\d$/.test(event.key) ? Number(event.key) || 10 : NaN;
+    const turn = { "[": -1, "]": 1 }[event.key];
     const thumb = event.target.closest?.(".thumb");
     if (event.target.getAttribute?.("role") === "tab" && arrows[event.key] && !event.shiftKey) {
       const names = this.views.map((view) => view.title);
@@ -275,6 +300,7 @@ class Page {
         if (thumb) this.root.querySelector('.thumb[aria-pressed="true"]')?.focus({ preventScroll: true });
       });
     } else if (digit >= 1 && digit <= this.views.length) this.set({ view: this.views[digit - 1].title });
+    else if (turn) this.set({ view: this.views.at((this.views.findIndex((view) => view.title === state.view) + turn) % this.views.length).title });
     else if (event.key === "k") this.set({ kind: next(Object.keys(data.attentions), state.kind) });
     else if (event.key === "u") this.set({ unit: next(UNITS, state.unit) });
     else if (event.key === "d") this.set({ theme: isDark() ? "light" : "dark" });
@@ -295,8 +321,8 @@ class Page {
 }
 
 /** Draws the page into `root`; the promise is kept when the first view stands. */
-export async function show(data, root) {
-  const page = new Page(data, root);
+export async function show(data, root, more = {}) {
+  const page = new Page(data, root, more);
   document.title = `${data.title}: ${isControl(data.text) ? data.text : visible(data.text).slice(0, 60)}`;
   await page.draw();
   return page;

@@ -143,7 +143,7 @@ export class AttributionView extends View {
     const at = this.output();
     const tokens = attribution.tokens[at];
     const against = Math.max(1, Math.min(state.against ?? 1, tokens.length - 1));
-    const options = outputs.tokens.map((id, i) => [i, `${outputs.positions[i]} ${shortened(visible(names[id]), 12)}`]);
+    const options = outputs.tokens.map((id, i) => [i, `${outputs.positions[i]}: ${shortened(visible(names[id]), 12)}`]);
     const others = tokens.slice(1).map((id, k) => [k + 1, shortened(visible(names[id]), 14)]);
     const controls = h(
       "div",

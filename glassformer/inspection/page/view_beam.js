@@ -9,6 +9,20 @@ const WIDE = 118;
 const HIGH = 44;
 const MARGIN = 76;
 const ABOVE = 30;
+const PACE = 700; // ms a step, when it plays
+
+/** What the length rule (decode/lengths.py) divides the sum of an answer's log-probabilities by. */
+function divisor(rule, alpha, { length, ended }) {
+  const counted = length + (ended === "eos" ? 1 : 0);
+  if (rule === "gnmt") return ((5 + counted) / 6) ** alpha;
+  return Math.max(1, rule === "power" ? counted : length) ** alpha;
+}
+
+/** The answers of a beam as another alpha ranks them: best first, what was cut at the limit behind what ended. */
+export function reranked({ answers, rule, alpha: own }, alpha) {
+  const scored = answers.map((one) => ({ ...one, score: (one.score * divisor(rule, own, one)) / divisor(rule, alpha, one) }));
+  return scored.sort((a, b) => (a.ended === "length") - (b.ended === "length") || b.score - a.score);
+}
 
 export class BeamView extends View {
   static title = "beam";
@@ -39,10 +53,72 @@ export class BeamView extends View {
   }
 
   async patch(changed) {
-    return [...changed].every((name) => name === "held" || name === "candidate") && this.holds();
+    if (![...changed].every((name) => ["held", "candidate", "alpha", "beamStep"].includes(name))) return false;
+    if (changed.has("alpha")) this.rank();
+    if (changed.has("beamStep")) this.grow();
+    return this.holds();
+  }
+
+  destroy() {
+    clearInterval(this.timer);
+    super.destroy();
+  }
+
+  /** The answers under the length penalty that is chosen. */
+  rank() {
+    const { words, data, state } = this;
+    const alpha = state.alpha ?? data.beam.alpha;
+    const row = (a) => h("tr", {}, h("td", { class: "path" }, a.text || "∅"), h("td", { class: "number" }, share(Math.exp(a.logprob))), h("td", { class: "number" }, number(a.logprob, 3)), h("td", { class: "number" }, number(a.score, 3)));
+    this.ranking.replaceChildren(...(data.beam.rule ? reranked(data.beam, alpha) : data.beam.answers).map(row));
+    if (this.alpha) this.alpha.textContent = `${number(alpha)}${alpha === data.beam.alpha ? ` (${words.recipeAlpha})` : ""}`;
+  }
+
+  /** The tree up to the step that is chosen. */
+  grow() {
+    const { data, state } = this;
+    const count = data.beam.steps.length;
+    const last = Math.min(state.beamStep ?? count, count);
+    for (const { step, node, line } of this.entries) for (const part of [node, line]) if (part) part.style.display = step < last ? "" : "none";
+    this.slider.value = String(last);
+    this.atStep.textContent = `${last} / ${count}`;
+    if (last === count) this.play(false);
+  }
+
+  play(on) {
+    clearInterval(this.timer);
+    this.timer = on ? setInterval(() => this.panel.set({ beamStep: (this.state.beamStep ?? 0) + 1 }), PACE) : null;
+    this.playing.textContent = on ? this.words.pause : this.words.play;
+  }
+
+  /** Play, pause, a step at a time; and the length penalty. */
+  controls() {
+    const { words, data, state } = this;
+    const count = data.beam.steps.length;
+    const last = () => Math.min(this.state.beamStep ?? count, count);
+    this.playing = h("button", { type: "button", id: "beam-play", class: "play", onclick: () => {
+      const on = !this.timer;
+      if (on && last() === count) this.panel.set({ beamStep: 1 });
+      this.play(on);
+    } }, words.play);
+    this.slider = h("input", { type: "range", id: "beam-step", min: "1", max: String(count), "aria-label": words.stepUpTo, oninput: () => {
+      this.play(false);
+      this.panel.set({ beamStep: Number(this.slider.value) });
+    } });
+    this.atStep = h("span", { class: "number" });
+    const next = h("button", { type: "button", id: "beam-next", onclick: () => {
+      this.play(false);
+      this.panel.set({ beamStep: last() % count + 1 });
+    } }, words.oneStep);
+    const player = h("div", { class: "player" }, this.playing, next, this.slider, this.atStep);
+    if (!data.beam.rule) return [player, null];
+    const slider = h("input", { type: "range", id: "beam-alpha", min: "-1", max: "2", step: "0.05", "aria-label": words.lengthPenalty, oninput: () => this.panel.set({ alpha: Number(slider.value) }) });
+    slider.value = String(state.alpha ?? data.beam.alpha);
+    this.alpha = h("output", { class: "number" });
+    return [player, h("div", { class: "player" }, h("label", { class: "choice" }, h("span", { class: "caption" }, `${words.lengthPenalty} (${data.beam.rule})`), slider), this.alpha, h("span", { class: "note" }, words.rerankAbout))];
   }
 
   choose(entry) {
+    if (this.panel.page.more.forces) return this.panel.page.dispatch({ type: "force", ids: [...entry.path, entry].map((one) => one.candidate.id) });
     const name = `${entry.step}.${entry.rank}`;
     if (this.chosen() === entry) return this.panel.set({ candidate: null, held: null });
     const at = this.data.outputs.tokens.length - this.answerLength() + entry.step;
@@ -166,9 +242,12 @@ export class BeamView extends View {
       h("span", { class: "note" }, filled(words.beamOf, { width: beam.width, most: 2 * beam.width })),
     );
     const captions = [words.answers, words.probability, words.logprob, words.score];
-    const row = (a) => h("tr", {}, h("td", { class: "path" }, a.text || "∅"), h("td", { class: "number" }, share(Math.exp(a.logprob))), h("td", { class: "number" }, number(a.logprob, 3)), h("td", { class: "number" }, number(a.score, 3)));
-    const answers = h("table", { class: "answers" }, h("thead", {}, h("tr", {}, captions.map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, beam.answers.map(row)));
-    const greedy = beam.recipe === 1 && beam.width > 1 ? h("p", { class: "note greedy" }, filled(words.greedyRecipe, beam.width)) : null;
-    return [this.howTo(this.sentence()), greedy, key, h("div", { class: "sticky" }, this.readout), h("div", { class: "scroll" }, tree), h("div", { class: "scroll" }, answers)];
+    this.ranking = h("tbody");
+    const answers = h("table", { class: "answers" }, h("thead", {}, h("tr", {}, captions.map((text) => h("th", { scope: "col" }, text)))), this.ranking);
+    const [player, penalty] = this.controls();
+    this.rank();
+    this.grow();
+    const greedy = beam.recipe === 1 && beam.width > 1 && !data.forced ? h("p", { class: "note greedy" }, filled(words.greedyRecipe, beam.width)) : null;
+    return [this.howTo(this.sentence()), greedy, key, h("div", { class: "sticky" }, this.readout), player, h("div", { class: "scroll" }, tree), penalty, h("div", { class: "scroll" }, answers)];
   }
 }

@@ -136,7 +136,7 @@ export class HeadView extends View {
     const queries = data.sides[attention.queries].pieces;
     const keys = data.sides[attention.keys].pieces;
     const { query, key, found } = this.pick(head, queries, keys);
-    const option = (text, i) => [i, `${i} ${shortened(visible(text), 14)}`];
+    const option = (text, i) => [i, `${i}: ${shortened(visible(text), 14)}`];
     controls.append(
       select(words.queryToken, queries.map(option), query, (i) => this.choose(Number(i), null)),
       select(words.keyToken, keys.map(option), key, (j) => this.choose(query, Number(j))),

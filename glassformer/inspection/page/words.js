@@ -8,10 +8,10 @@ const WORDS = { en: EN, zh: ZH };
 
 export const LANGUAGES = Object.keys(WORDS);
 
-/** The words of a language. One that is missing there is said in English, and one that is missing everywhere by its name: a
+/** The words of a language, and `more` of a page's own. One that is missing there is said in English, and one that is missing everywhere by its name: a
  * page with a strange word is better than no page. */
-export function wordsOf(language) {
-  return new Proxy(WORDS[language], { get: (table, key) => table[key] ?? EN[key] ?? String(key) });
+export function wordsOf(language, more = {}) {
+  return new Proxy(WORDS[language], { get: (table, key) => table[key] ?? more[key] ?? EN[key] ?? String(key) });
 }
 
 /** A template with its gaps filled: `{}` by a single value, `{name}` by the values of an object; “{name}” is a token, and what has

@@ -72,6 +72,8 @@ class Home {
     const targets = [...new Set(languages.flatMap((one) => one.targets))];
     const sources = languages.filter((one) => one.targets.includes(target));
     const name = (code) => languages.find((one) => one.code === code)?.name ?? code;
+    // One pair of languages without names is no choice.
+    if (languages.every((one) => one.code === "und" && one.targets.every((code) => code === "und"))) return h("div", { class: "controls" }, models.length > 1 ? this.modelChoice(set) : null, this.keyField());
     return h("div", { class: "controls" },
       select(words.from, [["auto", words.auto], ...sources.map((one) => [one.code, one.name])], source, (value) => set({ source: value })),
       select(words.to, targets.map((code) => [code, name(code)]), target, (value) => set({ target: value, model: null })),
@@ -115,7 +117,7 @@ class Home {
         models.length || settings.keyRequired ? this.choices() : h("p", {}, words.none),
         h("div", { class: "desk" },
           h("section", {}, h("h3", {}, writes ? words.prompt : words.source), this.input, h("div", { class: "tools" }, h("button", { type: "button", id: "go", onclick: () => this.later(0) }, writes ? words.write : words.go)), this.answer.source),
-          h("section", {}, h("h3", {}, writes ? words.goesOn : words.answer), this.answer.target, this.answer.readout, this.correction, this.unknown, this.state, h("div", { class: "tools" }, this.correctButton, this.undoButton, this.lookButton)),
+          h("section", {}, h("h3", {}, writes ? words.goesOn : words.answer), this.answer.target, this.answer.readout, this.correction, this.unknown, this.state, h("div", { class: "tools" }, this.correctButton, this.undoButton, this.lookButton, this.liveLink())),
         ),
         writes ? null : h("p", { class: "howto" }, words.confidence),
         this.otherBox,
@@ -243,14 +245,24 @@ class Home {
     this.correctButton.disabled = this.undoButton.disabled = false;
   }
 
+  /** The way to the live page, with the text and the model of this one. */
+  liveLink() {
+    const link = h("a", { id: "open", href: "/open", onclick: () => {
+      const { text, model } = store.state;
+      const chosen = model ?? this.translator() ?? models[0];
+      link.href = `/open?${new URLSearchParams({ ...(chosen ? { model: chosen } : {}), text: text.slice(0, MOST_LOOKED_AT) })}`;
+    } }, this.words.live);
+    return link;
+  }
+
   /** The report opens in a tab of its own, from a form: only so is it a document with rules of its own. */
   look() {
-    const { text, found, model } = store.state;
+    const { text, model } = store.state;
     if (text.length > MOST_LOOKED_AT) {
       this.state.textContent = this.words.longLook;
       return;
     }
-    const fields = { text, model: model ?? this.translator() ?? models[0], ...(found ? { target: found.translatedText } : {}), ...(heldKey() ? { api_key: heldKey() } : {}) };
+    const fields = { text, model: model ?? this.translator() ?? models[0], ...(heldKey() ? { api_key: heldKey() } : {}) };
     const form = h("form", { method: "post", action: "/look", target: "_blank", hidden: true }, Object.entries(fields).map(([name, value]) => h("textarea", { name }, value)));
     document.body.append(form);
     form.submit();

@@ -18,6 +18,7 @@ export const HOME_EN = {
   learning: "Learning …",
   learned: "Learned: this is how it answers now.",
   keptOnly: "Kept, but not learned: that would have cost something else.",
+  live: "Live: change it while you look",
   key: "API key",
   keyNeeded: "This server needs its key.",
   writing: "Writing …",

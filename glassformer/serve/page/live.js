@@ -1,12 +1,16 @@
 // The page at `/open`: one line to type in, one answer, and the views of `look` below, drawn anew with every key. Whatever is
-// chosen in them, a head or a layer, can be switched off; the answer is then written anew, beside that of the whole model.
+// chosen in them, a head or a layer, can be switched off; the answer is then written anew, beside that of the whole model. Any
+// token of the answer can be chosen anew (live_choose.js); the model then goes on from it.
 
 import { ask, heldKey, holdKey } from "./ask.js";
-import { h, number, select, token } from "./elements.js";
+import { h, select, share, token } from "./elements.js";
+import { chooseView, samplingOf } from "./live_choose.js";
 import { Compare } from "./live_compare.js";
 import { Learning } from "./live_learning.js";
 import { Sentences } from "./live_sentences.js";
+import { Stage } from "./live_stage.js";
 import { Take } from "./live_take.js";
+import { Walk } from "./live_walk.js";
 import { LIVE_EN } from "./live_words_en.js";
 import { LIVE_ZH } from "./live_words_zh.js";
 import { Why } from "./live_why.js";
@@ -14,19 +18,26 @@ import { show } from "./page.js";
 import { remembered } from "./store.js";
 import { filled, LANGUAGES } from "./words.js";
 
-const PAUSE = 120; // ms after the last key
+const PAUSE = 120; // ms after the last key, where an answer takes longer than QUICK; else none
+const QUICK = 100; // ms
+const REST = 300; // ms without a key, after which the slow part is asked for: who types on does not wait for it
 const MOST = 400; // characters
-const SLOW = ["attribution", "across"]; // views that the first, quick answer has nothing for
+const SLOW = ["attribution", "beam", "across"]; // views that the first, quick answer has nothing for
+const DOUBT = 0.5; // a token that was less probable than this is marked
 
 class Live {
-  constructor(root, stage) {
-    Object.assign(this, { root, stage });
+  constructor(root, walk, stage, views) {
+    Object.assign(this, { root, views });
     const address = new URLSearchParams(location.search);
-    this.text = address.get("text") ?? "";
+    this.stage = new Stage(this, stage);
+    this.walk = new Walk(this, walk, address.has("walk") ? Number(address.get("walk")) - 1 : null);
+    // What stands beside the views begins below the line to type in, which stays.
+    new ResizeObserver(() => document.documentElement.style.setProperty("--above", `${root.offsetHeight}px`)).observe(root);
     this.model = address.get("model");
-    this.cuts = address.getAll("cut");
-    this.before = []; // earlier lists of cuts
-    this.step = address.has("step") ? Number(address.get("step")) : null; // of the weights that answer; null: the latest
+    this.readAddress(address);
+    window.addEventListener("popstate", () => this.goBack());
+    this.sampling = { temperature: 1, topK: 51, topP: 1 };
+    this.before = []; // earlier changes: what was cut and what was forced
     this.learning = new Learning(this, document.getElementById("learning"));
     this.why = new Why(this, document.getElementById("why"));
     this.compare = new Compare(this, document.getElementById("compare"));
@@ -36,6 +47,26 @@ class Live {
     this.examples = [];
     this.page = null;
     this.data = null;
+  }
+
+  /** What an address says of the text and of what is changed. */
+  readAddress(address) {
+    this.text = address.get("text") ?? "";
+    this.cuts = address.getAll("cut");
+    this.forced = (address.get("prefix") ?? "").split(".").filter(Boolean).map(Number); // ids that the answer is made to begin with
+    this.place = address.has("at") ? Number(address.get("at")) : null; // of the token that is being chosen
+    this.step = address.has("step") ? Number(address.get("step")) : null; // of the weights that answer; null: the latest
+  }
+
+  /** Back and forward, among texts, cuts and forced tokens; the views look after their own part of the address. */
+  goBack() {
+    const address = new URLSearchParams(location.search);
+    const asked = () => JSON.stringify([this.text, this.cuts, this.forced, this.step]);
+    const before = asked();
+    this.readAddress(address);
+    if (asked() === before) return;
+    this.input.value = this.text;
+    this.later(0);
   }
 
   get language() {
@@ -64,7 +95,8 @@ class Live {
       this.models = [];
     }
     if (!this.models.includes(this.model)) this.model = this.models[0] ?? null;
-    this.examples = this.model ? (await ask(`/open/${encodeURIComponent(this.model)}/examples`)).examples : [];
+    const found = this.model ? await ask(`/open/${encodeURIComponent(this.model)}/examples`) : { examples: [], tour: false };
+    [this.examples, this.hasTour] = [found.examples, found.tour];
     if (!this.text && this.examples.length) this.text = this.examples[0];
   }
 
@@ -73,13 +105,10 @@ class Live {
     this.input = h("input", { type: "text", id: "text", "aria-label": words.text, placeholder: words.type, maxlength: String(MOST), spellcheck: "false", autocomplete: "off" });
     this.input.value = this.text;
     this.input.addEventListener("input", () => {
-      this.text = this.input.value;
-      this.later(PAUSE);
+      this.write(this.input.value, this.took < QUICK ? 0 : PAUSE);
     });
     this.said = h("output", { class: "said", id: "answer" });
     this.state = h("span", { id: "state", role: "status", class: "dim" });
-    this.cutLine = h("div", { class: "line", id: "cuts" });
-    this.effect = h("div", { id: "effects" });
     const key = h("input", { type: "password", id: "key", "aria-label": words.key, placeholder: words.key, value: heldKey(), onchange: async () => {
       holdKey(key.value);
       await this.load();
@@ -87,29 +116,38 @@ class Live {
       this.later(0);
     } });
     const chips = this.examples.map((text) => h("button", { type: "button", class: "chip example", title: text, onclick: () => {
-      this.text = this.input.value = text;
-      this.later(0);
+      this.input.value = text;
+      this.write(text, 0);
     } }, text));
     this.root.replaceChildren(
       h("div", { class: "line" },
         this.models.length > 1 ? select(words.model, this.models.map((name) => [name, name]), this.model, (name) => this.choose(name)) : h("b", {}, this.model ?? words.none),
         this.keyRequired ? key : null,
         this.input,
+        h("span", { class: "caption" }, "→"), this.said, this.state,
       ),
-      h("div", { class: "line" }, h("span", { class: "caption" }, "→"), this.said, this.state),
+      this.tokenLine = h("div", { class: "line scroll", id: "tokens" }),
       chips.length ? h("div", { class: "line" }, h("span", { class: "caption" }, words.examples), chips) : "",
-      this.cutLine,
-      this.effect,
     );
     this.drawAnswer();
     this.learning.draw();
     this.takeAway.draw();
   }
 
+  /** Another text: what was forced on the answer to the last one has no meaning for it. */
+  write(text, pause) {
+    this.text = text;
+    this.forced = [];
+    this.place = null;
+    this.later(pause);
+  }
+
   async choose(name) {
     this.model = name;
     this.step = null;
     this.cuts = [];
+    this.forced = [];
+    this.place = null;
     this.before = [];
     await this.load();
     this.draw();
@@ -124,12 +162,15 @@ class Live {
   /** The address of what is seen: the text, the run and the cuts; the views keep their part behind the #. */
   remember() {
     const address = new URLSearchParams([["model", this.model], ["text", this.text], ...this.cuts.map((part) => ["cut", part]), ...(this.step === null ? [] : [["step", this.step]]), ...this.compare.address]);
+    if (this.forced.length) address.set("prefix", this.forced.join("."));
+    if (this.place !== null) address.set("at", String(this.place));
+    if (this.walk.at !== null) address.set("walk", String(this.walk.at + 1));
     history.replaceState(null, "", `?${address}${location.hash}`);
   }
 
   /** What is asked for. */
   asked() {
-    return { model: this.model, text: this.text, cut: this.cuts, step: this.step, data: true };
+    return { model: this.model, text: this.text, cut: this.cuts, prefix: this.forced, step: this.step, data: true };
   }
 
   async answer() {
@@ -142,9 +183,15 @@ class Live {
     const asked = this.asked();
     const waiting = setTimeout(() => (this.state.textContent = this.words.reading), 300);
     try {
+      const begun = performance.now();
       const view = this.page?.state.view ?? new URLSearchParams(location.hash.slice(1)).get("view");
       const beside = this.compare.asked(asked);
-      if (!SLOW.includes(view) && !beside) await this.take(await ask("/look", { ...asked, explained: false }, own.signal), own);
+      if (!SLOW.includes(view) && !beside) {
+        await this.take(await ask("/look", { ...asked, explained: false }, own.signal), own);
+        this.took = performance.now() - begun;
+        await new Promise((rested) => setTimeout(rested, REST));
+        if (own.signal.aborted) return;
+      }
       const data = await ask("/look", { ...asked, across: this.learning.wantsAcross }, own.signal);
       await this.take(beside ? this.compare.joined(data, await ask("/look", beside, own.signal)) : data, own);
       this.state.textContent = "";
@@ -161,102 +208,124 @@ class Live {
     if (own.signal.aborted) return;
     this.data = data;
     if (this.page === null) {
-      this.page = await show(data, this.stage);
+      this.page = await show(data, this.views, { forces: true, views: [chooseView(this)], words: { en: LIVE_EN, zh: LIVE_ZH } });
+      this.page.listen((action) => action.type === "force" && this.force(action.ids));
       this.page.store.subscribe((changed) => {
         if (changed.has("held")) this.why.draw();
         if (changed.has("language")) this.draw();
-        else if (["kind", "layer", "head"].some((name) => changed.has(name))) {
-          this.drawCuts();
+        if (changed.has("view")) this.drawTokens();
+        if (["kind", "layer", "head", "part"].some((name) => changed.has(name))) {
+          this.stage.draw();
           this.sentences.draw();
         }
       });
       this.draw();
+      if (this.walk.at !== null) this.walk.go(this.walk.at);
     } else await this.page.update(data);
     this.drawAnswer();
   }
 
   drawAnswer() {
     const { data, words } = this;
-    this.drawCuts();
+    this.stage.draw();
     if (!data) return;
     const said = data.answer ?? data.says ?? "";
     const was = data.cut && data.cut.answer !== said ? h("span", { class: "was", title: words.whole }, data.cut.answer ?? "") : null;
     this.said.replaceChildren(said, ...(was ? [" ", was] : []));
-    this.drawEffect();
+    this.drawTokens();
+    this.walk.draw();
     this.learning.drawWeights();
     this.why.draw();
     this.compare.rank();
     this.sentences.draw();
   }
 
-  /** The part of the machine that the views have chosen. */
-  chosen() {
-    const { kind, layer, head } = this.page.state;
-    const attention = this.data.attentions[kind].layers[layer];
-    const stack = kind === "encoder" ? "encoder" : "decoder";
-    const module = `${stack}.${layer}.${kind === "cross" ? "cross" : "attention"}`;
-    const heads = attention.head_ids.map((id) => `${module}:${id}`);
-    return { head: heads[head], heads, mlp: `${stack}.${layer}.mlp`, stack, layer };
+  // ---- choosing the next token
+
+  /** The number of the first output that is the answer's; those before it were given. */
+  get first() {
+    return Math.max(0, this.data.outputs.status.findIndex((status) => status !== "given"));
   }
 
-  /** All that a layer adds to the stream: the heads of its attentions, and its MLP. */
-  layerParts({ stack, layer, mlp }) {
-    const kinds = Object.keys(this.data.attentions).filter((kind) => (kind === "encoder") === (stack === "encoder"));
-    const heads = kinds.flatMap((kind) => this.data.attentions[kind].layers[layer].head_ids.map((id) => `${stack}.${layer}.${kind === "cross" ? "cross" : "attention"}:${id}`));
-    return [...heads, mlp];
+  /** The ids of the answer, its end included. */
+  answerIds() {
+    const { outputs } = this.data;
+    return outputs.ids.slice(this.first).filter((_, i) => outputs.status[this.first + i] !== "next");
   }
 
-  cut(parts) {
-    this.before.push(this.cuts);
-    this.cuts = parts;
-    this.drawCuts();
+  placeNow() {
+    return Math.max(0, Math.min(this.place ?? this.forced.length, this.answerIds().length - (this.data.outputs.status.at(-1) === "next" ? 0 : 1)));
+  }
+
+  prefixAt(place) {
+    return this.answerIds().slice(0, place);
+  }
+
+  samplingNow(count) {
+    return samplingOf(this.sampling, count);
+  }
+
+  /** The distribution at a place of the answer, asked for once. */
+  async next(place) {
+    const asked = { model: this.model, text: this.data.text, prefix: this.prefixAt(place), cut: this.data.cut?.parts ?? [], step: this.step };
+    const key = JSON.stringify(asked);
+    if (this.nextKey !== key) [this.nextKey, this.nextFound] = [key, await ask("/next", asked)];
+    return this.nextFound;
+  }
+
+  /** To another place of the answer. */
+  go(place) {
+    this.place = place;
+    this.remember();
+    if (this.page.state.view === "choose") this.page.draw();
+    else this.page.set({ view: "choose" });
+    this.drawTokens();
+  }
+
+  /** The answer is made to begin with these ids. */
+  force(ids) {
+    this.change({ forced: ids });
+    this.place = null;
+  }
+
+  /** The answer's tokens, each a button that opens the choice of it; what greedy would have said where that is something else. */
+  drawTokens() {
+    const { data, words } = this;
+    if (data.answer === null || data.forced) return this.tokenLine.replaceChildren();
+    const { outputs, names, greedy } = data;
+    const now = this.page?.state.view === "choose" ? this.placeNow() : -1;
+    const chips = this.answerIds().map((_, i) => {
+      const p = Math.exp(outputs.logprob[this.first + i]);
+      const kind = `chip one${i < this.forced.length ? " pinned" : ""}${p < DOUBT ? " doubt" : ""}`;
+      return h("button", { type: "button", class: kind, "data-place": i, "aria-pressed": String(i === now), title: filled(words.chooseThis, share(p)), onclick: () => this.go(i) }, token(names[outputs.tokens[this.first + i]]));
+    });
+    const free = this.forced.length ? h("button", { type: "button", class: "chip", id: "free", onclick: () => this.force([]) }, words.free) : "";
+    const other = greedy && greedy.text !== data.answer ? h("span", { id: "greedy" }, h("span", { class: "caption" }, words.greedy), greedy.text || "∅") : "";
+    return this.tokenLine.replaceChildren(h("span", { class: "caption" }, words.tokenByToken), ...chips, free, other);
+  }
+
+  // ---- cutting
+
+  /** Something is cut or forced; it can be undone. */
+  change(changes) {
+    this.before.push({ cuts: this.cuts, forced: this.forced });
+    history.pushState(null, "", location.href); // Back takes it back, too
+    Object.assign(this, changes);
+    this.stage.draw();
     this.later(0);
   }
 
-  drawCuts() {
-    const { words, cuts } = this;
-    if (!this.page || !this.data) return;
-    const place = this.chosen();
-    const add = (parts) => this.cut([...new Set([...cuts, ...parts])]);
-    const button = (id, text, act, off = false) => h("button", { type: "button", class: "chip", id, disabled: off, onclick: act }, text);
-    this.cutLine.replaceChildren(
-      place.head ? button("cut-head", `✂ ${words.cutHead}: ${place.head}`, () => add([place.head]), cuts.includes(place.head)) : "",
-      place.head ? button("cut-others", words.only, () => this.cut(place.heads.filter((name) => name !== place.head)), place.heads.length < 2) : "",
-      button("cut-attention", words.cutAttention, () => add(place.heads)),
-      button("cut-mlp", `${words.cutMlp}: ${place.mlp}`, () => add([place.mlp]), cuts.includes(place.mlp)),
-      button("cut-layer", words.cutLayer, () => add(this.layerParts(place))),
-      ...cuts.map((part) => h("button", { type: "button", class: "chip cut", "data-part": part, title: filled(words.restore, part), onclick: () => this.cut(cuts.filter((other) => other !== part)) }, `${part} ×`)),
-      this.before.length ? button("undo", words.back, () => {
-        this.cuts = this.before.pop();
-        this.drawCuts();
-        this.later(0);
-      }) : "",
-      cuts.length ? button("restore", words.clear, () => this.cut([])) : h("small", { class: "dim" }, words.uncut),
-    );
+  cut(parts) {
+    this.change({ cuts: parts });
   }
 
-  /** What the cut does to the whole model's answer, token by token. */
-  drawEffect() {
-    const { words } = this;
-    const cut = this.data.cut;
-    if (!cut?.tokens.length) {
-      this.effect.replaceChildren();
-      return;
-    }
-    const mean = (values) => -values.reduce((a, b) => a + b, 0) / values.length;
-    const [before, after] = [mean(cut.before), mean(cut.after)];
-    const change = `${after >= before ? "+" : "−"}${number(Math.abs(after - before), 3)}`;
-    const lost = cut.before.map((value, i) => value - cut.after[i]);
-    const most = Math.max(1, ...lost.map(Math.abs));
-    const bars = cut.tokens.map((text, i) => h("div", { class: "one", title: filled(words.lost, { token: text, before: number(cut.before[i]), after: number(cut.after[i]) }) },
-      h("div", { class: lost[i] < 0 ? "bar better" : "bar" }, h("i", { style: { height: `${(100 * Math.abs(lost[i])) / most}%` } })),
-      token(text),
-      h("small", { class: "dim" }, number(-lost[i], 1)),
-    ));
-    this.effect.replaceChildren(h("p", { class: "dim", id: "loss" }, filled(words.effect, { before: number(before, 3), after: number(after, 3), change })), h("div", { id: "effect" }, bars));
+  undo() {
+    Object.assign(this, this.before.pop(), { place: null });
+    this.stage.draw();
+    this.later(0);
   }
 }
 
-const live = new Live(document.getElementById("live"), document.getElementById("page"));
+const live = new Live(...["live", "walk", "stage", "page"].map((id) => document.getElementById(id)));
 window.live = live;
 await live.begin();

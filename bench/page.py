@@ -1,0 +1,120 @@
+"""The live page in a real Chromium on this machine's CPU: from a key to the picture that answers it.
+
+    python3 bench/page.py runs/dates "3 mai 1979"      # a trained run, with a text it knows
+    python3 bench/page.py base gpt2                    # 6+6 layers of 512 and GPT-2's 12 of 768, with random weights
+    python3 bench/page.py base --keys 10 --view maps
+
+For each model `glassformer open` runs as a process of its own, and one character after the other is typed, the next when the last
+has its picture. Told are the median and the 95th percentile of the time from the key to the drawn view,
+and the weight: of the modules, styles and words of the page, and of one such answer. (Attribution, saliency and the
+beam's tree come after it, when the typing rests; they are not in these times.)
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.serve import VOCABULARY, make_run
+
+BASE = {"n_layer": 6, "n_head": 8, "n_embd": 512, "n_hidden": 2048}
+GPT2 = {"family": "gpt", "n_layer": 12, "n_head": 12, "n_embd": 768, "n_hidden": 3072, "positions": "learned"}
+MADE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "base": (BASE, {"beam": 1, "min_new_tokens": 12, "max_new_tokens": 12}),
+    "gpt2": (GPT2, {"beam": 1, "min_new_tokens": 0, "max_new_tokens": None}),
+}
+TYPE = """text => new Promise((done, fail) => {
+  const before = live.data;
+  const input = document.getElementById("text");
+  const begun = performance.now();
+  const view = document.getElementById("view");
+  input.value = text;
+  input.dispatchEvent(new Event("input"));
+  const look = () => {
+    const failed = document.querySelector("#state.failed");
+    if (failed && performance.now() > begun + 50) fail(new Error(failed.textContent));
+    else if (live.data !== before && live.data.text === text && view.ariaBusy === "false") done(performance.now() - begun);
+    else requestAnimationFrame(look);
+  };
+  look();
+})"""
+WEIGHTS = """() => {
+  const all = performance.getEntriesByType("resource");
+  const sizes = (part) => all.filter((one) => one.name.includes(part)).map((one) => one.decodedBodySize);
+  return { page: sizes("/page/").reduce((a, b) => a + b, 0), answer: sizes("/look").pop() };
+}"""
+
+
+def measure(run: Path, text: str, keys: int, view: str) -> dict[str, Any]:
+    """Seconds from each key to its picture, and bytes."""
+    from playwright.sync_api import sync_playwright
+
+    command = [sys.executable, "-m", "glassformer", "open", str(run), "--no-browser", "--device", "cpu"]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
+    assert server.stderr is not None
+    try:
+        told = (re.search(r"open (http://\S+) in a browser", line) for line in server.stderr)
+        address = next(found[1] for found in told if found)
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(
+                executable_path=shutil.which("chromium"), args=["--no-sandbox"] if os.geteuid() == 0 else []
+            )
+            page = browser.new_page(viewport={"width": 1400, "height": 900})
+
+            page.set_default_timeout(300_000)
+            page.goto(f"{address}?text={text}#view={view}")
+            page.wait_for_selector("html[data-ready=yes]")
+            # The same text, its last character taken away and typed again: every time is that of an answer of one length.
+            times = []
+            for n in range(keys + 2):
+                taken = page.evaluate(TYPE, text[: len(text) - (n + 1) % 2])
+                if n > 1:
+                    times.append(taken / 1000)
+            weights = page.evaluate(WEIGHTS)
+            browser.close()
+    finally:
+        server.terminate()
+        server.wait()
+    return {"times": times, "weights": weights}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="+", help="base, gpt2, or a run folder followed by a text")
+    parser.add_argument("--keys", type=int, default=20)
+    parser.add_argument("--view", default="maps")
+    asked = parser.parse_args()
+    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print("| model | median | p95 | page | one answer |\n| --- | ---: | ---: | ---: | ---: |")
+    names = list(asked.what)
+    with tempfile.TemporaryDirectory() as folder:
+        while names:
+            name = names.pop(0)
+            if name in MADE:
+                model, decode = MADE[name]
+                run, text = make_run(Path(folder) / name, model, **decode), " ".join(VOCABULARY[7:19])
+            else:
+                run, text = Path(name).resolve(), names.pop(0)
+            found = measure(run, text, asked.keys, asked.view)
+            times = sorted(found["times"])
+            p95 = times[min(len(times) - 1, int(0.95 * len(times)))]
+            page, answer = (found["weights"][part] / 1e3 for part in ("page", "answer"))
+            print(
+                f"| {name} | {1000 * statistics.median(times):.0f} ms | {1000 * p95:.0f} ms | {page:.0f} kB | {answer:.0f} kB |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

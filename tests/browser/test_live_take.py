@@ -71,7 +71,7 @@ def test_each_file_holds_what_was_seen(browser: Any, server: Running, path: Path
     tab.page.click("#take-svg")
     assert tab.page.inner_text("#take [role=status]")  # there is no drawing of tokens, and that is said
     tab.page.click("[data-view=machine]")
-    tab.page.wait_for_selector("#view svg")
+    tab.page.wait_for_selector("#stage svg")
     name, content = taken(tab, "svg")
     assert name == "machine.svg" and len(list(ElementTree.fromstring(content).iter())) > 10
     assert taken(tab, "png")[1].startswith(b"\x89PNG\r\n")

@@ -128,10 +128,22 @@ class Live {
       ),
       this.tokenLine = h("div", { class: "line scroll", id: "tokens" }),
       chips.length ? h("div", { class: "line" }, h("span", { class: "caption" }, words.examples), chips) : "",
+      h("nav", { class: "line", "aria-label": words.further }, h("span", { class: "caption" }, words.further), this.further()),
     );
     this.drawAnswer();
     this.learning.draw();
     this.takeAway.draw();
+  }
+
+  /** The ways to what stands below the views. */
+  further() {
+    const names = { why: this.why.words.why, compare: this.compare.words.beside, learning: this.learning.words.title, sentences: this.sentences.words.title, take: this.takeAway.words.take };
+    return Object.entries(names).map(([id, name]) => h("button", { type: "button", class: "chip", "data-to": id, onclick: () => {
+      const section = document.getElementById(id);
+      for (const details of section.querySelectorAll("details")) details.open = true;
+      section.scrollIntoView({ block: "center" });
+      section.querySelector("button, summary, select, input")?.focus({ preventScroll: true });
+    } }, name));
   }
 
   /** Another text: what was forced on the answer to the last one has no meaning for it. */

@@ -87,7 +87,9 @@ export class Take {
   /** The largest drawing of the view. */
   largest(kind) {
     const area = (element) => element.getBoundingClientRect().width * element.getBoundingClientRect().height;
-    const found = [...document.querySelectorAll(kind.split(",").map((name) => `#view ${name}`).join())].sort((a, b) => area(b) - area(a))[0];
+    // Where the machine stands beside the views, its view has no second drawing of it.
+    const where = this.live.page.state.view === "machine" && getComputedStyle(document.querySelector("#view .scroll")).display === "none" ? "#stage" : "#view";
+    const found = [...document.querySelectorAll(kind.split(",").map((name) => `${where} ${name}`).join())].sort((a, b) => area(b) - area(a))[0];
     if (!found) throw new Error(this.words.noPicture);
     return found;
   }

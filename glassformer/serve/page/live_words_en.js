@@ -1,6 +1,7 @@
 // Every word of the live page in English; live_words_zh.js is made of it by the catalogue (bundle.py).
 
 export const LIVE_EN = {
+  further: "Below",
   model: "Model",
   text: "Text",
   type: "Type a text; every key is answered",
@@ -51,7 +52,7 @@ export const LIVE_EN = {
   walk_residual: "The residual stream",
   walk_residual_text: "What attention found is added to the vector, which is never replaced. So there is a straight way from the first layer to the last, with {depth} layers that each add something. Long bars are parts that change the vector much.",
   walk_mlp: "The MLP",
-  walk_mlp_text: "The feed-forward layer looks at each token alone, after attention has moved things between them. It widens the vector, bends it, and narrows it again. About two thirds of a layer's weights are here in most models.",
+  walk_mlp_text: "The feed-forward layer looks at each token alone, after attention has moved things between them. It widens the vector, bends it, and narrows it again. Where it widens fourfold, its two matrices hold 8C² weights, twice the 4C² of a self-attention.",
   walk_cross: "Cross-attention",
   walk_cross_text: "The decoder asks the encoder: its queries come from the answer so far, keys and values from the text. A row belongs to the token that is being written. Often it looks at the very token of the text that it renders.",
   walk_logits: "Logits",

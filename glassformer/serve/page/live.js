@@ -19,7 +19,7 @@ import { remembered } from "./store.js";
 import { filled, LANGUAGES } from "./words.js";
 
 const PAUSE = 120; // ms after the last key, where an answer takes longer than QUICK; else none
-const QUICK = 100; // ms
+const QUICK = 250; // ms: an answer that another key has overtaken is broken off anyway
 const REST = 300; // ms without a key, after which the slow part is asked for: who types on does not wait for it
 const MOST = 400; // characters
 const SLOW = ["attribution", "beam", "across"]; // views that the first, quick answer has nothing for

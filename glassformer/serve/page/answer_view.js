@@ -1,4 +1,4 @@
-// A translation token by token: how sure the model was by the shade of each, and the source tokens it looked at.
+// A translation token by token: how much the model doubted each by its mark, and the source tokens it looked at.
 
 import { h, isControl, share } from "./elements.js";
 import { filled } from "./words.js";
@@ -41,7 +41,7 @@ export class AnswerView {
       const chances = scores[number]?.logprobs ?? [];
       const chips = side(part.tokens, (text, at) => {
         const chance = Math.exp(chances[at] ?? 0);
-        const chip = h("span", { class: "piece sure", style: { "--share": chance.toFixed(3) }, "data-chance": share(chance) }, text);
+        const chip = h("span", { class: "piece sure", style: { "--doubt": (1 - chance).toFixed(3) }, "data-chance": share(chance) }, text);
         const place = this.chips.length;
         chip.addEventListener("pointerenter", () => this.light(place));
         this.chips.push(chip);

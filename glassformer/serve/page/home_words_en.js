@@ -10,7 +10,7 @@ export const HOME_EN = {
   language: "中文",
   theme: "Dark or light",
   alternatives: "Alternatives",
-  confidence: "The paler a word, the less sure the model was of it. Point at a word, or reach it with the arrow keys, to light what it looked at.",
+  confidence: "The more a word is marked, the less sure the model was of it. Point at a word, or reach it with the arrow keys, to light what it looked at.",
   look: "Look inside",
   correct: "Correct it",
   correction: "What it should have been; Enter sends it",

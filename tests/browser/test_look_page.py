@@ -41,6 +41,20 @@ def test_every_view_opens_without_a_word(
         assert report.complaints == []
 
 
+def test_the_cell_that_the_sentence_names_is_outlined(browser: Any, pages: dict[str, Path]) -> None:
+    """Its row and column are the sentence's query and key, with its weight. Caught: the outline of another cell, or none."""
+    with opened(browser, WIDE) as report:
+        for view, kind in (("maps", "encoder"), ("maps", "cross"), ("rollout", "decoder")):
+            report.open(pages["transformer"].as_uri() + f"#view={view}&kind={kind}&layer=1&head=0")
+            box = report.page.locator("#view .example").bounding_box()
+            assert report.page.locator("#view .example").count() == 1 and 0 <= box["y"] < WIDE["height"]
+            report.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+            lit = report.page.eval_on_selector_all("#view text.lit", "all => all.map(one => one.textContent)")
+            sentence = report.text("#view .howto")
+            assert len(lit) == 2 and all(label in sentence.replace(" ", "␣") or label in sentence for label in lit)
+            assert report.text("#view .readout p b") in sentence
+
+
 def test_the_keys(browser: Any, pages: dict[str, Path]) -> None:
     """Views, heads, layers, tokens, kinds, units, theme, language, help; and one sees where the focus is."""
     with opened(browser, WIDE) as report:

@@ -1,7 +1,7 @@
 // What the views of attention share: names of heads, their maps in the units shown, masks, and what a cell says.
 
 import { matrix, merge, strongest, unitsOf, unpack } from "./data.js";
-import { h, select, share, token } from "./elements.js";
+import { h, isControl, select, share, token } from "./elements.js";
 import { heldCell, holdCell } from "./held.js";
 import { Heatmap } from "./heatmap.js";
 import { filled } from "./words.js";
@@ -105,17 +105,29 @@ export function weightMap(panel, found, name, more = {}) {
   });
 }
 
-/** The worked sentence of a map: its clearest cell, of a token that had a choice. */
-export function mapSentence(panel, found, template) {
-  const { map, rows, columns, masked } = found;
-  let best = null;
+/**
+ * The clearest cell of a map, of a token that had a choice: where one is twice as strong as an even share, that of two different
+ * words, since a token that looks at itself or at a control token tells little.
+ */
+export function clearestCell({ map, rows, columns, masked }) {
+  let [best, telling] = [null, null];
   for (let i = 0; i < map.rows; i++) {
     let choices = 0;
     for (let j = 0; j < map.columns; j++) choices += masked?.[i * map.columns + j] ? 0 : 1;
     if (choices < 2) continue;
     const [[weight, j]] = strongest(map, i, 1);
-    if (!best || weight > best.weight) best = { weight, i, j, choices };
+    const cell = { weight, i, j, choices };
+    if (!best || weight > best.weight) best = cell;
+    const tells = rows[i] !== columns[j] && !isControl(rows[i]) && !isControl(columns[j]) && weight >= 2 / choices;
+    if (tells && (!telling || weight > telling.weight)) telling = cell;
   }
+  return telling ?? best;
+}
+
+/** The worked sentence of a map, of its clearest cell. */
+export function mapSentence(panel, found, template) {
+  const { rows, columns } = found;
+  const best = clearestCell(found);
   if (!best) return null;
   return filled(template, { query: rows[best.i], key: columns[best.j], weight: share(best.weight), even: share(1 / best.choices), choices: best.choices });
 }

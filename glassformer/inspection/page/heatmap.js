@@ -33,7 +33,8 @@ export function legend(scale, format, words, masked) {
 
 /**
  * options: map {values, rows, columns}; rows, columns (labels); axes [row title, column title]; scale {kind, most, name};
- * masked (bytes) or null; say(i, j): the readout; held(): [i, j] or null; hold(cell); name; words; format; plainRows.
+ * masked (bytes) or null; say(i, j): the readout; held(): [i, j] or null; hold(cell); name; words; format; plainRows;
+ * example {i, j}: the cell that the sentence above the map speaks of, outlined; a map that shows a part of itself begins with it.
  */
 export class Heatmap {
   constructor(options) {
@@ -42,7 +43,7 @@ export class Heatmap {
     this.columnLabels = this.columns.map(labelled);
     this.widths = this.columnLabels.map((text) => widthOf(text));
     this.left = Math.ceil(Math.min(WIDEST_LABEL, Math.max(12, widthOf(this.axes?.[0] ?? ""), ...this.rowLabels.map((t) => widthOf(t))))) + 10;
-    this.first = [0, 0];
+    this.first = this.example ? [this.example.i - 2, this.example.j - 2] : [0, 0];
     this.cell = 0;
     this.cursor = null;
     this.readout = h("div", { class: "readout", "aria-live": "polite" });
@@ -121,6 +122,8 @@ export class Heatmap {
       labels.append(svg("text", { ...where, "data-column": at, class: isControl(this.columns[at]) ? "control" : "" }, this.columnLabels[at]));
     }
     labels.append(svg("rect", { class: "frame", x: left, y: above, width: m * cell, height: n * cell }));
+    const [down, across] = this.example ? [this.example.i - first[0], this.example.j - first[1]] : [-1, -1];
+    if (down >= 0 && down < n && across >= 0 && across < m) labels.append(svg("rect", { class: "example", x: left + across * cell, y: above + down * cell, width: cell, height: cell }));
     this.bands = svg("g", { class: "bands" });
     labels.append(this.bands);
     this.stage.replaceChildren(canvas, labels);

@@ -1,6 +1,6 @@
 // The grid of all maps, and one of them large.
 
-import { furthest, headMap, headName, mapSentence, mergedMap, tapName, weightMap, weightScale } from "./attention.js";
+import { clearestCell, furthest, headMap, headName, mapSentence, mergedMap, tapName, weightMap, weightScale } from "./attention.js";
 import { difference, distance } from "./beside.js";
 import { paint } from "./colours.js";
 import { matrix, unpack } from "./data.js";
@@ -113,7 +113,7 @@ export class MapsView extends View {
       const found = await headMap(panel, state.kind, state.layer, state.head);
       const name = headName(panel, state.kind, state.layer, state.head);
       sentence = mapSentence(panel, found, words.mapsRead);
-      large.append(h("h3", {}, name, " ", h("code", { class: "note" }, tapName(data, state.kind, state.layer, state.head))), this.keep(weightMap(panel, found, name)));
+      large.append(h("h3", {}, name, " ", h("code", { class: "note" }, tapName(data, state.kind, state.layer, state.head))), this.keep(weightMap(panel, found, name, { example: this.apart.length ? null : clearestCell(found) })));
       for (const part of await this.differenceMap(found)) if (part) large.append(part);
     } else large.append(h("p", {}, words.noHeads));
     const legend = Object.keys(data.importance ?? {}).length ? h("p", { class: "note" }, words.badges) : null;

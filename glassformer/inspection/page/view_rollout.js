@@ -1,6 +1,6 @@
 // Attention rollout after each layer.
 
-import { mapSentence, mergedMap, weightMap, weightScale } from "./attention.js";
+import { clearestCell, mapSentence, mergedMap, weightMap, weightScale } from "./attention.js";
 import { matrix, unpack } from "./data.js";
 import { choice, h, select } from "./elements.js";
 import { View } from "./view.js";
@@ -33,7 +33,7 @@ export class RolloutView extends View {
         choice(words.colour, scales, state.scale, (scale) => panel.set({ scale })),
       ),
       this.howTo(mapSentence(panel, found, words.rolloutRead)),
-      this.keep(weightMap(panel, found, `${words.rollout}: ${words[`${kind}Long`]}`, { axes: [words.rolloutRows, words.rolloutColumns], scale: { ...weightScale(panel), name: words.rolloutShare } })),
+      this.keep(weightMap(panel, found, `${words.rollout}: ${words[`${kind}Long`]}`, { example: clearestCell(found), axes: [words.rolloutRows, words.rolloutColumns], scale: { ...weightScale(panel), name: words.rolloutShare } })),
     ];
   }
 }

@@ -53,7 +53,12 @@ def serve(
     limit: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Change a limit, such as queue=64 or seconds=30.")
     ] = None,
-    device: options.Device = "auto",
+    device: Annotated[
+        str,
+        typer.Option(
+            help="auto (CUDA where there is one), cpu or cuda; or several, as cuda:0,cuda:1: a worker on each."
+        ),
+    ] = "auto",
 ) -> None:
     """Answer over HTTP: LibreTranslate's /translate, OpenAI's /v1/completions, and a page at /.
 

@@ -5,6 +5,7 @@ api_errors.py    an answer that is an error, in either dialect
 jobs.py          what one request asks of a model, row by row (translation.py, completion.py)
 fair_queue.py    whose row is next
 worker.py        the one thread that owns a model and its drivers
+worker_group.py  the same on several devices
 models.py        several runs: loaded on first use, unloaded under a limit, replaced by newer weights
 service.py       from a request to a job, and its answer back
 auth.py          hosts, origins and keys

@@ -26,6 +26,7 @@ from glassformer.serve.learner import Learner
 from glassformer.serve.limits import Limits
 from glassformer.serve.translation import TranslationJob, TranslationOptions
 from glassformer.serve.worker import Worker, log_name
+from glassformer.serve.worker_group import WorkerGroup
 from glassformer.tasks import TextModel
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 2.0, 60.0  # seconds, between two trials of a run that does not work
@@ -56,7 +57,7 @@ class ServedRun:
         self.sources, self.target = languages or codes_of(self.folder.recipe)
         self.made = int((path / "run.json").stat().st_mtime)
         self.bytes = COPIES * self.weights_size()
-        self.worker: Worker | None = None
+        self.worker: Worker | WorkerGroup | None = None
         self.learner: Learner | None = None  # where corrections are taken
         self.stamp: object = None
         self.loaded_seal = ""
@@ -102,7 +103,13 @@ class Models:
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.runs = {run.name: run for run in runs}
-        self.limits, self.device, self.batch_invariant, self.report = limits, device, batch_invariant, report
+        self.limits, self.batch_invariant, self.report = limits, batch_invariant, report
+        self.devices = [name.strip() for name in device.split(",")]  # a worker on each
+        self.device = self.devices[
+            0
+        ]  # what is not a request is done here: reports, and other weights than those served
+        if learn and len(self.devices) > 1:
+            raise UserError("corrections are learned on one device; leave out --learn, or name one device")
         if len(self.runs) < len(runs):
             raise UserError("two of the runs have the same name; rename one of their folders")
         largest = max(runs, key=lambda run: run.bytes, default=None)
@@ -112,7 +119,7 @@ class Models:
                 largest=largest.path,
                 bytes=largest.bytes / 2**20,
             )
-        self.retired: list[Worker] = []
+        self.retired: list[Worker | WorkerGroup] = []
         self.loading = asyncio.Lock()
         self.draining = False
         for run in runs if learn else ():
@@ -129,9 +136,9 @@ class Models:
             )
         return self.runs[name]
 
-    def workers(self) -> list[Worker]:
+    def workers(self) -> list[Worker | WorkerGroup]:
         """Every worker that may still hold requests."""
-        self.retired = [worker for worker in self.retired if worker.thread.is_alive()]
+        self.retired = [worker for worker in self.retired if worker.alive]
         return [*(run.worker for run in self.runs.values() if run.worker is not None), *self.retired]
 
     def alive(self) -> bool:
@@ -159,7 +166,7 @@ class Models:
         if self.full:
             raise self.overloaded()
 
-    async def submit(self, run: ServedRun, job: ServerJob) -> Worker:
+    async def submit(self, run: ServedRun, job: ServerJob) -> Worker | WorkerGroup:
         """Hand a job to the run's worker, which is loaded first where it is not there."""
         if self.draining:
             raise APIError(503, "this server is shutting down; ask another, or again in a moment", retry=5)
@@ -179,7 +186,7 @@ class Models:
                 if error.status != 503 or run.worker is worker:
                     raise
 
-    async def load(self, run: ServedRun) -> Worker:
+    async def load(self, run: ServedRun) -> Worker | WorkerGroup:
         """The run's worker, loaded once however many ask."""
         async with run.lock:
             if run.worker is None:
@@ -202,9 +209,9 @@ class Models:
         why = str(error) if isinstance(error, UserError | APIError | TimeoutError) else log_name(error)
         self.report(_("{name} cannot answer: {why}", name=run.name, why=why or "it took too long"))
 
-    def load_model(self, run: ServedRun) -> TextModel:
+    def load_model(self, run: ServedRun, device: str | None = None) -> TextModel:
         """The run's model with its own weights, decoding as this server does."""
-        model = load(run.path, device=self.device)
+        model = load(run.path, device=device or self.device)
         if self.batch_invariant:
             model.recipe = replace(model.recipe, decode=replace(model.recipe.decode, batch_invariant=True))
         return model
@@ -218,14 +225,15 @@ class Models:
                 old.close()
                 self.retired.append(old)
 
-    async def read(self, run: ServedRun) -> Worker:
+    async def read(self, run: ServedRun) -> Worker | WorkerGroup:
         """A worker with the weights of now, which has answered."""
         stamp = run.now()
         seal = run.seal()
-        model = await asyncio.to_thread(self.load_model, run)
+        models = [await asyncio.to_thread(self.load_model, run, device) for device in self.devices]
         if run.learner is not None:
-            await asyncio.to_thread(run.learner.store.apply, model._model)
-        worker = Worker(model, self.limits, self.report)
+            await asyncio.to_thread(run.learner.store.apply, models[0]._model)
+        workers = [Worker(model, self.limits, self.report) for model in models]
+        worker = workers[0] if len(workers) == 1 else WorkerGroup(workers)
         try:
             await self.try_out(run, worker)
         except BaseException:
@@ -238,22 +246,24 @@ class Models:
         self.report(_("loaded {name}", name=run.name))
         return worker
 
-    async def try_out(self, run: ServedRun, worker: Worker) -> None:
-        """Have it answer, if only with a token: that a device has gone, or the tokenizer is another's, shows in nothing less."""
+    async def try_out(self, run: ServedRun, worker: Worker | WorkerGroup) -> None:
+        """Have it answer on each of its devices, if only with a token: that a device has gone, or the tokenizer is another's,
+        shows in nothing less."""
         failures = worker.failures
-        job: ServerJob
-        if run.kind == "reader":
-            job = FunctionJob(lambda m: m.model(torch.tensor([m.with_special_tokens([])], device=m.device)).shape)
-        elif run.translates:
-            job = TranslationJob(["a"], TranslationOptions({"max_new_tokens": 1, "min_new_tokens": 0}))
-        else:
-            job = CompletionJob([""], CompletionOptions(max_tokens=1))
-        job.alone = True
-        worker.submit(job)
-        try:
-            await asyncio.wait_for(job.reply, self.limits.seconds)
-        finally:
-            job.cancel()
+        for member in worker.workers:
+            job: ServerJob
+            if run.kind == "reader":
+                job = FunctionJob(lambda m: m.model(torch.tensor([m.with_special_tokens([])], device=m.device)).shape)
+            elif run.translates:
+                job = TranslationJob(["a"], TranslationOptions({"max_new_tokens": 1, "min_new_tokens": 0}))
+            else:
+                job = CompletionJob([""], CompletionOptions(max_tokens=1))
+            job.alone = True
+            member.submit(job)
+            try:
+                await asyncio.wait_for(job.reply, self.limits.seconds)
+            finally:
+                job.cancel()
         run.healthy, run.failures_seen, run.pause = True, failures, SHORTEST_PAUSE
 
     async def make_room(self, run: ServedRun) -> None:
@@ -262,7 +272,7 @@ class Models:
             return
         while True:
             there = [r for r in self.runs.values() if r.worker is not None and r is not run]
-            leaving = sum(1 for worker in self.retired if worker.thread.is_alive())
+            leaving = sum(1 for worker in self.retired if worker.alive)
             if sum(r.bytes for r in there) + run.bytes <= self.limits.memory and not leaving:
                 return
             idle = [r for r in there if r.worker is not None and not r.worker.held]

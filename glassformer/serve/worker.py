@@ -118,6 +118,16 @@ class Worker:
         self._room_at = min(now + LONGEST_WAIT, max(now, self._room_at) + 1 / rate)
         return max(1, math.ceil(self._room_at - now))
 
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """Itself; of a group of workers, all of them."""
+        return (self,)
+
+    @property
+    def alive(self) -> bool:
+        """Does its thread still run?"""
+        return self.thread.is_alive()
+
     def stuck_for(self) -> float:
         """For how many seconds there have been jobs and no movement."""
         return time.monotonic() - self.moved_at if self.held else 0.0

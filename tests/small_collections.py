@@ -17,13 +17,13 @@ def numbers(n: int, seed: int) -> tuple[list[str], list[str]]:
     return [f"{a} &apos;s ." for a, _ in found], [f"{b} &quot; ." for _, b in found]
 
 
-def write_multi30k(folder: Path, *, shuffled: bool = False) -> Path:
+def write_multi30k(folder: Path, *, shuffled: bool = False, language: str = "de") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for split, size in (("train", 600), ("val", 40), ("test_2016_flickr", 60)):
         english, german = numbers(size, len(split))
         if shuffled and split == "train":
             random.Random(0).shuffle(german)
-        for side, lines in (("en", english), ("de", german)):
+        for side, lines in (("en", english), (language, german)):
             (folder / f"{split}.lc.norm.tok.{side}").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
 

@@ -80,7 +80,14 @@ def test_every_verb_has_the_guard(
     monkeypatch.setattr(data, "VERBS", {name: broken(verb) for name, verb in data.VERBS.items()})
     names = [[name] for group in every.values() for name in group] + [["data", name] for name in data.VERBS]
     for words in names:
-        for given in ([], ["a"], ["a", "b"], ["a", "--to", "b"], ["a", "--out", "b"]):  # as much as it takes
+        for given in (
+            [],
+            ["a"],
+            ["a", "b"],
+            ["a", "--to", "b"],
+            ["a", "--out", "b"],
+            ["a", "--file", "b", "--out", "c"],
+        ):  # as much as it takes
             code, said = call([*words, *given], monkeypatch, capfd)
             assert said.count("\n") == 1, (words, said)
             if code != 2:

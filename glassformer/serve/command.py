@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 from glassformer.config.fields import coerce, type_hints
 from glassformer.config.recipe import refuse_unknown
@@ -105,15 +106,14 @@ def run_server(
     languages: Sequence[str] = (),
     key_file: Path | None = None,
     names: tuple[Sequence[str], Sequence[str]] = ((), ()),
-    batch_invariant: bool = False,
-    learn: bool = False,
     limits: Sequence[str] = (),
-    device: str = "auto",
     opened: Callable[[str], None] | None = None,
     watched: Sequence[Path] = (),
+    **how: Any,
 ) -> None:
     """Serve until a signal comes. `opened`: called with the address of the live page once it can be asked for; the machine is the
-    runs' owner's, who may see their data. `watched`: runs, or folders of runs, that are followed while they are trained."""
+    runs' owner's, who may see their data. `watched`: runs, or folders of runs, that are followed while they are trained.
+    `how`: the device, `batch_invariant` and `learn`, as `Models` takes them."""
     host, port = address
     if not 0 <= port <= 65535:
         raise ConfigError("a port is a number from 0 to 65535, not {port}", port=port)
@@ -121,7 +121,7 @@ def run_server(
 
     async def serve() -> Models:
         runs = served_runs(paths, languages, to_look_at=opened is not None)
-        models = Models(runs, bounds, device=device, batch_invariant=batch_invariant, learn=learn, report=say)
+        models = Models(runs, bounds, report=say, **how)
         for run in models.runs.values():
             if run.translates:
                 say(

@@ -235,4 +235,4 @@ def test_preparing_a_large_text_takes_little_memory(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(line * (60_000_000 // len(line)), encoding="utf-8")
     grown = int(run_program("memory_of_preparing", tmp_path, timeout=300))
     assert TokenFile.open(tmp_path / "data" / "train.text").tokens.size > 59_000_000
-    assert grown < 110_000_000, f"grew by {grown / 1e6:.0f} MB"
+    assert grown < 120_000_000, f"grew by {grown / 1e6:.0f} MB"

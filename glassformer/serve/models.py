@@ -62,6 +62,7 @@ class ServedRun:
         self.stamp: object = None
         self.loaded_seal = ""
         self.used_at = 0.0
+        self.waiting = 0  # requests that wait for it to be loaded: it does not leave before it has them
         self.healthy = False  # has it answered, and has nothing been heard since that it cannot?
         self.failures_seen = 0  # of its worker, before it last answered
         self.try_at, self.pause = 0.0, SHORTEST_PAUSE  # when one that does not work is tried again
@@ -178,7 +179,11 @@ class Models:
         while True:
             worker = run.worker
             if worker is None:  # whoever goes away while a run is loaded does not stop that for the others
-                worker = await asyncio.shield(self.load(run))
+                run.waiting += 1
+                try:
+                    worker = await asyncio.shield(self.load(run))
+                finally:
+                    run.waiting -= 1
             try:
                 worker.submit(job)
                 return worker
@@ -275,7 +280,7 @@ class Models:
             leaving = sum(1 for worker in self.retired if worker.alive)
             if sum(r.bytes for r in there) + run.bytes <= self.limits.memory and not leaving:
                 return
-            idle = [r for r in there if r.worker is not None and not r.worker.held]
+            idle = [r for r in there if r.worker is not None and not r.worker.held and not r.waiting]
             if idle and not leaving:
                 self.unload(min(idle, key=lambda r: r.used_at))
             await asyncio.sleep(0.01)

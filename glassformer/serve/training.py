@@ -77,7 +77,7 @@ def new_lines(path: Path, begin: int) -> tuple[list[dict[str, Any]], int]:
     return found, begin + len(whole)
 
 
-class Seen(BaseModel):
+class LogOffsets(BaseModel):
     """How much of a run's logs a page has: of which run, and how many bytes of each."""
 
     id: str | None = None
@@ -88,7 +88,7 @@ class Seen(BaseModel):
 class WatchFields(BaseModel):
     """What a page has of each run, by name."""
 
-    seen: dict[str, Seen] = {}
+    seen: dict[str, LogOffsets] = {}
 
 
 class TrainFields(BaseModel):
@@ -100,7 +100,7 @@ class TrainFields(BaseModel):
 
 
 @dataclass
-class Begun:
+class TrainingProcess:
     """A training that the page began; what it says is kept until it has ended."""
 
     process: subprocess.Popen[bytes]
@@ -120,7 +120,7 @@ class Training:
 
     def __init__(self, folders: Sequence[Path], models: Models, report: Callable[[str], None] = lambda _: None) -> None:
         self.folders, self.models, self.report = [path.resolve() for path in folders], models, report
-        self.begun: dict[str, Begun] = {}
+        self.begun: dict[str, TrainingProcess] = {}
         self.refused: set[str] = set()
 
     def runs(self) -> Iterator[RunFolder]:
@@ -149,10 +149,10 @@ class Training:
                     self.refused.add(name)
                     self.report(str(error))
 
-    def facts(self, folder: RunFolder, seen: Seen) -> dict[str, Any]:
+    def facts(self, folder: RunFolder, seen: LogOffsets) -> dict[str, Any]:
         """What is new of a run, and where it stands."""
         if seen.id != folder.id:
-            seen = Seen()
+            seen = LogOffsets()
         lines, metrics = new_lines(folder.metrics_file, seen.metrics)
         samples, at = new_lines(folder.samples_file, seen.samples)
         numbers = [{k: v for k, v in line.items() if k in TOLD or k.startswith("val_")} for line in lines]
@@ -174,7 +174,7 @@ class Training:
         found = []
         for folder in self.runs():
             with suppress(UserError, OSError):
-                found.append(self.facts(folder, fields.seen.get(folder.path.name, Seen())))
+                found.append(self.facts(folder, fields.seen.get(folder.path.name, LogOffsets())))
         failed = {name: why for name, begun in self.begun.items() if (why := begun.failure()) is not None}
         mine = [name for name, begun in self.begun.items() if begun.process.poll() is None]
         return {"runs": found, "recipes": recipe_names() if self.folders else [], "failed": failed, "begun": mine}
@@ -207,7 +207,7 @@ class Training:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
         )
-        self.begun[fields.name] = Begun(process, said)
+        self.begun[fields.name] = TrainingProcess(process, said)
         return as_json({"name": fields.name})
 
     async def stop(self, request: Request) -> Response:

@@ -45,8 +45,8 @@ class WorkerGroup:
         self.least().submit(job)
 
     def least(self) -> Worker:
-        """The worker that holds fewest jobs."""
-        return min(self.workers, key=lambda worker: worker.held)
+        """The worker that holds fewest jobs; of equals the one that has worked least."""
+        return min(self.workers, key=lambda worker: (worker.held, worker.steps))
 
     def check_room(self) -> None:
         """Refuse, where there is no room for another job."""

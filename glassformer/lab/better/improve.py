@@ -8,7 +8,6 @@ and what was kept. What is done is in a journal (lab/runner.py), so that the sam
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,7 @@ from glassformer.data.doctor.roles import arrange
 from glassformer.data.first_recipe import first_recipe
 from glassformer.data.sources import open_split
 from glassformer.errors import UserError
+from glassformer.files.durable import sha256
 from glassformer.files.owned import OwnedFiles
 from glassformer.lab.better.held_out import check_text, prepare_pairs, read_jsonl, write_mono
 from glassformer.lab.better.trial import Answered, WritePairs, answered, beside, metric_for, train_or_resume
@@ -232,8 +232,7 @@ def checksum(path: Path | None) -> str | None:
     if path is None:
         return None
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256(path)
     except OSError as error:
         raise UserError("{path} cannot be read: {reason}", path=path, reason=error.strerror) from None
 

@@ -34,8 +34,7 @@ from glassformer.config import did_you_mean
 from glassformer.data.files import numbered_lines
 from glassformer.data.splits import fraction_of
 from glassformer.errors import UserError
-from glassformer.files import structured
-from glassformer.files.durable import sha256
+from glassformer.files import durable, structured
 from glassformer.files.owned import OwnedFiles
 from glassformer.language import _
 from glassformer.screen import Progress
@@ -89,12 +88,12 @@ def fetch(url: str, folder: Path, sha256: str | None) -> Path:
     """The file under its own name, whole and right; or a sentence, and nothing at all."""
     path = folder / url.rsplit("/", 1)[-1]
     known = sha256 or read_lock(folder).get(path.name)
-    if known is not None and path.exists() and sha256(path) == known:
+    if known is not None and path.exists() and durable.sha256(path) == known:
         return path
     OwnedFiles(folder).claim(path.name)
     with TemporaryDirectory(dir=folder, prefix=".download-") as temporary:
         arrived = download(url, Path(temporary))
-        digest = sha256(arrived)
+        digest = durable.sha256(arrived)
         if known is not None and digest != known:
             hint = _(
                 " (if the publisher has a new edition, remove {name} from {lock})", name=path.name, lock=folder / LOCK

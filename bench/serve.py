@@ -36,8 +36,8 @@ NEW, BEAM, WORDS, THREADS = 24, 4, 8000, 4
 CONTESTANTS = ("ours", "one by one", "ct2 float32", "ct2 int8")
 
 
-def make_run(folder: Path, model: dict[str, Any] | None = None, **decode: Any) -> Path:
-    """A run of that size, or as `model` has it, with words of its own and random weights."""
+def make_run(folder: Path, model: dict[str, Any] | None = None, words: int = WORDS, **decode: Any) -> Path:
+    """A run of that size, or as `model` has it, with `words` words of its own and random weights."""
     import torch
 
     from glassformer.config import VERSION, Recipe
@@ -55,7 +55,7 @@ def make_run(folder: Path, model: dict[str, Any] | None = None, **decode: Any) -
     if model and model.get("family") == "gpt":
         codes = {"task": "text"}
     recipe = Recipe.from_dict({"model": sizes | (model or {}), "data": {"tokenizer": "word", **codes}, "decode": how})
-    tokenizer = Tokenizer.train("word", [" ".join(word(n) for n in range(WORDS))], WORDS)
+    tokenizer = Tokenizer.train("word", [" ".join(word(n) for n in range(words))], words)
     recipe = complete_model(recipe, Tokenizers(tokenizer, tokenizer, []))
     run = RunFolder.create(folder, recipe, VERSION)
     Tokenizers(tokenizer, tokenizer, []).save(folder)

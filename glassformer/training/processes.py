@@ -143,6 +143,20 @@ class Processes:
         torch.distributed.all_reduce(values)
         return values
 
+    def any_of(self, here: bool) -> Callable[[], bool]:
+        """Begins to ask every rank; what is returned waits for the answers, and says whether it was so on any of them. No GPU is
+        asked: on CUDA the steps of a training go on meanwhile."""
+        if self.size == 1:
+            return lambda: here
+        count = torch.tensor(int(here))
+        work = torch.distributed.all_reduce(count, group=self.control, async_op=True)
+
+        def answer() -> bool:
+            work.wait()
+            return bool(count)
+
+        return answer
+
     def share(self, pieces: Sequence[Batch]) -> list[Batch]:
         """This rank's part of the micro-batches of a step: on every rank equally many, blank ones where there are too few."""
         missing = -len(pieces) % self.size

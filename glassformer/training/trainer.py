@@ -79,7 +79,7 @@ class Trainer:
         # Whether a step counts, without asking the host. (Of a sharded model it is asked: its steps are long.)
         self.decides_on_device = device.type == "cuda" and not any(map(is_sharded, model.parameters()))
         self.warm = False
-        self.stopping = False  # any of several processes was asked to stop, and all know
+        self.stopping = False  # any process was asked to stop, and all know
         self.optimizers, self.rate, self.config = optimizers, rate, config
         self.callbacks, self.device, self.autocast = callbacks, device, autocast
         self.progress = TrainerState()
@@ -126,13 +126,11 @@ class Trainer:
         """What a step does to tensors. On CUDA nothing in it asks the device anything, so it can be captured whole."""
         buffers = [b.clone() for b in self.buffers]
         summed = self.gradients(micro, total)
-        asked = []
         if self.processes.size > 1:
-            both = torch.stack([summed, summed.new_tensor(float(self.stop_asked()))])
-            summed, *asked = self.processes.sum(both).unbind()
+            summed = self.processes.sum(summed)
         grads = [p.grad for p in self.parameters if p.grad is not None]
         norm = whole(torch.nn.utils.get_total_norm(grads)) if grads else torch.zeros((), device=self.device)
-        values = torch.stack([summed, norm.to(summed), *asked])
+        values = torch.stack([summed, norm.to(summed)])
         if self.layers:  # before clipping, as the norm of all is
             values = torch.cat([values, gradient_norms(self.layers.values(), self.device).to(values)])
         finite = self.is_finite(summed, norm)
@@ -166,6 +164,7 @@ class Trainer:
         self.warm = True
         progress.step += 1
         self.processes.seed(config.seed, progress.step)
+        any_stop_asked = self.processes.any_of(self.stop_asked())
         rate = self.rate(progress.step)
         self.set_learning_rate(rate)
         if self.captured is None:
@@ -176,6 +175,7 @@ class Trainer:
         progress.tokens += total
         report = StepReport(progress.step, 0.0, rate, 0.0, total, progress.epoch)
         self.pending.append((report, begins, batch.examples, result))
+        self.stopping |= any_stop_asked()
         if self.device.type != "cuda" or progress.step % config.log_every == 0:
             self.flush_reports()
 
@@ -226,8 +226,6 @@ class Trainer:
             self.pending, values.tolist(), strict=True
         ):
             loss = summed / report.tokens
-            if self.processes.size > 1:
-                self.stopping |= norms.pop(0) > 0
             if not (math.isfinite(summed) and math.isfinite(norm)):
                 progress.bad_steps += 1
                 what = _("loss") if not math.isfinite(summed) else _("gradient")

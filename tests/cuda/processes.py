@@ -93,11 +93,11 @@ def worst(one: list[float], other: list[float]) -> float:
     return max(abs(a - b) / abs(a) for a, b in zip(one, other, strict=True))
 
 
-def wait_for(path: Path, seconds: float) -> None:
-    """Until there is such a file."""
+def wait_for_checkpoint(run: Path, seconds: float) -> None:
+    """Until the run has one."""
     until = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < until, f"no {path.name} after {seconds} s"
+    while not list(run.glob("checkpoints/step-*/SEAL")):
+        assert time.monotonic() < until, f"no checkpoint after {seconds} s"
         time.sleep(0.05)
 
 
@@ -111,7 +111,7 @@ def stopped(folder: Path) -> None:
         "train.compile=false",
     )
     ranks = start(folder, "stopped", "one GPU", 2, *far)
-    wait_for(folder / "stopped" / "last", 120)
+    wait_for_checkpoint(folder / "stopped", 120)
     asked = time.monotonic()
     ranks[1].send_signal(signal.SIGINT)
     codes = []

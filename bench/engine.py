@@ -118,9 +118,7 @@ def hugging_face(run: Path, device: str) -> str:
     model = load(run, device="cpu")
     with tempfile.TemporaryDirectory() as folder:
         write(model, "hf", Path(folder), "fp32", "bench")
-        net = MarianMTModel.from_pretrained(
-            folder, dtype=torch.float16 if device == "cuda" else torch.float32
-        )
+        net = MarianMTModel.from_pretrained(folder, dtype=torch.float16 if device == "cuda" else torch.float32)
     net = net.to(device).eval()
     ids = [[*model.tokenizers.source.encode(text), 2] for text in sentences(256)]
 

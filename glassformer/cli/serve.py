@@ -50,6 +50,9 @@ def serve(
             "--learn", help="Take corrections, and learn each while answering; see docs/how-to/corrections.md."
         ),
     ] = False,
+    processes: Annotated[
+        int, typer.Option(help="So many processes, each with the runs in memory: for thousands of requests a second.")
+    ] = 1,
     limit: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Change a limit, such as queue=64 or seconds=30.")
     ] = None,
@@ -75,6 +78,7 @@ def serve(
         names=(allow_host or [], allow_origin or []),
         batch_invariant=batch_invariant,
         learn=learn,
+        processes=processes,
         limits=limit or [],
         device=device,
     )

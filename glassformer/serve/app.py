@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from glassformer.serve.translations import Translations
 
 
 class Served:
-    """The ASGI application and what stands behind it."""
+    """The ASGI application and what stands behind it. `files`: a folder for translated files, where others share it."""
 
     def __init__(
         self,
@@ -39,13 +40,17 @@ class Served:
         *,
         examples: bool = False,
         watched: Sequence[Path] = (),
+        files: Path | None = None,
     ) -> None:
         self.models, self.limits = models, limits
         self.metrics = Metrics()
         self.training = Training(watched, models, report)
         auth = auth or Auth()
         codes = {code for run in models.runs.values() for code in (*run.sources, run.target)}
-        service = Service(models, limits, Detector(codes), auth)
+        if files is None:
+            self.own_files = tempfile.TemporaryDirectory(prefix="glassformer-files-")  # gone with the server
+            files = Path(self.own_files.name)
+        service = Service(models, limits, Detector(codes), auth, files)
         status = {"application/json": {"type": "object"}}
         router = Router(
             [
@@ -83,11 +88,15 @@ class Served:
 
     async def count(self, request: Request) -> Response:
         """/metrics: requests, times, and the load of each run, as Prometheus scrapes them."""
+        self.set_gauges()
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    def set_gauges(self) -> None:
+        """The load of each run as it is now."""
         for name, run in self.models.runs.items():
             self.metrics.loaded.labels(name).set(run.worker is not None)
             self.metrics.held.labels(name).set(run.worker.held if run.worker is not None else 0)
             self.metrics.steps.labels(name).set(run.worker.steps if run.worker is not None else 0)
-        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def schema(self, request: Request) -> Response:
         """Every route with its fields, as OpenAPI has them."""

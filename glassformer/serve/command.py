@@ -6,8 +6,9 @@ import asyncio
 import ipaddress
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from glassformer.serve.languages import codes_from
 from glassformer.serve.lifecycle import Server
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import Models, ServedRun
+from glassformer.serve.processes import ServerProcesses, share_of
 
 SHORTEST_KEY = 16
 KEY_NAME = "GLASSFORMER_API_KEY"
@@ -99,6 +101,59 @@ def served_runs(paths: Sequence[Path], languages: Sequence[str], *, to_look_at: 
     return [ServedRun(path, named.get(path.resolve().name), to_look_at=to_look_at) for path in paths]
 
 
+@dataclass(frozen=True)
+class ServerSetup:
+    """What a server is told, as each of its processes is handed it. `how`: the device, `batch_invariant` and `learn`, as `Models`
+    takes them."""
+
+    paths: Sequence[Path]
+    languages: Sequence[str]
+    host: str
+    bounds: Limits
+    keys: dict[str, str]
+    names: tuple[Sequence[str], Sequence[str]]  # hosts, origins
+    watched: Sequence[Path]
+    how: dict[str, Any]
+    files: Path | None = None
+
+    def runs(self, *, to_look_at: bool = False) -> list[ServedRun]:
+        """The runs with their languages."""
+        return served_runs(self.paths, self.languages, to_look_at=to_look_at)
+
+    def serve(
+        self,
+        port: int,
+        *,
+        report: Callable[[str], None] = lambda _: None,
+        opened: Callable[[str], None] | None = None,
+        listening: Callable[[], None] | None = None,
+    ) -> None:
+        """Serve until a signal comes. `listening`: called once it does; the port is shared with other processes then."""
+
+        async def serve() -> Models:
+            models = Models(self.runs(to_look_at=opened is not None), self.bounds, report=say, **self.how)
+            auth = Auth(self.keys, [*self.names[0], self.host], self.names[1])
+            examples = opened is not None
+            served = Served(models, self.bounds, auth, say, examples=examples, watched=self.watched, files=self.files)
+            server = Server(served, self.host, port, report, opened, listening)
+            try:
+                await server.serve()
+            finally:
+                models.close()
+                served.training.close()
+            return models
+
+        try:
+            models = asyncio.run(serve())
+        except SystemExit:
+            raise UserError(
+                "nothing can listen on {host} port {port}; is it taken by another program?", host=self.host, port=port
+            ) from None
+        if any(worker.stuck_for() for worker in models.workers()):
+            sys.stderr.flush()
+            os._exit(0)  # a thread that hangs would keep the process from ending
+
+
 def run_server(
     paths: Sequence[Path],
     address: tuple[str, int],
@@ -109,6 +164,7 @@ def run_server(
     limits: Sequence[str] = (),
     opened: Callable[[str], None] | None = None,
     watched: Sequence[Path] = (),
+    processes: int = 1,
     **how: Any,
 ) -> None:
     """Serve until a signal comes. `opened`: called with the address of the live page once it can be asked for; the machine is the
@@ -117,32 +173,17 @@ def run_server(
     host, port = address
     if not 0 <= port <= 65535:
         raise ConfigError("a port is a number from 0 to 65535, not {port}", port=port)
-    bounds, keys, hosts = limits_from(limits), keys_from(key_file, host), list(names[0])
-
-    async def serve() -> Models:
-        runs = served_runs(paths, languages, to_look_at=opened is not None)
-        models = Models(runs, bounds, report=say, **how)
-        for run in models.runs.values():
-            if run.translates:
-                say(
-                    _("{name}: {sources} to {target}", name=run.name, sources=", ".join(run.sources), target=run.target)
-                )
-        auth = Auth(keys, [*hosts, host], names[1])
-        served = Served(models, bounds, auth, say, examples=opened is not None, watched=watched)
-        server = Server(served, host, port, say, opened)
-        try:
-            await server.serve()
-        finally:
-            models.close()
-            served.training.close()
-        return models
-
-    try:
-        models = asyncio.run(serve())
-    except SystemExit:
-        raise UserError(
-            "nothing can listen on {host} port {port}; is it taken by another program?", host=host, port=port
-        ) from None
-    if any(worker.stuck_for() for worker in models.workers()):
-        sys.stderr.flush()
-        os._exit(0)  # a thread that hangs would keep the process from ending
+    if processes < 1:
+        raise ConfigError("a server has 1 process or more, not {processes}", processes=processes)
+    if processes > 1 and how.get("learn"):
+        raise ConfigError("--learn is for one process: each would learn other corrections; leave out --processes")
+    setup = ServerSetup(paths, languages, host, limits_from(limits), keys_from(key_file, host), names, watched, how)
+    for run in setup.runs(to_look_at=opened is not None):
+        if run.translates:
+            say(_("{name}: {sources} to {target}", name=run.name, sources=", ".join(run.sources), target=run.target))
+    if processes == 1:
+        setup.serve(port, report=say, opened=opened)
+        return
+    with tempfile.TemporaryDirectory(prefix="glassformer-files-") as files:
+        shared = replace(setup, bounds=share_of(setup.bounds, processes), files=Path(files))
+        ServerProcesses(shared.serve, host, port, processes).run()

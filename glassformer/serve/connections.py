@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 from contextlib import suppress
 from typing import Any
 
@@ -78,6 +79,18 @@ def connections_that_fit(asked: int) -> tuple[int, int]:
         return asked, backlog
     backlog = max(1, (soft - others) // 4)
     return max(1, min(asked, soft - others - SPARE - backlog)), backlog
+
+
+def shared_socket(host: str, port: int) -> socket.socket:
+    """A socket bound to an address, together with those of other processes: each new connection goes to one of them."""
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    bound = socket.socket(family, kind, protocol)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.bind(address)
+    return bound
 
 
 class OneWrite:

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from glassformer.config import DecodeConfig
@@ -39,9 +40,10 @@ class QueuedText:
         return self.settings, self.trace, self.group
 
 
+@lru_cache(256)  # to check settings takes longer than to make a row
 def shared_settings(settings: DecodeConfig) -> DecodeConfig:
     """The settings without the limits and the seed, which stand in each request, so that askers who differ in those share a
-    driver. Made once for a job: to check settings takes longer than to make a row."""
+    driver."""
     return replace(settings, seed=1, max_new_tokens=None, min_new_tokens=0)
 
 

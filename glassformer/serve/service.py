@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from glassformer.serve.api_errors import APIError, bad_request
@@ -32,12 +33,13 @@ async def before(deadline: float) -> AsyncIterator[None]:
 
 @dataclass(frozen=True)
 class Service:
-    """The runs, the limits, the detector of languages, the keys; and how to have a job done."""
+    """The runs, the limits, the detector of languages, the keys, a folder for translated files; and how to have a job done."""
 
     models: Models
     limits: Limits
     detector: Detector
     auth: Auth
+    files: Path
 
     def check_texts(self, texts: list[str], param: str) -> None:
         """Are they texts, and no more than is taken?"""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from pathlib import PurePosixPath
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
 from starlette.datastructures import UploadFile
@@ -25,13 +26,12 @@ KEPT = 32
 
 
 class TranslatedFiles:
-    """Translated files, kept in memory for a while under names that cannot be guessed, until they are fetched."""
+    """Translated files, kept for a while in the server's folder for them, under names that cannot be guessed."""
 
     KINDS: ClassVar[tuple[str, ...]] = (".txt", ".md", ".srt")
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.kept: dict[str, tuple[float, bytes]] = {}
 
     async def translate_file(self, request: Request) -> Response:
         """Translate a text file, line by line; the answer says where it is to be fetched."""
@@ -63,24 +63,33 @@ class TranslatedFiles:
         url = f"{request.scope['scheme']}://{request.headers['host']}/download_file/{name}"
         return as_json({"translatedFileUrl": url} | unknown_of(job.unknown))
 
+    def kept(self) -> dict[str, tuple[float, Path]]:
+        """What is kept, with its age in seconds; what was kept long enough goes."""
+        now, kept = time.time(), {}
+        for path in self.service.files.iterdir():
+            with suppress(FileNotFoundError):  # another process of this server removed it
+                if (age := now - path.stat().st_mtime) < KEPT_SECONDS:
+                    kept[path.name] = age, path
+                else:
+                    path.unlink()
+        return kept
+
     def keep(self, kind: str, content: bytes) -> str:
         """Keeps a file's content and returns the name to fetch it by; the oldest make way."""
-        now = time.monotonic()
-        self.kept = {name: kept for name, kept in self.kept.items() if now - kept[0] < KEPT_SECONDS}
-        while len(self.kept) >= KEPT:
-            del self.kept[min(self.kept, key=lambda name: self.kept[name][0])]
+        for _, path in sorted(self.kept().values())[KEPT - 1 :]:
+            path.unlink(missing_ok=True)
         name = secrets.token_urlsafe(16) + kind
-        self.kept[name] = now, content
+        (self.service.files / name).write_bytes(content)
         return name
 
     async def download_file(self, request: Request) -> Response:
         """The translated file of this name as a download; 404 once it is kept no more."""
         name = request.path_params["name"]
-        kept = self.kept.get(name)
-        if kept is None or time.monotonic() - kept[0] > KEPT_SECONDS:
+        kept = self.kept().get(name)
+        if kept is None:
             raise APIError(404, "there is no such file, or it was kept long enough")
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(kept[1], media_type="text/plain; charset=utf-8", headers=headers)
+        return Response(kept[1].read_bytes(), media_type="text/plain; charset=utf-8", headers=headers)
 
     def routes(self) -> list[DocumentedRoute]:
         """Both routes, with their schema."""

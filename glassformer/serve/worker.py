@@ -30,6 +30,7 @@ from glassformer.tasks import TextModel
 DRIVERS = 8  # settings decoded side by side; more wait for one of these to be free
 IDLE_SECONDS = 30.0  # a driver without work keeps its cache so long
 LONGEST_WAIT = 60  # seconds after which whoever was sent away is asked to come again, at most
+PAUSE_SECONDS = 0.05  # that a row waits for others to be taken in with, at most
 CHORE_SECONDS = 0.02  # between two steps, for making rows and putting answers together
 NAP = 0.5  # between two signs of life where there is nothing to do
 
@@ -56,6 +57,7 @@ class Worker:
         self.model, self.limits, self.report = model, limits, report
         self._drivers: dict[Any, Driver] = {}
         self._used: dict[Any, float] = {}
+        self._pauses: dict[Any, float] = {}  # until when a driver takes nobody in
         self._waiting: FairQueue[QueuedText] = FairQueue()
         self._rows: dict[int, QueuedText] = {}  # in a driver, by number
         self._jobs: dict[int, ServerJob] = {}
@@ -206,7 +208,7 @@ class Worker:
             check_rows(samples, self.limits.rows)
             job.left += 1
             row.group = next(self._groups) if job.alone else 0
-            self._waiting.add(job.id, row, len(row.request.ids))
+            self._waiting.add(job.id, row, len(row.request.ids), row.key)
             yield
         self._row_done(job)
 
@@ -236,21 +238,33 @@ class Worker:
             driver.cancel(mine)
 
     def _feed(self) -> None:
-        """Rows that wait go to drivers that have capacity, in fair order."""
-        free = {key: driver.free_capacity for key, driver in self._drivers.items()}
+        """Rows that wait go to drivers that have capacity, in fair order.
 
-        def fits(row: QueuedText) -> bool:
-            return free.get(row.key, 0) > 0 or (row.key not in free and self._may_open(row.key))
+        To take rows in (to encode them, to move the cache) costs much the same for one as for many, and everybody else waits
+        meanwhile. So after a step that took some in a busy driver goes on without others for as long as that step took."""
+        now = time.monotonic()
 
-        while len(self._waiting) and (row := self._waiting.take(fits)) is not None:
-            if row.key not in self._drivers:
-                self._drivers[row.key] = self._open(row)
-                free = {key: driver.free_capacity for key, driver in self._drivers.items()}
-            free[row.key] -= 1
+        def capacities() -> dict[Any, int]:
+            return {
+                key: 0 if driver.busy and now < self._pauses.get(key, 0.0) else driver.free_capacity
+                for key, driver in self._drivers.items()
+            }
+
+        free = capacities() if self._waiting else {}
+
+        def fits(key: Any) -> bool:
+            return free.get(key, 0) > 0 or (key not in free and self._may_open(key))
+
+        while self._waiting and (row := self._waiting.take(fits)) is not None:
+            key = row.key
+            if key not in self._drivers:
+                self._drivers[key] = self._open(row)
+                free = capacities()
+            free[key] -= 1
             row.number = next(self._numbers)
             self._rows[row.number] = row
             try:
-                for number, hypotheses in self._drivers[row.key].add(row.number, row.request):
+                for number, hypotheses in self._drivers[key].add(row.number, row.request):
                     self._take(number, hypotheses)
             except Exception as error:
                 self._fail_row(row, error)
@@ -273,9 +287,13 @@ class Worker:
         return make(self.model._model, row.settings, self.model.special_tokens, **how)
 
     def _step(self, key: Any, driver: Driver) -> None:
-        self._used[key] = time.monotonic()
+        self._used[key] = began = time.monotonic()
+        takes_in = bool(driver.pending)
         try:
             finished = driver.step()
+            if takes_in:
+                ended = time.monotonic()
+                self._pauses[key] = ended + min(ended - began, PAUSE_SECONDS)
             streaming = {n for n, row in self._rows.items() if row.job.streams and row.key == key}
             growing = driver.partial_outputs(streaming) if streaming else {}
         except Exception as error:
@@ -309,7 +327,7 @@ class Worker:
             group = next(self._groups)
             for row in half:
                 row.group = group
-                self._waiting.add(row.job.id, row, len(row.request.ids))
+                self._waiting.add(row.job.id, row, len(row.request.ids), row.key)
 
     def _fail_row(self, row: QueuedText, error: Exception) -> None:
         self._withdraw(row.job)
@@ -349,3 +367,4 @@ class Worker:
             if not driver.busy and (key[2] or now - self._used.get(key, now) > IDLE_SECONDS):
                 del self._drivers[key]
                 self._used.pop(key, None)
+                self._pauses.pop(key, None)

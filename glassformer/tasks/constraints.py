@@ -77,6 +77,8 @@ def token_constraints(
 
 def check_constraints(model: TextModel, constraints: TextConstraints, config: DecodeConfig) -> None:
     """Refuse at once what no text could be answered with."""
+    if constraints == TextConstraints():
+        return
     for word in constraints.banned:
         if not word.strip():
             raise UserError("an empty text cannot be banned; leave it out")

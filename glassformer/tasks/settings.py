@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 from glassformer.config import DecodeConfig
@@ -53,9 +54,18 @@ def changed(config: DecodeConfig, options: Mapping[str, Any]) -> DecodeConfig:
 def decode_settings(model: TextModel, config: DecodeConfig | None = None, **options: Any) -> DecodeConfig:
     """How this model writes: `config`, or the recipe's, with options on top. A GPT of plain text that is told nothing
     samples; one that is told to search is greedy until a beam is asked for."""
-    base = model.recipe.decode if config is None else config
+    base, samples = model.recipe.decode if config is None else config, model.kind == "gpt" and config is None
+    try:
+        return settings_on_top(base, samples, **options)
+    except TypeError:  # a value that cannot be remembered, such as a list: checked as any other
+        return settings_on_top.__wrapped__(base, samples, **options)
+
+
+@lru_cache(256, typed=True)  # a server asks for the same settings with every request, and they take long to check
+def settings_on_top(base: DecodeConfig, samples: bool, /, **options: Any) -> DecodeConfig:
+    """The settings with options on top; `samples`: it is a GPT's, which samples unless it is told to search."""
     options = checked(options)
-    if model.kind == "gpt" and config is None and base.beam is None:
+    if samples and base.beam is None:
         asked = [name for name in ("beam", "n_best", "groups", "temperature") if options.get(name) is not None]
         if not asked and base.temperature == 0:
             options = {"temperature": USUAL_TEMPERATURE, **options}

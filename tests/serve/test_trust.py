@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import random
 import socket
 import threading
 import time
@@ -133,7 +134,38 @@ def test_turns_are_taken_by_cost() -> None:
         queue.add(small, (str(small), 0), 4)
     assert {name for name, _ in (queue.take() for _ in range(6))} >= {"0", "1", "2", "3", "4"}
     queue.drop("huge")
-    assert queue.take() is None and len(queue) == 0
+    assert queue.take() is None and not queue
+
+
+def test_rows_of_a_kind_that_does_not_fit_wait() -> None:
+    """Against the rule written out: of the askers whose first row fits, the one whose clock is earliest, then who came first."""
+    draw, queue = random.Random(3), FairQueue[tuple[int, int]]()
+    rows: dict[int, list[tuple[tuple[int, int], int, int]]] = {}  # by asker: row, cost, kind
+    clocks: dict[int, float] = {}
+    now = 0.0
+    for n in range(3000):
+        asker, kind, cost, fit = draw.randrange(12), draw.randrange(3), draw.randrange(1, 9), draw.sample(range(3), 2)
+        if draw.random() < 0.52:
+            queue.add(asker, (asker, n), cost, kind)
+            if asker not in rows:
+                clocks[asker] = now
+            rows.setdefault(asker, []).append(((asker, n), cost, kind))
+        elif draw.random() < 0.05:
+            queue.drop(asker)
+            rows.pop(asker, None)
+        else:
+            took = queue.take(fit.__contains__)
+            may = [a for a in rows if rows[a][0][2] in fit]
+            if not may:
+                assert took is None
+                continue
+            assert took is not None and rows[took[0]][0][0] == took
+            assert took[0] in may and clocks[took[0]] == min(clocks[a] for a in may)
+            now = max(now, clocks[took[0]])
+            clocks[took[0]] += rows[took[0]].pop(0)[1]
+            if not rows[took[0]]:
+                del rows[took[0]]
+    assert bool(queue) == bool(rows)
 
 
 def test_a_huge_request_and_small_ones_take_turns(paths: list[Path]) -> None:

@@ -43,6 +43,7 @@ def main() -> None:
         "--skip", type=int, default=0, help="leave out so many examples: the first of val guard the learning"
     )
     parser.add_argument("--most", type=int, default=1000, help="examples of the split")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     options = parser.parse_args()
 
     import sacrebleu
@@ -58,7 +59,7 @@ def main() -> None:
     run = RunFolder.open(options.run)
     examples = list(run_examples(run.recipe.data, options.split, run.path / "data"))
     examples = examples[options.skip : options.skip + options.most]
-    base = load(options.run, device="cpu")
+    base = load(options.run, device=options.device)
     baseline = Baseline(base, Replay.of(run))
 
     def answers(model: TextModel, texts: list[str]) -> list[str]:
@@ -72,7 +73,8 @@ def main() -> None:
     chosen = random.Random(1).sample(wrong, min(options.count, len(wrong)))
     rest = [pair for pair in examples if pair not in set(chosen)]
     print(
-        f"{platform.machine()}, {torch.get_num_threads()} threads; {options.split}: {len(examples)}, wrong {len(wrong)}"
+        f"{platform.machine()}, {options.device}, {torch.get_num_threads()} threads; {options.split}: {len(examples)}, wrong "
+        f"{len(wrong)}"
     )
 
     garbage = {

@@ -163,6 +163,9 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--processes", type=int, nargs="*", default=[1], help="of the server")
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument(
+        "--warm", type=float, default=15.0, help="seconds of load before: shapes are captured as they come"
+    )
     parser.add_argument("--askers", type=int, default=4, help="processes in which the clients live")
     parser.add_argument("--no-peers", action="store_true")
     args = parser.parse_args()
@@ -173,7 +176,7 @@ def main() -> None:
             server = Served(run, args.device, processes, args.clients)
             ready = time.monotonic() - began
             try:
-                asked(server.port, 3.0, args.askers, clients=args.clients)  # warm
+                asked(server.port, args.warm, args.askers, clients=args.clients)
                 good, rate, refused = asked(server.port, args.seconds, args.askers, clients=args.clients)
                 middle, late = quantile(good, 0.5), quantile(good, 0.99)
                 print(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import os
 import sys
@@ -136,6 +137,7 @@ class ServerSetup:
             examples = opened is not None
             served = Served(models, self.bounds, auth, say, examples=examples, watched=self.watched, files=self.files)
             server = Server(served, self.host, port, report, opened, listening)
+            server.on_ready = gc.freeze  # what was loaded stays: no collection looks at it again while requests wait
             try:
                 await server.serve()
             finally:

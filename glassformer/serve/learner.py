@@ -69,12 +69,13 @@ class Learner:
         """One less waits."""
         self.waiting -= 1
 
-    async def teach(self, source: str, target: str, teacher: str) -> dict[str, Any]:
-        """Have a correction kept and learned; its number, whether it is learned, and in how many seconds."""
+    async def teach(self, source: str, target: str, teacher: str, kept: list[int]) -> dict[str, Any]:
+        """Have a correction kept and learned; its number, whether it is learned, and in how many seconds. Its number is in `kept`
+        from when it is in the file: whoever stops waiting knows what became of it."""
         source, target = source.strip(), target.strip()
         if not source or not target or any(len(text.splitlines()) > 1 or "\t" in text for text in (source, target)):
             raise bad_request("a correction is one line of text and one line of translation, without tabs", "s")
-        return dict(await self.ask(self.do_teach, source, target, teacher))
+        return dict(await self.ask(self.do_teach, source, target, teacher, kept))
 
     async def undo(self, number: int, teacher: str, *, owner: bool) -> None:
         """Take a correction back; whoever taught it may, and the owner. Those that came after it are learned again."""
@@ -102,12 +103,15 @@ class Learner:
             self.models = base, current
         return self.models
 
-    def do_teach(self, loop: asyncio.AbstractEventLoop, source: str, target: str, teacher: str) -> dict[str, Any]:
+    def do_teach(
+        self, loop: asyncio.AbstractEventLoop, source: str, target: str, teacher: str, kept: list[int]
+    ) -> dict[str, Any]:
         """Checked, kept, learned."""
         began, (base, current) = time.monotonic(), self.refresh()
         check_plausible(current, (source, target), base)
         replaced = [one.number for one in self.store.read() if one.source == source]
         correction = self.store.append(source, target, teacher)
+        kept.append(correction.number)
         self.report(
             _("{run}: {teacher} taught correction {number}", run=self.name, teacher=teacher, number=correction.number)
         )

@@ -170,8 +170,14 @@ class Libre:
         self.service.check_texts([fields.q], "q")
         self.service.check_texts([fields.s], "s")
         run, _source, _sure = await self.service.run_for(fields.source, fields.target, [fields.q], fields.model)
-        async with before(self.service.deadline()):
-            taught = await learner_of(run).teach(fields.q, fields.s, request.scope["key_holder"])
+        kept: list[int] = []
+        try:
+            async with before(self.service.deadline()):
+                taught = await learner_of(run).teach(fields.q, fields.s, request.scope["key_holder"], kept)
+        except APIError as error:
+            if error.status != 504 or not kept:
+                raise
+            taught = {"id": kept[0], "learned": False, "learning": True}  # it goes on
         return as_json({"success": True, "model": run.name, **taught})
 
     async def undo(self, request: Request) -> Response:

@@ -68,6 +68,8 @@ class Server(uvicorn.Server):
         self.asked_to_end_at: float | None = None
         self.told_at: float | None = None
         self.looked_at = 0.0
+        self.ready = False
+        self.on_ready: Callable[[], None] = lambda: None  # called once every run has answered
         self.look: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -81,6 +83,9 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: what the runs do, and whether it is time to go."""
         now = time.monotonic()
+        if not self.ready and self.served.models.ready():
+            self.ready = True
+            self.on_ready()
         if not counter % TICKS_A_LINE:
             self.served.middleware.report_overloads()
         if now - self.looked_at > LOOK_SECONDS and (self.look is None or self.look.done()):

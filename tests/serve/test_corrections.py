@@ -21,6 +21,7 @@ from glassformer.errors import UserError
 from glassformer.formats.adapter import fingerprint
 from glassformer.models.weights import model_tensors
 from glassformer.runs.folder import RunFolder
+from glassformer.serve import learner
 from glassformer.serve.auth import Auth
 from glassformer.serve.corrections import Corrections
 from glassformer.serve.learning import Baseline, Replay, check_plausible
@@ -114,6 +115,24 @@ def test_taught_served_undone_and_served_again_after_a_restart(run: Path, wrong:
         assert server.ask("POST", "/undo", {"id": taught["id"], "model": "numbers"})[0] == 400
     with running([run], PATIENT, learn=True) as server:
         assert weights(server) == former
+
+
+def test_whoever_stops_waiting_hears_that_it_is_kept(
+    run: Path, wrong: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Caught: a 504 for a correction that is in the file, and is learned afterwards."""
+    go, real = threading.Event(), learner.learn
+
+    def later(*given: Any) -> Any:
+        go.wait(60)
+        return real(*given)
+
+    monkeypatch.setattr(learner, "learn", later)
+    with running([run], Limits(seconds=8), learn=True) as server:
+        told = change(server, "/suggest", suggestion(wrong[0]))
+        assert (told["id"], told["learned"], told["learning"]) == (1, False, True)
+        go.set()
+        until(lambda: answer(server, wrong[0][0]) == wrong[0][1], 120)
 
 
 def test_undoing_an_earlier_one_is_as_if_it_had_never_been_taught(

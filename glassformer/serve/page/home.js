@@ -220,7 +220,7 @@ class Home {
       await this.run();
       this.taught = taught;
       this.undoButton.hidden = false;
-      this.state.textContent = taught.learned ? this.words.learned : this.words.keptOnly;
+      this.state.textContent = taught.learned ? this.words.learned : taught.learning ? this.words.learning : this.words.keptOnly;
     });
   }
 

@@ -17,6 +17,7 @@ export const HOME_EN = {
   undo: "Undo the correction",
   learning: "Learning …",
   learned: "Learned: this is how it answers now.",
+  learning: "Kept; the model is still learning it.",
   keptOnly: "Kept, but not learned: that would have cost something else.",
   live: "Live: change it while you look",
   key: "API key",

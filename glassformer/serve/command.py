@@ -27,6 +27,7 @@ from glassformer.serve.models import Models, ServedRun
 from glassformer.serve.processes import ServerProcesses, share_of
 
 SHORTEST_KEY = 16
+SWITCH_SECONDS = 1e-4
 KEY_NAME = "GLASSFORMER_API_KEY"
 
 
@@ -145,6 +146,9 @@ class ServerSetup:
                 served.training.close()
             return models
 
+        # Whoever lets go of Python's lock (to wait for a GPU, to tokenize) gets it back only when the other thread has held it for
+        # so long; with the usual 5 ms HTTP and decoding spend most of their time waiting for one another.
+        sys.setswitchinterval(SWITCH_SECONDS)
         try:
             models = asyncio.run(serve())
         except SystemExit:

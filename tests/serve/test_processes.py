@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,11 @@ class Program:
 
     def members(self) -> list[psutil.Process]:
         """The processes that serve: all children but multiprocessing's own."""
-        children = psutil.Process(self.process.pid).children(recursive=True)
-        return [one for one in children if "spawn_main" in " ".join(one.cmdline())]
+        found = []
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            with suppress(psutil.Error):  # it is gone meanwhile, or dead and not yet buried
+                found += [child] if "spawn_main" in " ".join(child.cmdline()) else []
+        return found
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
         """A request over a connection of its own, which any of the processes may take."""

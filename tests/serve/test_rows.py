@@ -60,7 +60,7 @@ def test_rows_are_bounded_after_cutting(server: Running, way: str) -> None:
     status, body = ask(51 if way != "sentences" else 500)
     assert status == 400 and "50 lines or sentences" in body["error"]
     until(lambda: not server.worker("translator").held)
-    assert not server.worker("translator")._rows and not len(server.worker("translator")._waiting)
+    assert not server.worker("translator")._rows and not server.worker("translator")._waiting
 
 
 def test_completions_are_rows_too(server: Running) -> None:
@@ -88,13 +88,14 @@ def test_a_server_that_makes_very_many_rows_lives_and_looks_who_has_gone(paths: 
                     assert server.ask("GET", "/livez")[0] == server.ask("GET", "/readyz")[0] == 200
             connection.close()
             until(lambda: worker.held == 0)
-            assert not len(worker._waiting) and not worker._rows and not worker._chores
+            assert not worker._waiting and not worker._rows and not worker._chores
             assert not leaves_early or len(job.where) < 20_000
         server.check_books()
 
 
-def test_settings_are_made_once_for_a_request(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the types of their fields are not read again for each."""
+def test_settings_are_made_once(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many rows a request has, and requests there are. Caught: settings that are checked anew with every request, which
+    takes longer than to make its rows."""
     made, check = [0], DecodeConfig.__post_init__
 
     def counted(self: DecodeConfig) -> None:
@@ -103,11 +104,11 @@ def test_settings_are_made_once_for_a_request(server: Running, monkeypatch: pyte
 
     monkeypatch.setattr(DecodeConfig, "__post_init__", counted)
     counts = []
-    for rows in (1, 40):
+    for alternatives, rows in ((7, 1), (7, 40), (7, 1), (8, 1)):
         made[0] = 0
-        server.post("/translate", {**ASKED, "q": "a\n" * rows})
+        server.post("/translate", {**ASKED, "q": "a\n" * rows, "alternatives": alternatives})
         counts.append(made[0])
-    assert counts[0] == counts[1] > 0
+    assert counts[0] > 0 and counts[1:] == [0, 0, counts[0]]
 
 
 def test_types_of_settings_are_read_once(paths: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,7 +223,7 @@ def test_who_goes_away_costs_nothing_any_more(slow_path: list[Path], phase: str)
         until(lambda: worker.held == 0, 20)
         at = worker.steps
         time.sleep(0.05)
-        assert worker.steps == at and not worker._rows and not len(worker._waiting)
+        assert worker.steps == at and not worker._rows and not worker._waiting
         books = server.check_books()
         assert books.get("failed", 0) == 0
         if phase in ("decoding", "body"):

@@ -146,7 +146,7 @@ class ServerSetup:
                 served.training.close()
             return models
 
-        # Whoever lets go of Python's lock (to wait for a GPU, to tokenize) gets it back only when the other thread has held it for
+        # A thread that lets go of Python's lock (to wait for a GPU, to tokenize) has it back only when the other has held it for
         # so long; with the usual 5 ms HTTP and decoding spend most of their time waiting for one another.
         sys.setswitchinterval(SWITCH_SECONDS)
         try:

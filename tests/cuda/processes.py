@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.cli.nproc import free_port
+from glassformer.runs import STOPPED
 
 STEPS = 30
 SIZES = (
@@ -123,7 +124,7 @@ def stopped(folder: Path) -> None:
         process.communicate(timeout=60)
         codes.append(process.returncode)
     print(f"a stop asked of rank 1: both ended after {time.monotonic() - asked:.1f} s with {codes}", flush=True)
-    assert codes == [130, 130]
+    assert codes == [STOPPED, STOPPED]
 
 
 def main() -> None:

@@ -58,8 +58,8 @@ fast-tests: setup
 test: setup browser  ## every test
 	$(TEST_ENV) $(BIN)/pytest $(TWO) tests
 
-soak: setup  ## 5,000 cases of the fuzzer, 200 kills, the screen taken away: each test says when it is through
-	GLASSFORMER_SOAK=1 $(TEST_ENV) $(BIN)/pytest $(TWO) -v tests/fuzz tests/faults
+soak: setup  ## 5,000 cases of the fuzzer, 200 kills, 100 of one rank of two, the screen taken away: each test says when it is through
+	GLASSFORMER_SOAK=1 $(TEST_ENV) $(BIN)/pytest $(TWO) -v tests/fuzz tests/faults tests/laws/test_processes.py
 
 soak-laws: setup  ## the laws and searches that draw at random, at their full counts
 	GLASSFORMER_SOAK=1 $(TEST_ENV) $(BIN)/pytest $(TWO) -v $$(grep -rl "count(fast" tests --include='test_*.py' | grep -v -e tests/fuzz -e tests/faults)

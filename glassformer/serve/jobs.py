@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
+import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -47,6 +49,32 @@ def shared_settings(settings: DecodeConfig) -> DecodeConfig:
     return replace(settings, seed=1, max_new_tokens=None, min_new_tokens=0)
 
 
+class LoopCalls:
+    """Calls for an event loop from another thread, in order. The loop is woken once for all that have come by the time it looks:
+    to wake it is a system call, for which the other thread lets go of Python's lock."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+
+    def add(self, loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: Any) -> None:
+        """Have the loop call this; RuntimeError where it is closed."""
+        with self.lock:
+            if not self.calls or loop.is_closed():
+                loop.call_soon_threadsafe(self.run, loop)
+            self.calls.append((function, arguments))
+
+    def run(self, loop: asyncio.AbstractEventLoop) -> None:
+        """On the loop: all that have come."""
+        with self.lock:
+            calls, self.calls = self.calls, []
+        for function, arguments in calls:
+            loop.call_soon(function, *arguments)
+
+
+calls_of: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCalls] = weakref.WeakKeyDictionary()
+
+
 class ServerJob:
     """The base of all jobs: how an answer finds its way back to the event loop."""
 
@@ -56,6 +84,7 @@ class ServerJob:
     def __init__(self) -> None:
         self.id = next(numbers)
         self.loop = asyncio.get_running_loop()
+        self.loop_calls = calls_of.setdefault(self.loop, LoopCalls())
         self.reply: asyncio.Future[Any] = self.loop.create_future()
         self.events: asyncio.Queue[Any] = asyncio.Queue()
         self.cancelled = False  # nobody waits any more
@@ -104,7 +133,7 @@ class ServerJob:
     def call_soon(self, function: Callable[..., None], *arguments: Any) -> None:
         """Have something done on the loop; one that is closed has nobody left to tell."""
         try:
-            self.loop.call_soon_threadsafe(function, *arguments)
+            self.loop_calls.add(self.loop, function, *arguments)
         except RuntimeError:
             self.cancelled = True
 

@@ -123,9 +123,7 @@ def test_the_notebooks_are_there_in_both_languages_with_what_they_show() -> None
                 assert not re.search(r"[\u4e00-\u9fff]", ours.source)
                 continue
             assert ours.source == theirs.source and ours.outputs == theirs.outputs
-            assert ours.outputs or ours.source.startswith("glassformer.look"), (
-                f"{name}: {ours.source[:40]} shows nothing"
-            )
+            assert ours.outputs or ours.source.startswith("model.show("), f"{name}: {ours.source[:40]} shows nothing"
             assert not re.search(r"/(tmp|home|root|work|Users)/|Traceback|Warning", str(ours.outputs))
         assert sum("assert" in cell.source for cell in one) >= 3
 

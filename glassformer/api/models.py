@@ -9,6 +9,7 @@ person: one text or many, options with completion, answers that print well, and 
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from glassformer.formats.parity import ParityReport
 
 T = TypeVar("T")
+REPORT = "glassformer.inspection.notebook"  # on the floor above: fetched by its name, when it is asked for
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,12 @@ class LoadedModel(TextModel):
         if isinstance(target, str) or not isinstance(texts, Iterable):
             raise UserError("run_with_cache takes a text and a target, or a list and a list")
         return texts_with_cache(self, list(texts), target, names)
+
+    def show(self, text: str, target: str | None = None, **options: Any) -> Any:
+        """What goes on inside while a text is read and answered: the report of `glassformer.look`, which takes the same options. It
+        shows itself in a notebook; `.save("look.html")` writes it."""
+        title = None if self.origin is None else self.origin.path.name
+        return importlib.import_module(REPORT).look(self, text, target, **{"title": title} | options)
 
     def export(
         self,

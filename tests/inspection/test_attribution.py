@@ -116,6 +116,10 @@ def test_a_look_shows_itself_in_a_notebook(tmp_path: Path) -> None:
     assert shown.startswith('<iframe sandbox="allow-scripts" ') and shown.count('"') == 10 and "<script" not in shown
     data = page_of(found.save(tmp_path / "look.html").read_text(encoding="utf-8"))
     assert data["text"] == TEXT and data["beside"]["text"] == "a dog" and data["outputs"]["status"][0] == "forced"
+    assert model.show(TEXT, "a dog ran", beam=1, beside=second, title="one") == found
+    assert model.show("a dog", beam=1).data == second.data | {
+        "title": "run"
+    }  # a model that was loaded has its run's name
 
 
 def test_attention_of_any_model_can_be_looked_at() -> None:

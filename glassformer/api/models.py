@@ -135,8 +135,8 @@ class LoadedModel(TextModel):
         return texts_with_cache(self, list(texts), target, names)
 
     def show(self, text: str, target: str | None = None, **options: Any) -> Any:
-        """What goes on inside while a text is read and answered: the report of `glassformer.look`, which takes the same options. It
-        shows itself in a notebook; `.save("look.html")` writes it."""
+        """What goes on inside while a text is read and answered: the report of `glassformer.look`, which takes the same options.
+        It shows itself in a notebook; `.save("look.html")` writes it."""
         title = None if self.origin is None else self.origin.path.name
         return importlib.import_module(REPORT).look(self, text, target, **{"title": title} | options)
 

@@ -105,15 +105,15 @@ def own_examples(folder: RunFolder) -> list[str]:
 
 
 class Pages:
-    """The routes that a browser opens: the page at /, the live one at /open, their files, the documentation of the routes, and
+    """The routes that a browser opens: the page at / and /open, its files, the documentation of the routes, and
     reports of `look`. `examples`: texts of the runs' own data may be shown, as on their owner's machine."""
 
     def __init__(self, service: Service, *, examples: bool = False) -> None:
         self.service, self.shows_examples = service, examples
 
-    async def home(self, request: Request) -> Response:
-        """The page on which one types and sees the translation being written."""
-        return content("home.html")
+    async def page(self, request: Request) -> Response:
+        """The page on which one types: at / a translator with the lenses below it, at /open the lenses alone."""
+        return content("page.html")
 
     async def docs(self, request: Request) -> Response:
         """The page that explains every route of the server."""
@@ -176,10 +176,6 @@ class Pages:
 
         return as_json(await self.service.ask(run, FunctionJob(distribution)))
 
-    async def open(self, request: Request) -> Response:
-        """The page on which one types, and sees the model's inside change with every key."""
-        return content("live.html")
-
     async def examples(self, request: Request) -> Response:
         """A few short texts of a run's own test or validation data, none where the server is not its owner's alone; and whether
         the pages of the tour are here."""
@@ -198,8 +194,8 @@ class Pages:
         """Every route of the page; of the report also its schema."""
         ways = ("application/json", "application/x-www-form-urlencoded")
         return [
-            Route("/", self.home),
-            Route("/open", self.open),
+            Route("/", self.page),
+            Route("/open", self.page),
             Route("/open/{model}/examples", self.examples),
             Route("/docs", self.docs),
             Route("/tour/{name}", self.tour),

@@ -109,26 +109,54 @@ def test_by_keyboard_alone(tab: Tab) -> None:
     assert tab.page.evaluate("document.activeElement.id") == "look"
 
 
-def test_the_report_of_look_opens(tab: Tab) -> None:
-    tab.translate(TEXT)
-    with tab.context.expect_page() as opened:
-        tab.page.click("#look")
-    report = opened.value
-    report.wait_for_selector("html[data-ready=yes]", timeout=30_000)
-    assert report.locator("[role=tab]").count() > 5
-    assert TEXT.split()[0] in report.inner_text("header")
+def test_the_lenses_open_below(tab: Tab, paths: list[Path]) -> None:
+    """One page: what is typed in the translator is seen inside, cut and put back, and the translator's answer stays that of the
+    whole model. Caught: two elements of one name, lenses that stay behind the text."""
     assert (
-        report.locator(".tag").count() == 0 and "forced" not in report.inner_text("body").lower()
-    )  # it is its own answer
+        tab.page.locator("main select").count() == 1
+    )  # the model's: one pair of languages without names shows no row of them
+    answer = tab.translate(TEXT)
+    assert tab.page.is_hidden("#both") and not [url for url in tab.requests if url.endswith("live.js")]
+    tab.page.click("#look")
+    tab.page.wait_for_function("() => window.live?.data?.saliency", timeout=60_000)
+    assert tab.page.evaluate("live.data.answer").split() == answer.split()
+    assert tab.page.evaluate("live.data.forced") is False and tab.page.get_attribute("#look", "aria-expanded") == "true"
+    tab.page.click("#cut-layer")
+    tab.page.wait_for_function("() => live.data.cut && live.data.saliency", timeout=60_000)
+    assert tab.page.inner_text("#home .said[data-side=target]") == answer
+    tab.page.click("#restore")
+    tab.page.fill("#text", "drei")
+    tab.page.wait_for_function("() => live.data.text === 'drei' && !live.data.cut", timeout=60_000)
+    named = tab.page.eval_on_selector_all("[id]:not(svg *)", "all => all.map(one => one.id)")
+    assert len(named) == len(set(named))
+    assert tab.page.locator("[data-to=learning], [data-to=sentences]").count() == 0  # those are the owner's
+    tab.page.click("#look")
+    assert tab.page.is_hidden("#both") and tab.page.url.endswith("/")
 
 
-def test_the_way_to_the_live_page(tab: Tab) -> None:
-    """One pair of languages without names shows no row of them; the text goes along to the live page."""
-    assert tab.page.locator("main select").count() == 1  # the model's
-    tab.translate(TEXT)
-    tab.page.click("#open")
-    tab.page.wait_for_selector("html[data-ready=yes] #live", timeout=60_000)
-    assert tab.page.input_value("#text") == TEXT and "/open?model=numbers" in tab.page.url
+def test_the_address_of_a_lens_at_the_root(browser: Any, server: Running, paths: list[Path]) -> None:
+    """Text, model, cuts and view come back from the address; the words of both halves change together, from either."""
+    address = f"/?model={paths[0].name}&text=eins&cut=decoder.0.cross:0#view=maps"
+    tab = Tab(browser, server, address, viewport=NARROW, locale="zh-CN")
+    tab.page.wait_for_function("() => window.live?.data?.cut?.parts.length === 1 && live.data.saliency", timeout=60_000)
+    assert tab.page.input_value("#text") == "eins"
+    assert tab.page.get_attribute("[role=tab][aria-selected=true]", "data-view") == "maps"
+    assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for press in (
+        lambda: tab.page.click("#language"),
+        lambda: (tab.page.focus("[role=tab]"), tab.page.keyboard.press("l")),
+    ):
+        before = "译文" in tab.page.inner_text("#home")
+        press()
+        tab.page.wait_for_function(
+            "before => document.querySelector('#home').innerText.includes('译文') !== before", arg=before
+        )
+        wanted = "撤销|放回" if not before else "Put all back"
+        tab.page.wait_for_function(
+            "words => new RegExp(words).test(document.querySelector('aside').innerText)", arg=wanted
+        )
+    assert not tab.complaints
+    tab.context.close()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -184,11 +212,11 @@ def test_an_answer_is_corrected_and_the_correction_undone(browser: Any, tmp_path
         tab.page.click("#correct")
         tab.page.fill("#correction", target)
         tab.page.press("#correction", "Enter")
-        tab.page.wait_for_selector("#undo:visible:enabled", timeout=60_000)
+        tab.page.wait_for_selector("#undo-correction:visible:enabled", timeout=60_000)
         assert tab.page.inner_text(".said[data-side=target]").split() == target.split() != former.split()
         assert tab.page.is_hidden("#correction") and "Learned" in tab.page.inner_text("#state")
-        tab.page.click("#undo")
-        tab.page.wait_for_selector("#undo", state="hidden", timeout=60_000)
+        tab.page.click("#undo-correction")
+        tab.page.wait_for_selector("#undo-correction", state="hidden", timeout=60_000)
         tab.page.wait_for_selector(".said[data-side=target] .sure", timeout=20_000)
         assert tab.page.inner_text(".said[data-side=target]").split() == former.split()
         assert not tab.complaints

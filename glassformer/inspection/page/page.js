@@ -2,7 +2,8 @@
 //
 //   const page = await show(data, element)    draws a report; it asks no server for anything. Of a server's own page, a third
 //                                             argument brings more views, and their words by language: { views, words };
-//                                             with `forces` a click on a node of the beam is told as an action
+//                                             with `forces` a click on a node of the beam is told as an action; with
+//                                             `tools: false` the page around it has the buttons of language and light
 //   page.update(data)                         another report in the same page, the state kept where it still fits
 //   page.dispatch({ type: "hold", held })     does what a reader could do; every action, a reader's own too, is told to
 //   page.listen((action) => …)                whoever listens, so that a server can answer
@@ -244,8 +245,8 @@ class Page {
           "div",
           { class: "tools" },
           this.hasUnits ? choice(words.units, UNITS.map((unit) => [unit, words[unit]]), state.unit, (unit) => this.set({ unit })) : null,
-          h("button", { type: "button", id: "language", onclick: () => this.set({ language: state.language === "en" ? "zh" : "en" }) }, words.language),
-          tool("theme", words.theme, isDark() ? "☀" : "☾", () => this.set({ theme: isDark() ? "light" : "dark" })),
+          this.more.tools === false ? null : h("button", { type: "button", id: "language", onclick: () => this.set({ language: state.language === "en" ? "zh" : "en" }) }, words.language),
+          this.more.tools === false ? null : tool("theme", words.theme, isDark() ? "☀" : "☾", () => this.set({ theme: isDark() ? "light" : "dark" })),
           tool("help", `${words.help} (?)`, "?", () => this.help()),
         ),
       ),

@@ -1,4 +1,5 @@
-// The page at `/`: type, and see the translation being written; then alternatives, confidence, and what each word looked at.
+// The page at `/`: type, and see the translation being written; then alternatives, confidence, and what each word looked at. The
+// lenses of live.js open below, on the same text.
 
 import { AnswerView } from "./answer_view.js";
 import { ask, events, heldKey, holdKey } from "./ask.js";
@@ -9,18 +10,18 @@ import { remember, remembered, Store, THEMES } from "./store.js";
 import { filled, LANGUAGES } from "./words.js";
 
 const ALTERNATIVES = 3;
-const MOST_LOOKED_AT = 400;
 const PAUSE = 500; // ms after the last key
 
 const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 const preferred = (navigator.language || "en").startsWith("zh") ? "zh" : "en";
+const address = new URLSearchParams(location.search);
 const store = new Store({
   language: remembered("language", LANGUAGES) ?? preferred,
   theme: remembered("theme", THEMES) ?? system,
-  text: "",
+  text: address.get("text") ?? "",
   source: "auto",
   target: null,
-  model: null,
+  model: address.get("model"),
   found: null,
 });
 let settings = { models: {}, keyRequired: false };
@@ -31,7 +32,12 @@ let under = null; // what is being asked
 class Home {
   constructor(root) {
     this.root = root;
-    store.subscribe((changed) => (changed.has("language") || changed.has("theme")) && this.draw());
+    this.live = null; // the lenses, once they are open
+    store.subscribe((changed) => {
+      if (!changed.has("language") && !changed.has("theme")) return;
+      this.lenses?.page?.set({ language: store.state.language, theme: store.state.theme });
+      this.draw();
+    });
   }
 
   get words() {
@@ -58,8 +64,9 @@ class Home {
     input.addEventListener("change", async () => {
       holdKey(input.value);
       await this.load();
+      await this.live?.load();
       this.draw();
-      if (store.state.text) this.later(0);
+      if (store.state.text) this.take(store.state.text);
     });
     return h("form", { onsubmit: (event) => event.preventDefault() }, input);
   }
@@ -76,14 +83,14 @@ class Home {
     if (languages.every((one) => one.code === "und" && one.targets.every((code) => code === "und"))) return h("div", { class: "controls" }, models.length > 1 ? this.modelChoice(set) : null, this.keyField());
     return h("div", { class: "controls" },
       select(words.from, [["auto", words.auto], ...sources.map((one) => [one.code, one.name])], source, (value) => set({ source: value })),
-      select(words.to, targets.map((code) => [code, name(code)]), target, (value) => set({ target: value, model: null })),
+      select(words.to, targets.map((code) => [code, name(code)]), target, (value) => { set({ target: value, model: null }); this.live?.choose(this.chosen()); }),
       models.length > 1 ? this.modelChoice(set) : null,
       this.keyField(),
     );
   }
 
   modelChoice(set) {
-    return select(this.words.model, models.map((name) => [name, name]), store.state.model ?? models[0], (value) => set({ model: value }));
+    return select(this.words.model, models.map((name) => [name, name]), store.state.model ?? models[0], (value) => { set({ model: value }); this.live?.choose(value); });
   }
 
   /** Is the chosen model one that writes on? */
@@ -99,7 +106,7 @@ class Home {
     const writes = this.writes();
     this.input = h("textarea", { id: "text", rows: "5", placeholder: words.type, "aria-label": writes ? words.prompt : words.source, maxlength: String(settings.charLimit ?? 20000), spellcheck: "false" });
     this.input.value = store.state.text;
-    this.input.addEventListener("input", () => { store.set({ text: this.input.value }); if (!writes) this.later(PAUSE); });
+    this.input.addEventListener("input", () => { store.set({ text: this.input.value }); if (!writes) this.later(PAUSE); this.live?.typed(this.input.value); });
     this.input.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.later(0); });
     this.answer = new AnswerView(words);
     this.state = h("p", { id: "state", role: "status", class: "dim" });
@@ -107,23 +114,24 @@ class Home {
     this.others = h("ol", { id: "alternatives" });
     this.otherBox = h("section", { hidden: true }, h("h3", {}, words.alternatives), this.others);
     this.correctButton = h("button", { type: "button", id: "correct", hidden: true, onclick: () => this.correct() }, words.correct);
-    this.undoButton = h("button", { type: "button", id: "undo", hidden: true, onclick: () => this.undo() }, words.undo);
+    this.undoButton = h("button", { type: "button", id: "undo-correction", hidden: true, onclick: () => this.undo() }, words.undo);
     this.correction = h("textarea", { id: "correction", rows: "2", hidden: true, "aria-label": words.correction, spellcheck: "false" });
     this.correction.addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); this.correct(); } });
-    this.lookButton = h("button", { type: "button", id: "look", disabled: true, onclick: () => this.look() }, words.look);
+    this.lookButton = h("button", { type: "button", id: "look", "aria-expanded": String(this.live !== null), "aria-controls": "both", onclick: () => this.look() }, words.look);
     this.root.replaceChildren(
       h("header", {}, h("div", { class: "bar" }, h("h1", {}, "glassformer", h("small", {}, writes ? words.goesOn : words.title)), this.tools())),
       h("main", { id: "main" },
         models.length || settings.keyRequired ? this.choices() : h("p", {}, words.none),
         h("div", { class: "desk" },
           h("section", {}, h("h3", {}, writes ? words.prompt : words.source), this.input, h("div", { class: "tools" }, h("button", { type: "button", id: "go", onclick: () => this.later(0) }, writes ? words.write : words.go)), this.answer.source),
-          h("section", {}, h("h3", {}, writes ? words.goesOn : words.answer), this.answer.target, this.answer.readout, this.correction, this.unknown, this.state, h("div", { class: "tools" }, this.correctButton, this.undoButton, this.lookButton, this.liveLink())),
+          h("section", {}, h("h3", {}, writes ? words.goesOn : words.answer), this.answer.target, this.answer.readout, this.correction, this.unknown, this.state, h("div", { class: "tools" }, this.correctButton, this.undoButton, this.lookButton)),
         ),
         writes ? null : h("p", { class: "howto" }, words.confidence),
         this.otherBox,
       ),
     );
     if (store.state.found) this.show(store.state.found);
+    this.live?.draw();
     document.documentElement.dataset.ready = "yes";
   }
 
@@ -138,7 +146,6 @@ class Home {
     const { text, source, target, model } = store.state;
     store.set({ found: null });
     this.otherBox.hidden = this.unknown.hidden = this.correction.hidden = this.correctButton.hidden = this.undoButton.hidden = true;
-    this.lookButton.disabled = true;
     this.answer.write("");
     this.state.classList.remove("failed");
     if (!text.trim()) {
@@ -181,7 +188,6 @@ class Home {
       this.answer.write((written += event.choices[0]?.text ?? ""));
       this.tellUnknown(event.unknown);
     }
-    this.lookButton.disabled = false;
   }
 
   /** Words or characters that the model has never seen, and reads all alike. */
@@ -197,7 +203,7 @@ class Home {
     const others = [...new Set(found.alternatives ?? [])].filter((text) => text !== found.translatedText);
     this.others.replaceChildren(...others.map((text) => h("li", {}, text)));
     this.otherBox.hidden = !others.length;
-    this.lookButton.disabled = false;
+    this.live?.choose(this.chosen());
     this.correctButton.hidden = !settings.suggestions;
     if (found.detectedLanguage) {
       const code = found.detectedLanguage.language;
@@ -245,28 +251,36 @@ class Home {
     this.correctButton.disabled = this.undoButton.disabled = false;
   }
 
-  /** The way to the live page, with the text and the model of this one. */
-  liveLink() {
-    const link = h("a", { id: "open", href: "/open", onclick: () => {
-      const { text, model } = store.state;
-      const chosen = model ?? this.translator() ?? models[0];
-      link.href = `/open?${new URLSearchParams({ ...(chosen ? { model: chosen } : {}), text: text.slice(0, MOST_LOOKED_AT) })}`;
-    } }, this.words.live);
-    return link;
+  /** The model that answers what is on the screen. */
+  chosen() {
+    return store.state.model ?? this.translator() ?? models[0];
   }
 
-  /** The report opens in a tab of its own, from a form: only so is it a document with rules of its own. */
-  look() {
-    const { text, model } = store.state;
-    if (text.length > MOST_LOOKED_AT) {
-      this.state.textContent = this.words.longLook;
-      return;
+  /** Another text than was typed: one that a lens names, or that of an earlier address. */
+  take(text) {
+    this.input.value = text;
+    store.set({ text });
+    if (!this.writes()) this.later(0);
+  }
+
+  /** Language and light are changed in the lenses, too. */
+  follow({ language, theme }) {
+    store.set({ language, theme });
+  }
+
+  /** Open the lenses below, on the text and the model of the translator; or close them. */
+  async look() {
+    if (this.live) {
+      this.live.show(false);
+      this.live = null;
+      history.replaceState(null, "", "/");
+    } else {
+      const { Live } = await import("./live.js");
+      this.lenses ??= new Live(this);
+      this.live = Object.assign(this.lenses, { model: this.chosen() ?? null, text: store.state.text });
+      await this.live.begin();
     }
-    const fields = { text, model: model ?? this.translator() ?? models[0], ...(heldKey() ? { api_key: heldKey() } : {}) };
-    const form = h("form", { method: "post", action: "/look", target: "_blank", hidden: true }, Object.entries(fields).map(([name, value]) => h("textarea", { name }, value)));
-    document.body.append(form);
-    form.submit();
-    form.remove();
+    this.lookButton.setAttribute("aria-expanded", String(this.live !== null));
   }
 
   /** Who translates what is chosen. */
@@ -286,10 +300,16 @@ class Home {
       languages = [];
       models = [];
     }
+    if (models.length && !models.includes(store.state.model)) store.set({ model: null });
     if (!store.state.target) store.set({ target: settings.language?.target?.code ?? null });
   }
 }
 
-const home = new Home(document.getElementById("home"));
-await home.load();
-home.draw();
+export async function begin() {
+  const home = new Home(document.getElementById("home"));
+  await home.load();
+  home.draw();
+  if (!address.has("text")) return;
+  home.later(0);
+  await home.look();
+}

@@ -19,7 +19,6 @@ export const HOME_EN = {
   learned: "Learned: this is how it answers now.",
   learning: "Kept; the model is still learning it.",
   keptOnly: "Kept, but not learned: that would have cost something else.",
-  live: "Live: change it while you look",
   key: "API key",
   keyNeeded: "This server needs its key.",
   writing: "Writing …",
@@ -32,6 +31,5 @@ export const HOME_EN = {
   none: "This server has no models.",
   sure: "{} sure",
   routes: "Routes",
-  longLook: "A report is made of at most 400 characters.",
   unknown: "Not in the model's vocabulary: {}",
 };

@@ -1,4 +1,5 @@
-// The page at `/open`: one line to type in, one answer, and the views of `look` below, drawn anew with every key. Whatever is
+// The lenses: one line to type in, one answer, and the views of `look` below, drawn anew with every key; at `/` they stand below the
+// translator, which is their host, and in whose field one types. Whatever is
 // chosen in them, a head or a layer, can be switched off; the answer is then written anew, beside that of the whole model. Any
 // token of the answer can be chosen anew (live_choose.js); the model then goes on from it.
 
@@ -25,9 +26,11 @@ const MOST = 400; // characters
 const SLOW = ["attribution", "beam", "across"]; // views that the first, quick answer has nothing for
 const DOUBT = 0.5; // a token that was less probable than this is marked
 
-class Live {
-  constructor(root, walk, stage, views) {
-    Object.assign(this, { root, views });
+export class Live {
+  constructor(host = null) {
+    const [root, walk, stage, views, both] = ["live", "walk", "stage", "page", "both"].map((id) => document.getElementById(id));
+    Object.assign(this, { host, root, views, both });
+    window.live = this;
     const address = new URLSearchParams(location.search);
     this.stage = new Stage(this, stage);
     this.walk = new Walk(this, walk, address.has("walk") ? Number(address.get("walk")) - 1 : null);
@@ -65,7 +68,8 @@ class Live {
     const before = asked();
     this.readAddress(address);
     if (asked() === before) return;
-    this.input.value = this.text;
+    if (this.host) this.host.take(this.text);
+    else this.input.value = this.text;
     this.later(0);
   }
 
@@ -82,9 +86,18 @@ class Live {
     this.keyRequired = settings.keyRequired;
     await this.load();
     this.draw();
+    this.show(true);
     await this.learning.begin();
+    if (this.learning.runs.size) this.draw();
     if (this.text) await this.answer();
+    if (this.host && matchMedia("(max-width: 720px)").matches) this.root.scrollIntoView({ block: "start" });
     document.documentElement.dataset.ready = "yes";
+  }
+
+  /** Below a translator they are opened and closed. */
+  show(on) {
+    this.root.hidden = this.both.hidden = !on;
+    if (!on) this.under?.abort();
   }
 
   async load() {
@@ -102,30 +115,15 @@ class Live {
 
   draw() {
     const { words } = this;
-    this.input = h("input", { type: "text", id: "text", "aria-label": words.text, placeholder: words.type, maxlength: String(MOST), spellcheck: "false", autocomplete: "off" });
-    this.input.value = this.text;
-    this.input.addEventListener("input", () => {
-      this.write(this.input.value, this.took < QUICK ? 0 : PAUSE);
-    });
+    this.input = this.host?.input ?? this.field();
     this.said = h("output", { class: "said", id: "answer" });
-    this.state = h("span", { id: "state", role: "status", class: "dim" });
-    const key = h("input", { type: "password", id: "key", "aria-label": words.key, placeholder: words.key, value: heldKey(), onchange: async () => {
-      holdKey(key.value);
-      await this.load();
-      this.draw();
-      this.later(0);
-    } });
+    this.state = h("span", { id: this.host ? "live-state" : "state", role: "status", class: "dim" });
     const chips = this.examples.map((text) => h("button", { type: "button", class: "chip example", title: text, onclick: () => {
       this.input.value = text;
-      this.write(text, 0);
+      this.input.dispatchEvent(new Event("input"));
     } }, text));
     this.root.replaceChildren(
-      h("div", { class: "line" },
-        this.models.length > 1 ? select(words.model, this.models.map((name) => [name, name]), this.model, (name) => this.choose(name)) : h("b", {}, this.model ?? words.none),
-        this.keyRequired ? key : null,
-        this.input,
-        h("span", { class: "caption" }, "→"), this.said, this.state,
-      ),
+      h("div", { class: "line" }, ...(this.host ? [] : [this.modelField(), this.keyRequired ? this.keyField() : null, this.input, h("span", { class: "caption" }, "→")]), this.said, this.state),
       this.tokenLine = h("div", { class: "line scroll", id: "tokens" }),
       chips.length ? h("div", { class: "line" }, h("span", { class: "caption" }, words.examples), chips) : "",
       h("nav", { class: "line", "aria-label": words.further }, h("span", { class: "caption" }, words.further), this.further()),
@@ -135,9 +133,39 @@ class Live {
     this.takeAway.draw();
   }
 
+  field() {
+    const { words } = this;
+    const input = h("input", { type: "text", id: "text", "aria-label": words.text, placeholder: words.type, maxlength: String(MOST), spellcheck: "false", autocomplete: "off" });
+    input.value = this.text;
+    input.addEventListener("input", () => this.typed(input.value));
+    return input;
+  }
+
+  modelField() {
+    const { words, models } = this;
+    return models.length > 1 ? select(words.model, models.map((name) => [name, name]), this.model, (name) => this.choose(name)) : h("b", {}, this.model ?? words.none);
+  }
+
+  keyField() {
+    const { words } = this;
+    const key = h("input", { type: "password", id: "key", "aria-label": words.key, placeholder: words.key, value: heldKey(), onchange: async () => {
+      holdKey(key.value);
+      await this.load();
+      this.draw();
+      this.later(0);
+    } });
+    return key;
+  }
+
+  typed(text) {
+    this.write(text, this.took < QUICK ? 0 : PAUSE);
+  }
+
   /** The ways to what stands below the views. */
   further() {
     const names = { why: this.why.words.why, compare: this.compare.words.beside, learning: this.learning.words.title, sentences: this.sentences.words.title, take: this.takeAway.words.take };
+    if (!this.examples.length) delete names.sentences; // a server for others shows neither its data nor a training
+    if (!this.learning.runs.size) delete names.learning;
     return Object.entries(names).map(([id, name]) => h("button", { type: "button", class: "chip", "data-to": id, onclick: () => {
       const section = document.getElementById(id);
       for (const details of section.querySelectorAll("details")) details.open = true;
@@ -155,6 +183,7 @@ class Live {
   }
 
   async choose(name) {
+    if (name === this.model) return;
     this.model = name;
     this.step = null;
     this.cuts = [];
@@ -220,11 +249,12 @@ class Live {
     if (own.signal.aborted) return;
     this.data = data;
     if (this.page === null) {
-      this.page = await show(data, this.views, { forces: true, views: [chooseView(this)], words: { en: LIVE_EN, zh: LIVE_ZH } });
+      this.page = await show(data, this.views, { forces: true, tools: !this.host, views: [chooseView(this)], words: { en: LIVE_EN, zh: LIVE_ZH } });
       this.page.listen((action) => action.type === "force" && this.force(action.ids));
       this.page.store.subscribe((changed) => {
         if (changed.has("held")) this.why.draw();
-        if (changed.has("language")) this.draw();
+        if (this.host) this.host.follow(this.page.state);
+        else if (changed.has("language")) this.draw();
         if (changed.has("view")) this.drawTokens();
         if (["kind", "layer", "head", "part"].some((name) => changed.has(name))) {
           this.stage.draw();
@@ -243,6 +273,7 @@ class Live {
     if (!data) return;
     const said = data.answer ?? data.says ?? "";
     const was = data.cut && data.cut.answer !== said ? h("span", { class: "was", title: words.whole }, data.cut.answer ?? "") : null;
+    this.said.hidden = this.host && !was && !this.forced.length; // the translator says it
     this.said.replaceChildren(said, ...(was ? [" ", was] : []));
     this.drawTokens();
     this.walk.draw();
@@ -338,6 +369,6 @@ class Live {
   }
 }
 
-const live = new Live(...["live", "walk", "stage", "page"].map((id) => document.getElementById(id)));
-window.live = live;
-await live.begin();
+export async function begin() {
+  await new Live().begin();
+}

@@ -1,18 +1,22 @@
-"""The live page in a real Chromium on this machine's CPU: from a key to the picture that answers it.
+"""The live page in a real Chromium: from a key to the picture that answers it.
 
     python3 bench/page.py runs/dates "3 mai 1979"      # a trained run, with a text it knows
     python3 bench/page.py base gpt2                    # 6+6 layers of 512 and GPT-2's 12 of 768, with random weights
+    python3 bench/page.py long --keys 6                # the same 6+6 layers with a source of 512 tokens
     python3 bench/page.py base --keys 10 --view maps
+    python3 bench/page.py base gpt2 long --no-browser --device cuda
 
 For each model `glassformer open` runs as a process of its own, and one character after the other is typed, the next when the last
 has its picture. Told are the median and the 95th percentile of the time from the key to the drawn view,
 and the weight: of the modules, styles and words of the page, and of one such answer. (Attribution, saliency and the
-beam's tree come after it, when the typing rests; they are not in these times.)
+beam's tree come after it, when the typing rests; they are not in these times.) With `--no-browser`, for a machine without
+Chromium, it is the server's part alone: from the request to the last byte of its answer.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import re
@@ -21,8 +25,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -30,8 +38,10 @@ from bench.serve import VOCABULARY, make_run
 
 BASE = {"n_layer": 6, "n_head": 8, "n_embd": 512, "n_hidden": 2048}
 GPT2 = {"family": "gpt", "n_layer": 12, "n_head": 12, "n_embd": 768, "n_hidden": 3072, "positions": "learned"}
+LONG = 512  # words
 MADE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "base": (BASE, {"beam": 1, "min_new_tokens": 12, "max_new_tokens": 12}),
+    "long": (BASE | {"block_size": 1024}, {"beam": 1, "min_new_tokens": 12, "max_new_tokens": 12}),
     "gpt2": (GPT2, {"beam": 1, "min_new_tokens": 0, "max_new_tokens": None}),
 }
 TYPE = """text => new Promise((done, fail) => {
@@ -56,37 +66,54 @@ WEIGHTS = """() => {
 }"""
 
 
-def measure(run: Path, text: str, keys: int, view: str) -> dict[str, Any]:
-    """Seconds from each key to its picture, and bytes."""
-    from playwright.sync_api import sync_playwright
-
-    command = [sys.executable, "-m", "glassformer", "open", str(run), "--no-browser", "--device", "cpu"]
+@contextmanager
+def opened(run: Path, device: str) -> Iterator[str]:
+    """The address of `glassformer open` on a run, a process of its own."""
+    command = [sys.executable, "-m", "glassformer", "open", str(run), "--no-browser", "--device", device]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
     assert server.stderr is not None
     try:
         told = (re.search(r"open (http://\S+) in a browser", line) for line in server.stderr)
-        address = next(found[1] for found in told if found)
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(
-                executable_path=shutil.which("chromium"), args=["--no-sandbox"] if os.geteuid() == 0 else []
-            )
-            page = browser.new_page(viewport={"width": 1400, "height": 900})
-
-            page.set_default_timeout(300_000)
-            page.goto(f"{address}?text={text}#view={view}")
-            page.wait_for_selector("html[data-ready=yes]")
-            # The same text, its last character taken away and typed again: every time is that of an answer of one length.
-            times = []
-            for n in range(keys + 2):
-                taken = page.evaluate(TYPE, text[: len(text) - (n + 1) % 2])
-                if n > 1:
-                    times.append(taken / 1000)
-            weights = page.evaluate(WEIGHTS)
-            browser.close()
+        yield next(found[1] for found in told if found)
     finally:
         server.terminate()
         server.wait()
-    return {"times": times, "weights": weights}
+
+
+def typed(text: str, keys: int) -> list[str]:
+    """The same text, its last character taken away and typed again: every time is that of an answer of one length."""
+    return [text[: len(text) - (n + 1) % 2] for n in range(keys + 2)]
+
+
+def ask_only(address: str, name: str, texts: list[str]) -> dict[str, Any]:
+    """Seconds of each answer as a program gets it, and its bytes: the server's part alone."""
+    times, size = [], 0
+    for text in texts:
+        body = json.dumps({"model": name, "text": text, "data": True, "binary": True, "explained": False}).encode()
+        asked = Request(address.removesuffix("/open") + "/look", body, {"Content-Type": "application/json"})
+        begun = time.perf_counter()
+        with urlopen(asked, timeout=300) as answer:
+            size = len(answer.read())
+        times.append(time.perf_counter() - begun)
+    return {"times": times[2:], "weights": {"page": 0, "answer": size}}
+
+
+def measure(address: str, texts: list[str], view: str) -> dict[str, Any]:
+    """Seconds from each key to its picture, and bytes."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"] if os.geteuid() == 0 else []
+        )
+        page = browser.new_page(viewport={"width": 1400, "height": 900})
+        page.set_default_timeout(300_000)
+        page.goto(f"{address}?text={texts[1]}#view={view}")
+        page.wait_for_selector("html[data-ready=yes]")
+        times = [page.evaluate(TYPE, text) / 1000 for text in texts]
+        weights = page.evaluate(WEIGHTS)
+        browser.close()
+    return {"times": times[2:], "weights": weights}
 
 
 def main() -> None:
@@ -94,6 +121,8 @@ def main() -> None:
     parser.add_argument("what", nargs="+", help="base, gpt2, or a run folder followed by a text")
     parser.add_argument("--keys", type=int, default=20)
     parser.add_argument("--view", default="maps")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--no-browser", action="store_true", help="time the server's part alone")
     asked = parser.parse_args()
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     print("| model | median | p95 | page | one answer |\n| --- | ---: | ---: | ---: | ---: |")
@@ -103,10 +132,16 @@ def main() -> None:
             name = names.pop(0)
             if name in MADE:
                 model, decode = MADE[name]
-                run, text = make_run(Path(folder) / name, model, **decode), " ".join(VOCABULARY[7:19])
+                run, text = (
+                    make_run(Path(folder) / name, model, **decode),
+                    " ".join(VOCABULARY[:10][n % 10] for n in range(LONG - 1) if name == "long")
+                    or " ".join(VOCABULARY[7:19]),
+                )
             else:
                 run, text = Path(name).resolve(), names.pop(0)
-            found = measure(run, text, asked.keys, asked.view)
+            with opened(run, asked.device) as address:
+                texts = typed(text, asked.keys)
+                found = ask_only(address, run.name, texts) if asked.no_browser else measure(address, texts, asked.view)
             times = sorted(found["times"])
             p95 = times[min(len(times) - 1, int(0.95 * len(times)))]
             page, answer = (found["weights"][part] / 1e3 for part in ("page", "answer"))

@@ -1,4 +1,4 @@
-"""Arrays on their way into a page: compressed bytes in base64, rounded to what an eye can use.
+"""Arrays on their way into a page: bytes, rounded to what an eye can use; in a file compressed, in base64.
 
 Of a short text every weight is kept to 1/65535; of a long one each row has 255 steps up to its largest weight, so that a
 row that looks at five hundred tokens evenly is not rounded away. Queries, keys and values are half-precision floats, then
@@ -35,9 +35,9 @@ def squeezed(raw: bytes) -> str:
 
 
 def packed(array: Array, dtype: str, **more: Any) -> Packed:
-    """An array as text that the page unpacks."""
+    """An array as bytes that the page reads."""
     little = np.dtype(dtype).newbyteorder("<")
-    return {"dtype": dtype, "shape": list(array.shape), "data": squeezed(array.astype(little).tobytes()), **more}
+    return {"dtype": dtype, "shape": list(array.shape), "data": array.astype(little).tobytes(), **more}
 
 
 def packed_weights(weights: Array) -> Packed:
@@ -51,7 +51,7 @@ def packed_rows(values: Array) -> Packed:
     """Each row (the last dimension) in 255 steps up to its own largest value."""
     top = values.max(axis=-1, keepdims=True) if values.size else np.zeros((*values.shape[:-1], 1))
     scale = np.where(top > 0, top / 255, 1.0).astype("<f4")
-    return packed(np.rint(values / scale), "uint8", scale=squeezed(scale.tobytes()))
+    return packed(np.rint(values / scale), "uint8", scale=scale.tobytes())
 
 
 def packed_numbers(values: Array, coarse: bool) -> Packed:
@@ -60,7 +60,7 @@ def packed_numbers(values: Array, coarse: bool) -> Packed:
         return packed(values, "float16")
     top = np.abs(values).max(axis=-1, keepdims=True) if values.size else np.zeros((*values.shape[:-1], 1))
     scale = np.where(top > 0, top / 127, 1.0).astype("<f4")
-    return packed(np.rint(values / scale), "int8", scale=squeezed(scale.tobytes()))
+    return packed(np.rint(values / scale), "int8", scale=scale.tobytes())
 
 
 def thumbnails(weights: Array) -> Array:

@@ -51,13 +51,14 @@ class Served:
             self.own_files = tempfile.TemporaryDirectory(prefix="glassformer-files-")  # gone with the server
             files = Path(self.own_files.name)
         service = Service(models, limits, Detector(codes), auth, files)
+        self.pages = Pages(service, examples=examples)
         status = {"application/json": {"type": "object"}}
         router = Router(
             [
                 *Libre(service).routes(),
                 *OpenAI(service).routes(),
                 *Translations(service).routes(),
-                *Pages(service, examples=examples).routes(),
+                *self.pages.routes(),
                 *self.training.routes(),
                 *Questions(service, examples=examples).routes(),
                 *(

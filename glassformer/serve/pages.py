@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import itertools
@@ -23,6 +24,7 @@ from glassformer.inspection.page.bundle import page_files as shared_files
 from glassformer.inspection.page.bundle import page_html, page_json, with_chinese
 from glassformer.runs.folder import RunFolder
 from glassformer.serve.api_errors import APIError
+from glassformer.serve.arrays import BYTES, Arrays
 from glassformer.serve.fields import DocumentedRoute, read_as
 from glassformer.serve.jobs import FunctionJob
 from glassformer.serve.responses import as_json
@@ -39,7 +41,7 @@ MOST_CUT = 1024  # parts
 EXAMPLES, EXAMPLE_LENGTH = 4, 80  # texts of a run's own data, each of so many characters at most
 LONG_PIECE = 4000  # characters of a document, in which lines are looked for
 TOUR = Path(__file__).parents[2] / "docs" / "tour"
-LOOKED_AT = 400  # characters: a report grows with the square of its text
+LOOKED_AT, TOKENS = 2048, 512  # characters and tokens of a text: a report grows with the square of its tokens
 
 
 class NextFields(BaseModel):
@@ -60,6 +62,7 @@ class LookFields(NextFields):
     target: str | None = Field(None, description="An answer that is forced on the model.")
     data: bool = Field(False, description="The report's numbers as JSON, in place of a page.")
     across: bool = Field(False, description="With what each of the kept weights makes of the same answer.")
+    binary: bool = Field(False, description="With data, the arrays as bytes; see glassformer/serve/arrays.py.")
     explained: bool = Field(True, description="With attribution, saliency and the beam's tree, which take the longest.")
 
 
@@ -86,6 +89,19 @@ def report_policy(page: str) -> str:
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}; img-src data:; frame-ancestors 'none'"
 
 
+def report_response(data: dict[str, Any]) -> Response:
+    """The data of a report, or of a part of one, as JSON."""
+    return Response(page_json(data).encode("utf-8", "replace"), media_type="application/json")
+
+
+def check_tokens(model: TextModel, text: str) -> None:
+    """Refuse a text of more tokens than a report is made of."""
+    if (count := len(model.tokenizers.source.encode(text))) > TOKENS:
+        raise APIError(
+            400, f"text: a report is made of at most {TOKENS} tokens, and these are {count}; shorten it", param="text"
+        )
+
+
 def own_examples(folder: RunFolder) -> list[str]:
     """A few short texts of a run's test data, or of its validation data."""
     from glassformer.data.store import run_examples
@@ -109,7 +125,7 @@ class Pages:
     reports of `look`. `examples`: texts of the runs' own data may be shown, as on their owner's machine."""
 
     def __init__(self, service: Service, *, examples: bool = False) -> None:
-        self.service, self.shows_examples = service, examples
+        self.service, self.shows_examples, self.arrays = service, examples, Arrays()
 
     async def page(self, request: Request) -> Response:
         """The page on which one types: at / a translator with the lenses below it, at /open the lenses alone."""
@@ -136,6 +152,7 @@ class Pages:
             from glassformer.inspection.inspection import look_inside
 
             model = at_step(self.service.models, model, run, fields.step)
+            check_tokens(model, fields.text)
             how: dict[str, Any] = {"prefix": fields.prefix, "explained": fields.explained}
             found = live_data(model, fields.text, fields.target, run.name, fields.cut, **how)
             found["step"] = fields.step
@@ -150,9 +167,11 @@ class Pages:
             return found
 
         data = await self.service.ask(run, FunctionJob(report))
+        if fields.data and fields.binary:
+            return Response(self.arrays.packed(data), media_type=BYTES)
         if fields.data:
-            return Response(page_json(data).encode("utf-8", "replace"), media_type="application/json")
-        page = page_html(data)
+            return await asyncio.to_thread(report_response, data)
+        page = await asyncio.to_thread(page_html, data)
         body = page.encode("utf-8", "replace")
         return Response(body, media_type=KINDS[".html"], headers={"Content-Security-Policy": report_policy(page)})
 
@@ -172,9 +191,10 @@ class Pages:
             from glassformer.inspection.next_token import next_token_data
 
             model = at_step(self.service.models, model, run, fields.step)
+            check_tokens(model, fields.text)
             return next_token_data(model, fields.text, fields.prefix, fields.cut)
 
-        return as_json(await self.service.ask(run, FunctionJob(distribution)))
+        return report_response(await self.service.ask(run, FunctionJob(distribution)))
 
     async def examples(self, request: Request) -> Response:
         """A few short texts of a run's own test or validation data, none where the server is not its owner's alone; and whether
@@ -194,6 +214,7 @@ class Pages:
         """Every route of the page; of the report also its schema."""
         ways = ("application/json", "application/x-www-form-urlencoded")
         return [
+            *self.arrays.routes(),
             Route("/", self.page),
             Route("/open", self.page),
             Route("/open/{model}/examples", self.examples),

@@ -18,7 +18,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.serve.api_errors import APIError
 from glassformer.serve.fields import read_as
 from glassformer.serve.jobs import FunctionJob
-from glassformer.serve.pages import LOOKED_AT, MOST_CUT
+from glassformer.serve.pages import LOOKED_AT, MOST_CUT, check_tokens
 from glassformer.serve.responses import as_json
 from glassformer.serve.service import Service
 from glassformer.serve.training import at_step
@@ -79,6 +79,7 @@ class Questions:
             from glassformer.inspection.why import without_each
 
             model = at_step(self.service.models, model, run, fields.step)
+            check_tokens(model, fields.text)
             with ablate(model.model, fields.cut):  # the answer is that of the model on the screen
                 inside = look_inside(model, fields.text, prefix=fields.prefix, explained=False)
             if fields.output >= len(inside.input.positions):

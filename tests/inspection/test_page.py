@@ -24,9 +24,13 @@ from tests.talking import make_run
 
 def unpacked(packed: dict[str, Any]) -> np.ndarray:
     """An array of a report, read as its description says."""
-    raw = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), packed["dtype"]).reshape(packed["shape"])
+
+    def raw_bytes(data: bytes | str) -> bytes:
+        return data if isinstance(data, bytes) else zlib.decompress(base64.b64decode(data))  # in a page: text
+
+    raw = np.frombuffer(raw_bytes(packed["data"]), packed["dtype"]).reshape(packed["shape"])
     if "scale" in packed:
-        scale = np.frombuffer(zlib.decompress(base64.b64decode(packed["scale"])), "<f4")
+        scale = np.frombuffer(raw_bytes(packed["scale"]), "<f4")
         return raw * scale.reshape(*packed["shape"][:-1], 1)
     return raw * packed.get("unit", 1.0)
 

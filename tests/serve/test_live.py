@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import threading
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from glassformer.serve import arrays
 from glassformer.serve.auth import Auth
 from tests.serve.harness import Running, make_runs, running
 
@@ -53,6 +56,49 @@ def test_cuts_and_forced_tokens_are_their_askers_alone(server: Running, path: Pa
         assert server.post("/translate", asked)["translatedText"] == answer
     thread.join()
     assert seen == [one["answer"] for one in changed] * 3
+
+
+def test_bytes_are_the_same_report(server: Running, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Array for array, small ones with the report and large ones by themselves; what is held has a bound, and the oldest report
+    goes first. Caught: an array at another's place, everything kept for ever."""
+    monkeypatch.setattr(arrays, "SMALL", 400)
+    asked = {"model": path.name, "text": TEXT, "data": True, "explained": False}
+    plain = server.post("/look", asked)
+    seen = set()
+
+    def read() -> dict[str, Any]:
+        body = server.post("/look", asked | {"binary": True})
+        length = int.from_bytes(body[:4], "little")
+        return json.loads(body[4 : 4 + length]) | {"body": body[4 + length :]}
+
+    def bytes_of(place: list[Any], body: bytes) -> bytes:
+        seen.add(len(place))
+        if len(place) == 3:
+            return body[place[1] : place[1] + place[2]]
+        return bytes(server.ask("GET", f"/open/arrays/{place[0]}/{place[1]}")[2])
+
+    def compare(one: Any, other: Any, body: bytes) -> None:
+        if isinstance(one, dict):
+            assert one.keys() == other.keys()
+            for name in one:
+                if "dtype" in one and name in ("data", "scale"):
+                    assert zlib.decompress(base64.b64decode(one[name])) == bytes_of(other[name], body)
+                else:
+                    compare(one[name], other[name], body)
+        elif isinstance(one, list) and one and isinstance(one[0], dict | list):
+            for ours, theirs in zip(one, other, strict=True):
+                compare(ours, theirs, body)
+        else:
+            assert one == other
+
+    found = read()
+    first = found.pop("arrays")
+    compare(plain, found, found.pop("body"))
+    assert seen == {2, 3}
+    monkeypatch.setattr(arrays, "HELD", 1)
+    second = read()["arrays"]
+    assert list(server.served.pages.arrays.held) == [second]
+    assert server.ask("GET", f"/open/arrays/{first}/0")[0] == 404
 
 
 @pytest.mark.slow

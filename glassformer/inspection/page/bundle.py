@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
+from glassformer.inspection.packing import squeezed
 from glassformer.language import translations
 
 EXPORT = re.compile(r"^export (?:async )?(?:function|const|class) (\w+)", re.MULTILINE)
@@ -78,9 +80,10 @@ def bundled(modules: dict[str, str], entry: str) -> str:
     return "\n".join([*written, f"const {{ show }} = {identifier(entry)};"])
 
 
-def page_json(data: dict[str, Any]) -> str:
-    """The data of a page as it is sent to one that is open."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+def page_json(data: dict[str, Any], place: Callable[[bytes], Any] = squeezed) -> str:
+    """The data of a page as JSON. `place`: what stands for the bytes of an array; as they are meant for a file, the bytes
+    themselves, as text."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=place)
 
 
 def page_html(data: dict[str, Any]) -> str:

@@ -69,6 +69,18 @@ export function rowMaxima(map) {
   return found;
 }
 
+const tables = new Map();
+
+/** The colours of 256 steps as the bytes of a picture, made once for each light. */
+function colourTable(sign) {
+  const name = `${isDark()} ${sign}`;
+  if (!tables.has(name)) {
+    const colours = Array.from({ length: 256 }, (_, i) => [...(sign ? signColour((i - 127) / 127) : sizeColour(i / 255)).slice(0, 3), 255]);
+    tables.set(name, new Uint32Array(Uint8ClampedArray.from([...colours.flat(), ...maskedColour().slice(0, 3), 255]).buffer));
+  }
+  return tables.get(name);
+}
+
 /** A map as a picture, one pixel a cell. `masked`: a byte a cell, 1 where nobody may look. */
 export function paint(canvas, map, scale, masked = null) {
   canvas.repaint = () => paint(canvas, map, scale, masked);
@@ -77,15 +89,14 @@ export function paint(canvas, map, scale, masked = null) {
   if (!map.columns || !map.rows) return;
   const context = canvas.getContext("2d");
   const image = context.createImageData(map.columns, map.rows);
-  const colour = scale.kind === "sign" ? (at) => signColour((at - 127) / 127) : (at) => sizeColour(at / 255);
-  const table = Array.from({ length: 256 }, (_, i) => colour(i));
+  const sign = scale.kind === "sign";
+  const table = colourTable(sign);
+  const pixels = new Uint32Array(image.data.buffer);
   const tops = scale.kind === "row" ? rowMaxima(map) : null;
-  const grey = maskedColour();
   for (let i = 0; i < map.values.length; i++) {
     const share = shareOf(map.values[i], scale, tops?.[Math.floor(i / map.columns)]);
-    const at = Math.round(scale.kind === "sign" ? 127 * (share + 1) : 255 * share); // 127 is exactly zero
-    image.data.set(masked?.[i] ? grey : table[Math.max(0, Math.min(scale.kind === "sign" ? 254 : 255, at))], 4 * i);
-    image.data[4 * i + 3] = 255;
+    const at = Math.round(sign ? 127 * (share + 1) : 255 * share); // 127 is exactly zero
+    pixels[i] = table[masked?.[i] ? 256 : Math.max(0, Math.min(sign ? 254 : 255, at))];
   }
   context.putImageData(image, 0, 0);
 }

@@ -1,7 +1,8 @@
 // The data object of a report, and arithmetic on it. Knows nothing of the screen.
 //
-// An array travels as {dtype, shape, data, scale}: zlib-compressed little-endian numbers in base64. `scale`, where there is
-// one, holds a float32 for each row (the last dimension), by which the integers of that row are multiplied.
+// An array travels as {dtype, shape, data, scale}: zlib-compressed little-endian numbers in base64, or, in a page that is served,
+// whatever that page can read. `scale`, where there is one, holds a float32 for each row (the last dimension), by which the integers
+// of that row are multiplied.
 
 const TYPES = { uint8: Uint8Array, int8: Int8Array, uint16: Uint16Array, float16: Uint16Array, float32: Float32Array };
 
@@ -12,7 +13,15 @@ function bytesOfBase64(text) {
   return bytes;
 }
 
+let elsewhere = null;
+
+/** Of a page that is served: `read(place)` gives the bytes of an array that is not in its report. */
+export function readArraysBy(read) {
+  elsewhere = read;
+}
+
 async function inflate(text) {
+  if (typeof text !== "string") return await elsewhere(text);
   const stream = new Blob([bytesOfBase64(text)]).stream().pipeThrough(new DecompressionStream("deflate"));
   return await new Response(stream).arrayBuffer();
 }

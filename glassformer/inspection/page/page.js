@@ -252,13 +252,22 @@ class Page {
       ),
       this.panels.length > 1 ? "" : h("div", { class: "texts" }, line(words.text, data.text, "source"), line(data.answer === null ? words.says : answered, data.answer ?? data.says, "answer")),
     );
+    this.drawTabs();
+    const notes = this.panels.flatMap((panel) => panel.data.notes.map((note) => h("p", {}, note[state.language])));
+    const precision = data.precision ? h("p", {}, `${words.precision}: ${data.precision[state.language]}`) : "";
+    this.footer.replaceChildren(...notes, precision, h("p", {}, words.counting), this.hasUnits ? h("p", {}, words.unitsAbout) : "", h("p", {}, `glassformer ${data.version}`));
+  }
+
+  /** The tabs, where they are others than before: to scroll to the one that is selected costs a layout of the page. */
+  drawTabs() {
+    const { state, words } = this;
+    const drawn = [state.view, state.language, ...this.views.map((view) => view.title)].join();
+    if (drawn === this.drawnTabs) return;
+    this.drawnTabs = drawn;
     const begins = (i) => i === 0 || groupOf(this.views[i]) !== groupOf(this.views[i - 1]);
     this.tabs.replaceChildren(...this.views.flatMap((view, i) => [begins(i) ? h("span", { class: "group", role: "presentation" }, words[groupOf(view)]) : null, this.tab(view.title, i)]).filter(Boolean));
     const selected = this.tabs.querySelector('[aria-selected="true"]');
     if (selected) this.tabs.scrollLeft = selected.offsetLeft - this.tabs.clientWidth / 2 + selected.offsetWidth / 2;
-    const notes = this.panels.flatMap((panel) => panel.data.notes.map((note) => h("p", {}, note[state.language])));
-    const precision = data.precision ? h("p", {}, `${words.precision}: ${data.precision[state.language]}`) : "";
-    this.footer.replaceChildren(...notes, precision, h("p", {}, words.counting), this.hasUnits ? h("p", {}, words.unitsAbout) : "", h("p", {}, `glassformer ${data.version}`));
   }
 
   tab(name, i) {

@@ -27,9 +27,10 @@ export class MachineView extends View {
     return this.holds();
   }
 
+  /** The part that is chosen, else the attention that the other views show. */
   get part() {
-    const stacks = this.data.machine.stacks;
-    return this.state.part ?? `${stacks[stacks.length - 1].name}.attention`;
+    const { part, kind } = this.state;
+    return part ?? (kind === "cross" ? "decoder.cross" : `${kind}.attention`);
   }
 
   get layer() {

@@ -41,6 +41,11 @@ export async function askBlob(path, body) {
   return await (await send(path, body)).blob();
 }
 
+/** Bytes in place of JSON. */
+export async function askBytes(path, body = null, signal = undefined) {
+  return await (await send(path, body, signal)).arrayBuffer();
+}
+
 /** Each event of a stream as an object, until it is over. */
 export async function* events(path, body, signal) {
   const reader = (await send(path, body, signal)).body.pipeThrough(new TextDecoderStream()).getReader();

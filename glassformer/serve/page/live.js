@@ -5,6 +5,7 @@
 
 import { ask, heldKey, holdKey } from "./ask.js";
 import { h, select, share, token } from "./elements.js";
+import { askReport, reports } from "./live_arrays.js";
 import { chooseView, samplingOf } from "./live_choose.js";
 import { Compare } from "./live_compare.js";
 import { Learning } from "./live_learning.js";
@@ -22,8 +23,9 @@ import { filled, LANGUAGES } from "./words.js";
 const PAUSE = 120; // ms after the last key, where an answer takes longer than QUICK; else none
 const QUICK = 250; // ms: an answer that another key has overtaken is broken off anyway
 const REST = 300; // ms without a key, after which the slow part is asked for: who types on does not wait for it
-const MOST = 400; // characters
+const MOST = 2048; // characters
 const SLOW = ["attribution", "beam", "across"]; // views that the first, quick answer has nothing for
+const LONG = 128; // tokens of a text, above which the slow part comes when it is asked for
 const DOUBT = 0.5; // a token that was less probable than this is marked
 
 export class Live {
@@ -39,6 +41,7 @@ export class Live {
     this.model = address.get("model");
     this.readAddress(address);
     window.addEventListener("popstate", () => this.goBack());
+    reports.addEventListener("forgotten", () => this.later(0));
     this.sampling = { temperature: 1, topK: 51, topP: 1 };
     this.before = []; // earlier changes: what was cut and what was forced
     this.learning = new Learning(this, document.getElementById("learning"));
@@ -179,6 +182,7 @@ export class Live {
     this.text = text;
     this.forced = [];
     this.place = null;
+    this.wanted = false;
     this.later(pause);
   }
 
@@ -220,21 +224,22 @@ export class Live {
     this.state.textContent = "";
     this.state.classList.remove("failed");
     if (!this.text.trim() || !this.model) return;
-    this.remember();
     const asked = this.asked();
+    setTimeout(() => own.signal.aborted || this.remember()); // while the server works
     const waiting = setTimeout(() => (this.state.textContent = this.words.reading), 300);
     try {
       const begun = performance.now();
       const view = this.page?.state.view ?? new URLSearchParams(location.hash.slice(1)).get("view");
       const beside = this.compare.asked(asked);
       if (!SLOW.includes(view) && !beside) {
-        await this.take(await ask("/look", { ...asked, explained: false }, own.signal), own);
+        await this.take(await askReport({ ...asked, explained: false }, own.signal), own);
         this.took = performance.now() - begun;
         await new Promise((rested) => setTimeout(rested, REST));
         if (own.signal.aborted) return;
+        if (this.isLong && !this.wanted) return void (this.state.textContent = "");
       }
-      const data = await ask("/look", { ...asked, across: this.learning.wantsAcross }, own.signal);
-      await this.take(beside ? this.compare.joined(data, await ask("/look", beside, own.signal)) : data, own);
+      const data = await askReport({ ...asked, across: this.learning.wantsAcross }, own.signal);
+      await this.take(beside ? this.compare.joined(data, await askReport(beside, own.signal)) : data, own);
       this.state.textContent = "";
     } catch (error) {
       if (own.signal.aborted) return;
@@ -243,6 +248,11 @@ export class Live {
     } finally {
       clearTimeout(waiting);
     }
+  }
+
+  /** Is the text on the screen so long that the slow part takes more than a few seconds? */
+  get isLong() {
+    return Object.values(this.data?.sides ?? {}).some((side) => side.pieces.length > LONG);
   }
 
   async take(data, own) {
@@ -343,8 +353,12 @@ export class Live {
       return h("button", { type: "button", class: kind, "data-place": i, "aria-pressed": String(i === now), title: filled(words.chooseThis, share(p)), onclick: () => this.go(i) }, token(names[outputs.tokens[this.first + i]]));
     });
     const free = this.forced.length ? h("button", { type: "button", class: "chip", id: "free", onclick: () => this.force([]) }, words.free) : "";
+    const explain = this.isLong && !data.saliency ? h("button", { type: "button", class: "chip", id: "explain", title: words.explainAbout, onclick: () => {
+      this.wanted = true;
+      this.later(0);
+    } }, words.explain) : "";
     const other = greedy && greedy.text !== data.answer ? h("span", { id: "greedy" }, h("span", { class: "caption" }, words.greedy), greedy.text || "∅") : "";
-    return this.tokenLine.replaceChildren(h("span", { class: "caption" }, words.tokenByToken), ...chips, free, other);
+    return this.tokenLine.replaceChildren(h("span", { class: "caption" }, words.tokenByToken), ...chips, free, explain, other);
   }
 
   // ---- cutting

@@ -60,7 +60,7 @@ export class Compare {
     const signature = JSON.stringify([kinds, values, kind, live.language]);
     if (signature === this.signature) return;
     this.signature = signature;
-    const typed = h("input", { type: "text", id: "other", "aria-label": words.type, placeholder: words.type, maxlength: "400", spellcheck: "false", autocomplete: "off", oninput: () => {
+    const typed = h("input", { type: "text", id: "other", "aria-label": words.type, placeholder: words.type, maxlength: "2048", spellcheck: "false", autocomplete: "off", oninput: () => {
       this.value = typed.value;
       live.later(200);
     } });

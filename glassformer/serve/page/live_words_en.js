@@ -25,6 +25,8 @@ export const LIVE_EN = {
   chooseThis: "probability {}; choose another token here",
   greedy: "Greedy would have said",
   free: "Let it write freely",
+  explain: "Explain it, too",
+  explainAbout: "The text is long: attribution, saliency and the beam's tree take a while, and come when they are asked for",
   choose: "Next token",
   chooseAbout: "What may come next, the most probable first. Temperature, top-k and top-p change the distribution that a sampler draws from; the tick on each bar is the model's own probability. A click forces the token, and the model goes on from there.",
   choosePlace: "Token {}, after",

@@ -18,7 +18,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.serve.api_errors import APIError
 from glassformer.serve.fields import read_as
 from glassformer.serve.jobs import FunctionJob
-from glassformer.serve.pages import LOOKED_AT, MOST_CUT, check_tokens
+from glassformer.serve.pages import LOOKED_AT, MOST_CUT, check_tokens, report_response
 from glassformer.serve.responses import as_json
 from glassformer.serve.service import Service
 from glassformer.serve.training import at_step
@@ -38,6 +38,19 @@ class WhyFields(BaseModel):
     cut: list[str] = Field([], max_length=MOST_CUT)
     output: int = Field(ge=0)
     parts: list[str] = Field(max_length=MOST_TRIED)
+
+
+class PatchFields(BaseModel):
+    """The fields of a request to /open/patching: two texts, and what is switched off. With a layer and a position, the answer to
+    the first is written anew with that activation of the second in it."""
+
+    text: str = Field(max_length=LOOKED_AT)
+    other: str = Field(max_length=LOOKED_AT)
+    model: str
+    step: int | None = Field(None, ge=0)
+    cut: list[str] = Field([], max_length=MOST_CUT)
+    layer: int | None = Field(None, ge=0)
+    position: int = Field(0, ge=0)
 
 
 class SentenceFields(BaseModel):
@@ -92,6 +105,26 @@ class Questions:
 
         return as_json(await self.service.ask(run, FunctionJob(tried)))
 
+    async def patching(self, request: Request) -> Response:
+        """How far each activation of another text turns the answer into that text's; or the answer with one of them in it."""
+        fields = await read_as(request, PatchFields)
+        self.service.check_texts([fields.text, fields.other], "text")
+        run = self.service.models.get(fields.model)
+
+        def carried(model: TextModel) -> dict[str, Any]:
+            from glassformer.inspection.carrying import carried_answer
+            from glassformer.inspection.explanation_data import patching_data
+            from glassformer.inspection.patching import patch
+
+            model = at_step(self.service.models, model, run, fields.step)
+            check_tokens(model, fields.text)
+            with ablate(model.model, fields.cut):
+                if fields.layer is None:
+                    return patching_data(patch(model, fields.text, fields.other))
+                return {"answer": carried_answer(model, fields.text, fields.other, fields.layer, fields.position)}
+
+        return report_response(await self.service.ask(run, FunctionJob(carried)))
+
     async def sentences(self, request: Request) -> Response:
         """Sentences of a run's own data with their losses, and those without a part; none on a server that is for others too."""
         fields = await read_as(request, SentenceFields)
@@ -113,5 +146,6 @@ class Questions:
         """Every question's route."""
         return [
             Route("/open/why", self.why, methods=["POST"]),
+            Route("/open/patching", self.patching, methods=["POST"]),
             Route("/open/sentences", self.sentences, methods=["POST"]),
         ]

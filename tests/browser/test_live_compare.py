@@ -11,11 +11,15 @@ import numpy as np
 import pytest
 
 import glassformer
+from glassformer.inspection.carrying import carried_answer
 from glassformer.inspection.inspection import look_inside
+from glassformer.inspection.patching import patch
 from tests.browser.test_live_page import LiveTab
 from tests.browser.test_serve_page import NARROW, TEXT
+from tests.inspection.families import FAMILIES
 from tests.serve.harness import Running, running
 from tests.small_runs import small_run
+from tests.talking import make_run
 
 pytestmark = pytest.mark.slow
 
@@ -109,3 +113,47 @@ def test_from_the_address_on_every_screen(how: dict[str, Any], browser: Any, ser
         assert not re.search("Beside|differ|another", found.page.inner_text("#compare"))
     assert not found.complaints
     found.context.close()
+
+
+@pytest.fixture
+def chatter(tmp_path: Path) -> Iterator[tuple[Running, Path]]:
+    """A model of random weights, whose answers differ from text to text."""
+    path = make_run(tmp_path / "chatter", **FAMILIES["transformer"], tokenizer="word", decode={"max_new_tokens": 6})
+    with running([path]) as found:
+        yield found, path
+
+
+def test_an_activation_is_carried_over(browser: Any, chatter: tuple[Running, Path]) -> None:
+    """Two texts that are answered otherwise: activations are ranked by what patching measures of them, and the answer with one of
+    them in it is the patched model's, also by a click on the map. Broken variants: another cell carried; ranked by position."""
+    (server, path), first, other = chatter, "the cat ran to Paris", "a dog sat on mat"
+    model = glassformer.load(path, device="cpu")
+    effects = patch(model, first, other).panels[0].effects
+    address = f"/open?model={path.name}&text={first.replace(' ', '+')}&beside=text:{other.replace(' ', '+')}"
+    tab = LiveTab(browser, server, address, viewport=NARROW, locale="zh-CN")
+    tab.page.click("#patch")
+    tab.page.wait_for_selector("#cells .cell", timeout=60_000)
+    cells = tab.page.eval_on_selector_all("#cells .cell", "all => all.map(one => one.dataset.cell)")
+    places = [tuple(map(int, cell.split("."))) for cell in cells]
+    sizes = [abs(effects[place]) for place in places]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] == pytest.approx(np.abs(effects).max())
+    tab.page.click("#cells .cell >> nth=0")
+    tab.page.wait_for_selector("#carried b")
+    assert tab.page.inner_text("#carried b").split() == carried_answer(model, first, other, *places[0]).split()
+    tab.page.click("[data-view=patching]")
+    tab.page.wait_for_selector("#view .heatmap canvas.cells")
+    tab.page.evaluate("() => document.querySelector('#carried').replaceChildren()")
+    tab.page.locator("#view .heatmap >> nth=0").scroll_into_view_if_needed()
+    box = tab.page.locator("#view .heatmap canvas.cells >> nth=0").bounding_box()
+    assert box is not None
+    tab.page.mouse.click(box["x"] + 4, box["y"] + box["height"] - 4)
+    tab.page.wait_for_selector("#carried b")
+    wanted = carried_answer(model, first, other, len(effects) - 1, 0)
+    assert tab.page.inner_text("#carried b").split() == wanted.split()
+    assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    tab.page.fill("#other", "a dog")
+    tab.page.wait_for_function("() => live.data.beside?.text === 'a dog'", timeout=60_000)
+    tab.page.click("#patch")
+    tab.page.wait_for_selector("#carried .failed")  # two texts of other lengths
+    assert "6" in tab.page.inner_text("#carried .failed") and all("400" in told for told in tab.complaints)
+    tab.context.close()

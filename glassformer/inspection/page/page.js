@@ -2,7 +2,8 @@
 //
 //   const page = await show(data, element)    draws a report; it asks no server for anything. Of a server's own page, a third
 //                                             argument brings more views, and their words by language: { views, words };
-//                                             with `forces` a click on a node of the beam is told as an action; with
+//                                             with `forces` a click on a node of the beam, or on an activation that
+//                                             patching has measured, is told as an action; with
 //                                             `tools: false` the page around it has the buttons of language and light
 //   page.update(data)                         another report in the same page, the state kept where it still fits
 //   page.dispatch({ type: "hold", held })     does what a reader could do; every action, a reader's own too, is told to

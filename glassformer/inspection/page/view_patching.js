@@ -44,6 +44,7 @@ export class PatchingView extends View {
         held: () => (heldColumn() >= 0 && heldColumn() < map.columns ? [this.heldRow ?? map.rows - 1, heldColumn()] : null),
         setHold: (cell) => {
           this.heldRow = cell?.[0];
+          if (cell && one === panels[0] && panel.page.more.forces) panel.page.dispatch({ type: "carry", layer: cell[0], position: cell[1] });
           panel.hold(cell ? { query: [one.stack, cell[1]], key: null } : null);
         },
         name: `${words.patching}: ${words[`side_${one.stack}`]}`,

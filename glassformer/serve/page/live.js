@@ -261,6 +261,7 @@ export class Live {
     if (this.page === null) {
       this.page = await show(data, this.views, { forces: true, tools: !this.host, views: [chooseView(this)], words: { en: LIVE_EN, zh: LIVE_ZH } });
       this.page.listen((action) => action.type === "force" && this.force(action.ids));
+      this.page.listen((action) => action.type === "carry" && this.compare.carry(action));
       this.page.store.subscribe((changed) => {
         if (changed.has("held")) this.why.draw();
         if (this.host) this.host.follow(this.page.state);

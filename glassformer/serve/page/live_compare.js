@@ -1,14 +1,17 @@
-// Beside what is on the screen: another text, run or step, or the same without its cuts; and where the two differ most.
+// Beside what is on the screen: another text, run or step, or the same without its cuts; and where the two differ most. Of two texts,
+// the activations that carry the difference, each of which can be carried over: the answer is then written anew.
 
 import { headMap, tapName } from "./attention.js";
+import { ask } from "./ask.js";
 import { difference, distance, partners } from "./beside.js";
+import { matrix, unpack } from "./data.js";
 import { h, number, select, share, token, visible } from "./elements.js";
 import { positionOf } from "./held.js";
 import { COMPARE_EN } from "./live_compare_words_en.js";
 import { COMPARE_ZH } from "./live_compare_words_zh.js";
 import { filled } from "./words.js";
 
-const [HEADS, TOKENS, SAME] = [5, 4, 0.005]; // named at most, and what is not worth naming
+const [HEADS, TOKENS, CELLS, SAME] = [5, 4, 6, 0.005]; // named at most, and what is not worth naming
 
 export class Compare {
   constructor(live, root) {
@@ -66,14 +69,67 @@ export class Compare {
     } });
     typed.value = this.value;
     this.ranked ??= h("div", { class: "line", id: "apart" });
+    this.cells ??= h("div", { class: "line", id: "cells" });
+    this.written ??= h("div", { class: "line", id: "carried", role: "status" });
     this.root.replaceChildren(
       h("div", { class: "line" },
         select(words.beside, kinds, kind ?? "", (name) => this.choose(name || null, first[name])),
         values ? select(words.which, values.map((value) => [value, value]), this.value, (value) => this.choose(kind, value)) : null,
         kind === "text" ? typed : null,
       ),
-      this.ranked,
+      this.ranked, this.cells, this.written,
     );
+  }
+
+  /** What is asked of the two texts. */
+  pair() {
+    const { live } = this;
+    return { model: live.model, text: live.text, other: this.value, step: live.step, cut: live.cuts };
+  }
+
+  drawCells() {
+    const { words, live } = this;
+    const pair = JSON.stringify(this.pair());
+    if (this.kind === "text" && this.value.trim() && this.patched === pair) return; // the cells of what is on the screen
+    this.patched = null;
+    this.written.replaceChildren();
+    this.cells.replaceChildren(...(this.kind === "text" && live.data.beside ? [h("button", { type: "button", class: "chip", id: "patch", title: words.patchAbout, onclick: () => this.patch() }, words.patch)] : []));
+  }
+
+  /** Each activation of the other text put into this one: which of them turn the answer. */
+  async patch() {
+    const { words, live } = this;
+    const [pair, data] = [this.pair(), live.data];
+    try {
+      const found = await ask("/open/patching", pair);
+      const { values, columns, rows } = matrix(await unpack(found.panels[0].effects), 0);
+      if (live.data !== data) return; // something newer is on the screen
+      this.patched = JSON.stringify(pair);
+      const cells = Array.from({ length: rows * columns }, (_, i) => ({ layer: Math.floor(i / columns), position: i % columns, effect: values[i] }));
+      cells.sort((a, b) => Math.abs(b.effect) - Math.abs(a.effect));
+      this.tokensOf = found.panels[0].tokens;
+      this.cells.replaceChildren(h("span", { class: "caption" }, words.carriers), ...cells.slice(0, CELLS).filter(({ effect }) => Math.abs(effect) > SAME).map((cell) => h("button", { type: "button", class: "chip cell", "data-cell": `${cell.layer}.${cell.position}`, title: words.carryAbout, onclick: () => this.carry(cell) }, ...this.cellName(cell), ` ${number(cell.effect)}`)));
+      data.patching = found;
+      await live.page.update(data);
+    } catch (error) {
+      this.written.replaceChildren(h("span", { class: "failed" }, error.message));
+    }
+  }
+
+  cellName({ layer, position }) {
+    return [token(this.tokensOf[position]), ` · ${layer ? filled(this.words.afterLayer, layer - 1) : this.words.embedding}`];
+  }
+
+  /** The answer to this text with one activation of the other in it. */
+  async carry({ layer, position }) {
+    const { words, live } = this;
+    try {
+      const { answer } = await ask("/open/patching", { ...this.pair(), layer, position });
+      const turned = answer === live.data.beside?.answer ? words.turned : answer === live.data.answer ? words.unmoved : "";
+      this.written.replaceChildren(h("span", { class: "caption" }, words.carried), ...this.cellName({ layer, position }), h("b", {}, answer || "∅"), h("span", { class: "dim" }, turned));
+    } catch (error) {
+      this.written.replaceChildren(h("span", { class: "failed" }, error.message));
+    }
   }
 
   /** Heads by how far apart they look and tokens by how much their probabilities differ, each a link. */
@@ -81,6 +137,7 @@ export class Compare {
     this.draw();
     const { words, live } = this;
     const { data, page } = live;
+    if (data) this.drawCells();
     if (!data?.beside) return void this.ranked.replaceChildren();
     const [heads, tokens] = [await this.heads(data), this.tokens(data)];
     if (live.data !== data) return; // something newer is on the screen

@@ -120,6 +120,12 @@ def own_examples(folder: RunFolder) -> list[str]:
     return []
 
 
+def turned_round(text: str, by_letters: bool) -> str:
+    """A text that is unlike those it is one of, of tokens that the model knows: its letters, or its words, from the last to the
+    first."""
+    return text[::-1].strip() if by_letters else " ".join(reversed(text.split()))
+
+
 class Pages:
     """The routes that a browser opens: the page at / and /open, its files, the documentation of the routes, and
     reports of `look`. `examples`: texts of the runs' own data may be shown, as on their owner's machine."""
@@ -197,11 +203,12 @@ class Pages:
         return report_response(await self.service.ask(run, FunctionJob(distribution)))
 
     async def examples(self, request: Request) -> Response:
-        """A few short texts of a run's own test or validation data, none where the server is not its owner's alone; and whether
-        the pages of the tour are here."""
+        """A few short texts of a run's own test or validation data and one unlike them, none where the server is not its owner's
+        alone; and whether the pages of the tour are here."""
         run = self.service.models.get(request.path_params["model"])
         examples = own_examples(run.folder) if self.shows_examples else []
-        return as_json({"examples": examples, "tour": TOUR.is_dir()})
+        stray = turned_round(examples[0], run.folder.recipe.data.tokenizer == "char") if examples else None
+        return as_json({"examples": examples, "stray": stray, "tour": TOUR.is_dir()})
 
     async def tour(self, request: Request) -> Response:
         """A page of the tour, as its source has it; only where the documents lie beside the package."""

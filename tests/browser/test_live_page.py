@@ -129,10 +129,12 @@ def test_back_goes_back(browser: Any, server: Running) -> None:
 
 
 def test_a_text_of_its_own_data(tab: LiveTab, paths: list[Path]) -> None:
-    """One click, and it is read."""
-    example = tab.page.get_attribute(".example >> nth=1", "title")
+    """One click, and it is read; the last of them is unlike the data, of the same words."""
+    example, first = (tab.page.get_attribute(f".example >> nth={n}", "title") for n in (1, 0))
     tab.page.click(".example >> nth=1")
     assert tab.wait(example)["title"] == paths[0].name
+    tab.page.click(".example >> nth=-1")
+    tab.wait(" ".join(reversed(first.split())))
 
 
 def test_a_gpt_goes_on(browser: Any, server: Running, paths: list[Path]) -> None:

@@ -83,6 +83,12 @@ def test_one_head_computes_the_models_weights(
                     report.page.evaluate(f"() => window.page.dispatch({{ type: 'hold', held: {held} }})")
                     report.settle()
                     assert report.page.evaluate(worst) < 0.01, (name, kind, layer, "an early query")
+                    # Each scale has its own legend, which ends at its largest number: here q's and the products'.
+                    for row, name_ in ((1, 0), (3, 2)):
+                        shown = report.page.locator(f".numbers >> nth=0 >> tr:nth-child({row}) td").all_inner_texts()
+                        end = report.page.inner_text(f".legends >> nth=0 >> .legend >> nth={name_} >> span >> nth=2")
+                        largest = max(abs(float(text.replace("−", "-"))) for text in shown)
+                        assert float(end) == pytest.approx(largest, abs=0.06)
         assert report.complaints == []
 
 

@@ -154,3 +154,16 @@ def test_the_modules_are_modules(browser: Any, insides: dict[str, Inspection], t
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_heads_that_join_the_same_tokens_do_not_hide_each_other(browser: Any, pages: dict[str, Path]) -> None:
+    """Lines of several heads between two tokens stand beside one another; one head's begin where its token stands."""
+    with opened(browser, WIDE) as report:
+        report.open(pages["transformer"].as_uri() + "#view=lines&kind=encoder")
+        for head in ("0.0", "0.1", "0.2"):
+            report.page.click(f".headchip[data-head='{head}']")
+            report.page.wait_for_selector(f".headchip[data-head='{head}'][aria-pressed=true]")
+        report.page.focus(".links text.word[data-side=row][data-at='0']")
+        drawn = "lines => lines.map(line => [line.getAttribute('stroke'), line.getAttribute('d')])"
+        lines = report.page.eval_on_selector_all(".links g path", drawn)
+        assert len({colour for colour, _ in lines}) == 3 and len({path for _, path in lines}) == len(lines)

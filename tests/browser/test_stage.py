@@ -60,6 +60,33 @@ def test_a_part_opens_beside_the_drawing(tab: LiveTab) -> None:
     assert tab.page.evaluate("live.page.state.kind") == "cross"
 
 
+def test_the_way_of_the_held_token_is_lit(tab: LiveTab) -> None:
+    """Through the stack that reads it and, of the source, on through cross-attention; its boxes then hold it alone, with what is
+    written for it. The stage and the machine's view show the same part. Caught: a way that stays lit, another token's answer."""
+    lit = "#stage .arrow.lit"
+    chosen = "[aria-pressed=true]"
+    assert tab.page.locator(lit).count() == 0
+    assert tab.page.get_attribute(f"#stage .box{chosen}", "data-part") == "decoder.cross"
+    assert "decoder.0.cross" in tab.page.inner_text("#view .details h3")
+    every = tab.page.locator("#stage .arrow").count()
+    data = tab.page.evaluate("live.data")
+    tab.page.evaluate("live.page.dispatch({ type: 'hold', held: { query: ['read', 1], key: null } })")
+    decoder = tab.page.locator(lit).count()
+    assert 0 < decoder < every
+    second = "#stage [data-part='{}'] text.second"
+    read, written = (tab.page.text_content(second.format(part)) for part in ("decoder.tokens", "output.tokens"))
+    names, outputs = data["names"], data["outputs"]
+    assert (read, written) == (
+        data["sides"]["read"]["pieces"][1],
+        names[outputs["tokens"][outputs["positions"].index(1)]],
+    )
+    tab.page.evaluate("live.page.dispatch({ type: 'hold', held: { query: ['read', 1], key: ['source', 2] } })")
+    assert tab.page.locator(lit).count() == every
+    assert tab.page.text_content(second.format("encoder.tokens")) == TEXT.split()[2]
+    tab.page.evaluate("live.page.dispatch({ type: 'release' })")
+    assert tab.page.locator(lit).count() == 0
+
+
 @pytest.mark.parametrize("box", ["decoder.mlp_add", "encoder.positions", "decoder.cross"])
 def test_any_box_is_cut(box: str, tab: LiveTab, paths: list[Path]) -> None:
     """The residual connection, the positions, an attention: the answer is that of `ablate`, and undo brings the whole back."""

@@ -65,13 +65,16 @@ export function sized(shape, sizes) {
 }
 
 export class Drawing {
-  /** `pick(id)`: what to do when a box is chosen; without it nothing can be. `texts`: the pieces that each stack reads, and `answer`. */
-  constructor(machine, words, { pick = null, chosen = null, texts = {} } = {}) {
-    Object.assign(this, { machine, words, pick, chosen, texts });
+  /**
+   * `pick(id)`: what to do when a box is chosen; without it nothing can be. `texts`: the pieces that each stack reads, and `answer`.
+   * `lit`: the stacks that a held token goes through; from one to the next is the way `cross`.
+   */
+  constructor(machine, words, { pick = null, chosen = null, texts = {}, lit = [] } = {}) {
+    Object.assign(this, { machine, words, pick, chosen, texts, lit, stack: null });
   }
 
   arrow(path, kind = "") {
-    this.picture.append(svg("path", { class: `arrow ${kind}`, d: path, "marker-end": "url(#tip)" }));
+    this.picture.append(svg("path", { class: `arrow ${kind}${this.lit.includes(this.stack) ? " lit" : ""}`, d: path, "marker-end": "url(#tip)" }));
   }
 
   shape(text, x, y, more = {}) {
@@ -151,8 +154,10 @@ export class Drawing {
       const x = LEFT + i * PITCH;
       const inside = columns[i].flatMap((one, n) => (one.block ? [n] : []));
       this.frame(stack, x, bottom - inside[inside.length - 1] * (HIGH + GAP), bottom - inside[0] * (HIGH + GAP));
+      this.stack = stack.name;
       return this.column(columns[i], x, bottom);
     });
+    this.stack = "cross";
     if (machine.stacks.length > 1) {
       const from = [LEFT + WIDE / 2, drawn[0].top];
       const x = LEFT + PITCH;

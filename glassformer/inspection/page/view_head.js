@@ -78,13 +78,20 @@ export class HeadView extends View {
     const q = head.q.values.subarray(query * size, (query + 1) * size);
     const k = head.k.values.subarray(key * size, (key + 1) * size);
     const products = q.map((value, d) => value * k[d]);
-    return h(
+    const table = h(
       "table",
       { class: "numbers" },
       h("tr", {}, h("th", { scope: "row" }, "q ", token(queries[query])), cells(q, furthest(q))),
       h("tr", {}, h("th", { scope: "row" }, "k ", token(keys[key])), cells(k, furthest(head.k.values))),
       h("tr", {}, h("th", { scope: "row" }, this.words.product), cells(products, furthest(products))),
     );
+    return [h("div", { class: "scroll" }, table), this.legends(["q", furthest(q)], ["k", furthest(head.k.values)], [this.words.product, furthest(products)])];
+  }
+
+  /** A legend for each of some scales: [name, largest]; of weights, which have no sign, with 1. */
+  legends(...scales) {
+    const one = ([name, most]) => legend({ kind: name === "softmax" ? "one" : "sign", most, name }, (value) => number(value, 1), this.words, false);
+    return h("div", { class: "legends" }, scales.map(one));
   }
 
   formula(head, found, query, key) {
@@ -151,14 +158,15 @@ export class HeadView extends View {
       h("h3", {}, headName(panel, state.kind, state.layer, state.head), " ", h("code", { class: "note" }, tapName(data, state.kind, state.layer, state.head))),
       this.howTo(sentence),
       h("h4", {}, `${words.stepScores} `, token(keys[key])),
-      h("div", { class: "scroll" }, this.product(head, query, key, queries, keys)),
+      ...this.product(head, query, key, queries, keys),
       this.formula(head, found, query, key),
       h("h4", {}, words.stepAll),
       keys.length > MOST ? h("p", { class: "note" }, filled(words.strongestKeys, `${shown.size} / ${keys.length}`)) : null,
       h("div", { class: "scroll" }, this.table(head, found, query, key, keys, shown)),
+      this.legends(["k", furthest(head.k.values)], ["softmax", 1], ["v", furthest(head.v.values)]),
       h("h4", {}, words.stepSum),
       h("div", { class: "scroll" }, h("table", { class: "numbers" }, h("tr", {}, h("th", { scope: "row" }, words.result), cells(found.result, furthest(head.v.values))))),
-      legend({ kind: "sign", most: furthest(head.v.values), name: words.valuesLegend }, (value) => number(value, 1), words, false),
+      this.legends([words.valuesLegend, furthest(head.v.values)]),
       h("p", { class: "note", "data-gap": gap }, `${words.recomputed} ${gap < 0.0001 ? "0.0001" : gap.toFixed(4)}. ${words.piecesOnly}`),
     ];
   }

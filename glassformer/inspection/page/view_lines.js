@@ -10,6 +10,7 @@ import { View } from "./view.js";
 const PAGE = 80; // tokens of a side that are drawn at once
 const FAINTEST = 0.08; // weaker links are drawn only for the token one points at
 const MOST_HEADS = 8;
+const APART = 2.6; // pixels between the lines of two heads that join the same tokens
 
 /** How a weight is drawn. */
 function strokeOf(weight) {
@@ -83,13 +84,15 @@ class Lines {
     const [side, number] = at ?? [null, null];
     this.maps.forEach((found, which) => {
       const { map } = found;
+      const aside = (which - (this.maps.length - 1) / 2) * APART; // no head hides another
       this.rows.forEach((_, i) => {
         if (side === "row" && i !== number) return;
         for (const [weight, j] of strongest(map, i, at ? map.columns : 3)) {
           if (j >= this.columns.length || (side === "column" && j !== number)) continue;
           if (weight < (at ? 0.01 : FAINTEST)) continue;
           const [x1, x2, m] = [this.left, this.left + this.middle, this.left + this.middle / 2];
-          const path = `M${x1},${this.y(i)} C${m},${this.y(i)} ${m},${this.y(j)} ${x2},${this.y(j)}`;
+          const [from, to] = [this.y(i) + aside, this.y(j) + aside];
+          const path = `M${x1},${from} C${m},${from} ${m},${to} ${x2},${to}`;
           this.lines.append(svg("path", { d: path, stroke: this.colours[which], ...strokeOf(weight) }));
         }
       });

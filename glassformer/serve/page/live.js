@@ -111,8 +111,8 @@ export class Live {
       this.models = [];
     }
     if (!this.models.includes(this.model)) this.model = this.models[0] ?? null;
-    const found = this.model ? await ask(`/open/${encodeURIComponent(this.model)}/examples`) : { examples: [], tour: false };
-    [this.examples, this.hasTour] = [found.examples, found.tour];
+    const found = this.model ? await ask(`/open/${encodeURIComponent(this.model)}/examples`) : { examples: [], stray: null, tour: false };
+    [this.examples, this.stray, this.hasTour] = [found.examples, found.stray, found.tour];
     if (!this.text && this.examples.length) this.text = this.examples[0];
   }
 
@@ -121,14 +121,15 @@ export class Live {
     this.input = this.host?.input ?? this.field();
     this.said = h("output", { class: "said", id: "answer" });
     this.state = h("span", { id: this.host ? "live-state" : "state", role: "status", class: "dim" });
-    const chips = this.examples.map((text) => h("button", { type: "button", class: "chip example", title: text, onclick: () => {
+    const example = (text, name, title) => h("button", { type: "button", class: "chip example", title, "data-text": text, onclick: () => {
       this.input.value = text;
       this.input.dispatchEvent(new Event("input"));
-    } }, text));
+    } }, name);
+    const chips = [...this.examples.map((text) => example(text, text, text)), this.stray ? example(this.stray, `${this.stray} ⇄`, words.stray) : null];
     this.root.replaceChildren(
       h("div", { class: "line" }, ...(this.host ? [] : [this.modelField(), this.keyRequired ? this.keyField() : null, this.input, h("span", { class: "caption" }, "→")]), this.said, this.state),
       this.tokenLine = h("div", { class: "line scroll", id: "tokens" }),
-      chips.length ? h("div", { class: "line" }, h("span", { class: "caption" }, words.examples), chips) : "",
+      this.examples.length ? h("div", { class: "line" }, h("span", { class: "caption" }, words.examples), chips) : "",
       h("nav", { class: "line", "aria-label": words.further }, h("span", { class: "caption" }, words.further), this.further()),
     );
     this.drawAnswer();
@@ -267,7 +268,7 @@ export class Live {
         if (this.host) this.host.follow(this.page.state);
         else if (changed.has("language")) this.draw();
         if (changed.has("view")) this.drawTokens();
-        if (["kind", "layer", "head", "part"].some((name) => changed.has(name))) {
+        if (["kind", "layer", "head", "part", "held"].some((name) => changed.has(name))) {
           this.stage.draw();
           this.sentences.draw();
         }

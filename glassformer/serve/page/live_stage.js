@@ -2,6 +2,7 @@
 // can be switched off, or left on alone; what is off is struck in the drawing.
 
 import { h, number, token } from "./elements.js";
+import { heldOutput } from "./held.js";
 import { Drawing } from "./machine_drawing.js";
 import { filled } from "./words.js";
 
@@ -111,7 +112,8 @@ export class Stage {
     if (!live.page || !live.data) return;
     const { words, data, page } = live;
     const texts = { decoder: data.sides.read?.pieces, encoder: (data.sides.source ?? data.sides.read)?.pieces, answer: data.outputs?.tokens.map((id) => data.names[id]) };
-    const picture = new Drawing(data.machine, page.words, { pick: (box) => this.pick(box), chosen: this.box, texts }).whole();
+    const lit = this.path(texts);
+    const picture = new Drawing(data.machine, page.words, { pick: (box) => this.pick(box), chosen: this.box, texts, lit }).whole();
     for (const box of picture.querySelectorAll("g.box")) {
       const parts = this.parts.of(box.dataset.part, this.layerOf(box.dataset.part));
       const off = parts.filter((part) => live.cuts.includes(part)).length;
@@ -128,6 +130,22 @@ export class Stage {
       ...effect(data.cut, words),
     );
     if (focused) (this.root.querySelector(`[data-part="${focused}"]`) ?? document.getElementById(focused))?.focus({ preventScroll: true });
+  }
+
+  /** The stacks that the held token goes through; in the boxes of `texts` it then stands alone, with what is written for it. */
+  path(texts) {
+    const { data, page } = this.live;
+    const { held } = page.state;
+    if (!held) return [];
+    const stacks = data.machine.stacks.map((stack) => stack.name);
+    const last = stacks.at(-1);
+    const sides = [held.query, held.key].filter(Boolean).map(([side, at]) => [side === "source" ? "encoder" : last, at]);
+    for (const [stack, at] of [...sides].reverse()) texts[stack] = [data.sides[stack === "encoder" && data.sides.source ? "source" : "read"].pieces[at]];
+    const output = heldOutput(page.panels[0]);
+    if (output >= 0) texts.answer = [texts.answer[output]];
+    // What an encoder reads goes on into the decoder, by cross-attention.
+    const lit = sides.map(([stack]) => stack);
+    return lit.includes("encoder") && stacks.length > 1 ? ["encoder", "cross", ...(output >= 0 ? ["decoder"] : [])] : lit;
   }
 
   /** What can be switched off now, what is off, and the way back. */

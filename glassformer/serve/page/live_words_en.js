@@ -9,6 +9,7 @@ export const LIVE_EN = {
   reading: "reading …",
   none: "This server has no models.",
   examples: "Try",
+  stray: "The first of these turned round: unlike anything the model was trained on",
   cutHead: "Cut this head",
   cutLayer: "Cut the whole layer",
   alone: "Cut it in all other layers",

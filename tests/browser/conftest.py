@@ -17,6 +17,8 @@ from glassformer.inspection import page as pages_of
 from glassformer.inspection.checkpoints import look_across
 from glassformer.inspection.inspection import Inspection, look_inside
 from tests.inspection.families import FAMILIES, with_checkpoints
+from tests.serve.harness import Running, make_runs, running
+from tests.small_runs import small_run
 from tests.talking import make_run
 
 CHINESE = "我们去公园, café ok"
@@ -74,3 +76,17 @@ def pages(insides: dict[str, Inspection], tmp_path_factory: pytest.TempPathFacto
         found[name] = folder / f"{name.replace(' ', '-')}.html"
         found[name].write_text(pages_of.page_html(report_data.page_data(inside, name)), encoding="utf-8")
     return found
+
+
+@pytest.fixture(scope="session")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Runs for a server: an encoder-decoder that has begun to learn numbers, and a GPT that says things at random."""
+    folder = tmp_path_factory.mktemp("served")
+    return [small_run(folder / "pairs", "pairs", name="numbers").path, *make_runs(folder, "writer")]
+
+
+@pytest.fixture(scope="session")
+def server(paths: list[Path]) -> Iterator[Running]:
+    """Their owner's, as `glassformer open` has it. Cuts and forced tokens end with their requests, so all tests may share it."""
+    with running(paths, examples=True) as found:
+        yield found

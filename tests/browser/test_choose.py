@@ -16,21 +16,14 @@ from glassformer.decode.choose import warp
 from glassformer.decode.lengths import LengthRule
 from tests.browser.test_live_page import LiveTab
 from tests.browser.test_serve_page import NARROW, TEXT
-from tests.serve.harness import Running, running
-from tests.small_runs import small_run
+from tests.serve.harness import Running
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_run(tmp_path_factory.mktemp("live") / "pairs", "pairs", name="numbers").path
-
-
-@pytest.fixture(scope="module")
-def server(path: Path) -> Iterator[Running]:
-    with running([path], examples=True) as found:
-        yield found
+@pytest.fixture
+def path(paths: list[Path]) -> Path:
+    return paths[0]
 
 
 @pytest.fixture

@@ -12,22 +12,10 @@ import pytest
 import glassformer
 from glassformer.probe import ablate
 from tests.browser.test_serve_page import NARROW, TEXT, Tab
-from tests.serve.harness import Running, make_runs, running
+from tests.serve.harness import Running, running
 from tests.small_runs import GERMAN, small_run
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("live")
-    return [small_run(folder / "pairs", "pairs", name="numbers").path, *make_runs(folder, "writer")]
-
-
-@pytest.fixture(scope="module")
-def server(paths: list[Path]) -> Iterator[Running]:
-    with running(paths, examples=True) as found:
-        yield found
 
 
 class LiveTab(Tab):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,21 +15,14 @@ import glassformer
 from glassformer.inspection.inspection import look_inside
 from tests.browser.test_live_page import LiveTab
 from tests.browser.test_serve_page import TEXT
-from tests.serve.harness import Running, running
-from tests.small_runs import small_run
+from tests.serve.harness import Running
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_run(tmp_path_factory.mktemp("take"), "pairs", name="numbers").path
-
-
-@pytest.fixture(scope="module")
-def server(path: Path) -> Iterator[Running]:
-    with running([path]) as found:
-        yield found
+@pytest.fixture
+def path(paths: list[Path]) -> Path:
+    return paths[0]
 
 
 def taken(tab: LiveTab, what: str) -> tuple[str, bytes]:

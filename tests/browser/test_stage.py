@@ -13,24 +13,11 @@ import glassformer
 from glassformer.probe import ablate
 from tests.browser.test_live_page import LiveTab
 from tests.browser.test_serve_page import NARROW, TEXT
-from tests.serve.harness import Running, make_runs, running
-from tests.small_runs import small_run
+from tests.serve.harness import Running
 
 pytestmark = pytest.mark.slow
 
 DESKTOP = {"width": 1400, "height": 900}
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("live")
-    return [small_run(folder / "pairs", "pairs", name="numbers").path, *make_runs(folder, "writer")]
-
-
-@pytest.fixture(scope="module")
-def server(paths: list[Path]) -> Iterator[Running]:
-    with running(paths, examples=True) as found:
-        yield found
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ export class Drawing {
 
   begin(wide, high, name) {
     this.picture = svg("svg", { class: "machine", viewBox: `0 0 ${wide} ${high}`, width: wide, height: high, role: this.pick ? "group" : "img", "aria-label": name });
-    this.picture.append(svg("defs", {}, svg("marker", { id: "tip", viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, svg("path", { class: "tip", d: "M0,0 L8,4 L0,8 z" }))));
+    this.picture.append(svg("defs", {}, svg("marker", { id: "tip", viewBox: "0 0 8 8", refX: 6, refY: 4, markerUnits: "userSpaceOnUse", markerWidth: 9, markerHeight: 9, orient: "auto" }, svg("path", { class: "tip", d: "M0,0 L8,4 L0,8 z" }))));
   }
 
   /** The whole model: its stacks side by side, the way from the encoder into the decoder, the output above. */

@@ -10,7 +10,7 @@ import { View } from "./view.js";
 const PAGE = 80; // tokens of a side that are drawn at once
 const FAINTEST = 0.08; // weaker links are drawn only for the token one points at
 const MOST_HEADS = 8;
-const APART = 2.6; // pixels between the lines of two heads that join the same tokens
+const APART = 5; // pixels at most between the lines of two heads that join the same tokens
 
 /** How a weight is drawn. */
 function strokeOf(weight) {
@@ -84,7 +84,7 @@ class Lines {
     const [side, number] = at ?? [null, null];
     this.maps.forEach((found, which) => {
       const { map } = found;
-      const aside = (which - (this.maps.length - 1) / 2) * APART; // no head hides another
+      const aside = (which - (this.maps.length - 1) / 2) * Math.min(APART, (0.7 * this.step) / this.maps.length); // no head hides another
       this.rows.forEach((_, i) => {
         if (side === "row" && i !== number) return;
         for (const [weight, j] of strongest(map, i, at ? map.columns : 3)) {

@@ -7,6 +7,7 @@ from __future__ import annotations
 import doctest
 import functools
 import importlib.util
+import json
 import re
 import shlex
 from pathlib import Path
@@ -19,6 +20,7 @@ import typer
 from glassformer.cli.verbs import make_app
 from glassformer.config.presets import PRESETS
 from glassformer.config.recipe import read_recipe, recipe_names
+from glassformer.inspection.data import FORMAT
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -245,6 +247,12 @@ def test_the_papers_numbers_are_in_the_table() -> None:
         [f"| equation {n}" for n in (1, 2, 3)] + [f"| table {n}" for n in (1, 2, 3, 4)] + ["| figure 1", "| figure 2"]
     )
     assert all(one in text for one in [*wanted, "| figures 3–5"])
+
+
+def test_the_report_of_the_site_is_of_this_format() -> None:
+    """A page of another format could not draw it: `python docs/make_report.py runs/dates "3 mai 1979"` writes it anew."""
+    data = json.loads((ROOT / "docs" / "assets" / "report.json").read_text("utf-8"))
+    assert data["format"] == FORMAT and data["attribution"] and data["beam"]
 
 
 def test_code_that_is_gone_breaks_the_build() -> None:

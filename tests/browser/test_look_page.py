@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import http.server
-import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from glassformer.inspection import data as report_data
 from glassformer.inspection import page as pages_of
 from glassformer.inspection.inspection import Inspection
+from glassformer.inspection.page.bundle import page_json
 from tests.browser.report import WIDE, expected_views, opened
 
 pytestmark = pytest.mark.slow
@@ -129,7 +129,7 @@ def test_the_modules_are_modules(browser: Any, insides: dict[str, Inspection], t
     only works when all modules are in one file."""
     for name, text in pages_of.page_files().items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    (tmp_path / "data.json").write_text(json.dumps(report_data.page_data(insides["gpt"], "served")), encoding="utf-8")
+    (tmp_path / "data.json").write_text(page_json(report_data.page_data(insides["gpt"], "served")), encoding="utf-8")
     (tmp_path / "index.html").write_text(
         '<!doctype html><link rel="icon" href="data:,"><link rel="stylesheet" href="style.css"><div id="here"></div>'
         '<script type="module">import { show } from "./page.js";'

@@ -50,6 +50,8 @@ def test_the_site_is_whole_by_itself(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     titles = {entry["title"].replace("\u200b", "") for entry in index["docs"]}
     assert {"A soft dictionary", "软字典"} <= titles
+    boosts = {entry["location"].split("#")[0]: entry.get("boost", 1) for entry in index["docs"]}
+    assert boosts["tour/heads.html"] > boosts["how-to/serve.html"] > boosts["log.html"]
 
 
 @pytest.mark.slow
@@ -66,6 +68,27 @@ def test_the_search_finds_without_a_network(site: Path, browser: Any, start: str
     page.keyboard.press("Shift")
     page.wait_for_selector(".md-search-result__link", state="attached")
     assert found in page.get_attribute(".md-search-result__link", "href")
+    page.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("start", "view", "words"), [("tour/heads", "head", "One head"), ("zh/tour/decoding", "beam", "束搜索")]
+)
+def test_a_report_stands_in_the_tour(site: Path, browser: Any, start: str, view: str, words: str) -> None:
+    """The view that the page speaks of, in its language, live. Caught: an address that is wrong one folder down, a report of an
+    older page."""
+    page = browser.new_page(viewport=PHONE)
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto((site / f"{start}.html").as_uri())
+    page.locator("iframe.report").scroll_into_view_if_needed()
+    report = page.frame_locator("iframe.report")
+    report.locator(f"[role=tab][data-view={view}][aria-selected=true]").wait_for(timeout=60_000)
+    assert report.locator(f"[role=tab][data-view={view}]").inner_text() == words
+    report.locator("[role=tab][data-view=tokens]").click()
+    report.locator("#view[data-view=tokens][aria-busy=false]").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth") and not complaints
     page.close()
 
 

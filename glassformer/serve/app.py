@@ -47,11 +47,12 @@ class Served:
         self.training = Training(watched, models, report)
         auth = auth or Auth()
         codes = {code for run in models.runs.values() for code in (*run.sources, run.target)}
+        alone = files is None  # else the next request may reach another process
         if files is None:
             self.own_files = tempfile.TemporaryDirectory(prefix="glassformer-files-")  # gone with the server
             files = Path(self.own_files.name)
         service = Service(models, limits, Detector(codes), auth, files)
-        self.pages = Pages(service, examples=examples)
+        self.pages = Pages(service, examples=examples, alone=alone)
         status = {"application/json": {"type": "object"}}
         router = Router(
             [

@@ -19,9 +19,11 @@ HELD = 256 << 20  # bytes of large arrays, the oldest reports' of which are forg
 
 
 class Arrays:
-    """The large arrays of the last reports, by names that cannot be guessed."""
+    """The large arrays of the last reports, by names that cannot be guessed. Where several processes serve (`alone` is False) one
+    does not know what another holds, and all arrays come with their reports."""
 
-    def __init__(self) -> None:
+    def __init__(self, alone: bool = True) -> None:
+        self.alone = alone
         self.held: dict[str, list[bytes]] = {}
 
     def packed(self, data: dict[str, Any]) -> bytes:
@@ -31,7 +33,7 @@ class Arrays:
         small, large = bytearray(), []
 
         def place(raw: bytes) -> list[str | int]:
-            if len(raw) > SMALL:
+            if self.alone and len(raw) > SMALL:
                 large.append(raw)
                 return [name, len(large) - 1]
             small.extend(raw)

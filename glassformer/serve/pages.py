@@ -128,10 +128,11 @@ def turned_round(text: str, by_letters: bool) -> str:
 
 class Pages:
     """The routes that a browser opens: the page at / and /open, its files, the documentation of the routes, and
-    reports of `look`. `examples`: texts of the runs' own data may be shown, as on their owner's machine."""
+    reports of `look`. `examples`: texts of the runs' own data may be shown, as on their owner's machine. `alone`: every request
+    comes to this process."""
 
-    def __init__(self, service: Service, *, examples: bool = False) -> None:
-        self.service, self.shows_examples, self.arrays = service, examples, Arrays()
+    def __init__(self, service: Service, *, examples: bool = False, alone: bool = True) -> None:
+        self.service, self.shows_examples, self.arrays = service, examples, Arrays(alone)
 
     async def page(self, request: Request) -> Response:
         """The page on which one types: at / a translator with the lenses below it, at /open the lenses alone."""

@@ -99,6 +99,8 @@ def test_bytes_are_the_same_report(server: Running, path: Path, monkeypatch: pyt
     second = read()["arrays"]
     assert list(server.served.pages.arrays.held) == [second]
     assert server.ask("GET", f"/open/arrays/{first}/0")[0] == 404
+    shared = arrays.Arrays(alone=False)  # one of several processes: another may be asked next
+    assert shared.packed({"one": bytes(1000)}).endswith(bytes(1000)) and not shared.held
 
 
 @pytest.mark.slow

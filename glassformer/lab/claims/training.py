@@ -55,6 +55,11 @@ def make_pairs(sources: Sequence[Sequence[int]], answers: Sequence[Sequence[int]
     )
 
 
+def drawn(low: int, high: int, count: int, draw: torch.Generator) -> list[int]:
+    """So many whole numbers from low to high - 1; the same on every device."""
+    return torch.randint(low, high, (count,), generator=draw, device=draw.device).tolist()  # type: ignore[no-any-return]
+
+
 cut_words = re.compile(r" ?[A-Za-z]+|.").findall
 """Cuts a text into words of Latin letters (with the space before them) and single other characters."""
 
@@ -81,13 +86,14 @@ class Letters:
 
     def batch(self, count: int, draw: torch.Generator) -> PairBatch:
         """So many fresh examples."""
-        lengths = torch.randint(self.shortest, self.longest + 1, (count,), generator=draw).tolist()
-        rows = [torch.randint(FIRST, self.vocabulary, (n,), generator=draw).tolist() for n in lengths]
+        lengths = drawn(self.shortest, self.longest + 1, count, draw)
+        letters = iter(drawn(FIRST, self.vocabulary, sum(lengths), draw))
+        rows = [[next(letters) for _ in range(n)] for n in lengths]
         return make_pairs(rows, [ANSWERS[self.what](row) for row in rows])
 
-    def test(self, count: int = 500) -> PairBatch:
-        """Examples that no training sees, the same for every trial."""
-        return self.batch(count, torch.Generator().manual_seed(987_654_321))
+    def test(self, count: int = 500, seed: int = 0) -> PairBatch:
+        """Examples drawn for testing, others for every seed."""
+        return self.batch(count, torch.Generator().manual_seed(987_654_321 + seed))
 
 
 class Strings:
@@ -122,11 +128,12 @@ class Strings:
 
     def batch(self, count: int, draw: torch.Generator) -> PairBatch:
         """So many examples for training, drawn at random."""
-        return self.pairs([self.train[i] for i in torch.randint(len(self.train), (count,), generator=draw).tolist()])
+        return self.pairs([self.train[i] for i in drawn(0, len(self.train), count, draw)])
 
-    def test(self, count: int = 500) -> PairBatch:
-        """The first so many that were held out."""
-        return self.pairs(self.held_out[:count])
+    def test(self, count: int = 500, seed: int = 0) -> PairBatch:
+        """So many of those that were held out, drawn by the seed."""
+        order = torch.randperm(len(self.held_out), generator=torch.Generator().manual_seed(seed), device="cpu").tolist()
+        return self.pairs([self.held_out[i] for i in order[:count]])
 
 
 def dates(count: int = 20_000, test: int = 1000) -> Strings:

@@ -84,9 +84,10 @@ def facts_of(claim: Claim, results: Results) -> Facts:
 
 def side_values(results: Results, spec: ConditionSpec, side: Any, common: Settings, like: int, facts: Facts) -> list[float]:
     """The values of one side of a condition: of the trials it names (with `tune`, at the value of that setting which served this
-    side best on validation examples), or one number for every seed."""
+    side best on validation examples), a fact with a number for each seed, or one number for all of them."""
     if not isinstance(side, dict):
-        return [float(facts[side] if isinstance(side, str) else side)] * like
+        value = facts[side] if isinstance(side, str) else side
+        return value if isinstance(value, list) else [float(value)] * like
     own = {**common, **side}
     key = own.pop("key", spec.key)
     if spec.tune and results.where(**own):
@@ -99,8 +100,8 @@ def condition_of(
 ) -> Condition | None:
     """A condition for one case; None where this budget has no such trials."""
     text = _(spec.text, **claim.called(case, facts))
+    own = {**case, **(spec.ours if isinstance(spec.ours, dict) else {})}
     if spec.rule == "exactly":
-        own = {**case, **spec.ours}
         values = results.values(spec.key, **own) if spec.key else [0.0]
         told = spec.detail.format_map({"lowest": min(values), "highest": max(values), **facts})
         held = max(values) < spec.margin if spec.less_is_better else min(values) > spec.margin
@@ -109,7 +110,7 @@ def condition_of(
     theirs = side_values(results, spec, spec.theirs, case, len(ours), facts)
     if not ours or not theirs:
         return None
-    if spec.learned_by and results.mean(spec.learned_by, **{**case, **spec.ours}) < float(spec.learned or 0.0):
+    if spec.learned_by and results.mean(spec.learned_by, **own) < float(spec.learned or 0.0):
         return Condition(text, "void", "nothing was learned")
     if spec.ratio:
         ours, theirs = [a / b for a, b in zip(ours, theirs, strict=True)], [1.0] * len(ours)

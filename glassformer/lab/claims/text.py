@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -17,17 +18,19 @@ LETTERS = "\t\n" + "".join(chr(code) for code in range(32, 127))
 
 
 @cache
-def characters(count: int = 2_000_000) -> tuple[Int[Tensor, " N"], int]:
+def characters(count: int = 8_000_000) -> tuple[Int[Tensor, " N"], int]:
     """The beginning of the library's files, in their order, as tokens; and how many tokens there are."""
     from glassformer.data.builtin.stdlib import stdlib_files
 
-    number = {letter: i for i, letter in enumerate(LETTERS)}
-    found: list[int] = []
+    number = np.full(256, len(LETTERS))
+    number[[ord(letter) for letter in LETTERS]] = range(len(LETTERS))
+    found: list[np.ndarray] = []
     for document in stdlib_files("train", None):
-        found += [number.get(letter, len(LETTERS)) for letter in document.text]
-        if len(found) >= count:
+        codes = np.frombuffer(document.text.encode("utf-32-le"), np.uint32)
+        found.append(number[np.minimum(codes, 255)])
+        if sum(map(len, found)) >= count:
             break
-    return torch.tensor(found[:count]), len(LETTERS) + 1
+    return torch.tensor(np.concatenate(found)[:count]), len(LETTERS) + 1
 
 
 def summed_loss_of(model: GPT, rows: Int[Tensor, "B T"]) -> tuple[Tensor, int]:

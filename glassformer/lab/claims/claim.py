@@ -130,9 +130,9 @@ class Results:
 @dataclass(frozen=True)
 class ConditionSpec:
     """One thing that would have to be so. `ours` and `theirs` say which trials are compared, by settings and the number `key`
-    (with `ratio` ours over theirs against one); a number or the name of a fact in their place is the same for every seed (a fact that is a list has one for each).
-    The rule `exactly` asks whether the fact `so` is true, or without one whether every value is above the margin (below it,
-    where `less_is_better`)."""
+    (with `ratio` ours over theirs against one); a number or the name of a fact in their place is the same for every seed (a fact
+    that is a list has one for each). The rule `exactly` asks whether the fact `so` is true, or without one whether
+    every value is above the margin (below it, where `less_is_better`)."""
 
     rule: str
     text: str

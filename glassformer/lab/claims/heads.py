@@ -57,7 +57,7 @@ def right_answers(model: nn.Module, pairs: PairBatch) -> Tensor:
 
 
 def overlap(lost: list[Tensor]) -> float:
-    """Of the examples that cutting either of two heads costs, the share that both cost, over all pairs that cost any; in percent."""
+    """Of the examples that cutting either of two heads costs, how many both cost, over all pairs that cost any; in percent."""
     shares = [
         float((a & b).sum() / (a | b).sum()) for i, a in enumerate(lost) for b in lost[:i] if bool(a.any() or b.any())
     ]

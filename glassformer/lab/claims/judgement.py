@@ -82,7 +82,9 @@ def facts_of(claim: Claim, results: Results) -> Facts:
     return compute(results)  # type: ignore[no-any-return]
 
 
-def side_values(results: Results, spec: ConditionSpec, side: Any, common: Settings, like: int, facts: Facts) -> list[float]:
+def side_values(
+    results: Results, spec: ConditionSpec, side: Any, common: Settings, like: int, facts: Facts
+) -> list[float]:
     """The values of one side of a condition: of the trials it names (with `tune`, at the value of that setting which served this
     side best on validation examples), a fact with a number for each seed, or one number for all of them."""
     if not isinstance(side, dict):

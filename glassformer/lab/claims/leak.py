@@ -34,9 +34,7 @@ def trial(budget: Budget, arm: str, seed: int) -> Measured:
     draw = torch.Generator().manual_seed(seed)
 
     def loss(_: int) -> tuple[Tensor, int]:
-        ids, other = (
-            torch.tensor(drawn(0, WORDS, ROWS * (LENGTH + 1), draw)).view(ROWS, LENGTH + 1) for _ in range(2)
-        )
+        ids, other = (torch.tensor(drawn(0, WORDS, ROWS * (LENGTH + 1), draw)).view(ROWS, LENGTH + 1) for _ in range(2))
         source = ids if arm in ("same ids", "both") else other
         labels = ids[:, 1:].contiguous()
         causal = arm in ("right", "same ids")

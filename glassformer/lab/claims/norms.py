@@ -13,8 +13,8 @@ from glassformer.lab.claims.training import (
     TrainArgs,
     downsample,
     exact_match,
+    held_out_scores,
     summed_loss,
-    tested,
     train,
     train_on,
 )
@@ -31,7 +31,7 @@ def kind_trial(budget: Budget, norm: str, batch: int, rate: float, seed: int) ->
         n_layer=2, n_head=4, n_embd=64, vocab_size=TASK.vocabulary, block_size=32, dropout=0.0, norm=norm
     )
     losses = train_on(model, TASK, TrainArgs(budget.steps(800), rate=rate, batch=batch), seed)
-    found: Measured = tested(model, TASK, seed) | {"longer": exact_match(model, LONGER.test(500, seed))}
+    found: Measured = held_out_scores(model, TASK, seed) | {"longer": exact_match(model, LONGER.test(500, seed))}
     test = TASK.test(500, seed)
     with torch.no_grad():
         in_training = float(summed_loss(model.train(), test)) / test.tokens

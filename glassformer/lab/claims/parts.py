@@ -19,9 +19,9 @@ from glassformer.lab.claims.training import (
     Letters,
     Strings,
     TrainArgs,
+    held_out_scores,
     parameters,
     phrases,
-    tested,
     train,
     train_on,
 )
@@ -67,23 +67,26 @@ def output_sizes(model: GPT, seed: int) -> list[float]:
 
 @torch.no_grad()
 def bleu_of(model: Transformer, task: Strings, seed: int, count: int = 300) -> float:
-    """BLEU of what greedy decoding writes for held-out sources, by tokens."""
+    """BLEU of what greedy decoding writes for sources of the test, by tokens."""
     from sacrebleu.metrics import BLEU
 
     pairs = task.test(count, seed)
     model.eval()
-    state = model.start(as_rows(pairs.source, pairs.source_lengths), pairs.target.size(1) + 8)
-    token = torch.full((count, 1), BEGIN)
+    token = torch.full_like(pairs.source[:, :1], BEGIN)
     written = []
-    for _ in range(pairs.target.size(1) + 7):
-        token = model.step(token, state)[:, -1:].argmax(-1)
-        written.append(token)
+    with torch.device("cpu"):  # what the cache keeps on the host
+        state = model.start(as_rows(pairs.source, pairs.source_lengths), pairs.target.size(1) + 8)
+        for _ in range(pairs.target.size(1) + 7):
+            token = model.step(token, state)[:, -1:].argmax(-1)
+            written.append(token)
 
     def words(row: list[int]) -> str:
         return " ".join(map(str, row[: row.index(END)] if END in row else row))
 
     wanted = [words([t for t in row if t >= 0]) for row in pairs.labels.tolist()]
-    return float(BLEU(tokenize="none", force=True).corpus_score([*map(words, torch.cat(written, 1).tolist())], [wanted]).score)
+    return float(
+        BLEU(tokenize="none", force=True).corpus_score([*map(words, torch.cat(written, 1).tolist())], [wanted]).score
+    )
 
 
 def step_of(model: GPT, ids: Tensor) -> None:
@@ -127,7 +130,10 @@ def trial(
     options = {"head_size": size, "block_size": 64, "vocab_size": data.vocabulary, **settings}
     pair_model = make(Transformer, activation, scores, n_layer=2, **options)
     losses = train_on(pair_model, data, args, seed, smoothing=smoothing or 0.0)
-    found = {"area": sum(losses) / len(losses), "parameters": parameters(pair_model), **tested(pair_model, data, seed)}
+    found = {
+        "area": sum(losses) / len(losses),
+        "parameters": parameters(pair_model),
+        **held_out_scores(pair_model, data, seed),
+    }
     written = smoothing is not None and isinstance(data, Strings)
     return found | ({"bleu": bleu_of(pair_model, data, seed)} if written else {})
-

@@ -1,4 +1,4 @@
-"""The machine that attention replaced: an LSTM (or a plain RNN) that reads, one that writes, with or without attention between them
+"""The machine that attention replaced: an LSTM (or plain RNN) that reads, one that writes, with or without attention between them
 (Sutskever et al. 2014; Luong et al. 2015). It has the calls of our Transformer, so the same trials train both."""
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from glassformer.nn.loss import IGNORE
 
 
 class RecurrentTranslator(nn.Module):
-    """LSTM encoder (both ways) and LSTM decoder, or with `plain` Elman's RNN in their place. With `attends`, each step of the decoder looks over the encoder's outputs;
-    without, all it knows of the source is the encoder's last state.
+    """LSTM encoder (both ways) and LSTM decoder, or with `plain` Elman's RNN in their place. With `attends`, each step of the
+    decoder looks over the encoder's outputs; without, all it knows of the source is the encoder's last state.
 
     >>> model = RecurrentTranslator(30, 32, attends=True)
     >>> model(torch.randint(30, (2, 7)), torch.randint(30, (2, 5)), [7, 4], [5, 5]).shape

@@ -19,9 +19,9 @@ from glassformer.lab.claims.training import (
     TrainArgs,
     answer_scores,
     dates,
+    held_out_scores,
     parameters,
     summed_loss,
-    tested,
     train_on,
 )
 from glassformer.models import Transformer
@@ -111,7 +111,7 @@ def trial(budget: Budget, task: str, length: int, seed: int, arm: str = "", rate
             began = time.perf_counter()
 
     train_on(model, data, args, seed, watch=watch)
-    return found | tested(model, data, seed, 300)
+    return found | held_out_scores(model, data, seed, 300)
 
 
 def reach_lines(results: Results, **case: Any) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""Does quality grow with scale, along a law that foretells larger sizes? The loss of small GPTs over their parameters, with tokens
-in proportion, and over the text they may learn from."""
+"""Does quality grow with scale, along a law that foretells larger sizes? The loss of small GPTs over their parameters, tokens in
+proportion, and over the text they may learn from."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ FORETOLD = 2  # the largest sizes, which no law is fitted to
 
 
 def trial(budget: Budget, part: str, width: int, tokens: int, seed: int) -> Measured:
-    """Steps in proportion to the parameters, at a rate that falls with the width (Yang et al. 2021: as one over it); the loss on text
-    that none has seen."""
+    """Steps in proportion to the parameters, at a rate that falls with the width (as one over it: Yang et al. 2021); the loss on
+    text that none has seen."""
     text, vocabulary = characters()
     model = GPT(n_layer=3, n_head=4, n_embd=width, vocab_size=vocabulary, block_size=BLOCK, dropout=0.0)
     size = parameters(model) - model.embedding.weight.numel()
@@ -30,8 +30,8 @@ def trial(budget: Budget, part: str, width: int, tokens: int, seed: int) -> Meas
 
 
 def power_law(sizes: list[float], losses: list[float]) -> tuple[float, float, float]:
-    """The floor, the factor and the exponent of loss = floor + a · size^-b: least squares on the logarithms for every floor from 0 to
-    the lowest loss, and of those the nearest.
+    """The floor, the factor and the exponent of loss = floor + a · size^-b: least squares on the logarithms for every floor
+    from 0 to the lowest loss, and of those the nearest.
 
     >>> [round(one, 3) for one in power_law([1.0, 10.0, 100.0, 1000.0], [2.0, 1.5, 1.25, 1.125])]
     [1.0, 1.0, 0.301]
@@ -59,7 +59,7 @@ def points(results: Results, part: str, **seed: int) -> tuple[list[float], list[
 
 
 def facts(results: Results) -> Measured:
-    """The law of either part, fitted to all but the largest sizes, for each seed; and how far those are from what it foretells."""
+    """The law of either part, fitted to all but the largest sizes, for each seed, and how far off those are."""
     found: Measured = {}
     for part in VARIED:
         errors: list[list[float]] = []
@@ -67,7 +67,9 @@ def facts(results: Results) -> Measured:
             sizes, losses = points(results, part, seed=seed)
             kept = max(2, len(sizes) - FORETOLD)
             floor, a, b = power_law(sizes[:kept], losses[:kept])
-            errors.append([abs(floor + a * x**-b - y) for x, y in zip(sizes[kept:], losses[kept:], strict=True)] or [0.0])
+            errors.append(
+                [abs(floor + a * x**-b - y) for x, y in zip(sizes[kept:], losses[kept:], strict=True)] or [0.0]
+            )
         floor, a, b = power_law(*(one[:kept] for one in points(results, part)))
         found |= {f"{part}_floor": floor, f"{part}_factor": a, f"{part}_exponent": b, f"{part}_kept": kept}
         found |= {f"{part}_errors": [max(own) for own in errors]}
@@ -79,7 +81,9 @@ def rows(results: Results) -> list[tuple[str, ...]]:
     found, told = [], facts(results)
     for part, key in VARIED.items():
         floor, a, b, kept = (told[f"{part}_{name}"] for name in ("floor", "factor", "exponent", "kept"))
-        for number, (value, size) in enumerate(zip(results.options(key, part=part), points(results, part)[0], strict=True)):
+        for number, (value, size) in enumerate(
+            zip(results.options(key, part=part), points(results, part)[0], strict=True)
+        ):
             law = f"{floor + a * size**-b:.3f}" + (" (foretold)" if number >= kept else "")
             found.append((part, f"{size:,.0f}", results.mean_std("loss", 3, part=part, **{key: value}), law))
     return found

@@ -233,7 +233,7 @@ def exact_match(model: nn.Module, pairs: PairBatch) -> float:
     return answer_scores(model, pairs)["accuracy"]
 
 
-def tested(model: nn.Module, task: Letters | Strings, seed: int, count: int = 500) -> dict[str, float]:
+def held_out_scores(model: nn.Module, task: Letters | Strings, seed: int, count: int = 500) -> dict[str, float]:
     """The scores of the test, and the loss of other held-out examples by which a rate is chosen (`val`)."""
     return answer_scores(model, task.test(count, seed)) | {"val": answer_scores(model, task.val(count, seed))["loss"]}
 

@@ -27,7 +27,13 @@ class PictureDecoder(nn.Module):
     def __init__(self, width: int = 64) -> None:
         super().__init__()
         self.body = GPT(
-            n_layer=5, n_head=4, n_embd=width, n_hidden=256, vocab_size=len(WORDS), block_size=GRID * GRID + 32, dropout=0.0
+            n_layer=5,
+            n_head=4,
+            n_embd=width,
+            n_hidden=256,
+            vocab_size=len(WORDS),
+            block_size=GRID * GRID + 32,
+            dropout=0.0,
         )
         self.patch = nn.Linear(3 * PATCH * PATCH, width)
         self.positions = nn.Embedding.from_pretrained(0.02 * torch.randn(GRID * GRID, width), freeze=False)
@@ -44,8 +50,8 @@ class PictureDecoder(nn.Module):
 
 
 def baseline(arm: str, wanted: int) -> nn.Module:
-    """A classifier that knows nothing of patches: linear, a perceptron with a hidden layer, or convolutions, the last two with about
-    so many parameters."""
+    """A classifier that knows nothing of patches: linear, a perceptron with a hidden layer, or convolutions, the last two with
+    about so many parameters."""
     inputs, outputs = 3 * SIDE * SIDE, max(len(LABELS), 10)
     if arm == "linear":
         return nn.Sequential(nn.Flatten(), nn.Linear(inputs, outputs))
@@ -137,7 +143,9 @@ def trial(budget: Budget, job: str, arm: str, seed: int) -> Measured:
         pictures, labels = digits(32, draw) if job == "digits" else batch(32, draw)[:2]
         return F.cross_entropy(classes(pictures), labels, reduction="sum"), len(labels)
 
-    muon = 0.02 if arm in ("transformer", "one decoder") else 0.0  # it is for the matrices of layers; the others learn by AdamW
+    muon = (
+        0.02 if arm in ("transformer", "one decoder") else 0.0
+    )  # it is for the matrices of layers; the others learn by AdamW
     losses = train(model, loss, TrainArgs(budget.steps(1500), muon=muon))
     unseen = torch.Generator().manual_seed(987_654_321 + seed)
     pictures, labels, ids = batch(400, unseen)

@@ -4,9 +4,6 @@
   the source as it is now. A name that is gone breaks the build, so no page shows code that is not there.
 - A line `[measured: scaling](../how-to/studies.md)` becomes the verdict of that study, as the package
   keeps it, with machine and date; `[verdict: scaling](../how-to/studies.md)` within a line the verdict alone.
-- A line `[report: maps](../how-to/looking-inside.md)` becomes that view of a report of `glassformer look`, to click through; its
-  numbers are docs/assets/report.json (make_report.py), its page is the package's.
-- The search finds the tour before the log.
 - A link to a file of the repository outside docs/ leads to a page with that file, so that the site is whole by itself.
 - Formulas become MathML, which browsers draw without a script.
 """
@@ -15,7 +12,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import gettext
 import json
 import logging
 import posixpath
@@ -29,8 +25,6 @@ logging.getLogger("jieba").setLevel(logging.WARNING)  # it cuts Chinese for the 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = re.compile(r"^\[code: ([\w.]+)\]\(((?:\.\./)+[\w/.-]+\.py)\)$", re.MULTILINE)
 MEASURED = re.compile(r"^\[measured: ([\w-]+)\]\(([\w/.-]+)\)$", re.MULTILINE)
-REPORT = re.compile(r"^\[report: (\w+)\]\([\w/.-]+\)$", re.MULTILINE)
-BOOST = {"tour": 4, "how-to": 2, "log": 0.2, "results": 0.5}  # of what the search finds, by folder or page
 VERDICT = re.compile(r"\[verdict: ([\w-]+)\]\(([\w/.-]+)\)")
 OUTSIDE = re.compile(r"\]\(((?:\.\./)+)([\w/.-]+)((?:#[\w-]*)?)\)")
 CHINESE_LINK = re.compile(r"(\]\((?!\.\./\.\./README|\.\./README)[\w./-]+)\.zh\.md")
@@ -115,12 +109,12 @@ def show_code(markdown: str, page: str) -> str:
 VERDICTS_FILE = ROOT / "glassformer" / "lab" / "claims" / "measured.json"
 TOLD = {
     "en": (
-        "Measured: the claim **{verdict}** ({machine}, {date})",
+        "Measured: **{verdict}** ({machine}, {date})",
         "the rule",
         "the whole table",
         "Not measured yet at its default size",
     ),
-    "zh": ("实测：该论断**{verdict}**（{machine}，{date}）", "判定规则", "完整的表", "尚未按默认规模测量"),
+    "zh": ("实测：**{verdict}**（{machine}，{date}）", "判定规则", "完整的表", "尚未按默认规模测量"),
 }
 
 
@@ -138,8 +132,7 @@ def show_measured(markdown: str, language: str, has_claims: bool, up: str) -> st
         if name not in found:
             return f"*{missing}: `glassformer study {name}` ([{rule}]({link}))*"
         one = dict(found[name])
-        if language == "zh":
-            one["verdict"] = chinese_verdicts()[one["verdict"]]
+        one["verdict"] = one["verdict"][language]
         more = f"; [{table}]({up}claims.md#{name})" if has_claims else ""
         answer = answers()[name][language] if name in answers() else ""
         return f"*{told.format(**one)}: `glassformer study {name}` ([{rule}]({link}){more})* {answer}".rstrip()
@@ -150,7 +143,7 @@ def show_measured(markdown: str, language: str, has_claims: bool, up: str) -> st
             raise Gone(f"there is no study {name}: the page that shows its verdict must follow the code")
         if name not in found:
             return f"[{missing.lower()}]({link})"
-        verdict = chinese_verdicts()[found[name]["verdict"]] if language == "zh" else found[name]["verdict"]
+        verdict = found[name]["verdict"][language]
         return f"[{verdict}]({up}claims.md#{name})" if has_claims else f"[{verdict}]({link})"
 
     return VERDICT.sub(in_a_word, MEASURED.sub(shown, markdown))
@@ -166,24 +159,6 @@ def answers() -> dict[str, dict[str, str]]:
 def study_names() -> set[str]:
     """The studies there are, by their files."""
     return {path.stem for path in (ROOT / "glassformer" / "lab" / "claims").glob("*.toml")}
-
-
-def chinese_verdicts() -> dict[str, str]:
-    """The verdicts in Chinese, as `glassformer study` says them; from its catalogue, for importing it would take torch."""
-    catalogue = gettext.translation("glassformer", ROOT / "glassformer" / "locale", languages=["zh"])
-    return {verdict: catalogue.gettext(verdict) for verdict in ("holds", "holds when", "does not hold", "not settled")}
-
-
-def show_report(markdown: str, address: str, language: str) -> str:
-    """A line that names a view becomes that view of the site's report; `address`: the page's."""
-    report = posixpath.relpath("assets/report.html", posixpath.dirname(address) or ".")
-
-    def frame(match: re.Match[str]) -> str:
-        title = {"en": "A report of glassformer look", "zh": "glassformer look 的报告"}[language]
-        source = f"{report}#view={match[1]}&amp;language={language}"
-        return f'<iframe class="report" loading="lazy" title="{title}" src="{source}"></iframe>'
-
-    return REPORT.sub(frame, markdown)
 
 
 def source_page(target: str) -> str:
@@ -292,15 +267,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return markdown
     if config.theme["language"] == "zh" and not here.endswith(".zh.md"):
         page.meta["search"] = {"exclude": True}  # it is English, and found once already
-    else:
-        page.meta.setdefault("search", {"boost": BOOST.get(re.split(r"[/.]", here)[0], 1)})
     if not re.search(r"^## ", markdown, re.MULTILINE):
         page.meta["hide"] = ["toc"]  # there is none, and tables can use the place
     language = "zh" if here.endswith(".zh.md") else "en"
     markdown = CHINESE_LINK.sub(r"\1.md", markdown)
     has_claims = (ROOT / "docs" / "claims.md").is_file()
     markdown = show_measured(show_code(markdown, here), language, has_claims, "../" * here.count("/"))
-    markdown = show_report(markdown, page.url, config.theme["language"])
     if config.theme["language"] == "zh" and language == "en":
         markdown = re.sub(
             r"^# .*\n", lambda title: f"{title[0]}\n*{ENGLISH_ONLY}*\n", markdown, count=1, flags=re.MULTILINE
@@ -337,13 +309,7 @@ on_page_context.mkdocs_priority = -200  # type: ignore[attr-defined]  # after th
 
 
 def on_post_build(config: Any) -> None:
-    """What the search reads from the disk is what it would read over http: all languages, not the last that was built. And the
-    report that pages show."""
-    from glassformer.inspection.page.bundle import page_html
-
-    assets = Path(config.site_dir) / "assets"
-    data = json.loads((assets / "report.json").read_text(encoding="utf-8"))
-    (assets / "report.html").write_text(page_html(data), encoding="utf-8")
+    """What the search reads from the disk is what it would read over http: all languages, not the last that was built."""
     folder = Path(config.site_dir) / "search"
     index = (folder / "search_index.json").read_text(encoding="utf-8")
     (folder / "search_index.js").write_text(f"var __index = {index}", encoding="utf-8")

@@ -32,7 +32,7 @@ class ClaimReport:
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         claim = {"name": self.claim.name, "claim": in_both(_(self.claim.claim)), "said_by": self.claim.said_by}
-        return {**claim, **self.finding.to_dict(), **self.facts}
+        return {**claim, "version": self.claim.version, **self.finding.to_dict(), **self.facts}
 
 
 def key_of(claim: Claim, budget: Budget, settings: Settings) -> str:

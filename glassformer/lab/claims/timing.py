@@ -128,5 +128,6 @@ def fused_trial(budget: Budget, length: int, seed: int) -> Measured:
         "many": seconds(lambda: call(masked_attention).backward(), 3),
         "one_bytes": kept_bytes(lambda: call(fused_attention)),
         "many_bytes": kept_bytes(lambda: call(masked_attention)),
+        "one_bytes a token": kept_bytes(lambda: call(fused_attention)) / (8 * length),
         "gap": gap,
     }

@@ -31,11 +31,12 @@ PAGE = {
         "en": "What the texts say of the Transformer, each put to the test by a command that a laptop can run. A claim "
         "is made into conditions, each with a margin that was fixed beforehand, and judged over five seeds or more, each with "
         "held-out examples of its own: it holds if the whole interval of the paired differences lies above the margin, fails if "
-        "all of it lies below, and is open otherwise. Intervals are at 95% for all conditions of a claim together (Bonferroni), so "
-        "many looks find no more than one would. A condition is void, and does not count, where both arms are at a ceiling or "
+        "all of it lies below, and is open otherwise. Intervals are at 95% for all conditions of a claim together (Bonferroni), "
+        "so many looks find no more than one would. A condition is void, and does not count, where both arms are at a ceiling or "
         "neither has learned anything (of text: no more than a table of bigrams knows). Three quarters or more hold: the claim "
         "*holds*; three quarters or more fail: it *does not hold*; half or more are open: *not settled*; else *mixed*. A "
-        "sentence that makes several claims has a verdict for each. Times are for two cores; a GPU (`--device cuda`) takes minutes.",
+        "sentence that makes several claims has a verdict for each. Times are for two cores; a GPU (`--device cuda`) takes "
+        "minutes.",
         "zh": "教程与论文关于 Transformer 的种种说法，每一条都用一条笔记本电脑即可运行的命令来检验。"
         "论断拆成若干条件，每个条件事先定好幅度，用五个以上的随机种子成对比较，每个种子有自己的留出样本："
         "若差值的区间整个高于该幅度，条件成立；整个低于它，则不成立；否则未定。"

@@ -17,13 +17,15 @@ from glassformer import plots
 from glassformer.config import did_you_mean
 from glassformer.errors import UserError
 from glassformer.files import structured
+from glassformer.files.durable import write_atomically
 from glassformer.files.owned import OwnedFiles
 from glassformer.lab.report import device_name, made_with, markdown_table, write_report
 from glassformer.lab.reproduce.reproduction import reproduce
-from glassformer.language import _
+from glassformer.language import _, in_language
 from glassformer.screen import say
 
 FEW_STEPS = ("train.steps=20", "train.warmup=5", "train.validate_every=20", "train.save_every=20", "data.size=500")
+TITLE = _("Attention Is All You Need, made again")
 ANAPHORA = "the old judge that likes the law helps its king with the scarf"
 
 
@@ -86,10 +88,8 @@ def table1(asked: Asked) -> Piece:
 
 def table2(asked: Asked) -> Piece:
     """BLEU: the paper's tests need WMT14; what can be had is trained in its place."""
-    rows = [
-        (one["what"], one["paper"], _("its data cannot be made: glassformer train {recipe}", recipe=one["recipe"]))
-        for one in printed()["bleu"]
-    ]
+    missing = _("not made: it needs the files of WMT14 (see `glassformer info` of its recipe)")
+    rows = [(one["what"], one["paper"], missing) for one in printed()["bleu"]]
     for name in ("copy",) if asked.quick else ("multi30k-en-de", "tatoeba-en-zh", "phrases-zh-en"):
         try:
             few = FEW_STEPS if asked.quick else ()
@@ -107,9 +107,16 @@ def table2(asked: Asked) -> Piece:
     )
 
 
+def told(row: Any, name: str) -> str:
+    """A score of a variant: mean ± deviation over seeds."""
+    mean, spread = row.mean(name), row.spread(name)
+    return "–" if mean is None else f"{mean:.4g}" + ("" if spread is None else f" ± {spread:.2g}")
+
+
 def table3(asked: Asked) -> Piece:
     """Variations: rows A to E on Multi30k where its files are, else on dates."""
     from glassformer.lab.ablate import ablate, make_ablation
+    from glassformer.lab.ablate.report import AblationReport
     from glassformer.lab.ablate.variants import BASE
 
     name = "table3-multi30k" if Path("data/multi30k-en-de").is_dir() and not asked.quick else "table3"
@@ -118,27 +125,21 @@ def table3(asked: Asked) -> Piece:
         few = tuple(one for one in ablation.variants if one.name == BASE or one.group.startswith("(E)"))
         ablation = replace(ablation, variants=few, recipes={one.name: ablation.recipes[one.name] for one in few})
     report = ablate(ablation, asked.out / "table3")
-    assert not hasattr(report, "sentence")
-    metric, rows, numbers = report.metric, [], dict.fromkeys(printed()["variations"], 0)
+    assert isinstance(report, AblationReport)
+    theirs = {group: iter(rows) for group, rows in printed()["variations"].items()}
+    rows = []
     for row in report.rows:
         group = "base" if row.variant.name == BASE else row.variant.group.split()[0]
-        theirs, number = printed()["variations"].get(group, []), numbers.get(group, 0)
-        numbers[group] = number + 1
-        paper = (
-            theirs[number].split(" | ")
-            if number < len(theirs) and "d_v=" not in row.variant.name.replace("d_k=d_v", "")
-            else ["–"] * 3
-        )
-        loss, score = row.mean("loss"), row.mean(metric)
-        ours = tuple("–" if one is None else f"{one:.4g}" for one in (loss, score))
-        rows.append((*paper, row.variant.name, *ours))
+        of_values = row.variant.name.startswith("(B) d_v")  # a row that the paper has not
+        paper = next(theirs[group], "– | – | –") if not of_values else "– | – | –"
+        rows.append((*paper.split(" | "), row.variant.name, told(row, "loss"), told(row, report.metric)))
     columns = (
         _("paper: varied"),
         "PPL",
         "BLEU",
         _("here: varied"),
         _("here: loss"),
-        _("here: {metric}", metric=metric),
+        _("here: score"),
     )
     return done(
         asked,
@@ -188,7 +189,7 @@ def figures(asked: Asked) -> Piece:
     model = load(next((asked.out / "table4").glob("treebank-seed-*")))
     inside = look_inside(model, ANAPHORA, explained=False, tree=False)
     words = list(inside.readings()["source"].pieces)
-    asks = next(i for i, word in enumerate(words) if word.strip() == "its")
+    asks = next((i for i, word in enumerate(words) if word.strip() == "its"), len(words) - 1)
     layers = [
         (n, layer.head_ids[h], layer.weights[h])
         for n, layer in enumerate(inside.activations.attentions["encoder"])
@@ -197,9 +198,7 @@ def figures(asked: Asked) -> Piece:
     rows = []
     for n, head, weights in layers:
         most = int(weights[asks].argmax())
-        rows.append(
-            (_("layer {layer}, head {head}", layer=n, head=head), words[most].strip(), f"{weights[asks, most]:.2f}")
-        )
+        rows.append((str(n), str(head), words[most].strip(), f"{weights[asks, most]:.2f}"))
     n, head, weights = max(layers, key=lambda one: float(one[2][asks].max()))
     title = f"encoder self-attention, layer {n}, head {head}"
     made = {
@@ -208,7 +207,7 @@ def figures(asked: Asked) -> Piece:
         "figure5": map_figure(weights[[asks]], [words[asks]], words, title, "weight", 1.0),
     }
     paths = [path for name, figure in made.items() for path in plots.save(figure, asked.out / name)]
-    columns = (_("head of the encoder"), _("`its` looks most at"), _("weight"))
+    columns = (_("layer"), _("head"), _("`its` looks most at"), _("weight"))
     return done(
         asked, "figures", _("Figures 3 to 5: heads on a sentence with an anaphora"), columns, rows,
         command="glassformer look", figures=tuple(path.name for path in paths if path.suffix == ".png"),
@@ -256,7 +255,9 @@ def reproduce_paper(out: Path, *, quick: bool = False, only: Sequence[str] = (),
                 write_report(out, name, {"quick": quick, "piece": in_json(piece)})
             if piece is not None:
                 pieces.append(piece)
-        write_report(out, "paper", {"quick": quick, "pieces": [in_json(one) for one in pieces]}, page(pieces))
+        write_report(out, "paper", {"quick": quick, "pieces": [in_json(one) for one in pieces]}, page(pieces, "en"))
+        (chinese,) = OwnedFiles(out).claim("paper.zh.md")
+        write_atomically(chinese, page(pieces, "zh").encode())
     return pieces
 
 
@@ -265,11 +266,16 @@ def in_json(piece: Piece) -> dict[str, Any]:
     return asdict(piece) | {"title": str(piece.title)}
 
 
-def page(pieces: Sequence[Piece]) -> str:
+def page(pieces: Sequence[Piece], language: str) -> str:
     """Every piece as a section of Markdown."""
-    lines = ["# Attention Is All You Need, made again", ""]
+
+    def said(texts: Sequence[str]) -> list[str]:
+        return [in_language(text, language) for text in texts]
+
+    lines = [f"# {in_language(TITLE, language)}", ""]
     for piece in pieces:
-        lines += [f"## {piece.title}", "", *markdown_table(piece.columns, piece.rows), ""]
+        lines += [f"## {in_language(piece.title, language)}", ""]
+        lines += [*markdown_table(said(piece.columns), [said(row) for row in piece.rows]), ""]
         lines += [f"![{name}]({name})" for name in piece.figures]
-        lines += [*piece.notes, "", f"`{piece.command}`, {piece.machine}, {piece.date}.", ""]
+        lines += [*said(piece.notes), "", f"`{piece.command}`, {piece.machine}, {piece.date}.", ""]
     return "\n".join(lines)

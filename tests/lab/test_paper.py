@@ -98,11 +98,11 @@ def test_a_piece_that_is_there_is_not_made_again(tmp_path: Path, monkeypatch: py
     """And one that was broken off is. Broken variants: made anew each time; one made in small shown as whole."""
     made: list[str] = []
 
-    def piece(name: str) -> paper.Piece:
+    def piece(name: str) -> paper.PaperPiece:
         made.append(name)
         if len(made) == 2:
             raise KeyboardInterrupt
-        return paper.Piece(name, "Table", ("a",), ((name,),), "c", "m", "d")
+        return paper.PaperPiece(name, "Table", ("a",), ((name,),), "c", "m", "d")
 
     pieces = {name: lambda asked, name=name: piece(name) for name in ("table1", "table2")}
     monkeypatch.setattr(paper, "PIECES", pieces)

@@ -30,7 +30,7 @@ ANAPHORA = "the old judge that likes the law helps its king with the scarf"
 
 
 @dataclass(frozen=True)
-class Piece:
+class PaperPiece:
     """A table or figure: what stands in the paper and what was made here, in rows, with the figures' files."""
 
     name: str
@@ -61,13 +61,13 @@ def printed() -> dict[str, Any]:
 
 def done(
     asked: Asked, name: str, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], **more: Any
-) -> Piece:
+) -> PaperPiece:
     """A piece, with the machine and the day."""
     facts = {"machine": device_name(asked.device), "date": made_with()["date"]}
-    return Piece(name, title, tuple(columns), tuple(tuple(row) for row in rows), **facts, **more)
+    return PaperPiece(name, title, tuple(columns), tuple(tuple(row) for row in rows), **facts, **more)
 
 
-def table1(asked: Asked) -> Piece:
+def table1(asked: Asked) -> PaperPiece:
     """Complexity of layers: the law, and the exponents of measured times."""
     from glassformer.lab.complexity import complexity, write
 
@@ -86,7 +86,7 @@ def table1(asked: Asked) -> Piece:
     return done(asked, "table1", _("Table 1: complexity of layers"), columns, rows, command="glassformer complexity")
 
 
-def table2(asked: Asked) -> Piece:
+def table2(asked: Asked) -> PaperPiece:
     """BLEU: the paper's tests need WMT14; what can be had is trained in its place."""
     missing = _("not made: it needs the files of WMT14 (see `glassformer info` of its recipe)")
     rows = [(one["what"], one["paper"], missing) for one in printed()["bleu"]]
@@ -113,7 +113,7 @@ def told(row: Any, name: str) -> str:
     return "–" if mean is None else f"{mean:.4g}" + ("" if spread is None else f" ± {spread:.2g}")
 
 
-def table3(asked: Asked) -> Piece:
+def table3(asked: Asked) -> PaperPiece:
     """Variations: rows A to E on Multi30k where its files are, else on dates."""
     from glassformer.lab.ablate import ablate, make_ablation
     from glassformer.lab.ablate.report import AblationReport
@@ -151,7 +151,7 @@ def table3(asked: Asked) -> Piece:
     )
 
 
-def table4(asked: Asked) -> Piece:
+def table4(asked: Asked) -> PaperPiece:
     """Constituency parsing by writing trees, on a grammar of our own."""
     found = reproduce(
         "treebank",
@@ -179,7 +179,7 @@ def table4(asked: Asked) -> Piece:
     )
 
 
-def figures(asked: Asked) -> Piece:
+def figures(asked: Asked) -> PaperPiece:
     """Figures 3 to 5: what the heads of the parser look at, in a sentence whose `its` stands for something."""
     from glassformer.api import load
     from glassformer.inspection.inspection import look_inside
@@ -215,7 +215,7 @@ def figures(asked: Asked) -> Piece:
     )  # fmt: skip
 
 
-PIECES: dict[str, Callable[[Asked], Piece]] = {
+PIECES: dict[str, Callable[[Asked], PaperPiece]] = {
     "table1": table1,
     "table2": table2,
     "table3": table3,
@@ -224,16 +224,18 @@ PIECES: dict[str, Callable[[Asked], Piece]] = {
 }
 
 
-def kept(asked: Asked, name: str) -> Piece | None:
+def kept(asked: Asked, name: str) -> PaperPiece | None:
     """A piece that an earlier call made at this size; None where there is none."""
     path = asked.out / f"{name}.json"
     if not path.is_file():
         return None
     found = structured.read(path, dict[str, Any])
-    return structured.convert(found["piece"], Piece, path.name) if found.get("quick") == asked.quick else None  # type: ignore[no-any-return]
+    return structured.convert(found["piece"], PaperPiece, path.name) if found.get("quick") == asked.quick else None  # type: ignore[no-any-return]
 
 
-def reproduce_paper(out: Path, *, quick: bool = False, only: Sequence[str] = (), device: torch.device) -> list[Piece]:
+def reproduce_paper(
+    out: Path, *, quick: bool = False, only: Sequence[str] = (), device: torch.device
+) -> list[PaperPiece]:
     """Makes what is missing and leaves in `out` a folder and NAME.json for each piece, and paper.md and paper.json with all."""
     for name in only:
         if name not in PIECES:
@@ -261,12 +263,12 @@ def reproduce_paper(out: Path, *, quick: bool = False, only: Sequence[str] = (),
     return pieces
 
 
-def in_json(piece: Piece) -> dict[str, Any]:
+def in_json(piece: PaperPiece) -> dict[str, Any]:
     """As JSON has it."""
     return asdict(piece) | {"title": str(piece.title)}
 
 
-def page(pieces: Sequence[Piece], language: str) -> str:
+def page(pieces: Sequence[PaperPiece], language: str) -> str:
     """Every piece as a section of Markdown."""
 
     def said(texts: Sequence[str]) -> list[str]:

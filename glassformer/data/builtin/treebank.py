@@ -74,7 +74,8 @@ def in_one_line(tree: Tree) -> str:
 def treebank(split: Split, size: int, longest: int = 24) -> list[tuple[str, str]]:
     """Distinct sentences with their trees, from one series: first the test, then validation, then training."""
     start = {"test": 0, "val": HELD_OUT_SIZE, "train": 2 * HELD_OUT_SIZE}[split]
-    draw, found = Random("trees of a grammar"), {}
+    draw = Random("trees of a grammar")
+    found: dict[str, str] = {}
     while len(found) < start + size:
         tree = clause(draw)
         words = words_of(tree)

@@ -112,7 +112,7 @@ def trial(
     if task == "cost":  # a step with this activation and one with ReLU, in turns
         both = [make(GPT, name, scores, n_layer=2, vocab_size=100, block_size=ROW) for name in (activation, "relu")]
         ids = torch.randint(100, (16, ROW))
-        ours, theirs = in_turns(*(partial(step_of, model, ids) for model in both), 10)
+        ours, theirs = in_turns(partial(step_of, both[0], ids), partial(step_of, both[1], ids), 10)
         return {"ours": ours, "theirs": theirs}
     if task in ("text", "drift"):
         depth = settings.pop("n_layer", 4)
@@ -135,5 +135,6 @@ def trial(
         "parameters": parameters(pair_model),
         **held_out_scores(pair_model, data, seed),
     }
-    written = smoothing is not None and isinstance(data, Strings)
-    return found | ({"bleu": bleu_of(pair_model, data, seed)} if written else {})
+    if smoothing is not None and isinstance(data, Strings):
+        found["bleu"] = bleu_of(pair_model, data, seed)
+    return found

@@ -81,8 +81,8 @@ def serial(length: int) -> Measured:
     def step(model: nn.Module) -> None:
         summed_loss(model, pairs).backward()
 
-    both = [make(arm, task.vocabulary) for arm in ("transformer", "lstm+attention")]
-    ours, theirs = in_turns(*(partial(step, model) for model in both), 5)
+    one, other = (partial(step, make(arm, task.vocabulary)) for arm in ("transformer", "lstm+attention"))
+    ours, theirs = in_turns(one, other)
     return {"ours": ours, "theirs": theirs}
 
 
@@ -123,7 +123,7 @@ def reach_lines(results: Results, **case: Any) -> dict[str, Any]:
 
 def rows(results: Results) -> list[tuple[str, ...]]:
     """Every arm at the rate that was best for it."""
-    found = []
+    found: list[tuple[str, ...]] = []
     for case in [one for task in ("copy", "dates") for one in results.cases(["length", "arm"], task=task)]:
         own = {**case, "task": "dates" if case["length"] == 0 else "copy"}
         own["rate"] = results.best("rate", **own)

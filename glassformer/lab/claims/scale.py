@@ -78,7 +78,8 @@ def facts(results: Results) -> Measured:
 
 def rows(results: Results) -> list[tuple[str, ...]]:
     """The loss of every size and every amount of data, and what the law says of it."""
-    found, told = [], facts(results)
+    told = facts(results)
+    found: list[tuple[str, ...]] = []
     for part, key in VARIED.items():
         floor, a, b, kept = (told[f"{part}_{name}"] for name in ("floor", "factor", "exponent", "kept"))
         for number, (value, size) in enumerate(

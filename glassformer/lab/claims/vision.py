@@ -125,7 +125,12 @@ def digits(count: int, draw: torch.Generator) -> tuple[Tensor, Tensor]:
 def trial(budget: Budget, job: str, arm: str, seed: int) -> Measured:
     """Train on fresh pictures, test on others; of a captioner, where it looks while it writes."""
     reader, draw = PictureReader(), torch.Generator().manual_seed(seed)
-    encoder = parameters(reader) - parameters(reader.body.decoder) - reader.body.embedding.weight.numel()
+    encoder = (
+        parameters(reader.body.encoder)
+        + parameters(reader.patch)
+        + parameters(reader.positions)
+        + parameters(reader.label)
+    )
     model: Any = reader
     if arm == "one decoder":
         model = PictureDecoder()

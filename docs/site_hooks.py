@@ -4,6 +4,9 @@
   the source as it is now. A name that is gone breaks the build, so no page shows code that is not there.
 - A line `[measured: scaling](../how-to/studies.md)` becomes the verdict of that study, as the package
   keeps it, with machine and date; `[verdict: scaling](../how-to/studies.md)` within a line the verdict alone.
+- A line `[report: maps](../how-to/looking-inside.md)` becomes that view of a report of `glassformer look`, to click through; its
+  numbers are docs/assets/report.json (make_report.py), its page is the package's.
+- The search finds the tour before the log.
 - A link to a file of the repository outside docs/ leads to a page with that file, so that the site is whole by itself.
 - Formulas become MathML, which browsers draw without a script.
 """
@@ -25,6 +28,8 @@ logging.getLogger("jieba").setLevel(logging.WARNING)  # it cuts Chinese for the 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = re.compile(r"^\[code: ([\w.]+)\]\(((?:\.\./)+[\w/.-]+\.py)\)$", re.MULTILINE)
 MEASURED = re.compile(r"^\[measured: ([\w-]+)\]\(([\w/.-]+)\)$", re.MULTILINE)
+REPORT = re.compile(r"^\[report: (\w+)\]\([\w/.-]+\)$", re.MULTILINE)
+BOOST = {"tour": 4, "how-to": 2, "log": 0.2, "results": 0.5}  # of what the search finds, by folder or page
 VERDICT = re.compile(r"\[verdict: ([\w-]+)\]\(([\w/.-]+)\)")
 OUTSIDE = re.compile(r"\]\(((?:\.\./)+)([\w/.-]+)((?:#[\w-]*)?)\)")
 CHINESE_LINK = re.compile(r"(\]\((?!\.\./\.\./README|\.\./README)[\w./-]+)\.zh\.md")
@@ -161,6 +166,18 @@ def study_names() -> set[str]:
     return {path.stem for path in (ROOT / "glassformer" / "lab" / "claims").glob("*.toml")}
 
 
+def show_report(markdown: str, address: str, language: str) -> str:
+    """A line that names a view becomes that view of the site's report; `address`: the page's."""
+    report = posixpath.relpath("assets/report.html", posixpath.dirname(address) or ".")
+
+    def frame(match: re.Match[str]) -> str:
+        title = {"en": "A report of glassformer look", "zh": "glassformer look 的报告"}[language]
+        source = f"{report}#view={match[1]}&amp;language={language}"
+        return f'<iframe class="report" loading="lazy" title="{title}" src="{source}"></iframe>'
+
+    return REPORT.sub(frame, markdown)
+
+
 def source_page(target: str) -> str:
     """Where the site keeps a file of the repository."""
     return f"source/{target}.md"
@@ -267,12 +284,15 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return markdown
     if config.theme["language"] == "zh" and not here.endswith(".zh.md"):
         page.meta["search"] = {"exclude": True}  # it is English, and found once already
+    else:
+        page.meta.setdefault("search", {"boost": BOOST.get(re.split(r"[/.]", here)[0], 1)})
     if not re.search(r"^## ", markdown, re.MULTILINE):
         page.meta["hide"] = ["toc"]  # there is none, and tables can use the place
     language = "zh" if here.endswith(".zh.md") else "en"
     markdown = CHINESE_LINK.sub(r"\1.md", markdown)
     has_claims = (ROOT / "docs" / "claims.md").is_file()
     markdown = show_measured(show_code(markdown, here), language, has_claims, "../" * here.count("/"))
+    markdown = show_report(markdown, page.url, config.theme["language"])
     if config.theme["language"] == "zh" and language == "en":
         markdown = re.sub(
             r"^# .*\n", lambda title: f"{title[0]}\n*{ENGLISH_ONLY}*\n", markdown, count=1, flags=re.MULTILINE
@@ -309,7 +329,13 @@ on_page_context.mkdocs_priority = -200  # type: ignore[attr-defined]  # after th
 
 
 def on_post_build(config: Any) -> None:
-    """What the search reads from the disk is what it would read over http: all languages, not the last that was built."""
+    """What the search reads from the disk is what it would read over http: all languages, not the last that was built. And the
+    report that pages show."""
+    from glassformer.inspection.page.bundle import page_html
+
+    assets = Path(config.site_dir) / "assets"
+    data = json.loads((assets / "report.json").read_text(encoding="utf-8"))
+    (assets / "report.html").write_text(page_html(data), encoding="utf-8")
     folder = Path(config.site_dir) / "search"
     index = (folder / "search_index.json").read_text(encoding="utf-8")
     (folder / "search_index.js").write_text(f"var __index = {index}", encoding="utf-8")
